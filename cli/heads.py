@@ -1,0 +1,240 @@
+"""``tdabias heads``: the bias of every attention head."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from cli.settings import HeadsSettings, from_flags_and_file
+from tda_bias.types import HeadId, InputError
+
+if TYPE_CHECKING:
+    from tda_bias.results import HeadBias
+
+
+def _option(name: str, *flags: str, **more: Any) -> Any:
+    """An option whose help and default are those of the setting."""
+    field = HeadsSettings.model_fields[name]
+    text = field.description or ""
+    if not field.is_required() and field.default not in (None, ()):
+        text += f" [{field.default}]"
+    return typer.Option(*(flags or (f"--{name.replace('_', '-')}",)), help=text, **more)
+
+
+def heads(
+    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
+    category: Annotated[str | None, _option("category", "--category", "-c")] = None,
+    group: Annotated[list[str] | None, _option("group")] = None,
+    data: Annotated[str | None, _option("data")] = None,
+    device: Annotated[str | None, _option("device")] = None,
+    dtype: Annotated[str | None, _option("dtype")] = None,
+    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
+    pvalue: Annotated[str | None, _option("pvalue")] = None,
+    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
+    distance: Annotated[str | None, _option("distance")] = None,
+    backend: Annotated[str | None, _option("backend")] = None,
+    combine: Annotated[str | None, _option("combine")] = None,
+    adjust: Annotated[str | None, _option("adjust")] = None,
+    rank_by: Annotated[str | None, _option("rank_by")] = None,
+    share_prefix: Annotated[str | None, _option("share_prefix")] = None,
+    top: Annotated[int | None, _option("top")] = None,
+    limit: Annotated[int | None, _option("limit", "--limit", "-L")] = None,
+    seed: Annotated[int | None, _option("seed")] = None,
+    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
+    ] = None,
+    resume: Annotated[bool | None, _option("resume", "--resume/--no-resume")] = None,
+    format: Annotated[str | None, _option("format")] = None,
+) -> None:
+    """Rank a model's attention heads by how differently they hold stereotypes together."""
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    settings = from_flags_and_file(HeadsSettings, flags, config)
+    result = compute(settings)
+    result.save(settings.folder)
+    if settings.format == "json":
+        typer.echo(as_json(result, settings))
+        return
+    console = Console(highlight=False)
+    for name in result.categories:
+        console.print(ranked_table(result, name, settings.top))
+        for line in control_lines(result, name):
+            console.print(line, soft_wrap=True)
+    for line in run_lines(result, settings):
+        console.print(line, soft_wrap=True)
+
+
+def compute(settings: HeadsSettings) -> HeadBias:
+    """Load the texts and the model, run, and record where everything came from.
+
+    Raises:
+        InputError: on anything that cannot be used, before the model is run where possible.
+    """
+    from tda_bias.storage import GroupStore, prepare_folder
+    from tda_bias.triples import load_triples, source_revision
+
+    triples = load_triples(
+        settings.data, category=settings.category, groups=settings.group, limit=settings.limit
+    )
+    folder = settings.folder
+    prepare_folder(folder)
+
+    def store(identity: dict[str, Any]) -> GroupStore:
+        kept = GroupStore(folder / "groups", identity)
+        if not settings.resume:
+            kept.clear()
+        return kept
+
+    console = Console(stderr=True)
+    with console.status(f"loading {settings.model}"):
+        import torch
+        from transformers.utils import logging
+
+        from tda_bias.heads import head_bias
+        from tda_bias.models import load_model
+
+        logging.disable_progress_bar()
+        model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("texts"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task(f"{settings.model} · {settings.category}", total=None)
+        try:
+            result = head_bias(
+                model,
+                triples,
+                config=settings.analysis(),
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+                store=store,
+            )
+        except torch.OutOfMemoryError:
+            raise InputError(
+                f"out of memory on {model.device}; lower --batch-size (now {settings.batch_size})"
+            ) from None
+    return result.with_record(
+        settings=settings.model_dump(mode="json"),
+        data={"source": settings.data, "revision": source_revision(settings.data)},
+    )
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def ranked_table(result: HeadBias, category: str, top: int) -> Table:
+    """The ranked heads of one category."""
+    name = result.record["model"]["name"]
+    table = Table(
+        "head",
+        title=f"{name} · {category} · heads ranked by {result.rank_by}",
+        title_justify="left",
+    )
+    for heading in ("mean z", "hot-spot p", "max-z p", "q", "unstable"):
+        table.add_column(heading, justify="right")
+    for row in result.top(top, category=category).to_dict("records"):
+        table.add_row(
+            str(HeadId(row["layer"], row["head"])),
+            f"{row['z']:.2f}",
+            *(_p(row[name]) for name in ("p", "p_max", "q")),
+            "yes" if row["unstable"] else "",
+        )
+    return table
+
+
+def _p(value: float) -> str:
+    if value != value:
+        return "undefined"
+    return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None or value != value else f"{value:.2f}"
+
+
+def control_lines(result: HeadBias, category: str) -> list[str]:
+    """Chance, reliability and length, and in plain words whether anything is left."""
+    c = result.controls(category)
+    lines = [
+        f"Chance: {c['hot_spots_p05']} of {c['heads']} heads have a hot-spot p < .05 "
+        f"({c['hot_spots_expected']:.1f} expected); of {c['group_tests']} tests per group, head "
+        f"and dimension {c['group_tests_p05']} have p < .05 ({c['group_tests_expected']:.0f} "
+        "expected).",
+        f"Reliability of the map between random halves of the contexts: "
+        f"{_number(c['reliability'])}. Spearman with the text-length statistic over "
+        f"{c['groups']} groups: {_number(c['length_correlation_0'])} (dimension 0), "
+        f"{_number(c['length_correlation_1'])} (dimension 1).",
+    ]
+    survivors = c["hot_spots_p_max05"] + c["hot_spots_q05"]
+    singles = c["group_tests_p_max05"] + c["group_tests_q05"]
+    if not survivors and not singles:
+        lines.append(
+            "Nothing survives correction for the number of heads: this run shows no head that "
+            "treats stereotypes differently."
+        )
+    else:
+        lines.append(
+            f"After correction: {c['hot_spots_p_max05']} hot spots with max-z p < .05 and "
+            f"{c['hot_spots_q05']} with q < .05; of the tests per group "
+            f"{c['group_tests_p_max05']} and {c['group_tests_q05']}."
+        )
+    return lines
+
+
+def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
+    """Warnings that belong to the whole run, and where the files are."""
+    lines = []
+    if settings.pvalue == "paper":
+        lines.append(
+            "The published p-value is not calibrated: about half of all heads get p < .05 without "
+            "any effect. Read it as a reproduction only."
+        )
+    if settings.data == "starter":
+        lines.append("The starter triples demonstrate the tool; they do not measure a model.")
+    failed = result.record["row_sums"]["failed"]
+    if failed:
+        lines.append(
+            f"Attention rows of layers {', '.join(map(str, failed))} do not sum to 1 (off by up to "
+            f"{result.record['row_sums']['worst']:.2g}); see run.json."
+        )
+    left_out = result.record["texts"]["triples_left_out"]
+    if left_out:
+        lines.append(f"{len(left_out)} triples were left out; run.json says which and why.")
+    lines.append(f"Files: {settings.folder}/ (heads.csv, groups.csv, heatmap.png, run.json, ...)")
+    return lines
+
+
+def as_json(result: HeadBias, settings: HeadsSettings) -> str:
+    """The ranked heads and controls of every category, for other programs."""
+    from tda_bias.results import plain
+
+    found = {
+        "folder": str(settings.folder),
+        "model": result.record["model"],
+        "categories": {
+            name: {
+                "controls": result.controls(name),
+                "heads": result.top(settings.top, category=name).to_dict("records"),
+            }
+            for name in result.categories
+        },
+    }
+    return json.dumps(plain(found), indent=2, allow_nan=False)

@@ -1,0 +1,41 @@
+"""Which attention heads carry a language model's stereotypes, and how sure are we.
+
+The names below load on first use: importing the package does not load torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tda_bias.config import HeadBiasConfig as HeadBiasConfig
+    from tda_bias.heads import head_bias as head_bias
+    from tda_bias.models import LoadedModel as LoadedModel
+    from tda_bias.models import bridge_model as bridge_model
+    from tda_bias.models import load_model as load_model
+    from tda_bias.results import HeadBias as HeadBias
+    from tda_bias.triples import load_triples as load_triples
+    from tda_bias.types import HeadId as HeadId
+    from tda_bias.types import InputError as InputError
+    from tda_bias.types import Triple as Triple
+
+_WHERE = {
+    "HeadBias": "results",
+    "HeadBiasConfig": "config",
+    "HeadId": "types",
+    "InputError": "types",
+    "LoadedModel": "models",
+    "Triple": "types",
+    "bridge_model": "models",
+    "head_bias": "heads",
+    "load_model": "models",
+    "load_triples": "triples",
+}
+__all__ = list(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"tda_bias.{_WHERE[name]}"), name)

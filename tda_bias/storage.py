@@ -1,0 +1,142 @@
+"""Files that are whole or not there: atomic writing, and the finished groups of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tda_bias.types import InputError
+
+_TEMPORARY = ".unfinished-"
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` that becomes ``path`` when the block ends well.
+
+    Raises:
+        InputError: if the folder cannot be written or the disk is full; ``path`` is as it was.
+    """
+    # The suffix stays, because some writers choose the format by it.
+    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(4)}~{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make sure, before hours of work, that results can be written to a folder.
+
+    Raises:
+        InputError: if it cannot be made or written.
+    """
+    with atomic(folder / "writable") as path:
+        path.write_text("", encoding="utf-8")
+    (folder / "writable").unlink()
+    remove_leftovers(folder)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files of a process that was killed while it wrote."""
+    for path in folder.rglob(f"{_TEMPORARY}*~*"):
+        path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+class GroupStore:
+    """The finished groups of a run, one file each, reused when the run is started again.
+
+    Args:
+        folder: Where the files are.
+        settings: Everything the saved numbers depend on. A file saved under other settings is
+            refused, never mixed in.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._settings = json.loads(json.dumps(settings, sort_keys=True))
+
+    def load(self, category: str, group: str, texts: str) -> dict[str, np.ndarray] | None:
+        """The arrays of a finished group, or None.
+
+        Args:
+            category: The group's category.
+            group: The group.
+            texts: Hash of the group's texts: with the settings, what the arrays depend on.
+
+        Raises:
+            InputError: if the group was saved under other settings or from other texts.
+        """
+        path = self._path(category, group)
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                arrays = {name: saved[name] for name in saved.files}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+            raise InputError(
+                f"{path} cannot be read ({error}); delete it or start over with --no-resume"
+            ) from error
+        header = json.loads(str(arrays.pop("header")))
+        changed = _differences(header, {**self._settings, "texts": texts})
+        if changed:
+            raise InputError(
+                f"{self._folder.parent} holds groups saved with other settings ({changed}); choose "
+                "another --out, or start over with --no-resume"
+            )
+        return arrays
+
+    def save(self, category: str, group: str, texts: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Save a finished group."""
+        header = json.dumps({**self._settings, "texts": texts})
+        with atomic(self._path(category, group)) as temporary, temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, header=np.array(header), **arrays)
+
+    def clear(self) -> None:
+        """Forget all finished groups."""
+        for path in self._folder.glob("*.npz"):
+            path.unlink()
+
+    def _path(self, category: str, group: str) -> Path:
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", group).strip("-")[:40]
+        mark = hashlib.blake2b(group.encode(), digest_size=4).hexdigest()
+        return self._folder / f"{category}-{readable}-{mark}.npz"
+
+
+def _differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    names = sorted(set(saved) | set(now))
+    changed = [name for name in names if saved.get(name) != now.get(name)]
+    return ", ".join(
+        "other texts" if n == "texts" else f"{n} was {saved.get(n)!r}, now {now.get(n)!r}"
+        for n in changed
+    )
+
+
+def texts_hash(token_ids: list[tuple[list[int], ...]]) -> str:
+    """Hash of the token ids of texts, in order."""
+    return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()

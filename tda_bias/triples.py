@@ -1,0 +1,263 @@
+"""The sources of triples: StereoSet on the hub, its dev.json, JSON Lines, and the starter set."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+from tda_bias.types import CATEGORIES, ROLES, Category, InputError, Triple
+
+HUB_DATASET = "McGill-NLP/stereoset"
+
+
+def load_triples(
+    source: str | Path = "stereoset",
+    *,
+    category: str = "all",
+    groups: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> list[Triple]:
+    """Triples of one category, or of all, in the order of the source.
+
+    Args:
+        source: ``stereoset`` (the hub's intersentence development set), ``starter`` (the triples
+            that ship with the package: they demonstrate, they do not measure), or a file:
+            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines with the keys ``target``,
+            ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``, ``unrelated``.
+        category: One of ``gender``, ``profession``, ``race``, ``religion``, or ``all``.
+        groups: Only these targets.
+        limit: At most so many triples of each group, the first ones.
+
+    Raises:
+        InputError: if the source cannot be read, a triple lacks a role or has it twice, a sentence
+            is empty, a label is unknown, or the category or a group does not occur.
+    """
+    if category != "all" and category not in CATEGORIES:
+        raise InputError(
+            f"`category` must be one of {', '.join(CATEGORIES)}, all; got {category!r}"
+        )
+    if limit is not None and limit < 1:
+        raise InputError(f"`limit` must be at least 1; got {limit}")
+    triples = [t for t in _read(source) if category in ("all", t.category)]
+    if not triples:
+        raise InputError(f"`data` {str(source)!r} has no triple of the category {category!r}")
+    if groups:
+        triples = _only(triples, groups)
+    return triples if limit is None else _at_most(triples, limit)
+
+
+def source_revision(source: str | Path) -> str | None:
+    """What pins the content of a source: the hub's commit, or a hash of the file's bytes."""
+    if source == "stereoset":
+        import datasets
+
+        split = datasets.load_dataset(HUB_DATASET, "intersentence", split="validation")
+        return hub_revision(split.info.download_checksums or {})
+    if source == "starter":
+        raw = files("tda_bias.data").joinpath("starter.jsonl").read_bytes()
+    else:
+        raw = Path(source).read_bytes()
+    return "blake2b-" + hashlib.blake2b(raw, digest_size=16).hexdigest()
+
+
+def hub_revision(addresses: Iterable[str]) -> str | None:
+    """The commit in addresses of the form ``hf://datasets/OWNER/NAME@COMMIT/FILE``, if any."""
+    for address in addresses:
+        if found := re.search(r"@([0-9a-f]{40})/", address):
+            return found.group(1)
+    return None
+
+
+def _only(triples: list[Triple], groups: Sequence[str]) -> list[Triple]:
+    known = sorted({t.group for t in triples})
+    for group in groups:
+        if group not in known:
+            close = get_close_matches(group, known, n=3, cutoff=0.4)
+            hint = (
+                f"did you mean {' or '.join(close)}" if close else f"there are {', '.join(known)}"
+            )
+            raise InputError(f"`group` {group!r} does not occur in this category; {hint}")
+    return [t for t in triples if t.group in groups]
+
+
+def _at_most(triples: list[Triple], limit: int) -> list[Triple]:
+    seen: dict[tuple[str, str], int] = {}
+    kept = []
+    for triple in triples:
+        key = (triple.category, triple.group)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= limit:
+            kept.append(triple)
+    return kept
+
+
+def _read(source: str | Path) -> Iterator[Triple]:
+    if source == "stereoset":
+        return _from_hub()
+    if source == "starter":
+        text = files("tda_bias.data").joinpath("starter.jsonl").read_text(encoding="utf-8")
+        return _from_json_lines(text, "starter")
+    return _from_file(Path(source))
+
+
+# -- the hub ---------------------------------------------------------------------------------------
+
+
+def _from_hub() -> Iterator[Triple]:
+    import datasets
+
+    try:
+        split = datasets.load_dataset(HUB_DATASET, "intersentence", split="validation")
+    except Exception as error:  # the hub's clients raise many kinds; all mean the same to the user
+        raise InputError(
+            f"`data` stereoset: {HUB_DATASET} is neither in the cache nor could it be fetched "
+            f"({type(error).__name__}); use --data starter, or --data PATH with a dev.json"
+        ) from error
+    return from_dataset(split)
+
+
+def from_dataset(split: Any) -> Iterator[Triple]:
+    """Triples of a ``datasets.Dataset`` in the hub's form; label names come from its features."""
+    names = _label_names(split.features["sentences"])
+    for number, row in enumerate(split):
+        sentences = row["sentences"]
+        if isinstance(sentences, Mapping):  # a sequence of records arrives as a dict of lists
+            pairs = list(zip(sentences["gold_label"], sentences["sentence"], strict=True))
+        else:
+            pairs = [(s["gold_label"], s["sentence"]) for s in sentences]
+        labelled = [(names[p[0]] if isinstance(p[0], int) else p[0], p[1]) for p in pairs]
+        yield _triple(row, labelled, f"{HUB_DATASET} item {row.get('id', number)}")
+
+
+def _label_names(feature: Any) -> list[str]:
+    inner = getattr(feature, "feature", feature)
+    if isinstance(inner, list):
+        inner = inner[0]
+    label = inner["gold_label"]
+    label = getattr(label, "feature", label)
+    return [str(name) for name in label.names]
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _from_file(path: Path) -> Iterator[Triple]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"`data` {path} is not a UTF-8 text file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(
+            f"`data` must be stereoset, starter or a readable file; {str(path)!r}: {reason}"
+        ) from None
+    if not text.strip():
+        raise InputError(f"`data` {path} is empty")
+    whole = _parse_or_none(text)
+    if isinstance(whole, dict) and "data" in whole:
+        return _from_dev_json(whole, str(path))
+    return _from_json_lines(text, str(path))
+
+
+def _from_dev_json(content: dict[str, Any], source: str) -> Iterator[Triple]:
+    data = content["data"]
+    items = data.get("intersentence") if isinstance(data, dict) else None
+    if not isinstance(items, list):
+        raise InputError(
+            f"`data` {source} has no list data.intersentence: is it StereoSet's dev.json?"
+        )
+    for number, item in enumerate(items):
+        where = f"{source} item {number}"
+        if not isinstance(item, dict) or not isinstance(item.get("sentences"), list):
+            raise InputError(f"{where}: expected an object with a list of sentences")
+        where = f"{source} item {item.get('id', number)}"
+        pairs = []
+        for sentence in item["sentences"]:
+            if not isinstance(sentence, dict):
+                raise InputError(f"{where}: a sentence must be an object")
+            pairs.append((sentence.get("gold_label"), sentence.get("sentence")))
+        yield _triple(item, pairs, where)
+
+
+def _from_json_lines(text: str, source: str) -> Iterator[Triple]:
+    # Split at line feeds alone: other line separators may stand inside a JSON string.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{source} line {number}"
+        try:
+            item = json.loads(line, object_pairs_hook=_no_doubled_key)
+        except _DoubledKeyError as error:
+            raise InputError(f"{where}: the key {error} stands twice") from None
+        except (ValueError, RecursionError):
+            raise InputError(f"{where}: not a JSON object") from None
+        if not isinstance(item, dict):
+            raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
+        if item.get("type", "intersentence") != "intersentence":
+            raise InputError(f"{where}: only intersentence items can be read, got {item['type']!r}")
+        yield _triple(item, [(role, item.get(role)) for role in ROLES if role in item], where)
+
+
+class _DoubledKeyError(Exception):
+    pass
+
+
+def _no_doubled_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _DoubledKeyError(repr(key))
+        found[key] = value
+    return found
+
+
+def _parse_or_none(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+# -- one item --------------------------------------------------------------------------------------
+
+
+def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where: str) -> Triple:
+    """One validated triple from its fields and (label, sentence) pairs in any order."""
+    by_role: dict[str, str] = {}
+    for label, sentence in sentences:
+        if label not in ROLES:
+            raise InputError(f"{where}: the label must be one of {', '.join(ROLES)}; got {label!r}")
+        if label in by_role:
+            raise InputError(f"{where}: the role {label} stands twice")
+        by_role[label] = _sentence(sentence, label, where)
+    for role in ROLES:
+        if role not in by_role:
+            raise InputError(f"{where}: the role {role} is missing")
+    category = item.get("bias_type")
+    if category not in CATEGORIES:
+        raise InputError(
+            f"{where}: `bias_type` must be one of {', '.join(CATEGORIES)}; got {category!r}"
+        )
+    return Triple(
+        group=_sentence(item.get("target"), "target", where).strip(),
+        category=cast(Category, category),
+        context=_sentence(item.get("context"), "context", where),
+        stereotype=by_role["stereotype"],
+        anti_stereotype=by_role["anti-stereotype"],
+        unrelated=by_role["unrelated"],
+        source=where,
+    )
+
+
+def _sentence(value: Any, name: str, where: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{where}: `{name}` must be a text that is not empty; got {value!r}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{where}: `{name}` holds half of a surrogate pair, which is no character")
+    return value

@@ -1,0 +1,65 @@
+"""The small frozen things that cross modules: heads, triples, and the error a person can act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Category = Literal["gender", "profession", "race", "religion"]
+CATEGORIES: tuple[Category, ...] = ("gender", "profession", "race", "religion")
+
+Role = Literal["stereotype", "anti-stereotype", "unrelated"]
+ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
+
+Attention = Literal["causal", "bidirectional"]
+Combine = Literal["max", "mean"]
+Backend = Literal["mst", "gudhi"]
+Distance = Literal["steps", "exact"]
+PValue = Literal["paired", "label", "paper"]
+Adjust = Literal["none", "length"]
+RankBy = Literal["relative", "metric", "statistic"]
+
+
+class InputError(ValueError):
+    """What was given cannot be used; one line says what is allowed and what to do."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class HeadId:
+    """One attention head, both numbers counted from 0; prints as ``L5H3``."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"L{self.layer}H{self.head}"
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One context with its three continuations.
+
+    Attributes:
+        group: The StereoSet target, for example ``sister``.
+        category: The StereoSet bias type.
+        context: The sentence all three texts begin with.
+        stereotype: Its stereotypical continuation.
+        anti_stereotype: Its anti-stereotypical continuation.
+        unrelated: A continuation that has nothing to do with the context.
+        source: Where the triple stands (file and line, or the data set's identifier), for messages.
+    """
+
+    group: str
+    category: Category
+    context: str
+    stereotype: str
+    anti_stereotype: str
+    unrelated: str
+    source: str = ""
+
+    def texts(self) -> tuple[str, str, str]:
+        """The three full texts in the order of ``ROLES``: context, one space, continuation."""
+        context = self.context.strip()
+        continuations = (self.stereotype, self.anti_stereotype, self.unrelated)
+        stereotype, anti_stereotype, unrelated = (f"{context} {c.strip()}" for c in continuations)
+        return stereotype, anti_stereotype, unrelated
