@@ -63,7 +63,13 @@ def heads(
     """Rank a model's attention heads by how differently they hold stereotypes together."""
     flags = {name: value for name, value in locals().items() if name != "config"}
     settings = from_flags_and_file(HeadsSettings, flags, config)
-    result = compute(settings)
+    try:
+        result = compute(settings)
+    except KeyboardInterrupt:
+        kept = settings.folder / "groups"
+        message = f"Interrupted. Finished groups are kept in {kept}; the same command goes on."
+        typer.echo(message, err=True)
+        raise typer.Exit(130) from None
     result.save(settings.folder)
     if settings.format == "json":
         typer.echo(as_json(result, settings))

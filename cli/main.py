@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 
@@ -22,6 +21,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("heads")(heads.heads)
+
+# Typer brings its own copy of click or uses the installed one, depending on its version: this is
+# the base of its usage errors in either case.
+_UsageError: type[Any] = next(k for k in typer.BadParameter.__mro__ if k.__base__ is Exception)
 
 
 def _version(asked: bool) -> None:
@@ -51,10 +54,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except InputError as error:
         errors.print(f"Error: {error}")
-    except click.ClickException as error:
+    except _UsageError as error:
         errors.print(f"Error: {error.format_message()}")
-    except (KeyboardInterrupt, click.Abort):
-        errors.print("Interrupted. Finished groups are kept; the same command goes on from there.")
+    except (KeyboardInterrupt, typer.Abort):
         return 130
     return 2
 

@@ -401,7 +401,7 @@ class PatternReader:
         self.rows.checked += int(inside.sum()) * patterns.shape[1]
         self.rows.worst = max(self.rows.worst, worst)
         if worst > self.rows.tolerance:
-            failed = int((off > self.rows.tolerance).sum())
+            failed = int(((off > self.rows.tolerance) & inside[:, None, :]).sum())
             self.rows.failed[layer] = self.rows.failed.get(layer, 0) + failed
 
 

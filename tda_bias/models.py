@@ -165,10 +165,12 @@ def bridge_model(
             dtype=next(hf_model.parameters()).dtype,
         )
     except ValueError as error:
+        # For an unknown class the message lists hundreds of known ones.
+        reason = "" if "supported architecture" in str(error) else f" ({_first_sentence(error)})"
         raise InputError(
             f"`model` {name} is a {type(hf_model).__name__}, which TransformerLens "
-            f"{version('transformer-lens')} cannot hook; use a model of another architecture "
-            "(GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART families work)"
+            f"{version('transformer-lens')} cannot hook{reason}; use a model of another "
+            "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
         ) from error
     bridge.eval()
     return LoadedModel(bridge, tokenizer, name, revision)
@@ -197,12 +199,15 @@ def load_transformers(
             source, config=config, dtype=DTYPES[dtype], attn_implementation="eager"
         )
     except Exception as error:  # the hub's and the readers' errors are of many kinds
-        first = re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
         raise InputError(
             f"`model` must be a hub name, a local folder or {smollm2.NAME}; {name!r} could not be "
-            f"loaded ({type(error).__name__}: {first})"
+            f"loaded ({type(error).__name__}: {_first_sentence(error)})"
         ) from error
     return model.to(place).eval(), tokenizer
+
+
+def _first_sentence(error: Exception) -> str:
+    return re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
 
 
 def _device(device: str) -> torch.device:

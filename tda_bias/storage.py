@@ -94,7 +94,7 @@ class GroupStore:
         """
         path = self._path(category, group)
         try:
-            with np.load(path, allow_pickle=False) as saved:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
                 arrays = {name: saved[name] for name in saved.files}
         except FileNotFoundError:
             return None

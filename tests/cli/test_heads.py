@@ -1,0 +1,286 @@
+"""``tdabias heads`` as a person runs it: what it prints, writes, and refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cli.main import run
+from tda_bias import HeadBias
+
+CATEGORY = ["--category", "gender"]
+
+
+@pytest.fixture
+def arguments(tiny_folder, tmp_path) -> list[str]:
+    return [
+        *("heads", "--model", str(tiny_folder), *CATEGORY, "--data", "starter"),
+        *("--limit", "3", "--n-resamples", "99", "--device", "cpu", "--out", str(tmp_path / "out")),
+    ]
+
+
+def refused(capsys, arguments: list[str]) -> str:
+    """The one line of an error that ends with exit code 2."""
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1, captured.err
+    assert captured.out == ""
+    assert lines[0].startswith("Error: ")
+    return lines[0]
+
+
+# -- a run --
+
+
+def test_a_run_prints_the_ranking_and_its_controls_and_writes_the_files(
+    arguments, tmp_path, capsys
+):
+    assert run([*arguments, "--top", "3"]) == 0
+    printed = capsys.readouterr().out
+    result = HeadBias.load(tmp_path / "out")
+    for row in result.top(3).itertuples():
+        assert f"L{row.layer}H{row.head}" in printed
+    controls = result.controls()
+    assert (
+        f"{controls['hot_spots_p05']} of 8 heads have a hot-spot p < .05 (0.4 expected)" in printed
+    )
+    assert "The starter triples demonstrate the tool; they do not measure a model." in printed
+    assert ("Nothing survives correction" in printed) != ("After correction" in printed)
+    assert "Files: " in printed
+    record = result.record
+    assert record["settings"]["limit"] == 3
+    assert record["data"]["source"] == "starter"
+    assert record["data"]["revision"].startswith("blake2b-")
+
+
+def test_json_is_printed_for_other_programs(arguments, capsys):
+    assert run([*arguments, "--format", "json", "--top", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    heads = found["categories"]["gender"]["heads"]
+    assert len(heads) == 2
+    assert {"layer", "head", "z", "p", "p_max", "q", "unstable"} == set(heads[0])
+    assert found["categories"]["gender"]["controls"]["heads"] == 8
+
+
+def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
+    assert run(arguments) == 0
+    first = (tmp_path / "out" / "heads.csv").read_text()
+    monkeypatch.setattr("tda_bias.capture.PatternReader._run", None)
+    assert run(arguments) == 0
+    assert (tmp_path / "out" / "heads.csv").read_text() == first
+
+
+def test_a_changed_setting_is_refused_until_told_to_start_over(arguments, capsys):
+    assert run(arguments) == 0
+    capsys.readouterr()
+    changed = [*arguments, "--distance", "exact"]
+    assert run(changed) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "distance was 'steps', now 'exact'" in error
+    assert "--no-resume" in error
+    assert run([*changed, "--no-resume"]) == 0
+
+
+def test_all_categories_are_run_at_once(tiny_folder, tmp_path, capsys):
+    options = ["--category", "all", "--data", "starter", "-L", "2", "--n-resamples", "99"]
+    out = ["-o", str(tmp_path / "out"), "--format", "json"]
+    assert run(["heads", "--model", str(tiny_folder), *options, *out]) == 0
+    found = json.loads(capsys.readouterr().out)["categories"]
+    assert list(found) == ["gender", "profession", "race", "religion"]
+
+
+def test_the_default_folder_is_named_after_model_and_category(
+    tiny_folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    options = [*CATEGORY, "--data", "starter", "-L", "2", "--n-resamples", "99"]
+    assert run(["heads", "--model", str(tiny_folder), *options]) == 0
+    assert (tmp_path / "runs" / "tiny-gpt2" / "gender" / "run.json").exists()
+
+
+# -- settings --
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(arguments, tmp_path):
+    config = tmp_path / "settings.yaml"
+    config.write_text("top: 2\nlimit: 2\npvalue: label\nrank_by: statistic\n")
+    assert run([*arguments, "--config", str(config), "--rank-by", "metric"]) == 0
+    settings = HeadBias.load(tmp_path / "out").record["settings"]
+    assert settings["top"] == 2
+    assert settings["pvalue"] == "label"
+    assert settings["rank_by"] == "metric"
+    assert settings["limit"] == 3
+
+
+@pytest.mark.parametrize("path", sorted(Path("configs").glob("*.yaml")), ids=lambda p: p.name)
+def test_the_configurations_of_the_project_are_valid(path):
+    from cli.settings import HeadsSettings, from_flags_and_file
+
+    settings = from_flags_and_file(HeadsSettings, {"model": "m", "category": "gender"}, path)
+    assert settings.model == "m"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("pvalues: label", "unknown setting `pvalues`; allowed are"),
+        ("pvalue: none", "`pvalue` must be one of paired, label, paper; got 'none'"),
+        ("- a list", "must hold `setting: value` lines"),
+        ("top: [", "is not YAML (line"),
+        ("seed: -1", "`seed` must be greater than or equal to 0; got -1"),
+    ],
+)
+def test_a_wrong_configuration_file_is_refused(arguments, tmp_path, capsys, content, message):
+    config = tmp_path / "settings.yaml"
+    config.write_text(content)
+    error = refused(capsys, [*arguments, "--config", str(config)])
+    assert message in error
+
+
+# -- unusable input --
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (
+            ["--category", "sex"],
+            "`category` must be one of gender, profession, race, religion, all",
+        ),
+        (["--group", "boyy"], "did you mean boy"),
+        (["--pvalue", "none"], "`pvalue` must be one of paired, label, paper; got 'none'"),
+        (["--distance", "far"], "`distance` must be one of steps, exact; got 'far'"),
+        (["--batch-size", "0"], "`batch_size` must be greater than or equal to 1; got 0"),
+        (["--batch-size", "many"], "integer"),
+        (["--n-resamples", "5"], "`n_resamples` must be greater than or equal to 99"),
+        (["--data", "absent.jsonl"], "`data` must be stereoset, starter or a readable file"),
+        (["--limit", "1"], "has 1 usable triple"),
+        (["--colour", "red"], "No such option"),
+        (["--config", "absent.yaml"], "`config` absent.yaml: No such file"),
+    ],
+)
+def test_unusable_input_is_one_line_and_exit_code_2(arguments, capsys, extra, message):
+    assert run([*arguments, *extra]) == 2
+    captured = capsys.readouterr()
+    error = captured.err.strip().splitlines()[-1]
+    assert error.startswith("Error: ")
+    assert message in error
+    assert "Traceback" not in captured.err
+
+
+def test_a_model_and_a_category_must_be_given(capsys):
+    assert "`model` is missing; give --model" in refused(capsys, ["heads", *CATEGORY])
+    assert "`category` is missing" in refused(capsys, ["heads", "--model", "gpt2"])
+
+
+def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(
+    arguments, tmp_path, capsys, monkeypatch
+):
+    (tmp_path / "out").write_text("a file")
+    monkeypatch.setattr("tda_bias.models.load_model", None)
+    assert "cannot write" in refused(capsys, arguments)
+
+
+def test_an_architecture_that_cannot_be_hooked_is_refused(tokenizer, tmp_path, capsys):
+    from tests.conftest import tiny_hf_model
+
+    tiny_hf_model("distilbert", len(tokenizer)).save_pretrained(tmp_path / "m")
+    tokenizer.save_pretrained(tmp_path / "m")
+    capsys.readouterr()
+    options = ["heads", "--model", str(tmp_path / "m"), *CATEGORY, "--data", "starter"]
+    assert run([*options, "--out", str(tmp_path / "out")]) == 2
+    assert "DistilBertForMaskedLM, which TransformerLens" in capsys.readouterr().err
+
+
+def test_a_text_longer_than_the_context_is_refused(tokenizer, tmp_path, capsys):
+    from tests.conftest import tiny_hf_model
+
+    tiny_hf_model("gpt2", len(tokenizer), n_positions=9).save_pretrained(tmp_path / "m")
+    tokenizer.save_pretrained(tmp_path / "m")
+    options = ["heads", "--model", str(tmp_path / "m"), *CATEGORY, "--data", "starter"]
+    assert run([*options, "--out", str(tmp_path / "out")]) == 2
+    assert "tokens, the model takes 9; nothing is truncated" in capsys.readouterr().err
+
+
+# -- stopping --
+
+
+def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
+    arguments, tmp_path, capsys, monkeypatch
+):
+    import tda_bias.heads
+
+    whole = tda_bias.heads.group_result
+    calls = []
+
+    def interrupted(*positional, **named):
+        calls.append(positional[1])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(*positional, **named)
+
+    monkeypatch.setattr(tda_bias.heads, "group_result", interrupted)
+    assert run(arguments) == 130
+    assert "Interrupted. Finished groups are kept" in capsys.readouterr().err
+    assert len(list((tmp_path / "out" / "groups").glob("*.npz"))) == 2
+    monkeypatch.setattr(tda_bias.heads, "group_result", whole)
+    assert run(arguments) == 0
+
+
+def command(arguments: list[str]) -> list[str]:
+    return [sys.executable, "-c", "from cli.main import main; main()", *arguments]
+
+
+def test_a_killed_process_leaves_whole_files_and_the_next_one_goes_on(arguments, tmp_path):
+    """SIGKILL at the moment the second group is finished."""
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    groups = tmp_path / "out" / "groups"
+    # One text per pass and all resamples: slow enough to be hit while it works.
+    slow = [*arguments, "--batch-size", "1", "--share-prefix", "never", "--limit", "12"]
+    process = subprocess.Popen(
+        command(slow), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while len(list(groups.glob("[!.]*.npz"))) < 2 and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = {path.name: path.stat().st_mtime_ns for path in groups.glob("[!.]*.npz")}
+    assert len(kept) >= 2
+    assert not (tmp_path / "out" / "run.json").exists()
+    subprocess.run(command(slow), env=environment, check=True, capture_output=True)
+    again = {path.name: path.stat().st_mtime_ns for path in groups.glob("*.npz")}
+    assert kept.items() <= again.items()
+    assert not [path for path in (tmp_path / "out").rglob(".unfinished*")]
+    assert len(pd.read_parquet(tmp_path / "out" / "heads.parquet")) == 4 * 2 * 2 * 4
+
+
+# -- help --
+
+
+def test_help_loads_neither_torch_nor_a_model_library():
+    code = (
+        "import sys\n"
+        "from cli.main import run\n"
+        "run(['--help']); run(['heads', '--help'])\n"
+        "heavy = {'torch', 'transformers', 'transformer_lens', 'datasets', 'matplotlib'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--rank-by" in done.stdout
+
+
+def test_the_version_is_printed(capsys):
+    from importlib.metadata import version
+
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"tdabias {version('tdabias')}"

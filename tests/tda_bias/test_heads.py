@@ -1,0 +1,313 @@
+"""The whole run on tiny models: against a literal recomputation, and what must not matter."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.controls import adjust_for_length
+from tda_bias.inference import paper_pvalue
+from tda_bias.statistic import group_statistic
+from tda_bias.storage import GroupStore
+from tda_bias.types import InputError, Triple
+from tests.conftest import tiny_hf_model
+
+QUICK = HeadBiasConfig(n_resamples=99)
+NUMBERS = ["S", "relative", "var_stereotype", "var_anti", "var_unrelated", "T", "p_paper"]
+
+
+def quick(**changes) -> HeadBiasConfig:
+    return QUICK.model_copy(update=changes)
+
+
+# -- the definition --
+
+
+def literal_steps(values: np.ndarray, n_steps: int) -> np.ndarray:
+    """Averages of the pseudo-inverse on a grid that both the values and the steps divide."""
+    fine = np.repeat(values, n_steps)
+    return fine.reshape(n_steps, len(values)).mean(1)
+
+
+def literal_sets(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    n = len(pattern)
+    edges = pattern[np.tril_indices(n, -1)]
+    weights = np.tril(pattern, -1) + np.tril(pattern, -1).T
+    tree = minimum_spanning_tree(np.where(np.eye(n), 0, 2 - weights)).toarray()
+    births = np.sort(2 - tree[tree > 0])
+    rest = list(np.sort(edges))
+    for birth in births:
+        rest.pop(int(np.argmin(np.abs(np.array(rest) - birth))))
+    return births, np.array(rest)
+
+
+@torch.no_grad()
+def literal_statistic(model, hf_model, triples: list[Triple]):
+    """Text by text and head by head, from Hugging Face's own attentions."""
+    patterns = []
+    for triple in triples:
+        for text in triple.texts():
+            ids = torch.tensor([model.tokenizer(text)["input_ids"]])
+            attentions = hf_model(input_ids=ids, output_attentions=True).attentions
+            patterns.append(torch.cat(attentions).double().numpy())
+    n_heads = patterns[0].shape[:2]
+    found = {}
+    for dim in range(2):
+        for layer, head in np.ndindex(*n_heads):
+            sets = [literal_sets(p[layer, head])[dim] for p in patterns]
+            steps = np.array([literal_steps(v, max(map(len, sets))) for v in sets])
+            found[dim, layer, head] = group_statistic(steps[0::3], steps[1::3], steps[2::3])
+    return found
+
+
+@pytest.mark.parametrize("adjust", ["none", "length"])
+def test_the_table_holds_the_statistic_computed_text_by_text(tiny, gender, adjust):
+    model = tiny("gpt2")
+    triples = [t for t in gender if t.group == "girl"]
+    expected = literal_statistic(model, tiny_hf_model("gpt2", len(model.tokenizer)), triples)
+    table = head_bias(model, triples, config=quick(adjust=adjust)).table
+    n_tokens = np.array(
+        [[len(model.tokenizer(text)["input_ids"]) for text in t.texts()[:2]] for t in triples]
+    )
+    assert len(table) == 2 * 2 * 4
+    for row in table.to_dict("records"):
+        stat = expected[row["dim"], row["layer"], row["head"]]
+        if adjust == "length":
+            stat = adjust_for_length(stat, n_tokens)
+        for name in ("S", "relative", "var_stereotype", "var_anti", "var_unrelated"):
+            np.testing.assert_allclose(row[name], getattr(stat, name), rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(row["T"], paper_pvalue(stat).T, rtol=1e-3, atol=1e-6)
+
+
+def test_the_table_has_its_columns_in_order(tiny, gender):
+    columns = (
+        "model category group layer head dim n n_steps var_stereotype var_anti var_unrelated S "
+        "relative unstable length_statistic p_paper T p_paired p_label p_max q_bh reason"
+    )
+    table = head_bias(tiny("gpt2"), gender, config=QUICK).table
+    assert list(table.columns) == columns.split()
+    assert len(table) == 2 * 2 * 2 * 4  # groups x dimensions x layers x heads
+
+
+# -- what must not matter --
+
+
+def same(first: pd.DataFrame, second: pd.DataFrame) -> None:
+    assert list(first["group"]) == list(second["group"])
+    for name in NUMBERS:
+        np.testing.assert_allclose(first[name], second[name], rtol=2e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5"])
+def test_numbers_do_not_depend_on_batches_or_shared_prefixes(tiny, gender, kind):
+    model = tiny(kind)
+    plain = head_bias(model, gender, config=quick(batch_size=1, share_prefix="never"))
+    for batch_size in (7, 32):
+        for share_prefix in ("auto", "never"):
+            changed = quick(batch_size=batch_size, share_prefix=share_prefix)
+            same(plain.table, head_bias(model, gender, config=changed).table)
+
+
+def test_the_order_of_triples_and_groups_does_not_matter(tiny, gender):
+    model = tiny("gpt2")
+    there, back = (head_bias(model, t, config=QUICK) for t in (gender, gender[6:] + gender[:6]))
+    same(there.table, back.table)
+    pd.testing.assert_series_equal(there.table["p_paired"], back.table["p_paired"])
+
+
+def test_a_seed_fixes_everything(tiny, gender):
+    model = tiny("gpt2")
+    first, second = (head_bias(model, gender, config=QUICK) for _ in range(2))
+    for name in ("table", "combined", "category", "groups"):
+        pd.testing.assert_frame_equal(getattr(first, name), getattr(second, name))
+    other = head_bias(model, gender, config=quick(seed=1, n_resamples=99))
+    same(first.table, other.table)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_the_gudhi_backend_gives_the_same_table(tiny, gender, kind):
+    model = tiny(kind)
+    found = [head_bias(model, gender, config=quick(backend=b)).table for b in ("mst", "gudhi")]
+    same(*found)
+
+
+def test_the_exact_distance_is_close_to_the_smoothed_one_but_not_it(tiny, gender):
+    model = tiny("gpt2")
+    steps, exact = (
+        head_bias(model, gender, config=quick(distance=d)).table for d in ("steps", "exact")
+    )
+    assert np.corrcoef(steps["relative"], exact["relative"])[0, 1] > 0.99
+    assert not np.allclose(steps["S"], exact["S"], rtol=1e-6)
+
+
+def test_a_bare_bridge_is_taken_with_its_own_tokenizer(tiny, gender):
+    model = tiny("gpt2")
+    found = head_bias(model.bridge, gender, config=QUICK)
+    assert len(found.table) == 32
+
+
+# -- settings that must matter --
+
+
+def test_combining_directions_by_the_mean_changes_bidirectional_models_only(tiny, gender):
+    for kind, changes in (("bert", True), ("gpt2", False)):
+        model = tiny(kind)
+        largest, mean = (
+            head_bias(model, gender, config=quick(combine=c)).table["S"] for c in ("max", "mean")
+        )
+        assert np.allclose(largest, mean) != changes
+
+
+@pytest.mark.parametrize("pvalue", ["paired", "label", "paper"])
+def test_q_belongs_to_the_chosen_p(tiny, gender, pvalue):
+    from scipy.stats import false_discovery_control
+
+    table = head_bias(tiny("gpt2"), gender, config=quick(pvalue=pvalue)).table
+    for _, rows in table.groupby("group"):
+        expected = false_discovery_control(rows[f"p_{pvalue}"])
+        np.testing.assert_allclose(rows["q_bh"], expected)
+
+
+def test_combined_values_are_means_over_dimensions_and_z_over_heads(tiny, gender):
+    result = head_bias(tiny("gpt2"), gender, config=QUICK)
+    keys = ["group", "layer", "head"]
+    for column, source in (("metric", "T"), ("statistic", "S"), ("relative", "relative")):
+        expected = result.table.groupby(keys)[source].mean().reset_index()
+        merged = result.combined.merge(expected, on=keys)
+        np.testing.assert_allclose(merged[f"combined_{column}"], merged[source].to_numpy())
+        for _, rows in result.combined.groupby("group"):
+            size = rows[f"combined_{column}"].abs()
+            z = (size - size.mean()) / size.std(ddof=0)
+            np.testing.assert_allclose(rows[f"z_{column}"], z, atol=1e-9)
+    means = result.combined.groupby(["layer", "head"])["z_relative"].mean().to_numpy()
+    np.testing.assert_allclose(result.category["z_relative"], means)
+
+
+def test_groups_hold_the_mean_and_the_extremes_over_heads(tiny, gender):
+    result = head_bias(tiny("gpt2"), gender, config=QUICK)
+    for row in result.groups.to_dict("records"):
+        values = result.combined.query("group == @row['group']")["combined_metric"]
+        found = [row[f"metric_{name}"] for name in ("mean", "min", "max")]
+        np.testing.assert_allclose(found, [values.mean(), values.min(), values.max()])
+        assert row["n"] == 6
+
+
+# -- the record --
+
+
+def test_the_record_says_what_was_run(tiny, gender):
+    record = head_bias(tiny("llama"), gender, config=QUICK).record
+    assert record["config"]["n_resamples"] == 99
+    assert record["model"]["architecture"] == "LlamaForCausalLM"
+    assert record["texts"]["triples_used"] == 12
+    assert record["texts"]["tokens_with_prefixes_once"] < record["texts"]["tokens"]
+    assert record["prefix_sharing"].startswith("on")
+    assert (
+        record["packages"]["torch"] == torch.__version__.split("+")[0] or "+" in torch.__version__
+    )
+    assert {"forward", "topology", "statistic", "inference"} <= set(record["seconds"])
+
+
+def test_progress_counts_every_text_once(tiny, gender):
+    seen = []
+    head_bias(tiny("gpt2"), gender, config=quick(batch_size=7), progress=lambda *a: seen.append(a))
+    assert seen[-1] == (36, 36)
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+def test_the_mode_of_the_model_is_restored(tiny, gender):
+    model = tiny("gpt2")
+    model.bridge.train()
+    head_bias(model, gender, config=QUICK)
+    assert model.hf_model.training
+
+
+# -- what goes wrong --
+
+
+def short(text: str) -> Triple:
+    return Triple("girl", "gender", text, "ran", "danced", "slept", source=f"item {text}")
+
+
+def test_a_text_without_a_value_is_left_out_and_counted(tiny, gender):
+    triples = [t for t in gender if t.group == "girl"]
+    plain = head_bias(tiny("gpt2"), triples, config=QUICK)
+    found = head_bias(tiny("gpt2"), [*triples, short("Girls")], config=QUICK)
+    (left_out,) = found.record["texts"]["triples_left_out"]
+    assert left_out["source"] == "item Girls"
+    assert "fewer than 3 tokens" in left_out["reason"]
+    assert set(found.table["n"]) == {6}
+    same(plain.table, found.table)
+
+
+def test_a_group_of_one_triple_is_refused_by_name(tiny, gender):
+    with pytest.raises(InputError, match=r"the group 'boy' \(gender\) has 1 usable triple"):
+        head_bias(
+            tiny("gpt2"), gender[:7] if gender[6].group == "boy" else gender[5:], config=QUICK
+        )
+
+
+def test_no_triples_are_refused(tiny):
+    with pytest.raises(InputError, match="`triples` is empty"):
+        head_bias(tiny("gpt2"), [], config=QUICK)
+
+
+def test_something_else_than_a_model_is_refused(gender):
+    with pytest.raises(InputError, match="must come from tda_bias.load_model, .*; got str"):
+        head_bias("gpt2", gender)
+
+
+# -- going on after a stop --
+
+
+class StopError(Exception):
+    pass
+
+
+def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
+    model = tiny("gpt2")
+    whole = head_bias(model, gender, config=QUICK)
+
+    def stop(done: int, total: int) -> None:
+        if done > total / 2:
+            raise StopError
+
+    def store(identity):
+        return GroupStore(tmp_path, identity)
+
+    with pytest.raises(StopError):
+        head_bias(model, gender, config=QUICK, store=store, progress=stop)
+    assert len(list(tmp_path.glob("*.npz"))) == 1
+    seen = []
+    resumed = head_bias(
+        model, gender, config=QUICK, store=store, progress=lambda *a: seen.append(a)
+    )
+    assert seen[0] == (18, 36)
+    pd.testing.assert_frame_equal(resumed.table, whole.table)
+    pd.testing.assert_frame_equal(resumed.category, whole.category)
+    pd.testing.assert_frame_equal(resumed.groups, whole.groups)
+
+
+def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_path, monkeypatch):
+    model = tiny("gpt2")
+
+    def store(identity):
+        return GroupStore(tmp_path, identity)
+
+    head_bias(model, gender, config=QUICK, store=store)
+    monkeypatch.setattr("tda_bias.capture.PatternReader._run", None)
+    found = head_bias(model, gender, config=quick(pvalue="label"), store=store)
+    assert found.record["config"]["pvalue"] == "label"
+    with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):
+        head_bias(model, gender, config=quick(distance="exact"), store=store)
+
+
+def test_several_categories_are_ranked_apart(tiny):
+    triples = load_triples("starter", limit=3)
+    result = head_bias(tiny("gpt2"), triples, config=QUICK)
+    assert result.categories == ["gender", "profession", "race", "religion"]
+    alone = head_bias(tiny("gpt2"), load_triples("starter", category="race", limit=3), config=QUICK)
+    np.testing.assert_allclose(result.category_map("race"), alone.category_map(), atol=1e-6)
+    pd.testing.assert_frame_equal(result.top(3, category="race"), alone.top(3), atol=1e-6)

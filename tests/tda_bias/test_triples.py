@@ -1,0 +1,278 @@
+"""Triple sources: what is read, and that everything else is refused in one line."""
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import datasets
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tda_bias.triples import from_dataset, hub_revision, load_triples, source_revision
+from tda_bias.types import ROLES, InputError, Triple
+
+ITEM = {
+    "target": "sister",
+    "bias_type": "gender",
+    "context": "My sister came in.",
+    "stereotype": "She sang.",
+    "anti-stereotype": "She boxed.",
+    "unrelated": "Iron rusts.",
+}
+
+
+def write(folder: Path, *lines: dict | str, name: str = "triples.jsonl") -> Path:
+    path = folder / name
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def dev_json(folder: Path, *items: dict, shuffle: int = 0) -> Path:
+    """StereoSet's own form, with the sentences in any order."""
+    entries = []
+    for number, item in enumerate(items):
+        sentences = [{"sentence": item[role], "gold_label": role, "labels": []} for role in ROLES]
+        random.Random(shuffle + number).shuffle(sentences)
+        fields = {key: item[key] for key in ("target", "bias_type", "context")}
+        entries.append({"id": f"id{number}", **fields, "sentences": sentences})
+    path = folder / "dev.json"
+    content = {"version": "1", "data": {"intersentence": entries, "intrasentence": [{}]}}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def without_source(triples: list[Triple]) -> list[tuple]:
+    return [(t.group, t.category, t.context, t.texts()) for t in triples]
+
+
+# -- the bundled set --
+
+
+def test_the_starter_set_has_the_promised_groups():
+    counts = Counter((t.category, t.group) for t in load_triples("starter"))
+    assert set(counts.values()) == {12}
+    groups = Counter(category for category, _ in counts)
+    assert groups == {"gender": 4, "profession": 4, "race": 3, "religion": 3}
+
+
+def test_starter_texts_are_all_different_and_ascii():
+    triples = load_triples("starter")
+    assert len({t.context for t in triples}) == len(triples)
+    for triple in triples:
+        assert len(set(triple.texts())) == 3
+        assert " ".join(triple.texts()).isascii()
+
+
+def test_texts_are_joined_with_one_space():
+    triple = Triple("g", "gender", " A. ", " b ", "c", "d")
+    assert triple.texts() == ("A. b", "A. c", "A. d")
+
+
+# -- forms --
+
+
+def test_json_lines_are_read(tmp_path):
+    found = load_triples(write(tmp_path, ITEM, "", ITEM))
+    assert len(found) == 2
+    assert found[0].anti_stereotype == "She boxed."
+    assert found[1].source.endswith("line 3")
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(ITEM).encode() + b"\r\n")
+    assert len(load_triples(path)) == 1
+
+
+@pytest.mark.parametrize("shuffle", range(5))
+def test_roles_come_from_labels_whatever_the_order_of_sentences(tmp_path, shuffle):
+    path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, shuffle=shuffle)
+    lines = write(tmp_path, ITEM, {**ITEM, "target": "mother"})
+    assert without_source(load_triples(path)) == without_source(load_triples(lines))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_the_hubs_form_is_read_by_the_names_of_its_labels(nested):
+    """Label numbers are only places in the list of names, which is the hub's to choose."""
+    names = ["anti-stereotype", "stereotype", "unrelated"]
+    label = datasets.ClassLabel(names=names)
+    record = {"sentence": datasets.Value("string"), "gold_label": label}
+    form = datasets.Sequence(record) if nested else datasets.List(record)
+    strings = {key: datasets.Value("string") for key in ("id", "target", "bias_type", "context")}
+    features = datasets.Features({**strings, "sentences": form})
+    order = ["unrelated", "stereotype", "anti-stereotype"]
+    sentences = [{"sentence": ITEM[r], "gold_label": names.index(r)} for r in order]
+    as_columns = {k: [s[k] for s in sentences] for k in ("sentence", "gold_label")}
+    row = {"id": "x", **{k: ITEM[k] for k in ("target", "bias_type", "context")}}
+    row["sentences"] = as_columns if nested else sentences
+    split = datasets.Dataset.from_list([row], features=features)
+    assert without_source(list(from_dataset(split)))[0][3] == (
+        "My sister came in. She sang.",
+        "My sister came in. She boxed.",
+        "My sister came in. Iron rusts.",
+    )
+
+
+def test_without_the_hub_one_line_names_the_alternatives(monkeypatch):
+    def offline(*args, **options):
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(InputError, match="--data starter, or --data PATH") as caught:
+        load_triples("stereoset")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_source_has_a_revision(tmp_path):
+    path = write(tmp_path, ITEM)
+    before = source_revision(path)
+    path.write_text(json.dumps({**ITEM, "context": "Other."}))
+    assert before.startswith("blake2b-")
+    assert source_revision(path) != before
+    assert source_revision("starter") == source_revision("starter")
+    address = "hf://datasets/McGill-NLP/stereoset@" + "0a" * 20 + "/intersentence/x.parquet"
+    assert hub_revision([address]) == "0a" * 20
+    assert hub_revision(["https://elsewhere"]) is None
+
+
+def test_the_real_set_has_the_known_counts(stereoset):
+    triples = load_triples(stereoset)
+    assert len(triples) == 2123
+    counts = Counter(t.category for t in triples)
+    assert counts == {"gender": 242, "profession": 827, "race": 976, "religion": 78}
+    groups = Counter(category for category, _ in {(t.category, t.group) for t in triples})
+    assert groups == {"gender": 10, "profession": 30, "race": 36, "religion": 3}
+
+
+# -- choosing --
+
+
+def test_category_groups_and_limit_choose():
+    assert {t.category for t in load_triples("starter", category="race")} == {"race"}
+    found = load_triples("starter", category="gender", groups=["boy", "girl"], limit=3)
+    assert Counter(t.group for t in found) == {"boy": 3, "girl": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"category": "sex"}, "`category` must be one of gender, .*, all; got 'sex'"),
+        ({"groups": ["boyy"]}, "`group` 'boyy' does not occur .* did you mean boy"),
+        ({"groups": ["zzzz"]}, "there are Buddhist, "),
+        ({"limit": 0}, "`limit` must be at least 1; got 0"),
+    ],
+)
+def test_an_unknown_choice_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        load_triples("starter", **options)
+
+
+def test_a_category_that_a_file_lacks_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no triple of the category 'race'"):
+        load_triples(write(tmp_path, ITEM), category="race")
+
+
+# -- broken files --
+
+
+def changed(**values) -> dict:
+    return {key: value for key, value in {**ITEM, **values}.items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (changed(unrelated=...), "line 1: the role unrelated is missing"),
+        (changed(stereotype="  "), "`stereotype` must be a text that is not empty"),
+        (changed(context=""), "`context` must be a text"),
+        (changed(context=3), "`context` must be a text"),
+        (changed(target=...), "`target` must be a text"),
+        (changed(bias_type="age"), "`bias_type` must be one of .*; got 'age'"),
+        (changed(bias_type=["gender"]), "`bias_type` must be one of"),
+        (changed(type="intrasentence"), "only intersentence items"),
+        ("{not json", "line 1: not a JSON object"),
+        ("[1, 2]", "expected a JSON object, got list"),
+        ("17", "expected a JSON object, got int"),
+        ("[" * 100_000, "not a JSON object"),
+        ('{"context": "a", "context": "b"}', "the key 'context' stands twice"),
+        (json.dumps(ITEM)[:-1] + ', "stereotype": "x"}', "the key 'stereotype' stands twice"),
+        (changed(context="half \ud83d pair"), "surrogate pair"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path, line, message):
+    with pytest.raises(InputError, match=message) as caught:
+        load_triples(write(tmp_path, line))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.pop(), "item id0: the role .* is missing"),
+        (lambda s: s.append(dict(s[0])), "the role .* stands twice"),
+        (lambda s: s[0].update(gold_label="related"), "the label must be one of .* got 'related'"),
+        (lambda s: s[0].update(gold_label=None), "the label must be one of .* got None"),
+        (lambda s: s[0].update(gold_label=[]), "the label must be one of"),
+        (lambda s: s[0].update(sentence=""), "must be a text that is not empty"),
+        (lambda s: s.__setitem__(0, "text"), "a sentence must be an object"),
+    ],
+)
+def test_a_broken_item_of_dev_json_is_named(tmp_path, change, message):
+    path = dev_json(tmp_path, ITEM)
+    content = json.loads(path.read_text())
+    change(content["data"]["intersentence"][0]["sentences"])
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        load_triples(path)
+
+
+@pytest.mark.parametrize("data", [[], {}, {"intersentence": 3}, {"intersentence": [4]}])
+def test_dev_json_of_another_form_is_refused(tmp_path, data):
+    path = write(tmp_path, {"version": "1", "data": data})
+    with pytest.raises(InputError, match="data.intersentence|expected an object"):
+        load_triples(path)
+
+
+def test_a_missing_an_empty_and_a_binary_file_are_refused(tmp_path):
+    with pytest.raises(InputError, match="stereoset, starter or a readable file; .*No such file"):
+        load_triples(tmp_path / "absent.jsonl")
+    with pytest.raises(InputError, match="Is a directory"):
+        load_triples(tmp_path)
+    with pytest.raises(InputError, match="is empty"):
+        load_triples(write(tmp_path, "", " "))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(InputError, match="not a UTF-8 text file"):
+        load_triples(tmp_path / "binary")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from(ROLES),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+almost_items = st.fixed_dictionaries(
+    {}, optional={key: json_values | st.just(value) for key, value in ITEM.items()}
+)
+almost_dev = st.fixed_dictionaries(
+    {"data": json_values | st.fixed_dictionaries({"intersentence": st.lists(json_values)})}
+)
+
+
+@given(
+    content=st.binary(max_size=200)
+    | st.lists(almost_items, max_size=3).map(lambda v: "\n".join(map(json.dumps, v)).encode())
+    | (almost_dev | json_values).map(lambda v: json.dumps(v).encode())
+)
+def test_any_broken_file_is_one_line_or_whole_triples(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("broken") / "file"
+    path.write_bytes(content)
+    try:
+        triples = load_triples(path)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - either outcome is fine
+    else:
+        assert triples
+        assert all(text.strip() for triple in triples for text in triple.texts())
