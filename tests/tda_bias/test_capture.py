@@ -31,7 +31,7 @@ def made_up(vocabulary: int, prefixes=(4, 3, 8, 1)) -> list[TokenizedTriple]:
     triples = []
     for lengths, prefix in zip(LENGTHS, prefixes, strict=True):
         common = tokens(prefix)
-        ids = [common + [4 + role] + tokens(n - prefix - 1) for role, n in enumerate(lengths)]
+        ids = [[*common, 4 + role, *tokens(n - prefix - 1)] for role, n in enumerate(lengths)]
         triples.append(TokenizedTriple(tuple(ids), prefix))
     return triples
 

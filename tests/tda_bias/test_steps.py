@@ -1,5 +1,7 @@
 """Step functions and distances: against numeric integration and POT."""
 
+import itertools
+
 import numpy as np
 import ot
 import pytest
@@ -24,7 +26,7 @@ def step_by_integration(values: np.ndarray, n_steps: int, j: int) -> float:
     low, high = j / n_steps, (j + 1) / n_steps
     jumps = [i / len(values) for i in range(len(values) + 1)]
     cuts = sorted({low, high, *(c for c in jumps if low < c < high)})
-    pieces = zip(cuts, cuts[1:], strict=False)
+    pieces = itertools.pairwise(cuts)
     return n_steps * sum((b - a) * pseudo_inverse(values, (a + b) / 2) for a, b in pieces)
 
 

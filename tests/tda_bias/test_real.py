@@ -1,0 +1,93 @@
+"""SmolLM2-135M on the real StereoSet: the same numbers by independent routes, and known facts."""
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.capture import PatternReader, prefix_sharing, tokenize
+from tda_bias.persistence import births_deaths
+
+pytestmark = pytest.mark.real
+
+GROUPS = ["sister", "herself", "schoolgirl"]
+
+
+@pytest.fixture(scope="module")
+def triples(stereoset):
+    return load_triples(stereoset, category="gender", groups=GROUPS)
+
+
+@pytest.fixture(scope="module")
+def result(smollm2, triples):
+    return head_bias(smollm2, triples)
+
+
+def test_every_head_of_every_group_is_there(result):
+    assert len(result.table) == 3 * 2 * 30 * 9
+    assert result.groups["n"].tolist() == [21, 21, 21]
+    assert result.record["texts"]["triples_used"] == 63
+    assert result.record["row_sums"]["failed"] == {}
+    assert np.isfinite(result.table[["S", "relative", "p_paired", "p_max"]]).all().all()
+
+
+def test_prefixes_are_shared_and_save_about_a_third_of_the_tokens(result):
+    texts = result.record["texts"]
+    assert result.record["prefix_sharing"].startswith("on")
+    assert 0.6 < texts["tokens_with_prefixes_once"] / texts["tokens"] < 0.75
+
+
+def test_shared_and_plain_runs_agree(smollm2, triples, result):
+    config = HeadBiasConfig(share_prefix="never", batch_size=7, n_resamples=99)
+    chosen = [t for t in triples if t.group == "sister"]
+    plain = head_bias(smollm2, chosen, config=config).table
+    shared = result.table[result.table["group"] == "sister"]
+    np.testing.assert_allclose(plain["relative"], shared["relative"], atol=2e-4)
+    np.testing.assert_allclose(plain["S"], shared["S"], rtol=2e-2, atol=1e-4)
+
+
+def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
+    from tda_bias.models import load_transformers
+
+    reference, _ = load_transformers("smollm2-135m", device="cpu")
+    tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
+    reader = PatternReader(smollm2, batch_size=6)
+    assert prefix_sharing(reader, tokens, "causal")[0]
+    found = {}
+
+    def keep(batch) -> None:
+        for index, text in enumerate(batch.text.tolist()):
+            n = int(batch.length[index])
+            found.setdefault(text, []).append(batch.patterns[index, :, :, :n, :n].clone())
+
+    reader.read(tokens, keep, shared=True)
+    for text, parts in found.items():
+        ids = torch.tensor([tokens[text // 3].ids[text % 3]])
+        with torch.no_grad():
+            expected = torch.cat(reference(input_ids=ids, output_attentions=True).attentions)
+        torch.testing.assert_close(torch.cat(parts), expected, rtol=0, atol=1e-5)
+
+
+def test_both_backends_agree_on_real_patterns(smollm2, triples):
+    tokens = tokenize(smollm2.tokenizer, triples[:1], max_tokens=None)
+    batches = []
+    PatternReader(smollm2, batch_size=1).read(tokens, batches.append, shared=False)
+    pattern = batches[0].patterns[0, ::10, ::4]
+    ours, reference = births_deaths(pattern), births_deaths(pattern, backend="gudhi")
+    torch.testing.assert_close(ours.births, reference.births, rtol=0, atol=0)
+    torch.testing.assert_close(ours.deaths, reference.deaths, rtol=0, atol=0)
+
+
+def test_the_published_p_calls_far_more_heads_significant_than_the_paired_one(result):
+    paper = (result.table["p_paper"] < 0.05).mean()
+    paired = (result.table["p_paired"] < 0.05).mean()
+    assert paper > 0.3
+    assert paired < 0.15
+
+
+def test_a_real_result_comes_back_as_it_was_saved(result, tmp_path):
+    from tda_bias import HeadBias
+
+    result.save(tmp_path)
+    again = HeadBias.load(tmp_path)
+    np.testing.assert_array_equal(again.category_map(), result.category_map())
