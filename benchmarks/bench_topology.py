@@ -100,7 +100,7 @@ def on_real_patterns() -> None:
 def growth() -> None:
     """Cost by number of tokens."""
     print(
-        "| tokens | batched, µs | SciPy, births alone, µs | GUDHI, µs | SciPy / ours | GUDHI / ours |"
+        "| tokens | batched, µs | SciPy tree alone, µs | GUDHI, µs | SciPy / ours | GUDHI / ours |"
     )
     print("|---|---|---|---|---|---|")
     for n in (16, 32, 64, 128, 256, 512):

@@ -18,7 +18,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from cli.hub import use_cache_if_unreachable
 from cli.settings import HeadsSettings, from_flags_and_file
+from tda_bias.smollm2 import NAME as SMOLLM2
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
@@ -89,6 +91,10 @@ def compute(settings: HeadsSettings) -> HeadBias:
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
     """
+    local = settings.model == SMOLLM2 or Path(settings.model).is_dir()
+    if not local or settings.data == "stereoset":
+        use_cache_if_unreachable()
+
     from tda_bias.storage import GroupStore, prepare_folder
     from tda_bias.triples import load_triples, source_revision
 

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from tda_bias.tables import tested_map
@@ -17,6 +18,8 @@ from tda_bias.types import RankBy
 if TYPE_CHECKING:
     from tda_bias.results import HeadBias
 
+# Visible on dark cells too.
+_OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
 _LABEL = {
     "relative": "|relative statistic|",
     "statistic": "|S|",
@@ -61,7 +64,7 @@ def _mark(result: HeadBias, ax: Axes, category: str, tested: RankBy) -> None:
     for chosen, style in (
         (family, {"marker": "o", "facecolor": "black", "edgecolor": "white"}),
         (discovery, {"marker": "o", "facecolor": "none", "edgecolor": "black"}),
-        (unstable, {"marker": "x", "color": "0.35", "linewidth": 0.8}),
+        (unstable, {"marker": "x", "color": "black", "linewidth": 0.8, "path_effects": _OUTLINE}),
     ):
         layer, head = np.nonzero(chosen)
         ax.scatter(head, layer, s=18, **style)

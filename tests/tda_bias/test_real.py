@@ -42,7 +42,7 @@ def test_shared_and_plain_runs_agree(smollm2, triples, result):
     chosen = [t for t in triples if t.group == "sister"]
     plain = head_bias(smollm2, chosen, config=config).table
     shared = result.table[result.table["group"] == "sister"]
-    np.testing.assert_allclose(plain["relative"], shared["relative"], atol=2e-4)
+    np.testing.assert_allclose(plain["relative"], shared["relative"], atol=1e-3)
     np.testing.assert_allclose(plain["S"], shared["S"], rtol=2e-2, atol=1e-4)
 
 
@@ -81,8 +81,8 @@ def test_both_backends_agree_on_real_patterns(smollm2, triples):
 def test_the_published_p_calls_far_more_heads_significant_than_the_paired_one(result):
     paper = (result.table["p_paper"] < 0.05).mean()
     paired = (result.table["p_paired"] < 0.05).mean()
-    assert paper > 0.3
-    assert paired < 0.15
+    assert paper > 2 * paired
+    assert 0.02 < paired < 0.15
 
 
 def test_a_real_result_comes_back_as_it_was_saved(result, tmp_path):
