@@ -191,23 +191,42 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
         f"and dimension {c['group_tests_p05']} have p < .05 ({c['group_tests_expected']:.0f} "
         "expected).",
         f"Reliability of the map between random halves of the contexts: "
-        f"{_number(c['reliability'])}. Spearman with the text-length statistic over "
-        f"{c['groups']} groups: {_number(c['length_correlation_0'])} (dimension 0), "
+        f"{_number(c['reliability'])}; Spearman with the map that flipped labels give on average: "
+        f"{_number(c['null_map_correlation'])} (what is reliable without any effect).",
+        f"Length: Spearman of S with the text-length statistic over {c['groups']} groups: "
+        f"{_number(c['length_correlation_0'])} (dimension 0), "
         f"{_number(c['length_correlation_1'])} (dimension 1).",
     ]
-    survivors = c["hot_spots_p_max05"] + c["hot_spots_q05"]
-    singles = c["group_tests_p_max05"] + c["group_tests_q05"]
-    if not survivors and not singles:
+    if c["groups_too_small"]:
+        lines.append(
+            f"{c['groups_too_small']} of {c['groups']} groups have fewer than "
+            f"{c['smallest_testable_group']} triples: no test within them can reach p < .05."
+        )
+    survivors = result.survivors(category=category).to_dict("records")
+    if survivors:
+        named = [
+            f"{HeadId(s['layer'], s['head'])} (mean z {s['z']:.2f}, max-z p {_p(s['p_max'])}, "
+            f"q {_p(s['q'])})"
+            for s in survivors[:10]
+        ]
+        more = f" and {len(survivors) - 10} more" if len(survivors) > 10 else ""
+        lines.append(
+            f"Hot spots that survive correction: {', '.join(named)}{more}. A head is judged "
+            "against its own values under flipped labels, so it need not stand high in the map."
+        )
+    if c["groups_p_max05"] or c["group_tests_q05"]:
+        lines.append(
+            f"Within groups: {c['groups_p_max05']} of {c['groups']} have a head with max-z p < .05 "
+            f"({0.05 * c['groups']:.1f} expected by chance); {c['group_tests_q05']} tests have "
+            "q < .05."
+        )
+    elif not survivors:
         lines.append(
             "Nothing survives correction for the number of heads: this run shows no head that "
             "treats stereotypes differently."
         )
-    else:
-        lines.append(
-            f"After correction: {c['hot_spots_p_max05']} hot spots with max-z p < .05 and "
-            f"{c['hot_spots_q05']} with q < .05; of the tests per group "
-            f"{c['group_tests_p_max05']} and {c['group_tests_q05']}."
-        )
+    if not survivors and c["groups_p_max05"] + c["group_tests_q05"]:
+        lines.append("No hot spot of the category survives correction.")
     return lines
 
 
@@ -245,6 +264,7 @@ def as_json(result: HeadBias, settings: HeadsSettings) -> str:
             name: {
                 "controls": result.controls(name),
                 "heads": result.top(settings.top, category=name).to_dict("records"),
+                "survivors": result.survivors(category=name).to_dict("records"),
             }
             for name in result.categories
         },

@@ -198,11 +198,9 @@ def split_half_reliability(halves: Float[np.ndarray, "split half head"]) -> floa
     return 2 * mean / (1 + mean) if mean > 0 else mean
 
 
-def correlation_with_length(
-    statistic: Sequence[float] | np.ndarray, length_statistic: Sequence[float] | np.ndarray
-) -> float:
-    """Spearman over groups of a mean statistic and the length statistic; NaN below 3 groups."""
-    return float(_spearman(np.asarray(statistic, float), np.asarray(length_statistic, float)))
+def spearman_over_items(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
+    """Spearman over the items (groups, heads) that are defined in both; NaN below 3 of them."""
+    return float(_spearman(np.asarray(x, float), np.asarray(y, float)))
 
 
 def _spearman(

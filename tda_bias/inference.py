@@ -63,6 +63,8 @@ class HotSpots:
 
     Attributes:
         z: ``(head,)``, the observed map: mean over groups of the z-score over heads.
+        null_mean: ``(head,)``, the mean of the map under flips: what a head shows without any
+            effect, because a few texts dominate it.
         pvalue: ``(head,)``, one-sided: a map value this large under within-triple flips.
         pvalue_max: ``(head,)``, the same for the largest standardised value of the whole map
             (family-wise).
@@ -71,6 +73,7 @@ class HotSpots:
     """
 
     z: Float[np.ndarray, " head"]
+    null_mean: Float[np.ndarray, " head"]
     pvalue: Float[np.ndarray, " head"]
     pvalue_max: Float[np.ndarray, " head"]
     qvalue: Float[np.ndarray, " head"]
@@ -358,7 +361,14 @@ def hot_spots(
     # The null map is kept in single precision: anything closer than this is a tie.
     pvalue = permutation_pvalue((null >= z - 1e-5).sum(0), n_resamples, exact=False)
     pvalue = np.where(np.isfinite(z), pvalue, np.nan)
-    return HotSpots(z, pvalue, _largest(z, null), benjamini_hochberg(pvalue), n_groups)
+    return HotSpots(
+        z=z,
+        null_mean=null.mean(0, dtype=float),
+        pvalue=pvalue,
+        pvalue_max=_largest(z, null),
+        qvalue=benjamini_hochberg(pvalue),
+        n_groups=n_groups,
+    )
 
 
 def _add_null_map(null: np.ndarray, flips: np.ndarray, terms: np.ndarray, used: np.ndarray) -> None:

@@ -44,17 +44,28 @@ def plot_heatmap(
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
     values = result.category_map(category, by=by)
-    limit = float(np.nanmax(np.abs(values))) or 1.0
+    limit, extend = _limit(values, result.layer_by_head("unstable", category).astype(bool))
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
     ax.set_xlabel("head")
     ax.set_ylabel("layer")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
     _mark(result, ax, category, tested_map(by))
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend)
     bar.set_label(f"mean z over groups of {_LABEL[by]}")
     ax.set_title(f"{category} · {result.record['model']['name']}", fontsize="medium")
     return ax
+
+
+def _limit(values: np.ndarray, unstable: np.ndarray) -> tuple[float, str]:
+    """The largest size among stable heads, and which end of the scale others go beyond.
+
+    An unstable head must not wash out all others.
+    """
+    stable = values[~unstable & np.isfinite(values)]
+    limit = float(np.abs(stable).max(initial=0.0)) or 1.0
+    above, below = np.nanmax(values) > limit, np.nanmin(values) < -limit
+    return limit, {(1, 1): "both", (1, 0): "max", (0, 1): "min"}.get((above, below), "neither")
 
 
 def _mark(result: HeadBias, ax: Axes, category: str, tested: RankBy) -> None:

@@ -85,11 +85,23 @@ class HeadBias:
             ranking by the paper's metric it is that of the statistic.
         """
         name = by or self.rank_by
-        tested = tested_map(name)
-        names = {f"z_{name}": "z", f"p_{tested}": "p", f"p_max_{tested}": "p_max"}
-        names[f"q_{tested}"] = "q"
-        best = ranked(self._rows(category), name).head(k).rename(columns=names)
-        return best[["layer", "head", "z", "p", "p_max", "q", "unstable"]].reset_index(drop=True)
+        return _with_short_names(ranked(self._rows(category), name).head(k), name)
+
+    def survivors(
+        self, *, category: str | None = None, by: RankBy | None = None, level: float = 0.05
+    ) -> pd.DataFrame:
+        """Heads whose hot-spot test survives correction: max-z p or q below the level.
+
+        A head is judged against its own values under flipped labels, so a survivor need not stand
+        high in the map.
+
+        Returns:
+            As ``top``, in ascending order of p.
+        """
+        name = by or self.rank_by
+        rows = _with_short_names(self._rows(category), name)
+        kept = rows[(rows["p_max"] < level) | (rows["q"] < level)]
+        return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
     def plot_heatmap(
         self,
@@ -165,6 +177,13 @@ class HeadBias:
 
     def _rows(self, category: str | None) -> pd.DataFrame:
         return self.category[self.category["category"] == self._category(category)]
+
+
+def _with_short_names(category: pd.DataFrame, by: RankBy) -> pd.DataFrame:
+    tested = tested_map(by)
+    names = {f"z_{by}": "z", f"p_{tested}": "p", f"p_max_{tested}": "p_max", f"q_{tested}": "q"}
+    columns = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
+    return category.rename(columns=names)[columns].reset_index(drop=True)
 
 
 def to_json(record: Mapping[str, Any]) -> str:

@@ -21,8 +21,7 @@ def step_function(values: Array, n_steps: int) -> Array:
     """The empirical pseudo-inverse of a sorted set, averaged over ``n_steps`` equal intervals.
 
     With m values the pseudo-inverse is ``values[i]`` on ``(i/m, (i+1)/m]``; step j is its mean over
-    ``[j/n_steps, (j+1)/n_steps]``, computed as a difference of the linearly interpolated cumulative
-    sum.
+    ``[j/n_steps, (j+1)/n_steps]``: a difference of the linearly interpolated cumulative sum.
 
     Args:
         values: Ascending values ``(..., m)`` with m >= 1, NumPy or torch.
@@ -43,28 +42,29 @@ def step_function(values: Array, n_steps: int) -> Array:
     m = values.shape[-1]
     if m == n_steps:
         return values.clone()
-    # Positions j * m / n_steps of the step borders, in whole values and a remainder: exact.
-    border = torch.arange(n_steps + 1, device=values.device) * m
+    # Positions j * m / n_steps of the step borders, in whole values and a remainder: exact, and on
+    # the CPU, because not every device has double precision.
+    border = torch.arange(n_steps + 1) * m
     whole, part = border // n_steps, (border % n_steps).double() / n_steps
     if m < n_steps:
         # A step is shorter than a value's interval and meets at most two of them: their weighted
         # mean, which needs no cumulative sum and loses no digits.
         first = whole[:-1]
         second = torch.clamp(first + 1, max=m - 1)
-        beyond = torch.where(whole[1:] > first, part[1:] * n_steps / m, 0.0).to(values.dtype)
-        left, right = values.index_select(-1, first), values.index_select(-1, second)
+        beyond = torch.where(whole[1:] > first, part[1:] * n_steps / m, 0.0).to(values)
+        left, right = (values.index_select(-1, i.to(values.device)) for i in (first, second))
         return torch.lerp(left, right, beyond)
     cumulative = torch.nn.functional.pad(values.double().cumsum(-1), (1, 0))
-    at_whole = cumulative.index_select(-1, whole)
-    following = values.double().index_select(-1, torch.clamp(whole, max=m - 1))
-    interpolated = at_whole + part * following
+    at_whole = cumulative.index_select(-1, whole.to(values.device))
+    following = values.double().index_select(-1, torch.clamp(whole, max=m - 1).to(values.device))
+    interpolated = at_whole + part.to(values.device) * following
     return (interpolated.diff(dim=-1) * (n_steps / m)).to(values.dtype)
 
 
 def union_grid(sizes: list[int]) -> Float[np.ndarray, " grid"]:
     """Right ends of the intervals on which the pseudo-inverses of sets of these sizes are all flat.
 
-    The last is 1. Fractions are compared as integers, so equal borders are one border.
+    The last is 1. A border that several sizes share stands once.
     """
     if not sizes or min(sizes) < 1:
         raise InputError("`sizes` must be positive: a set without values has no pseudo-inverse")

@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.controls import correlation_with_length, split_half_reliability
+from tda_bias.controls import spearman_over_items, split_half_reliability
 from tda_bias.group_result import GroupResult
 from tda_bias.inference import (
     HotSpots,
@@ -31,6 +31,8 @@ from tda_bias.types import CATEGORIES, RankBy
 
 # The combined value of a head in a group, by the name it is ranked by.
 MAPS: tuple[RankBy, ...] = ("relative", "statistic", "metric")
+# With fewer contexts than this no arrangement is rare enough for a two-sided p below .05.
+SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
 TESTED_MAPS: tuple[RankBy, ...] = ("relative", "statistic")
 
 
@@ -177,6 +179,7 @@ def category_table(
     table["unstable"] = table["n_unstable"] > 0
     for name in TESTED_MAPS:
         found = _hot_spots(results, name, config)
+        table[f"z_null_{name}"] = found.null_mean
         table[f"p_{name}"] = found.pvalue
         table[f"p_max_{name}"] = found.pvalue_max
         table[f"q_{name}"] = found.qvalue
@@ -211,6 +214,8 @@ def controls(
     tested = tested_map(config.rank_by)
     p = heads[f"p_{config.pvalue}"]
     hot = category[f"p_{tested}"].notna().sum()
+    smallest = SMALLEST_TESTABLE[config.pvalue]
+    testable = p[heads["n"] >= smallest].notna().sum()
     return {
         "category": str(category["category"].iloc[0]),
         "groups": len(groups),
@@ -223,12 +228,18 @@ def controls(
         "hot_spots_p_max05": int((category[f"p_max_{tested}"] < 0.05).sum()),
         "hot_spots_q05": int((category[f"q_{tested}"] < 0.05).sum()),
         "pvalue": config.pvalue,
-        "group_tests": int(p.notna().sum()),
+        "smallest_testable_group": smallest,
+        "groups_too_small": int((groups["n"] < smallest).sum()),
+        "group_tests": int(testable),
         "group_tests_p05": int((p < 0.05).sum()),
-        "group_tests_expected": 0.05 * float(p.notna().sum()),
+        "group_tests_expected": 0.05 * float(testable),
         "group_tests_p_max05": int((heads["p_max"] < 0.05).sum()),
+        "groups_p_max05": int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
         "group_tests_q05": int((heads["q_bh"] < 0.05).sum()),
         "reliability": _category_reliability(results),
+        "null_map_correlation": spearman_over_items(
+            category[f"z_{tested}"].to_numpy(float), category[f"z_null_{tested}"].to_numpy(float)
+        ),
         "reliability_group_mean": float(groups["reliability"].mean()),
         "length_correlation_0": _length_correlation(groups, 0),
         "length_correlation_1": _length_correlation(groups, 1),
@@ -237,7 +248,7 @@ def controls(
 
 def _length_correlation(groups: pd.DataFrame, dim: int) -> float:
     statistic = groups[f"S{dim}_mean_stable"].to_numpy(float)
-    return correlation_with_length(statistic, groups[f"length_statistic_{dim}"].to_numpy(float))
+    return spearman_over_items(statistic, groups[f"length_statistic_{dim}"].to_numpy(float))
 
 
 def _category_reliability(results: Sequence[GroupResult]) -> float:

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from tda_bias.controls import (
     Splits,
     adjust_for_length,
-    correlation_with_length,
+    spearman_over_items,
     split_half_relative,
     split_half_reliability,
     uniform_attention,
@@ -136,7 +136,7 @@ def test_reliability_leaves_out_undefined_heads():
     assert split_half_reliability(halves) == pytest.approx(expected)
 
 
-def test_the_correlation_with_length_is_spearmans():
+def test_a_correlation_over_items_is_spearmans_over_the_defined_ones():
     x, y = [3.0, 1.0, 2.0, np.nan], [0.3, 0.2, 0.1, 9.0]
-    assert correlation_with_length(x, y) == pytest.approx(spearmanr(x[:3], y[:3]).statistic)
-    assert np.isnan(correlation_with_length(x[:2], y[:2]))
+    assert spearman_over_items(x, y) == pytest.approx(spearmanr(x[:3], y[:3]).statistic)
+    assert np.isnan(spearman_over_items(x[:2], y[:2]))

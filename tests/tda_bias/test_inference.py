@@ -269,6 +269,7 @@ def test_hot_spots_are_the_map_recomputed_under_every_draw():
     expected = [(1 + (largest >= value - 1e-4).sum()) / 200 for value in size]
     np.testing.assert_allclose(found.pvalue_max, expected)
     np.testing.assert_allclose(found.qvalue, false_discovery_control(found.pvalue))
+    np.testing.assert_allclose(found.null_mean, null.mean(0), atol=1e-6)
 
 
 def test_the_order_of_groups_does_not_matter_to_hot_spots():
@@ -307,3 +308,17 @@ def test_the_size_of_the_unit_does_not_matter_to_hot_spots():
     plain = hot_spots(groups, n_resamples=199, rngs=rngs[0])
     huge = hot_spots([1e12 * terms for terms in groups], n_resamples=199, rngs=rngs[1])
     assert spearmanr(plain.pvalue, huge.pvalue).statistic == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("pvalue", "test"), [("paired", paired_test), ("label", label_test)])
+def test_the_smallest_testable_group_is_the_first_that_can_reach_significance(pvalue, test):
+    from tda_bias.tables import SMALLEST_TESTABLE
+
+    def smallest_p(n: int) -> float:
+        """All anti-stereotype texts farther out than all stereotype texts."""
+        s = np.linspace(-0.1, 0.1, n)[:, None]
+        a = np.linspace(-9.0, 9.0, n)[:, None] + np.where(np.arange(n) % 2, 5.0, -5.0)[:, None]
+        return float(test(group_statistic(s, a, s + 1), rng=rng()).pvalue)
+
+    n = SMALLEST_TESTABLE[pvalue]
+    assert smallest_p(n) < 0.05 < smallest_p(n - 1)

@@ -83,6 +83,22 @@ def test_unstable_heads_never_rank_first(result):
     assert (ranked["layer"].iloc[-1], ranked["head"].iloc[-1]) == (first["layer"], first["head"])
 
 
+def test_survivors_are_the_heads_below_the_level_after_correction(result):
+    category = result.category.copy()
+    category["p_max_relative"], category["q_relative"], category["p_relative"] = 1.0, 1.0, 0.5
+    assert (
+        HeadBias(result.table, result.combined, category, result.groups, result.record)
+        .survivors()
+        .empty
+    )
+    category.loc[3, ["p_max_relative", "p_relative"]] = 0.04, 0.01
+    category.loc[5, ["q_relative", "p_relative"]] = 0.03, 0.001
+    found = HeadBias(
+        result.table, result.combined, category, result.groups, result.record
+    ).survivors()
+    assert list(zip(found["layer"], found["head"], strict=True)) == [(1, 1), (0, 3)]
+
+
 def test_an_unknown_category_is_refused(result):
     with pytest.raises(InputError, match="`category` must be one of gender; got 'race'"):
         result.category_map("race")
