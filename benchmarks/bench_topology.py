@@ -22,7 +22,8 @@ RUNS = 5
 
 def real_patterns(n_triples: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
     """Patterns (text, layers x heads, n, n) of the first texts, and the texts' lengths."""
-    from tda_bias.capture import PatternBatch, PatternReader, tokenize
+    from tda_bias.batches import tokenize
+    from tda_bias.capture import PatternBatch, PatternReader
     from tda_bias.models import load_model
     from tda_bias.triples import load_triples
 

@@ -79,7 +79,7 @@ def heads(
     console = Console(highlight=False)
     for name in result.categories:
         console.print(ranked_table(result, name, settings.top))
-        for line in control_lines(result, name):
+        for line in control_lines(result, name) + finding_lines(result, name):
             console.print(line, soft_wrap=True)
     for line in run_lines(result, settings):
         console.print(line, soft_wrap=True)
@@ -120,16 +120,7 @@ def compute(settings: HeadsSettings) -> HeadBias:
 
         logging.disable_progress_bar()
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("texts"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
+    with _progress(console) as bar:
         task = bar.add_task(f"{settings.model} · {settings.category}", total=None)
         try:
             result = head_bias(
@@ -146,6 +137,19 @@ def compute(settings: HeadsSettings) -> HeadBias:
     return result.with_record(
         settings=settings.model_dump(mode="json"),
         data={"source": settings.data, "revision": source_revision(settings.data)},
+    )
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("texts"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
     )
 
 
@@ -183,9 +187,9 @@ def _number(value: float | None) -> str:
 
 
 def control_lines(result: HeadBias, category: str) -> list[str]:
-    """Chance, reliability and length, and in plain words whether anything is left."""
+    """Chance, reliability and length: what the ranking must be held against."""
     c = result.controls(category)
-    lines = [
+    return [
         f"Chance: {c['hot_spots_p05']} of {c['heads']} heads have a hot-spot p < .05 "
         f"({c['hot_spots_expected']:.1f} expected); of {c['group_tests']} tests per group, head "
         f"and dimension {c['group_tests_p05']} have p < .05 ({c['group_tests_expected']:.0f} "
@@ -197,6 +201,12 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
         f"{_number(c['length_correlation_0'])} (dimension 0), "
         f"{_number(c['length_correlation_1'])} (dimension 1).",
     ]
+
+
+def finding_lines(result: HeadBias, category: str) -> list[str]:
+    """In plain words, what is left after correction."""
+    c = result.controls(category)
+    lines = []
     if c["groups_too_small"]:
         lines.append(
             f"{c['groups_too_small']} of {c['groups']} groups have fewer than "
@@ -240,11 +250,13 @@ def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
         )
     if settings.data == "starter":
         lines.append("The starter triples demonstrate the tool; they do not measure a model.")
-    failed = result.record["row_sums"]["failed"]
+    checks = [group["row_sums"] for group in result.record["groups"]]
+    failed = sorted({int(layer) for check in checks for layer in check["failed"]})
     if failed:
+        worst = max(check["worst"] for check in checks)
         lines.append(
             f"Attention rows of layers {', '.join(map(str, failed))} do not sum to 1 (off by up to "
-            f"{result.record['row_sums']['worst']:.2g}); see run.json."
+            f"{worst:.2g}); run.json counts them."
         )
     left_out = result.record["texts"]["triples_left_out"]
     if left_out:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ class GroupResult:
         statistic: The statistic, adjusted if asked for, with axes (dim, layer, head).
         length_statistic: ``(dim,)`` S of uniform attention at the same lengths.
         halves: ``(split, half, dim, layer, head)`` the ``relative`` statistic of random halves.
+        provenance: When and how the patterns were taken, for the run record.
     """
 
     category: str
@@ -43,6 +45,7 @@ class GroupResult:
     statistic: GroupStatistic
     length_statistic: Float[np.ndarray, " dim"]
     halves: Float[np.ndarray, "split half dim layer head"]
+    provenance: dict[str, Any]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays by name, for ``GroupStore``."""
@@ -50,6 +53,7 @@ class GroupResult:
         arrays = {name: np.asarray(getattr(self, name)) for name in own}
         for field in fields(GroupStatistic):
             arrays[f"statistic.{field.name}"] = getattr(self.statistic, field.name)
+        arrays["provenance"] = np.array(json.dumps(self.provenance))
         return arrays
 
     @classmethod
@@ -64,6 +68,7 @@ class GroupResult:
             category=category,
             group=group,
             statistic=statistic,
+            provenance=json.loads(str(arrays["provenance"])),
             **{name: arrays[name] for name in own},
         )
 
@@ -107,6 +112,7 @@ def group_result(
             [length_statistic(grid, n_tokens, attention) for grid in sampler.grids]
         ),
         halves=np.stack(halves, axis=2).astype(np.float32),
+        provenance={},
     )
 
 

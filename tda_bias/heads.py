@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.capture import PatternBatch, PatternReader, TokenizedTriple, prefix_sharing, tokenize
+from tda_bias.batches import TokenizedTriple, tokenize
+from tda_bias.capture import PatternBatch, PatternReader, prefix_sharing
 from tda_bias.config import HeadBiasConfig
 from tda_bias.group_result import GroupResult, group_result
 from tda_bias.models import LoadedModel
@@ -118,7 +119,7 @@ class _Run:
                 with self._stage("identify"):
                     identity = self._identity()
                 kept = self.make_store(identity)
-            results, sharing, rows = self._results(groups, kept)
+            results = self._results(groups, kept)
         with self._stage("inference"):
             tables = self._tables(results)
         identity = identity or self._identity()
@@ -128,8 +129,10 @@ class _Run:
             "model": self._model_record(identity),
             "config": self.config.model_dump(),
             "texts": self._texts_record(groups, left_out),
-            "prefix_sharing": sharing,
-            "row_sums": rows,
+            "groups": [
+                {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
+                for r in results
+            ],
             "controls": tables.pop("controls"),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
             "packages": {name: version(name) for name in _PACKAGES.split()}
@@ -187,7 +190,7 @@ class _Run:
             include={"distance", "backend", "combine", "adjust", "seed"}
         )
         return {
-            "format": 1,
+            "format": 2,
             "model": self.model.name,
             "weights": self.model.weight_hash(),
             "dtype": str(self.model.dtype).removeprefix("torch."),
@@ -198,9 +201,9 @@ class _Run:
 
     def _results(
         self, groups: dict[GroupKey, list[TokenizedTriple]], kept: GroupStore | None
-    ) -> tuple[list[GroupResult], str, dict[str, Any]]:
+    ) -> list[GroupResult]:
         reader = PatternReader(self.model, batch_size=self.config.batch_size)
-        results, sharing, shared = [], "not needed: all groups were finished before", None
+        results, sharing = [], None
         for (category, group), triples in groups.items():
             texts = texts_hash([triple.ids for triple in triples])
             saved = kept.load(category, group, texts) if kept else None
@@ -208,14 +211,14 @@ class _Run:
                 results.append(GroupResult.from_arrays(category, group, saved))
                 self._advance(3 * len(triples))
                 continue
-            if shared is None:
+            if sharing is None:
                 with self._stage("forward"):
-                    shared, sharing = self._sharing(reader, groups)
-            result = self._group(category, group, triples, reader, shared)
+                    sharing = self._sharing(reader, groups)
+            result = self._group(category, group, triples, reader, sharing)
             if kept:
                 kept.save(category, group, texts, result.to_arrays())
             results.append(result)
-        return results, sharing, asdict(reader.rows)
+        return results
 
     def _sharing(
         self, reader: PatternReader, groups: dict[GroupKey, list[TokenizedTriple]]
@@ -231,7 +234,7 @@ class _Run:
         group: str,
         triples: list[TokenizedTriple],
         reader: PatternReader,
-        shared: bool,
+        sharing: tuple[bool, str],
     ) -> GroupResult:
         n_tokens = np.array([triple.n_tokens for triple in triples])
         sampler = GroupSampler(
@@ -247,12 +250,12 @@ class _Run:
             with self._stage("topology"):
                 sampler.add(batch)
 
-        before = self.seconds["topology"]
+        before = dict(self.seconds)
         with self._stage("forward"):
-            reader.read(triples, add, shared=shared, after_pass=self._advance)
-        self.seconds["forward"] -= self.seconds["topology"] - before
+            rows = reader.read(triples, add, shared=sharing[0], after_pass=self._advance)
+        self.seconds["forward"] -= self.seconds["topology"] - before.get("topology", 0.0)
         with self._stage("statistic"):
-            return group_result(
+            result = group_result(
                 category,
                 group,
                 sampler,
@@ -261,6 +264,15 @@ class _Run:
                 adjust=self.config.adjust,
                 rng=generator(self.config.seed, "splits", category, group),
             )
+        stages = ("forward", "topology", "statistic")
+        spent = {name: round(self.seconds[name] - before.get(name, 0.0), 3) for name in stages}
+        provenance = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "prefix_sharing": sharing[1],
+            "row_sums": asdict(rows),
+            "seconds": spent,
+        }
+        return replace(result, provenance=provenance)
 
     def _advance(self, texts: int) -> None:
         self.done += texts

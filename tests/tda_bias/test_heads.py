@@ -203,7 +203,11 @@ def test_the_record_says_what_was_run(tiny, gender):
     assert record["model"]["architecture"] == "LlamaForCausalLM"
     assert record["texts"]["triples_used"] == 12
     assert record["texts"]["tokens_with_prefixes_once"] < record["texts"]["tokens"]
-    assert record["prefix_sharing"].startswith("on")
+    assert [group["group"] for group in record["groups"]] == ["boy", "girl"]
+    for group in record["groups"]:
+        assert group["prefix_sharing"].startswith("on")
+        assert group["row_sums"]["failed"] == {}
+        assert group["seconds"]["forward"] > 0
     assert (
         record["packages"]["torch"] == torch.__version__.split("+")[0] or "+" in torch.__version__
     )
@@ -288,6 +292,8 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
     pd.testing.assert_frame_equal(resumed.table, whole.table)
     pd.testing.assert_frame_equal(resumed.category, whole.category)
     pd.testing.assert_frame_equal(resumed.groups, whole.groups)
+    shared = [group["prefix_sharing"] for group in resumed.record["groups"]]
+    assert all(text.startswith("on: patterns equal") for text in shared)
 
 
 def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_path, monkeypatch):

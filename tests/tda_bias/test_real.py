@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.capture import PatternReader, prefix_sharing, tokenize
+from tda_bias.batches import tokenize
+from tda_bias.capture import PatternReader, prefix_sharing
 from tda_bias.persistence import births_deaths
 
 pytestmark = pytest.mark.real
@@ -27,13 +28,13 @@ def test_every_head_of_every_group_is_there(result):
     assert len(result.table) == 3 * 2 * 30 * 9
     assert result.groups["n"].tolist() == [21, 21, 21]
     assert result.record["texts"]["triples_used"] == 63
-    assert result.record["row_sums"]["failed"] == {}
+    assert all(group["row_sums"]["failed"] == {} for group in result.record["groups"])
     assert np.isfinite(result.table[["S", "relative", "p_paired", "p_max"]]).all().all()
 
 
 def test_prefixes_are_shared_and_save_about_a_third_of_the_tokens(result):
     texts = result.record["texts"]
-    assert result.record["prefix_sharing"].startswith("on")
+    assert all(group["prefix_sharing"].startswith("on") for group in result.record["groups"])
     assert 0.6 < texts["tokens_with_prefixes_once"] / texts["tokens"] < 0.75
 
 
