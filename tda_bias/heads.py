@@ -41,7 +41,7 @@ Progress = Callable[[int, int], None]
 GroupKey = tuple[str, str]
 
 _PACKAGES = (
-    "datasets gudhi numpy pandas pot pyarrow scipy tokenizers torch transformer-lens transformers"
+    "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -46,7 +46,6 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     name: str
     revision: str | None = None
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def hf_model(self) -> PreTrainedModel:

@@ -1,6 +1,7 @@
 """The whole run on tiny models: against a literal recomputation, and what must not matter."""
 
 import numpy as np
+import ot
 import pandas as pd
 import pytest
 import torch
@@ -44,14 +45,20 @@ def literal_sets(pattern: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @torch.no_grad()
-def literal_statistic(model, hf_model, triples: list[Triple]):
-    """Text by text and head by head, from Hugging Face's own attentions."""
+def literal_patterns(model, triples: list[Triple]) -> list[np.ndarray]:
+    """Text by text, from Hugging Face's own attentions of a model that was never hooked."""
+    hf_model = tiny_hf_model("gpt2", len(model.tokenizer))
     patterns = []
     for triple in triples:
         for text in triple.texts():
             ids = torch.tensor([model.tokenizer(text)["input_ids"]])
             attentions = hf_model(input_ids=ids, output_attentions=True).attentions
             patterns.append(torch.cat(attentions).double().numpy())
+    return patterns
+
+
+def literal_statistic(patterns: list[np.ndarray]):
+    """Head by head."""
     n_heads = patterns[0].shape[:2]
     found = {}
     for dim in range(2):
@@ -66,7 +73,7 @@ def literal_statistic(model, hf_model, triples: list[Triple]):
 def test_the_table_holds_the_statistic_computed_text_by_text(tiny, gender, adjust):
     model = tiny("gpt2")
     triples = [t for t in gender if t.group == "girl"]
-    expected = literal_statistic(model, tiny_hf_model("gpt2", len(model.tokenizer)), triples)
+    expected = literal_statistic(literal_patterns(model, triples))
     table = head_bias(model, triples, config=quick(adjust=adjust)).table
     n_tokens = np.array(
         [[len(model.tokenizer(text)["input_ids"]) for text in t.texts()[:2]] for t in triples]
@@ -79,6 +86,21 @@ def test_the_table_holds_the_statistic_computed_text_by_text(tiny, gender, adjus
         for name in ("S", "relative", "var_stereotype", "var_anti", "var_unrelated"):
             np.testing.assert_allclose(row[name], getattr(stat, name), rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(row["T"], paper_pvalue(stat).T, rtol=1e-3, atol=1e-6)
+
+
+def test_exact_variances_are_half_the_mean_of_pots_squared_distances(tiny, gender):
+    """Of a cluster in one dimension: no centre is needed to know its variance."""
+    model = tiny("gpt2")
+    triples = [t for t in gender if t.group == "girl"]
+    patterns = literal_patterns(model, triples)
+    table = head_bias(model, triples, config=quick(distance="exact")).table
+    for dim in range(2):
+        row = table.query("dim == @dim and layer == 1 and head == 2").iloc[0]
+        sets = [literal_sets(pattern[1, 2])[dim] for pattern in patterns]
+        for role, name in enumerate(("var_stereotype", "var_anti", "var_unrelated")):
+            cluster = sets[role::3]
+            pairs = [ot.wasserstein_1d(f, g, p=2) for f in cluster for g in cluster]
+            np.testing.assert_allclose(row[name], np.mean(pairs) / 2, rtol=1e-3, atol=1e-8)
 
 
 def test_the_table_has_its_columns_in_order(tiny, gender):
