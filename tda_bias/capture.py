@@ -63,7 +63,6 @@ class PatternReader:
     Args:
         model: The model.
         batch_size: Texts per forward pass.
-
     """
 
     def __init__(self, model: LoadedModel, *, batch_size: int) -> None:

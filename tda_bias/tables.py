@@ -173,7 +173,7 @@ def category_table(
     grouped = combined[combined["category"] == category].groupby(["layer", "head"], sort=True)
     table = grouped.agg(
         **{f"z_{name}": (f"z_{name}", "mean") for name in MAPS},
-        n_groups=("group", "size"),
+        n_groups=("z_relative", "count"),
         n_unstable=("unstable", "sum"),
     ).reset_index()
     table["unstable"] = table["n_unstable"] > 0
