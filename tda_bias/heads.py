@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from tda_bias.capture import PatternBatch, PatternReader, prefix_sharing
 from tda_bias.config import HeadBiasConfig
 from tda_bias.group_result import GroupResult, group_result
 from tda_bias.models import LoadedModel
+from tda_bias.record import model_record, package_versions, texts_record
 from tda_bias.results import HeadBias
 from tda_bias.samples import MIN_TOKENS, GroupSampler
 from tda_bias.storage import GroupStore, texts_hash
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 GroupKey = tuple[str, str]
-
-_PACKAGES = (
-    "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
-)
 
 
 def head_bias(
@@ -126,17 +122,16 @@ class _Run:
         record = {
             "tdabias": version("tdabias"),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "model": self._model_record(identity),
+            "model": model_record(self.model, weights=identity["weights"]),
             "config": self.config.model_dump(),
-            "texts": self._texts_record(groups, left_out),
+            "texts": texts_record(groups, left_out),
             "groups": [
                 {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
                 for r in results
             ],
             "controls": tables.pop("controls"),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-            "packages": {name: version(name) for name in _PACKAGES.split()}
-            | {"python": platform.python_version()},
+            "packages": package_versions(),
         }
         return HeadBias(**tables, record=record)
 
@@ -299,32 +294,4 @@ class _Run:
             "category": pd.concat(categories, ignore_index=True),
             "groups": groups,
             "controls": stated,
-        }
-
-    def _model_record(self, identity: dict[str, Any]) -> dict[str, Any]:
-        model = self.model
-        return {
-            "name": model.name,
-            "architecture": model.architecture,
-            "revision": model.revision,
-            "weights": identity["weights"],
-            "dtype": identity["dtype"],
-            "device": str(model.device),
-            "attention": model.attention,
-            "layers": list(model.pattern_hooks.values()),
-            "tokenizer": type(model.tokenizer).__name__,
-            "vocabulary": len(model.tokenizer),
-        }
-
-    def _texts_record(
-        self, groups: dict[GroupKey, list[TokenizedTriple]], left_out: list[dict[str, str]]
-    ) -> dict[str, Any]:
-        everything = [triple for triples in groups.values() for triple in triples]
-        return {
-            "groups": len(groups),
-            "triples_used": len(everything),
-            "triples_left_out": left_out,
-            "tokens": sum(sum(triple.n_tokens) for triple in everything),
-            "tokens_with_prefixes_once": sum(triple.n_packed for triple in everything),
-            "hash": texts_hash([triple.ids for triple in everything]),
         }
