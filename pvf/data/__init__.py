@@ -1,0 +1,1 @@
+"""Word lists and templates, each with its source."""

@@ -1,0 +1,104 @@
+"""Context templates: sentences with a slot for x and one for y, each with its count."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from tda_bias.types import InputError
+
+PUBLISHED = ("gender", "race")
+X_SLOT, Y_SLOT = "[X]", "[Y]"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A sentence with one ``[X]`` and, behind it, one ``[Y]``.
+
+    Attributes:
+        text: The sentence.
+        count: How often it was found; its weight among contexts.
+    """
+
+    text: str
+    count: float
+
+    def prompt(self, word: str) -> str:
+        """The text up to the slot of y, with x filled in and no space at the end."""
+        return self.text.split(Y_SLOT)[0].replace(X_SLOT, word).rstrip()
+
+    @property
+    def after(self) -> str:
+        """What follows the slot of y; empty in templates for causal models."""
+        return self.text.split(Y_SLOT)[1].strip()
+
+
+def load_templates(source: str | Path = "gender", *, y_last: bool = True) -> list[Template]:
+    """Templates with their counts.
+
+    Args:
+        source: ``gender`` or ``race`` (the ten most frequent published ones), or a CSV file with
+            the columns ``template,count``.
+        y_last: Refuse text after ``[Y]``, which a causal model would never see.
+
+    Raises:
+        InputError: naming the line, if a template lacks a slot, has one twice or in the wrong
+            order, a count is not a positive number, or a template stands twice.
+
+    Source: [BVF] "Bias and Volatility", appendix D.
+    """
+    if source in PUBLISHED:
+        text = files("pvf.data").joinpath(f"templates_{source}.csv").read_text(encoding="utf-8")
+        return _parsed(text, str(source), y_last)
+    try:
+        text = Path(source).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"`templates` {source} is not a UTF-8 text file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(
+            f"`templates` must be one of {', '.join(PUBLISHED)}, or a file; "
+            f"{str(source)!r}: {reason}"
+        ) from None
+    return _parsed(text, str(source), y_last)
+
+
+def _parsed(text: str, source: str, y_last: bool) -> list[Template]:
+    reader = csv.DictReader(text.splitlines(), strict=True)
+    templates: list[Template] = []
+    try:
+        if not {"template", "count"} <= set(reader.fieldnames or ()):
+            raise InputError(f"`templates` {source} must have the columns template,count")
+        for row in reader:
+            where = f"`templates` {source} line {reader.line_num}"
+            one = _template(row["template"], row["count"], where, y_last)
+            if any(one.text == other.text for other in templates):
+                raise InputError(f"{where}: the template stands twice")
+            templates.append(one)
+    except csv.Error as error:
+        raise InputError(f"`templates` {source} line {reader.reader.line_num}: {error}") from None
+    if not templates:
+        raise InputError(f"`templates` {source} has no template")
+    return templates
+
+
+def _template(text: str | None, count: str | None, where: str, y_last: bool) -> Template:
+    text = (text or "").strip()
+    for slot in (X_SLOT, Y_SLOT):
+        if text.count(slot) != 1:
+            found = "lacks" if slot not in text else "has more than one"
+            raise InputError(f"{where}: the template {found} {slot}; got {text!r}")
+    if text.index(X_SLOT) > text.index(Y_SLOT):
+        raise InputError(f"{where}: {X_SLOT} must come before {Y_SLOT}; got {text!r}")
+    if y_last and not text.endswith(Y_SLOT):
+        raise InputError(f"{where}: a causal model does not see what follows {Y_SLOT}: {text!r}")
+    try:
+        number = float(count or "")
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number > 0):
+        raise InputError(f"{where}: the count must be a positive number; got {count!r}")
+    return Template(text, number)
