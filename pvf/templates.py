@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from tda_bias.storage import read_text
 from tda_bias.types import InputError
 
 PUBLISHED = ("gender", "race")
@@ -53,16 +54,7 @@ def load_templates(source: str | Path = "gender", *, y_last: bool = True) -> lis
     if source in PUBLISHED:
         text = files("pvf.data").joinpath(f"templates_{source}.csv").read_text(encoding="utf-8")
         return _parsed(text, str(source), y_last)
-    try:
-        text = Path(source).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"`templates` {source} is not a UTF-8 text file") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(
-            f"`templates` must be one of {', '.join(PUBLISHED)}, or a file; "
-            f"{str(source)!r}: {reason}"
-        ) from None
+    text = read_text(source, setting="templates", named=PUBLISHED)
     return _parsed(text, str(source), y_last)
 
 

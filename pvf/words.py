@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tda_bias.storage import read_text
 from tda_bias.types import InputError
 
 
@@ -60,7 +61,7 @@ def load_words(source: str | Path = "occupations") -> WordList:
     if source in published:
         entry = published[str(source)]
         return WordList(str(source), entry["source"], tuple(entry["words"]))
-    lines = _read(source, "words", published).splitlines()
+    lines = read_text(source, setting="words", named=tuple(published)).splitlines()
     words = [word for line in lines if (word := line.split("#")[0].strip())]
     if not words:
         raise InputError(f"`words` {source} is empty")
@@ -83,7 +84,7 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
     if source in published:
         entry = published[str(source)]
         return _classes(str(source), entry["source"], entry["classes"])
-    text = _read(source, "classes", published)
+    text = read_text(source, setting="classes", named=tuple(published))
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -128,15 +129,3 @@ def _published(file: str) -> dict[str, Any]:
     text = files("pvf.data").joinpath(file).read_text(encoding="utf-8")
     content: dict[str, Any] = yaml.safe_load(text)
     return content
-
-
-def _read(source: str | Path, name: str, published: Mapping[str, Any]) -> str:
-    try:
-        return Path(source).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"`{name}` {source} is not a UTF-8 text file") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(
-            f"`{name}` must be one of {', '.join(published)}, or a file; {str(source)!r}: {reason}"
-        ) from None

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,28 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
+    """The text of a user's file.
+
+    Args:
+        source: Its path.
+        setting: What it was given as, for the message.
+        named: What could have been given instead of a file.
+
+    Raises:
+        InputError: if it cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(source).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"`{setting}` {source} is not a UTF-8 text file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(
+            f"`{setting}` must be {', '.join(named)} or a readable file; {str(source)!r}: {reason}"
+        ) from None
 
 
 class GroupStore:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
+from tda_bias.storage import read_text
 from tda_bias.types import CATEGORIES, ROLES, Category, InputError, Triple
 
 HUB_DATASET = "McGill-NLP/stereoset"
@@ -148,15 +149,7 @@ def _label_names(feature: Any) -> list[str]:
 
 
 def _from_file(path: Path) -> Iterator[Triple]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"`data` {path} is not a UTF-8 text file") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(
-            f"`data` must be stereoset, starter or a readable file; {str(path)!r}: {reason}"
-        ) from None
+    text = read_text(path, setting="data", named=("stereoset", "starter"))
     if not text.strip():
         raise InputError(f"`data` {path} is empty")
     whole = _parse_or_none(text)

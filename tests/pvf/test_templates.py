@@ -69,5 +69,5 @@ def test_a_file_without_templates_is_refused(tmp_path, text, message):
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(InputError, match="one of gender, race, or a file; 'age'"):
+    with pytest.raises(InputError, match="must be gender, race or a readable file; 'age'"):
         load_templates("age")

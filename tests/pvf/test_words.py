@@ -80,7 +80,11 @@ def test_unusable_classes_are_refused(tmp_path, text, message):
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match="one of occupations, professions, or a file; 'jobs'"):
+    with pytest.raises(
+        InputError, match="must be occupations, professions or a readable file; 'jobs'"
+    ):
         load_words("jobs")
-    with pytest.raises(InputError, match="one of gender, pronouns, race, religion, disability"):
+    with pytest.raises(
+        InputError, match="must be gender, pronouns, race, religion, disability or a"
+    ):
         load_classes("age")
