@@ -14,9 +14,11 @@ from math import comb
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from scipy.special import gammaln, logsumexp
 from scipy.stats import false_discovery_control, norm
+from torch import Tensor
 
 from tda_bias.statistic import GroupStatistic
 from tda_bias.types import InputError
@@ -142,11 +144,16 @@ class Draws:
         units = len(self.given)  # half of the units are +1, drawn without replacement
         return np.asarray(np.sqrt(units / (units - 1) * ((terms - terms.mean(0)) ** 2).sum(0)))
 
-    def blocks(self, width: int) -> Iterator[Float[np.ndarray, "resample unit"]]:
-        """The signs in blocks whose product with ``width`` columns stays small."""
-        step = max(1, _BLOCK // max(1, width))
-        for start in range(0, len(self.signs), step):
-            yield self.signs[start : start + step]
+    def sizes(self, terms: Float[np.ndarray, "unit test"]) -> Iterator[Float[Tensor, "block test"]]:
+        """|signs @ terms| in blocks that stay small; a block is overwritten by the next.
+
+        In torch, which uses all cores for the comparisons as well.
+        """
+        signs, columns = torch.from_numpy(self.signs), torch.from_numpy(np.ascontiguousarray(terms))
+        step = max(1, _BLOCK // max(1, columns.shape[1]))
+        product = columns.new_empty(min(step, len(signs)), columns.shape[1])
+        for block in torch.split(signs, step):
+            yield torch.matmul(block, columns, out=product[: len(block)]).abs_()
 
 
 def sign_flips(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
@@ -257,10 +264,8 @@ def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTe
     flat = terms.reshape(len(terms), -1)
     size = np.abs(draws.given @ flat)
     threshold = size - _tolerance(size)
-    count = np.zeros(flat.shape[1], dtype=np.int64)
-    for block in draws.blocks(flat.shape[1]):
-        null = block @ flat
-        count += np.count_nonzero(np.abs(null, out=null) >= threshold, axis=0)
+    reached = torch.from_numpy(threshold)
+    count = torch.stack([(null >= reached).sum(0) for null in draws.sizes(flat)]).sum(0).numpy()
     pvalue = np.where(np.isnan(size), np.nan, permutation_pvalue(count, len(draws), draws.exact))
     return ResampledTest(pvalue.reshape(terms.shape[1:]), len(draws), draws.exact)
 
@@ -304,8 +309,7 @@ def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:
     if usable.any():
         scaled = flat[:, usable] / sd[usable]
         size = np.abs(observed[usable] / sd[usable])
-        blocks = draws.blocks(scaled.shape[1])
-        largest = np.concatenate([np.abs(block @ scaled).max(1) for block in blocks])
+        largest = torch.cat([null.amax(1) for null in draws.sizes(scaled)]).numpy()
         count = len(draws) - np.searchsorted(np.sort(largest), size - _tolerance(size))
         pvalue[usable] = permutation_pvalue(count, len(draws), draws.exact)
     return ResampledTest(pvalue.reshape(terms.shape[1:]), len(draws), draws.exact)
@@ -376,16 +380,18 @@ def _add_null_map(null: np.ndarray, flips: np.ndarray, terms: np.ndarray, used: 
     if not used.any():
         return
     # Scaled by its largest column sum, so that single precision holds units of any size.
-    columns = terms[:, used]
-    columns = (columns / np.abs(columns).sum(0).max()).astype(np.float32)
+    scaled = terms[:, used] / np.abs(terms[:, used]).sum(0).max()
+    columns = torch.from_numpy(scaled.astype(np.float32))
+    signs = torch.from_numpy(flips.astype(np.float32))
+    heads = slice(None) if used.all() else used  # a slice is added to in place
     step = max(1, _BLOCK // columns.shape[1])
     for start in range(0, len(flips), step):
         part = slice(start, start + step)
-        value = np.abs(flips[part].astype(np.float32) @ columns)
-        value -= value.mean(1, keepdims=True)
-        sd = np.sqrt(np.einsum("rh,rh->r", value, value) / value.shape[1])[:, None]
-        np.divide(value, sd, out=value, where=sd > 0)
-        null[part, used] += value
+        value = torch.matmul(signs[part], columns).abs_()
+        value -= value.mean(1, keepdim=True)
+        sd = torch.linalg.vector_norm(value, dim=1, keepdim=True) / columns.shape[1] ** 0.5
+        value /= sd.clamp_min(torch.finfo(sd.dtype).tiny)  # where heads do not vary, z is 0
+        null[part, heads] += value.numpy()
 
 
 def _largest(z: np.ndarray, null: np.ndarray) -> np.ndarray:
