@@ -224,7 +224,8 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
             f"Hot spots that survive correction: {', '.join(named)}{more}. A head is judged "
             "against its own values under flipped labels, so it need not stand high in the map."
         )
-    if c["groups_p_max05"] or c["group_tests_q05"]:
+    within = c["groups_p_max05"] + c["group_tests_q05"]
+    if within:
         lines.append(
             f"Within groups: {c['groups_p_max05']} of {c['groups']} have a head with max-z p < .05 "
             f"({0.05 * c['groups']:.1f} expected by chance); {c['group_tests_q05']} tests have "
@@ -235,7 +236,7 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
             "Nothing survives correction for the number of heads: this run shows no head that "
             "treats stereotypes differently."
         )
-    if not survivors and c["groups_p_max05"] + c["group_tests_q05"]:
+    if within and not survivors:
         lines.append("No hot spot of the category survives correction.")
     return lines
 

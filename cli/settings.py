@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, field_validator
 
-from tda_bias.config import HeadBiasConfig, Settings, validated
+from tda_bias.config import HeadBiasConfig, Settings, parse_yaml, unknown_setting, validated
 from tda_bias.types import InputError
 
 
@@ -72,11 +71,9 @@ def from_flags_and_file(
     if config is None:
         return validated(settings, given)
     values = read_yaml(config)
-    validated_keys = set(values) - set(settings.model_fields)
-    if validated_keys:
-        known = ", ".join(settings.model_fields)
-        name = sorted(map(str, validated_keys))[0]
-        raise InputError(f"{config}: unknown setting `{name}`; allowed are {known}")
+    unknown = sorted(map(str, set(values) - set(settings.model_fields)))
+    if unknown:
+        raise InputError(f"{config}: {unknown_setting(unknown[0], settings)}")
     return validated(settings, {**values, **given})
 
 
@@ -87,13 +84,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         InputError: if it cannot be read or is something else.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"`config` {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" (line {where.line + 1})" if where is not None else ""
-        raise InputError(f"`config` {path} is not YAML{line}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"`config` {path} is not YAML") from None
+    content = parse_yaml(text, f"`config` {path}")
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from pvf.risk import Scale, decompose, norm_order, normalised, positive_norm
+from pvf.risk import Scale, decompose, norm_order, normalised
 from tda_bias.types import InputError
 
 # Draws for norms without a closed form: the standard error stays below 0.001.
@@ -73,8 +73,7 @@ def randomly_initialised_risk(
         risk = (1.0 - 1.0 / n_classes) ** (n_classes - 1)
     else:
         p = np.random.default_rng(0).dirichlet(np.ones(n_classes), size=N_DRAWS)
-        s = (n_classes * p - 1.0) / (n_classes - 1.0)
-        risk = float(positive_norm(s, order).mean())
+        risk = decompose(p[None], criterion=criterion).R
     return risk * _certain(n_classes, scale)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tda_bias.config import parse_yaml
 from tda_bias.storage import read_text
 from tda_bias.types import InputError
 
@@ -85,12 +86,7 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
         entry = published[str(source)]
         return _classes(str(source), entry["source"], entry["classes"])
     text = read_text(source, setting="classes", named=tuple(published))
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark is not None else ""
-        raise InputError(f"`classes` {source} is not YAML{line}") from None
+    content = parse_yaml(text, f"`classes` {source}")
     if not isinstance(content, dict):
         raise InputError(f"`classes` {source} must hold `class: [word, ...]` lines")
     return _classes(Path(source).name, str(source), content)

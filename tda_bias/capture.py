@@ -143,7 +143,7 @@ class PatternReader:
 
         device = self._model.device
         hooks = self._model.pattern_hooks
-        names, last = list(hooks), list(hooks)[-1]
+        names = list(hooks)
         stash: list[Tensor] = []
         seen = 0
 
@@ -156,8 +156,8 @@ class PatternReader:
                 )
             stash.append(found)
             seen += 1
-            done = hook.name == last
-            if done or sum(p.numel() for p in stash) >= _STASH_ELEMENTS:
+            done = hook.name == names[-1]
+            if done or len(stash) * found.numel() >= _STASH_ELEMENTS:
                 patterns = torch.stack(stash, dim=1)
                 stash.clear()
                 first = seen - patterns.shape[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tda_bias.types import Adjust, Backend, Combine, Distance, InputError, PValue, RankBy
@@ -41,13 +42,12 @@ class HeadBiasConfig(BaseModel):
     seed: int = Field(0, ge=0, description="fixes every random draw")
 
 
-def validated(settings: type[Settings], values: Mapping[str, Any], *, origin: str = "") -> Settings:
+def validated(settings: type[Settings], values: Mapping[str, Any]) -> Settings:
     """Settings from plain values.
 
     Args:
         settings: The class to build.
         values: Its fields by name.
-        origin: Where the values come from, put in front of a message.
 
     Raises:
         InputError: naming the first value that does not fit and what is allowed.
@@ -55,7 +55,26 @@ def validated(settings: type[Settings], values: Mapping[str, Any], *, origin: st
     try:
         return settings(**values)
     except ValidationError as error:
-        raise InputError(origin + _one_line(error, settings)) from None
+        raise InputError(_one_line(error, settings)) from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The content of a YAML text.
+
+    Raises:
+        InputError: if it is none; ``where`` begins the message, which names the line.
+    """
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark is not None else ""
+        raise InputError(f"{where} is not YAML{line}") from None
+
+
+def unknown_setting(name: str, settings: type[BaseModel]) -> str:
+    """What to say of a setting that does not exist."""
+    return f"unknown setting `{name}`; allowed are {', '.join(settings.model_fields)}"
 
 
 def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
@@ -64,7 +83,7 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     given = first.get("input")
     match first["type"]:
         case "extra_forbidden":
-            return f"unknown setting `{name}`; allowed are {', '.join(settings.model_fields)}"
+            return unknown_setting(name, settings)
         case "missing":
             return f"`{name}` is missing; give {_option(name)}"
         case "literal_error":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 N_SPLITS = 100
 # Step values whose deviations are in memory at a time.
 _CHUNK_ELEMENTS = 8_000_000
+_OWN_ARRAYS = ("n_tokens", "n_steps", "length_statistic", "halves")
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ class GroupResult:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays by name, for ``GroupStore``."""
-        own = ("n_tokens", "n_steps", "length_statistic", "halves")
-        arrays = {name: np.asarray(getattr(self, name)) for name in own}
+        arrays = {name: np.asarray(getattr(self, name)) for name in _OWN_ARRAYS}
         for field in fields(GroupStatistic):
             arrays[f"statistic.{field.name}"] = getattr(self.statistic, field.name)
         arrays["provenance"] = np.array(json.dumps(self.provenance))
@@ -63,13 +63,12 @@ class GroupResult:
         """The inverse of ``to_arrays``."""
         names = [field.name for field in fields(GroupStatistic)]
         statistic = GroupStatistic(**{name: arrays[f"statistic.{name}"] for name in names})
-        own = ("n_tokens", "n_steps", "length_statistic", "halves")
         return cls(
             category=category,
             group=group,
             statistic=statistic,
             provenance=json.loads(str(arrays["provenance"])),
-            **{name: arrays[name] for name in own},
+            **{name: arrays[name] for name in _OWN_ARRAYS},
         )
 
 

@@ -188,7 +188,7 @@ class _Run:
             "format": 2,
             "model": self.model.name,
             "weights": self.model.weight_hash(),
-            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "dtype": self.model.dtype_name,
             **dumped,
         }
 

@@ -65,6 +65,11 @@ class LoadedModel:
         return kind
 
     @property
+    def dtype_name(self) -> str:
+        """The same as it is written on the command line."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
     def architecture(self) -> str:
         """Class name of the Hugging Face model."""
         return type(self.hf_model).__name__

@@ -25,7 +25,7 @@ def model_record(model: LoadedModel, *, weights: str) -> dict[str, Any]:
         "architecture": model.architecture,
         "revision": model.revision,
         "weights": weights,
-        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype": model.dtype_name,
         "device": str(model.device),
         "attention": model.attention,
         "layers": list(model.pattern_hooks.values()),

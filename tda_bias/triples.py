@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -56,10 +57,7 @@ def load_triples(
 def source_revision(source: str | Path) -> str | None:
     """What pins the content of a source: the hub's commit, or a hash of the file's bytes."""
     if source == "stereoset":
-        import datasets
-
-        split = datasets.load_dataset(HUB_DATASET, "intersentence", split="validation")
-        return hub_revision(split.info.download_checksums or {})
+        return hub_revision(_hub_split().info.download_checksums or {})
     if source == "starter":
         raw = files("tda_bias.data").joinpath("starter.jsonl").read_bytes()
     else:
@@ -100,7 +98,7 @@ def _at_most(triples: list[Triple], limit: int) -> list[Triple]:
 
 def _read(source: str | Path) -> Iterator[Triple]:
     if source == "stereoset":
-        return _from_hub()
+        return from_dataset(_hub_split())
     if source == "starter":
         text = files("tda_bias.data").joinpath("starter.jsonl").read_text(encoding="utf-8")
         return _from_json_lines(text, "starter")
@@ -110,17 +108,18 @@ def _read(source: str | Path) -> Iterator[Triple]:
 # -- the hub ---------------------------------------------------------------------------------------
 
 
-def _from_hub() -> Iterator[Triple]:
+@cache
+def _hub_split() -> Any:
+    """The data set, loaded once: its triples and its revision are asked for apart."""
     import datasets
 
     try:
-        split = datasets.load_dataset(HUB_DATASET, "intersentence", split="validation")
+        return datasets.load_dataset(HUB_DATASET, "intersentence", split="validation")
     except Exception as error:  # the hub's clients raise many kinds; all mean the same to the user
         raise InputError(
             f"`data` stereoset: {HUB_DATASET} is neither in the cache nor could it be fetched "
             f"({type(error).__name__}); use --data starter, or --data PATH with a dev.json"
         ) from error
-    return from_dataset(split)
 
 
 def from_dataset(split: Any) -> Iterator[Triple]:

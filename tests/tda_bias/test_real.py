@@ -8,6 +8,7 @@ from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.batches import tokenize
 from tda_bias.capture import PatternReader, prefix_sharing
 from tda_bias.persistence import births_deaths
+from tests.tda_bias.test_capture import read
 
 pytestmark = pytest.mark.real
 
@@ -52,21 +53,14 @@ def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
 
     reference, _ = load_transformers("smollm2-135m", device="cpu")
     tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
-    reader = PatternReader(smollm2, batch_size=6)
-    assert prefix_sharing(reader, tokens, "causal")[0]
-    found = {}
-
-    def keep(batch) -> None:
-        for index, text in enumerate(batch.text.tolist()):
-            n = int(batch.length[index])
-            found.setdefault(text, []).append(batch.patterns[index, :, :, :n, :n].clone())
-
-    reader.read(tokens, keep, shared=True)
-    for text, parts in found.items():
+    assert prefix_sharing(PatternReader(smollm2, batch_size=6), tokens, "causal")[0]
+    found = read(smollm2, tokens, batch_size=6, shared=True)
+    assert set(found) == set(range(6))
+    for text, pattern in found.items():
         ids = torch.tensor([tokens[text // 3].ids[text % 3]])
         with torch.no_grad():
             expected = torch.cat(reference(input_ids=ids, output_attentions=True).attentions)
-        torch.testing.assert_close(torch.cat(parts), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(pattern, expected, rtol=0, atol=1e-5)
 
 
 def test_both_backends_agree_on_real_patterns(smollm2, triples):
