@@ -268,7 +268,7 @@ def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
 
 def as_json(result: HeadBias, settings: HeadsSettings) -> str:
     """The ranked heads and controls of every category, for other programs."""
-    from tda_bias.results import plain
+    from tda_bias.storage import plain
 
     found = {
         "folder": str(settings.folder),

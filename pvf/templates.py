@@ -29,7 +29,11 @@ class Template:
 
     def prompt(self, word: str) -> str:
         """The text up to the slot of y, with x filled in and no space at the end."""
-        return self.text.split(Y_SLOT)[0].replace(X_SLOT, word).rstrip()
+        return self.filled(word).split(Y_SLOT)[0].rstrip()
+
+    def filled(self, word: str) -> str:
+        """The text with x filled in."""
+        return self.text.replace(X_SLOT, word)
 
     @property
     def after(self) -> str:

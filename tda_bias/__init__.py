@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig as HeadBiasConfig
     from tda_bias.heads import head_bias as head_bias
+    from tda_bias.models import LanguageModel as LanguageModel
     from tda_bias.models import LoadedModel as LoadedModel
     from tda_bias.models import bridge_model as bridge_model
+    from tda_bias.models import load_language_model as load_language_model
     from tda_bias.models import load_model as load_model
     from tda_bias.results import HeadBias as HeadBias
     from tda_bias.triples import load_triples as load_triples
@@ -25,10 +27,12 @@ _WHERE = {
     "HeadBiasConfig": "config",
     "HeadId": "types",
     "InputError": "types",
+    "LanguageModel": "models",
     "LoadedModel": "models",
     "Triple": "types",
     "bridge_model": "models",
     "head_bias": "heads",
+    "load_language_model": "models",
     "load_model": "models",
     "load_triples": "triples",
 }

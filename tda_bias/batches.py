@@ -125,15 +125,17 @@ def forward_passes(
         mask_dtype: Type of the additive mask, the model's.
     """
     if shared:
-        for chosen in _batches([t.n_packed for t in triples], max(1, batch_size // 3)):
+        for chosen in batches_of_similar_width(
+            [t.n_packed for t in triples], max(1, batch_size // 3)
+        ):
             yield _packed_pass(triples, chosen, mask_dtype)
         return
     ids = [one for triple in triples for one in triple.ids]
-    for chosen in _batches([len(one) for one in ids], batch_size):
+    for chosen in batches_of_similar_width([len(one) for one in ids], batch_size):
         yield _plain_pass(ids, chosen)
 
 
-def _batches(widths: list[int], most: int) -> list[list[int]]:
+def batches_of_similar_width(widths: list[int], most: int) -> list[list[int]]:
     """Rows of similar width together: the cheapest cut of their sorted list, padding included."""
     order = sorted(range(len(widths)), key=widths.__getitem__)
     cost, start = [0.0], [0]

@@ -19,7 +19,7 @@ from tda_bias.capture import PatternBatch, PatternReader, prefix_sharing
 from tda_bias.config import HeadBiasConfig
 from tda_bias.group_result import GroupResult, group_result
 from tda_bias.models import LoadedModel
-from tda_bias.record import model_record, package_versions, texts_record
+from tda_bias.record import attention_record, model_record, package_versions, texts_record
 from tda_bias.results import HeadBias
 from tda_bias.samples import MIN_TOKENS, GroupSampler
 from tda_bias.storage import GroupStore, texts_hash
@@ -79,7 +79,8 @@ def _loaded(model: LoadedModel | TransformerBridge) -> LoadedModel:
     from transformer_lens.model_bridge import TransformerBridge
 
     if isinstance(model, TransformerBridge) and model.tokenizer is not None:
-        return LoadedModel(model, model.tokenizer, str(model.cfg.model_name))
+        name = str(model.cfg.model_name)
+        return LoadedModel(model.original_model, model.tokenizer, name, bridge=model)
     raise InputError(
         f"`model` must come from tda_bias.load_model, or be a TransformerBridge with a tokenizer; "
         f"got {type(model).__name__}"
@@ -122,7 +123,10 @@ class _Run:
         record = {
             "tdabias": version("tdabias"),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "model": model_record(self.model, weights=identity["weights"]),
+            "model": {
+                **model_record(self.model, weights=identity["weights"]),
+                **attention_record(self.model),
+            },
             "config": self.config.model_dump(),
             "texts": texts_record(groups, left_out),
             "groups": [

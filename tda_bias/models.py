@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -31,26 +31,22 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A bridge with the tokenizer its texts go through.
+class LanguageModel:
+    """A Hugging Face model with the tokenizer its texts go through.
 
     Attributes:
-        bridge: The TransformerLens bridge, on its device, in evaluation mode.
-        tokenizer: The tokenizer as Hugging Face loads it. The bridge keeps a changed copy that may
-            add a token at the beginning; texts never go through that one.
+        hf_model: The model, on its device, in evaluation mode.
+        tokenizer: The tokenizer as Hugging Face loads it.
         name: What the model was asked for as.
         revision: The hub's commit, where it is known.
+        not_in_checkpoint: Parameters that the checkpoint lacks and that are therefore random.
     """
 
-    bridge: TransformerBridge
+    hf_model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
     revision: str | None = None
-
-    @property
-    def hf_model(self) -> PreTrainedModel:
-        """The Hugging Face model under the bridge."""
-        return self.bridge.original_model
+    not_in_checkpoint: tuple[str, ...] = ()
 
     @property
     def device(self) -> torch.device:
@@ -73,6 +69,72 @@ class LoadedModel:
     def architecture(self) -> str:
         """Class name of the Hugging Face model."""
         return type(self.hf_model).__name__
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.hf_model.parameters())
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest text the model takes, in tokens; None where nothing limits it."""
+        config = self.hf_model.config
+        names = ("max_position_embeddings", "n_positions", "n_ctx")
+        limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
+        limits.append(self.tokenizer.model_max_length)
+        longest = min(limits)
+        return None if longest > 10**9 else int(longest)
+
+    def check_length(self, n_tokens: int) -> None:
+        """Refuse a prompt that does not fit.
+
+        Raises:
+            InputError: if it is longer than the model's context.
+        """
+        if self.max_tokens is not None and n_tokens > self.max_tokens:
+            raise InputError(
+                f"a prompt has {n_tokens} tokens, `model` {self.name} takes {self.max_tokens}; "
+                "nothing is truncated, shorten it"
+            )
+
+    def weight_hash(self) -> str:
+        """Hash of all parameters by name and value: the same for the same weights only."""
+        import xxhash
+
+        digest = xxhash.xxh3_128()
+        for name, parameter in sorted(self.hf_model.state_dict().items()):
+            digest.update(name.encode())
+            raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(raw.numpy().data)
+        return str(digest.hexdigest())
+
+    def require_language_head(self) -> None:
+        """Refuse a checkpoint whose output probabilities would come from random parameters.
+
+        Raises:
+            InputError: if the model has no output embeddings, or some parameters were not in the
+                checkpoint.
+        """
+        lacking = self.not_in_checkpoint
+        if self.hf_model.get_output_embeddings() is None or lacking:
+            example = f" ({lacking[0]} is not in the checkpoint)" if lacking else ""
+            raise InputError(
+                f"`model` {self.name} has no language-model head{example}; its output "
+                "probabilities would be random; give a causal, masked or sequence-to-sequence "
+                "language model"
+            )
+
+
+@dataclass(frozen=True)
+class LoadedModel(LanguageModel):
+    """A language model whose attention can be hooked.
+
+    Attributes:
+        bridge: The TransformerLens bridge around ``hf_model``. It keeps a changed copy of the
+            tokenizer that may add a token at the beginning; texts never go through that one.
+    """
+
+    bridge: TransformerBridge = field(kw_only=True)
 
     @property
     def attention(self) -> Attention:
@@ -100,27 +162,6 @@ class LoadedModel:
             )
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
-    @property
-    def max_tokens(self) -> int | None:
-        """The longest text the model takes, in tokens; None where nothing limits it."""
-        config = self.hf_model.config
-        names = ("max_position_embeddings", "n_positions", "n_ctx")
-        limits = [value for name in names if (value := getattr(config, name, None))]
-        limits.append(self.tokenizer.model_max_length)
-        longest = min(limits)
-        return None if longest > 10**9 else int(longest)
-
-    def weight_hash(self) -> str:
-        """Hash of all parameters by name and value: the same for the same weights only."""
-        import xxhash
-
-        digest = xxhash.xxh3_128()
-        for name, parameter in sorted(self.hf_model.state_dict().items()):
-            digest.update(name.encode())
-            raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(raw.numpy().data)
-        return str(digest.hexdigest())
-
 
 def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> LoadedModel:
     """A model whose attention patterns can be hooked.
@@ -137,8 +178,8 @@ def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> Lo
         InputError: if the model cannot be found or read, TransformerLens cannot hook its
             architecture, or the device or type is not available.
     """
-    hf_model, tokenizer = load_transformers(name, device=device, dtype=dtype)
-    return bridge_model(hf_model, tokenizer, name=name)
+    loaded = load_language_model(name, device=device, dtype=dtype, attention="eager")
+    return bridge_model(loaded.hf_model, loaded.tokenizer, name=name)
 
 
 def bridge_model(
@@ -177,16 +218,28 @@ def bridge_model(
             "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
         ) from error
     bridge.eval()
-    return LoadedModel(bridge, tokenizer, name, revision)
+    return LoadedModel(hf_model, tokenizer, name, revision, bridge=bridge)
 
 
-def load_transformers(
-    name: str, *, device: str = "auto", dtype: str = "float32"
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_language_model(
+    name: str,
+    *,
+    device: str = "auto",
+    dtype: str = "float32",
+    attention: str | None = None,
+) -> LanguageModel:
     """A Hugging Face language model and its tokenizer, without hooks.
 
-    Arguments and errors are those of ``load_model``; architectures TransformerLens cannot hook are
-    loaded too.
+    Architectures that TransformerLens cannot hook are loaded too.
+
+    Args:
+        name: As in ``load_model``.
+        device: As in ``load_model``.
+        dtype: As in ``load_model``.
+        attention: Implementation of attention; the architecture's fastest if None.
+
+    Raises:
+        InputError: as ``load_model``, architectures aside.
     """
     if dtype not in DTYPES:
         raise InputError(f"`dtype` must be one of {', '.join(DTYPES)}; got {dtype!r}")
@@ -199,15 +252,21 @@ def load_transformers(
 
         config = AutoConfig.from_pretrained(source)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model = _auto_class(config).from_pretrained(
-            source, config=config, dtype=DTYPES[dtype], attn_implementation="eager"
+        model, info = _auto_class(config).from_pretrained(
+            source,
+            config=config,
+            dtype=DTYPES[dtype],
+            attn_implementation=attention,
+            output_loading_info=True,
         )
     except Exception as error:  # the hub's and the readers' errors are of many kinds
         raise InputError(
             f"`model` must be a hub name, a local folder or {smollm2.NAME}; {name!r} could not be "
             f"loaded ({type(error).__name__}: {_first_sentence(error)})"
         ) from error
-    return model.to(place).eval(), tokenizer
+    revision = getattr(config, "_commit_hash", None)
+    lacking = tuple(sorted(info["missing_keys"]))
+    return LanguageModel(model.to(place).eval(), tokenizer, name, revision, lacking)
 
 
 def _first_sentence(error: Exception) -> str:

@@ -11,14 +11,14 @@ from tda_bias.batches import TokenizedTriple
 from tda_bias.storage import texts_hash
 
 if TYPE_CHECKING:
-    from tda_bias.models import LoadedModel
+    from tda_bias.models import LanguageModel, LoadedModel
 
 _PACKAGES = (
     "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 )
 
 
-def model_record(model: LoadedModel, *, weights: str) -> dict[str, Any]:
+def model_record(model: LanguageModel, *, weights: str) -> dict[str, Any]:
     """The model as it was run; ``weights`` is its ``weight_hash``."""
     return {
         "name": model.name,
@@ -27,11 +27,15 @@ def model_record(model: LoadedModel, *, weights: str) -> dict[str, Any]:
         "weights": weights,
         "dtype": model.dtype_name,
         "device": str(model.device),
-        "attention": model.attention,
-        "layers": list(model.pattern_hooks.values()),
+        "parameters": model.n_parameters,
         "tokenizer": type(model.tokenizer).__name__,
         "vocabulary": len(model.tokenizer),
     }
+
+
+def attention_record(model: LoadedModel) -> dict[str, Any]:
+    """What of the model's attention was hooked."""
+    return {"attention": model.attention, "layers": list(model.pattern_hooks.values())}
 
 
 def texts_record(

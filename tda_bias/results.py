@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.storage import atomic, remove_leftovers, write_text
+from tda_bias.storage import atomic, remove_leftovers, to_json, write_text
 from tda_bias.tables import in_order, ranked, tested_map
 from tda_bias.types import InputError, RankBy
 
@@ -184,23 +183,3 @@ def _with_short_names(category: pd.DataFrame, by: RankBy) -> pd.DataFrame:
     names = {f"z_{by}": "z", f"p_{tested}": "p", f"p_max_{tested}": "p_max", f"q_{tested}": "q"}
     columns = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
     return category.rename(columns=names)[columns].reset_index(drop=True)
-
-
-def to_json(record: Mapping[str, Any]) -> str:
-    """Readable JSON; NaN, which JSON does not know, becomes null."""
-    return json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """The same without NumPy's types, and with None for NaN and infinities."""
-    match value:
-        case Mapping():
-            return {str(key): plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [plain(item) for item in value]
-        case np.generic():
-            return plain(value.item())
-        case float():
-            return value if np.isfinite(value) else None
-        case _:
-            return value

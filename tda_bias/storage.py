@@ -162,3 +162,23 @@ def _differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def texts_hash(token_ids: list[tuple[list[int], ...]]) -> str:
     """Hash of the token ids of texts, in order."""
     return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """Readable JSON; NaN, which JSON does not know, becomes null."""
+    return json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """The same without NumPy's types, and with None for NaN and infinities."""
+    match value:
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case np.generic():
+            return plain(value.item())
+        case float():
+            return value if np.isfinite(value) else None
+        case _:
+            return value

@@ -74,6 +74,7 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
     bart |= {"encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": 128}
     bart |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
     distil = {"vocab_size": vocabulary, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
+    xlnet = {"vocab_size": vocabulary, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}
     bloom = {"vocab_size": vocabulary, "hidden_size": 32, "n_layer": 2, "n_head": 4}
     table = {
         "gpt2": (tf.GPT2LMHeadModel, tf.GPT2Config, gpt2),
@@ -89,6 +90,8 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
         "t5": (tf.T5ForConditionalGeneration, tf.T5Config, t5),
         "bart": (tf.BartForConditionalGeneration, tf.BartConfig, bart),
         "distilbert": (tf.DistilBertForMaskedLM, tf.DistilBertConfig, distil),
+        "albert": (tf.AlbertForMaskedLM, tf.AlbertConfig, {**llama, "embedding_size": 16}),
+        "xlnet": (tf.XLNetLMHeadModel, tf.XLNetConfig, xlnet),
     }
     model_class, config_class, settings = table[kind]
     special = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 1}

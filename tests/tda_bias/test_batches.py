@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tda_bias.batches import _batches, forward_passes, tokenize
+from tda_bias.batches import batches_of_similar_width, forward_passes, tokenize
 from tda_bias.types import InputError, Triple
 from tests.tda_bias.test_capture import made_up
 
@@ -31,8 +31,8 @@ def test_a_prefix_run_once_saves_its_tokens(tokenizer):
 
 def test_batches_are_cut_where_padding_costs_most():
     widths = [100, 10, 11, 101, 12]
-    assert _batches(widths, most=5) == [[1, 2, 4], [0, 3]]
-    assert _batches([5, 5, 5], most=2) in ([[0], [1, 2]], [[0, 1], [2]])
+    assert batches_of_similar_width(widths, most=5) == [[1, 2, 4], [0, 3]]
+    assert batches_of_similar_width([5, 5, 5], most=2) in ([[0], [1, 2]], [[0, 1], [2]])
 
 
 # -- tokens --

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tda_bias import smollm2
-from tda_bias.models import bridge_model, load_model, load_transformers
+from tda_bias.models import bridge_model, load_language_model, load_model
 from tda_bias.types import InputError
 from tests.conftest import tiny_hf_model
 
@@ -58,7 +58,7 @@ def test_an_architecture_without_an_adapter_is_refused_by_name(tokenizer):
 def test_what_cannot_be_hooked_can_still_be_loaded(tokenizer, tmp_path):
     tiny_hf_model("distilbert", len(tokenizer)).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    model, _ = load_transformers(str(tmp_path), device="cpu")
+    model = load_language_model(str(tmp_path), device="cpu").hf_model
     assert type(model).__name__ == "DistilBertForMaskedLM"
 
 

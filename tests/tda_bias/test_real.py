@@ -49,9 +49,9 @@ def test_shared_and_plain_runs_agree(smollm2, triples, result):
 
 
 def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
-    from tda_bias.models import load_transformers
+    from tda_bias.models import load_language_model
 
-    reference, _ = load_transformers("smollm2-135m", device="cpu")
+    reference = load_language_model("smollm2-135m", attention="eager").hf_model
     tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
     assert prefix_sharing(PatternReader(smollm2, batch_size=6), tokens, "causal")[0]
     found = read(smollm2, tokens, batch_size=6, shared=True)

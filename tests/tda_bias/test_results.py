@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
-from tda_bias.results import to_json
+from tda_bias.storage import to_json
 from tda_bias.types import InputError
 
 FILES = [

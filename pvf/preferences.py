@@ -1,0 +1,263 @@
+"""Word probabilities to preferences p[x, context, class]; whatever follows needs no model.
+
+Source: [BVF] equation 8, [PCF] equations 10-11: the probability of a class is the sum over its
+words (or their mean), divided by the sum over all classes, the union mass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Int
+
+from pvf.config import Aggregate
+from pvf.templates import Template
+from tda_bias.storage import atomic, remove_leftovers, to_json, write_text
+from tda_bias.types import InputError
+
+_KEYS = ["x", "template"]
+
+
+@dataclass(frozen=True)
+class ClassPreferences:
+    """Preferences of one model.
+
+    Attributes:
+        p: Sums to 1 over classes.
+        union_mass: Probability of all words of all classes together, before dividing by it.
+        zero_mass: Where that is 0; p is uniform there.
+    """
+
+    p: Float[np.ndarray, "x context y"]
+    union_mass: Float[np.ndarray, "x context"]
+    zero_mass: Bool[np.ndarray, "x context"]
+
+
+def class_preferences(
+    word_probs: Float[np.ndarray, "... word"],
+    class_of: Int[np.ndarray, " word"],
+    *,
+    aggregate: Aggregate = "sum",
+) -> tuple[Float[np.ndarray, "... y"], Float[np.ndarray, "..."]]:
+    """Preferences and union mass from word probabilities.
+
+    Args:
+        word_probs: Probability of each word at the slot.
+        class_of: Index of each word's class, 0 to K - 1, every class at least once.
+        aggregate: ``sum`` of the words of a class (the papers' equation), or ``mean``, which gives
+            classes with few words the same weight as classes with many.
+
+    Returns:
+        Preferences, uniform where no word has any probability; and the sum over all words, whatever
+        the aggregate.
+    """
+    member = np.eye(int(class_of.max()) + 1)[class_of]
+    if aggregate == "mean":
+        member = member / member.sum(0)
+    mass = word_probs @ member
+    total = mass.sum(-1, keepdims=True)
+    empty = np.broadcast_to(total == 0, mass.shape)
+    uniform = np.full_like(mass, 1.0 / mass.shape[-1])
+    p = np.divide(mass, total, out=uniform, where=~empty)
+    return p, word_probs.sum(-1)
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """Word probabilities at the slot of every template for every x, and where they come from.
+
+    Attributes:
+        x: The words whose preferences these are.
+        templates: The contexts, with their counts.
+        classes: Names of the classes of y.
+        words: The words of y that were read.
+        class_of: Index of each word's class.
+        log_prob: Log-probability of each word, by the chain rule over its tokens.
+        continued: Probability, given the word, that what follows makes it a longer listed word.
+        record: Model, settings, counts of what was left out.
+    """
+
+    x: tuple[str, ...]
+    templates: tuple[Template, ...]
+    classes: tuple[str, ...]
+    words: tuple[str, ...]
+    class_of: Int[np.ndarray, " word"]
+    log_prob: Float[np.ndarray, "x context word"]
+    continued: Float[np.ndarray, "x context word"]
+    record: dict[str, Any]
+
+    @property
+    def counts(self) -> Float[np.ndarray, " context"]:
+        """Counts of the templates."""
+        return np.array([template.count for template in self.templates])
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return str(self.record["model"]["name"])
+
+    @property
+    def word_probs(self) -> Float[np.ndarray, "x context word"]:
+        """Probability of each word and of no longer listed one."""
+        return np.asarray(np.exp(self.log_prob) * np.maximum(1.0 - self.continued, 0.0))
+
+    def by_class(self, aggregate: Aggregate = "sum") -> ClassPreferences:
+        """Preferences over the classes."""
+        p, mass = class_preferences(self.word_probs, self.class_of, aggregate=aggregate)
+        return ClassPreferences(p, mass, mass == 0)
+
+    def only(self, words: Sequence[str]) -> Preferences:
+        """The same prompts with some of the words, as if only these had been listed.
+
+        Raises:
+            InputError: if one of them was not read, or a class keeps none.
+        """
+        missing = [word for word in words if word not in self.words]
+        if missing:
+            raise InputError(
+                f"`words`: {missing[0]!r} was not read; read were {len(self.words)} words such as "
+                f"{', '.join(self.words[:5])}"
+            )
+        kept = [index for index, word in enumerate(self.words) if word in words]
+        if len(set(self.class_of[kept])) < len(self.classes):
+            raise InputError("`words` must leave every class at least one word")
+        log_prob = self.log_prob[..., kept]
+        chosen = tuple(self.words[index] for index in kept)
+        # What continues a word is not listed any more; words never continue each other here,
+        # because both would have to be among the few that are kept.
+        for shorter, longer in self.record["words"]["continued"]:
+            if shorter in chosen and longer in chosen:
+                raise InputError(f"`words` must not hold both {shorter!r} and {longer!r}")
+        return replace(
+            self,
+            words=chosen,
+            class_of=self.class_of[kept],
+            log_prob=log_prob,
+            continued=np.zeros_like(log_prob),
+        )
+
+    # -- files --
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write ``words.parquet``, ``preferences.parquet`` and ``run.json``, each whole or not.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        folder = Path(folder)
+        tables = {"words": self._word_table(), "preferences": self._class_table()}
+        for name, table in tables.items():
+            with atomic(folder / f"{name}.parquet") as path:
+                table.to_parquet(path, index=False)
+        about = {
+            "x": self.x,
+            "templates": [{"template": t.text, "count": t.count} for t in self.templates],
+            "classes": {
+                label: [w for w, c in zip(self.words, self.class_of, strict=True) if c == number]
+                for number, label in enumerate(self.classes)
+            },
+        }
+        write_text(folder / "run.json", to_json({**self.record, "read": about}))
+        remove_leftovers(folder)
+        return [*(folder / f"{name}.parquet" for name in tables), folder / "run.json"]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Preferences:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run.
+        """
+        folder = Path(folder)
+        try:
+            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+            table = pd.read_parquet(folder / "words.parquet")
+            about = record.pop("read")
+            words = [word for members in about["classes"].values() for word in members]
+            shape = (len(about["x"]), len(about["templates"]), len(words))
+            log_prob, continued = (
+                table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
+            )
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(
+                f"{folder} holds no finished run of `tdabias pvf score` ({error})"
+            ) from error
+        sizes = [len(members) for members in about["classes"].values()]
+        return cls(
+            x=tuple(about["x"]),
+            templates=tuple(Template(t["template"], t["count"]) for t in about["templates"]),
+            classes=tuple(about["classes"]),
+            words=tuple(words),
+            class_of=np.repeat(np.arange(len(sizes)), sizes),
+            log_prob=log_prob,
+            continued=continued,
+            record=record,
+        )
+
+    def _word_table(self) -> pd.DataFrame:
+        labels = [self.classes[number] for number in self.class_of]
+        keys = pd.MultiIndex.from_product(
+            [self.x, [t.text for t in self.templates], self.words], names=[*_KEYS, "word"]
+        )
+        table = keys.to_frame(index=False)
+        table["class"] = np.tile(labels, len(table) // len(labels))
+        table["log_prob"] = self.log_prob.reshape(-1)
+        table["continued"] = self.continued.reshape(-1)
+        return table
+
+    def _class_table(self) -> pd.DataFrame:
+        found = self.by_class()
+        keys = pd.MultiIndex.from_product([self.x, [t.text for t in self.templates]], names=_KEYS)
+        table = keys.to_frame(index=False)
+        for number, label in enumerate(self.classes):
+            table[f"p_{label}"] = found.p[..., number].reshape(-1)
+        table["union_mass"] = found.union_mass.reshape(-1)
+        return table
+
+
+def combined_forms(
+    log_prob: Float[np.ndarray, "... form"],
+    continued: Float[np.ndarray, "... form"],
+    word_of: Int[np.ndarray, " form"],
+) -> tuple[Float[np.ndarray, "... word"], Float[np.ndarray, "... word"]]:
+    """Words from their written forms: probabilities add up, each form once."""
+    member = np.eye(int(word_of.max()) + 1)[word_of]
+    prob = np.exp(log_prob) @ member
+    longer = (np.exp(log_prob) * continued) @ member
+    with np.errstate(divide="ignore"):
+        total = np.log(prob)
+    return total, np.divide(longer, prob, out=np.zeros_like(longer), where=prob > 0)
+
+
+def continued_words(
+    sequences: Sequence[tuple[int, ...]], words: Sequence[str], word_of: Sequence[int]
+) -> list[tuple[str, str]]:
+    """Pairs of words of which the first is, in tokens, the beginning of the second."""
+    pairs = {
+        (words[word_of[i]], words[word_of[j]])
+        for i, shorter in enumerate(sequences)
+        for j, longer in enumerate(sequences)
+        if len(shorter) < len(longer) and longer[: len(shorter)] == shorter
+    }
+    return sorted(pair for pair in pairs if pair[0] != pair[1])
+
+
+def same_prompts(several: Mapping[str, Preferences]) -> None:
+    """Refuse to compare models that were asked different things.
+
+    Raises:
+        InputError: naming the first two that differ.
+    """
+    first_name, first = next(iter(several.items()))
+    for name, other in several.items():
+        if (other.x, other.templates, other.classes) != (first.x, first.templates, first.classes):
+            raise InputError(
+                f"{first_name} and {name} cannot be compared: they were read with other words, "
+                "templates or classes"
+            )

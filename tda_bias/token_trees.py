@@ -1,0 +1,282 @@
+"""Next-token log-probabilities over token sequences that share beginnings.
+
+Prompts that differ in one word, and the words that may follow them, share most of their tokens.
+Such sequences are a tree of tokens, and a causal model's prediction at a node depends on the path
+from the root to it alone. Where a model allows it exactly, a whole tree is run as one row, every
+token once, blind to all but its own path; else every path is a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tda_bias.batches import batches_of_similar_width
+from tda_bias.models import LanguageModel
+
+# Log-probabilities of a packed tree must equal those of its separate paths to this; single
+# precision differs by some 1e-5, a token that sees too much or too little by far more.
+PACKING_TOLERANCE = 1e-3
+# Logits held at once: 64 million are 256 MB in single precision.
+_LOGITS = 64_000_000
+_CACHED_ROWS = 16
+
+
+@dataclass(frozen=True)
+class TokenTree:
+    """Token sequences with common beginnings, and what to read from them.
+
+    Attributes:
+        tokens: Token ids; a node comes after its parent.
+        parent: Index of each node's parent; -1 for a first token.
+        read_node: Nodes after which something is read, one per reading.
+        read_token: The token whose probability is read there.
+    """
+
+    tokens: Int[np.ndarray, " node"]
+    parent: Int[np.ndarray, " node"]
+    read_node: Int[np.ndarray, " reading"]
+    read_token: Int[np.ndarray, " reading"]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def depth(self) -> Int[np.ndarray, " node"]:
+        """Position of each node in its path, from 0."""
+        depth = np.zeros(len(self), dtype=np.int64)
+        for node, parent in enumerate(self.parent):
+            if parent >= 0:
+                depth[node] = depth[parent] + 1
+        return depth
+
+    def visible(self) -> np.ndarray:
+        """``(node, node)``: which nodes each node sees, its path and itself."""
+        seen = np.eye(len(self), dtype=bool)
+        for node, parent in enumerate(self.parent):
+            if parent >= 0:
+                seen[node] |= seen[parent]
+        return seen
+
+    def paths(self) -> tuple[list[TokenTree], list[Int[np.ndarray, " reading"]]]:
+        """The tree as chains, one per leaf.
+
+        Returns:
+            The chains, and for each the indices of the readings it takes over; together they hold
+            every reading once.
+        """
+        leaf = np.arange(len(self))
+        for node in range(len(self) - 1, -1, -1):
+            if self.parent[node] >= 0:
+                leaf[self.parent[node]] = leaf[node]
+        depth = self.depth()
+        chains, readings = [], []
+        for end in np.unique(leaf):
+            path = [int(end)]
+            while self.parent[path[-1]] >= 0:
+                path.append(int(self.parent[path[-1]]))
+            taken = np.flatnonzero(leaf[self.read_node] == end)
+            chains.append(
+                TokenTree(
+                    tokens=self.tokens[path[::-1]],
+                    parent=np.arange(len(path)) - 1,
+                    read_node=depth[self.read_node[taken]],
+                    read_token=self.read_token[taken],
+                )
+            )
+            readings.append(taken)
+        return chains, readings
+
+
+def merge(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sequences as nodes of one tree.
+
+    Returns:
+        Tokens and parents of the nodes, and the last node of each sequence.
+    """
+    index: dict[tuple[int, int], int] = {}
+    tokens: list[int] = []
+    parents: list[int] = []
+    ends = []
+    for sequence in sequences:
+        node = -1
+        for token in sequence:
+            key = (node, token)
+            if key not in index:
+                index[key] = len(tokens)
+                tokens.append(token)
+                parents.append(node)
+            node = index[key]
+        ends.append(node)
+    return np.array(tokens, dtype=np.int64), np.array(parents), np.array(ends)
+
+
+class TreeReader:
+    """Reads a causal model's next-token log-probabilities.
+
+    Args:
+        model: A causal language model.
+        batch_size: Trees per forward pass at most; fewer where their logits would need more memory.
+
+    Raises:
+        InputError: if the model has no language-model head.
+    """
+
+    def __init__(self, model: LanguageModel, *, batch_size: int) -> None:
+        model.require_language_head()
+        self._model = model
+        self._batch_size = batch_size
+
+    def packing(self, trees: Sequence[TokenTree]) -> tuple[bool, str]:
+        """Whether trees can be run as one row each, tried on the widest one.
+
+        Returns:
+            The answer, and the measured difference or the model's objection.
+        """
+        widest = max(trees, key=len)
+        separate = self.read([widest], packed=False)[0]
+        try:
+            together = self.read([widest], packed=True)[0]
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return False, f"the model does not take a tree as one row ({type(error).__name__})"
+        difference = float(np.abs(together - separate).max())
+        allowed = difference <= PACKING_TOLERANCE * (1.0 if self._model.dtype.itemsize > 2 else 100)
+        return allowed, f"log-probabilities differ by {difference:.2g}"
+
+    def read(
+        self,
+        trees: Sequence[TokenTree],
+        *,
+        packed: bool,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Float[np.ndarray, " reading"]]:
+        """Log-probabilities of every reading of every tree.
+
+        Args:
+            trees: The trees.
+            packed: Run each as one row; else every path by itself.
+            progress: Called with the number of finished trees and of all.
+
+        Raises:
+            InputError: if a path is longer than the model's context.
+        """
+        self._model.check_length(max((int(tree.depth().max()) + 1 for tree in trees), default=0))
+        found = [np.full(len(tree.read_node), np.nan) for tree in trees]
+        if packed:
+            rows, owner = list(trees), list(range(len(trees)))
+            readings = [np.arange(len(tree.read_node)) for tree in trees]
+        else:
+            rows, owner, readings = [], [], []
+            for number, tree in enumerate(trees):
+                chains, taken = tree.paths()
+                rows += chains
+                readings += taken
+                owner += [number] * len(chains)
+        done = 0
+        for chosen in self._batches(rows):
+            values = self._forward([rows[i] for i in chosen], packed=packed)
+            for i, value in zip(chosen, values, strict=True):
+                found[owner[i]][readings[i]] = value
+            done += len(chosen)
+            if progress is not None:
+                progress(done * len(trees) // len(rows), len(trees))
+        return found
+
+    def _batches(self, rows: Sequence[TokenTree]) -> Iterator[list[int]]:
+        most = _LOGITS // self._model.hf_model.config.get_text_config().vocab_size
+        for batch in batches_of_similar_width([len(row) for row in rows], self._batch_size):
+            start, logits = 0, 0
+            for position, index in enumerate(batch):
+                own = len(np.unique(rows[index].read_node))
+                if logits and logits + own > most:
+                    yield batch[start:position]
+                    start, logits = position, 0
+                logits += own
+            yield batch[start:]
+
+    def _forward(self, rows: Sequence[TokenTree], *, packed: bool) -> list[np.ndarray]:
+        device = self._model.device
+        width = max(len(row) for row in rows)
+        ids = np.zeros((len(rows), width), dtype=np.int64)
+        for index, row in enumerate(rows):
+            ids[index, : len(row)] = row.tokens
+        given = {"input_ids": torch.from_numpy(ids)}
+        given |= self._tree_inputs(rows, width) if packed else _chain_inputs(rows, width)
+        inputs = {name: value.to(device) for name, value in given.items()} | {"use_cache": False}
+        flat = [row.read_node + index * width for index, row in enumerate(rows)]
+        places, inverse = np.unique(np.concatenate(flat), return_inverse=True)
+        logits = logits_at(self._model.hf_model, inputs, torch.from_numpy(places).to(device))
+        values = log_probs(logits, inverse, np.concatenate([row.read_token for row in rows]))
+        return np.split(values, np.cumsum([len(row.read_node) for row in rows])[:-1])
+
+    def _tree_inputs(self, rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
+        visible = np.repeat(np.eye(width, dtype=bool)[None], len(rows), axis=0)
+        position = np.zeros((len(rows), width), dtype=np.int64)
+        for index, row in enumerate(rows):
+            visible[index, : len(row), : len(row)] = row.visible()
+            position[index, : len(row)] = row.depth()
+        dtype = self._model.dtype
+        mask = torch.zeros(visible.shape, dtype=dtype)
+        mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(dtype).min)
+        return {
+            "attention_mask": mask.unsqueeze(1),
+            "position_ids": torch.from_numpy(position),
+        }
+
+
+def _chain_inputs(rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
+    length = torch.tensor([len(row) for row in rows])
+    return {"attention_mask": (torch.arange(width) < length[:, None]).long()}
+
+
+def logits_at(
+    hf_model: Any, inputs: Mapping[str, Any], places: Int[Tensor, " place"]
+) -> Float[Tensor, "place vocabulary"]:
+    """Logits at chosen places only; those of all others are never computed.
+
+    Args:
+        hf_model: A language model with output embeddings.
+        inputs: What goes into it, on the device of ``places``.
+        places: Indices into the batch's (row, token) places, row by row.
+
+    Returns:
+        In single precision at least.
+    """
+    with torch.inference_mode(), _only(hf_model.get_output_embeddings(), places):
+        logits: Tensor = hf_model(**inputs).logits[0]
+    return logits.float() if logits.dtype.itemsize < 4 else logits
+
+
+def log_probs(
+    logits: Float[Tensor, "row vocabulary"],
+    row: Int[np.ndarray, " reading"],
+    token: Int[np.ndarray, " reading"],
+) -> Float[np.ndarray, " reading"]:
+    """Log-probabilities of tokens in the distributions that rows of logits stand for."""
+    # A few rows at a time stay in the processor's cache: several times faster on a CPU.
+    parts = torch.split(logits, _CACHED_ROWS)
+    normaliser = torch.cat([torch.logsumexp(part, dim=-1) for part in parts])
+    which = torch.from_numpy(row).to(logits.device)
+    chosen = logits[which, torch.from_numpy(token).to(logits.device)]
+    return np.asarray((chosen - normaliser[which]).double().cpu().numpy())
+
+
+@contextmanager
+def _only(head: torch.nn.Module, places: Tensor) -> Iterator[None]:
+    """Let the output embeddings see chosen places only, as one row."""
+
+    def choose(_: torch.nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        hidden, *rest = arguments
+        return (hidden.flatten(0, 1)[places].unsqueeze(0), *rest)
+
+    handle = head.register_forward_pre_hook(choose)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,299 @@
+"""Readers against the definition, computed one word at a time and without any batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from pvf.config import ScoreConfig
+from pvf.score import score_preferences
+from pvf.templates import Template
+from pvf.words import WordClasses, WordList
+from tda_bias.models import LanguageModel
+from tda_bias.types import InputError
+from tests.conftest import tiny_hf_model
+
+CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
+MASKED = ["bert", "roberta", "distilbert", "albert"]
+
+
+def ids_of(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def own_tokens(tokenizer, word):
+    """The tokens a word adds to a text it follows."""
+    return ids_of(tokenizer, f"that {word}")[len(ids_of(tokenizer, "that")) :]
+
+
+@torch.no_grad()
+def next_log_probs(model, ids):
+    logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, -1]
+    return torch.log_softmax(logits.double(), -1)
+
+
+def causal_word_prob(model, prompt, word, longer=()):
+    """P(word), and that no longer listed word is meant, token by token."""
+    ids = ids_of(model.tokenizer, prompt)
+    total, own = 0.0, own_tokens(model.tokenizer, word)
+    for token in own:
+        total += float(next_log_probs(model, ids)[token])
+        ids = [*ids, token]
+    after = {own_tokens(model.tokenizer, other)[len(own)] for other in longer}
+    continued = sum(float(next_log_probs(model, ids)[token].exp()) for token in after)
+    return np.exp(total) * (1.0 - continued)
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+@pytest.mark.parametrize("share", ["auto", "never"])
+def test_causal_probabilities_follow_the_chain_rule(
+    tiny_lm, kind, share, some_words, some_templates, some_classes
+):
+    model = tiny_lm(kind)
+    assert [len(own_tokens(model.tokenizer, w)) for w in ("he", "she", "man")] == [1, 1, 1]
+    assert own_tokens(model.tokenizer, "heiress")[:1] == own_tokens(model.tokenizer, "he")
+    config = ScoreConfig(batch_size=4, share_prefix=share)
+    found = score_preferences(model, some_words, some_templates, some_classes, config=config)
+    assert found.record["prompts"]["share_prefix"] == (share == "auto" and kind != "bloom")
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(some_templates):
+            for w, word in enumerate(found.words):
+                longer = [b for a, b in found.record["words"]["continued"] if a == word]
+                expected = causal_word_prob(model, template.prompt(x), word, longer)
+                assert found.word_probs[i, c, w] == pytest.approx(expected, rel=2e-4)
+
+
+def test_the_words_that_others_begin_with_are_recorded(
+    tiny_lm, some_words, some_templates, some_classes
+):
+    found = score_preferences(tiny_lm(), some_words, some_templates, some_classes)
+    assert found.record["words"]["continued"] == [("he", "heiress"), ("he", "hers")]
+    he = found.words.index("he")
+    assert (found.continued[..., he] > 0).all()
+    alone = found.only(["he", "she"])
+    np.testing.assert_allclose(alone.word_probs[..., 0], np.exp(found.log_prob[..., he]))
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_masked_probabilities_are_those_at_the_mask(tiny_lm, kind, some_words, some_classes):
+    model = tiny_lm(kind)
+    templates = [Template("The [X] said that [Y]", 1), Template("The [X] [Y] the cook", 1)]
+    found = score_preferences(model, some_words, templates, some_classes)
+    assert set(found.words) == {"he", "man", "she"}
+    assert found.record["words"]["not_read"]["heiress"] == "several tokens"
+    mask = model.tokenizer.mask_token_id
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(templates):
+            text = template.text.replace("[X]", x).replace("[Y]", "<mask>")
+            ids = model.tokenizer(text)["input_ids"]
+            with torch.no_grad():
+                logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, ids.index(mask)]
+            expected = torch.softmax(logits.double(), -1)
+            for w, word in enumerate(found.words):
+                (token,) = own_tokens(model.tokenizer, word)
+                assert found.word_probs[i, c, w] == pytest.approx(float(expected[token]), rel=2e-4)
+
+
+def test_masked_words_of_several_tokens_are_read_from_left_to_right(tiny_lm, some_classes):
+    model, words = tiny_lm("bert"), WordList("one", "test", ("nurse",))
+    config = ScoreConfig(masked_words="left_to_right")
+    templates = [Template("The [X] said that [Y]", 1)]
+    found = score_preferences(model, words, templates, some_classes, config=config)
+    own = own_tokens(model.tokenizer, "heiress")
+    start, total = ids_of(model.tokenizer, "The nurse said that"), 0.0
+    mask = model.tokenizer.mask_token_id
+    for done, token in enumerate(own):
+        ids = [*start, *own[:done], *[mask] * (len(own) - done)]
+        with torch.no_grad():
+            logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, len(start) + done]
+        total += float(torch.log_softmax(logits.double(), -1)[token])
+    assert found.log_prob[0, 0, found.words.index("heiress")] == pytest.approx(total, rel=1e-5)
+
+
+def test_a_period_behind_the_mask_is_an_option_that_matters(tiny_lm, some_words, some_classes):
+    templates = [Template("The [X] said that [Y]", 1)]
+    plain, period = (
+        score_preferences(
+            tiny_lm("bert"), some_words, templates, some_classes, config=ScoreConfig(mask_end=end)
+        )
+        for end in ("none", "period")
+    )
+    written = [Template("The [X] said that [Y].", 1)]
+    same = score_preferences(tiny_lm("bert"), some_words, written, some_classes)
+    np.testing.assert_allclose(period.log_prob, same.log_prob, rtol=1e-5)
+    assert not np.allclose(plain.log_prob, period.log_prob)
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_the_decoder_fills_the_gap_of_the_encoder(
+    tiny_lm, kind, some_words, some_templates, some_classes
+):
+    model = tiny_lm(kind, decoder_start_token_id=1)
+    config = ScoreConfig(batch_size=3)
+    found = score_preferences(model, some_words, some_templates, some_classes, config=config)
+    gap = "<extra_id_0>"
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(some_templates):
+            source = torch.tensor([model.tokenizer(f"{template.prompt(x)} {gap}")["input_ids"]])
+            for w, word in enumerate(found.words):
+                begun = [1, model.tokenizer.convert_tokens_to_ids(gap)]
+                total = 0.0
+                for token in own_tokens(model.tokenizer, word):
+                    with torch.no_grad():
+                        logits = model.hf_model(
+                            input_ids=source, decoder_input_ids=torch.tensor([begun])
+                        ).logits[0, -1]
+                    total += float(torch.log_softmax(logits.double(), -1)[token])
+                    begun.append(token)
+                assert found.log_prob[i, c, w] == pytest.approx(total, rel=1e-4)
+
+
+def test_bart_repeats_the_prompt_before_the_gap(tiny_lm, some_words, some_templates, some_classes):
+    model = tiny_lm("bart", decoder_start_token_id=1)
+    without = dict(model.tokenizer.get_vocab())
+    del without["<extra_id_0>"]
+
+    class NoSentinel:
+        def __getattr__(self, name):
+            return getattr(model.tokenizer, name)
+
+        def __call__(self, *args, **kwargs):
+            return model.tokenizer(*args, **kwargs)
+
+        def __len__(self):
+            return len(model.tokenizer)
+
+        def get_vocab(self):
+            return without
+
+    like_bart = LanguageModel(model.hf_model, NoSentinel(), "bart")
+    found = score_preferences(like_bart, some_words, some_templates, some_classes)
+    prompt = some_templates[0].prompt("nurse")
+    source = torch.tensor([model.tokenizer(f"{prompt} <mask>")["input_ids"]])
+    begun = torch.tensor([[1, *ids_of(model.tokenizer, prompt)]])
+    with torch.no_grad():
+        logits = model.hf_model(input_ids=source, decoder_input_ids=begun).logits[0, -1]
+    (she,) = own_tokens(model.tokenizer, "she")
+    expected = float(torch.log_softmax(logits.double(), -1)[she])
+    assert found.log_prob[0, 0, found.words.index("she")] == pytest.approx(expected, rel=1e-4)
+
+
+def test_xlnet_predicts_a_hidden_place_at_the_end(
+    tiny_lm, some_words, some_templates, some_classes
+):
+    model = tiny_lm("xlnet")
+    config = ScoreConfig(batch_size=5)
+    found = score_preferences(model, some_words, some_templates, some_classes, config=config)
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(some_templates):
+            for w, word in enumerate(found.words):
+                ids, total = ids_of(model.tokenizer, template.prompt(x)), 0.0
+                for token in own_tokens(model.tokenizer, word):
+                    # Whatever stands in the hidden place must not matter.
+                    row = torch.tensor([[*ids, 7]])
+                    n = row.shape[1]
+                    hidden, target = torch.zeros(1, n, n), torch.zeros(1, 1, n)
+                    hidden[:, :, -1] = target[:, :, -1] = 1
+                    with torch.no_grad():
+                        logits = model.hf_model(
+                            input_ids=row, perm_mask=hidden, target_mapping=target
+                        ).logits[0, 0]
+                    total += float(torch.log_softmax(logits.double(), -1)[token])
+                    ids.append(token)
+                assert found.log_prob[i, c, w] == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bloom", "bert", "t5", "xlnet"])
+def test_the_batch_size_changes_nothing(tiny_lm, kind, some_words, some_templates, some_classes):
+    one, many = (
+        score_preferences(
+            tiny_lm(kind),
+            some_words,
+            some_templates,
+            some_classes,
+            config=ScoreConfig(batch_size=b),
+        )
+        for b in (1, 50)
+    )
+    np.testing.assert_allclose(one.by_class().p, many.by_class().p, atol=1e-6)
+    np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
+
+
+def test_capitalised_forms_add_up_and_count_once(tiny_lm, some_words, some_templates):
+    classes = WordClasses("c", "test", {"male": ("he", "He"), "female": ("she",)}, ())
+    config = ScoreConfig(forms="capitals")
+    found = score_preferences(tiny_lm(), some_words, some_templates, classes, config=config)
+    assert found.words == ("he", "she")
+    assert found.record["words"]["not_read"] == {"He": "same tokens as another word of its class"}
+    prompt = some_templates[0].prompt("cook")
+    expected = sum(causal_word_prob(tiny_lm(), prompt, word) for word in ("he", "He"))
+    assert found.word_probs[1, 0, 0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_bare_forms_are_the_entries_without_the_word_start(tiny_lm, some_words, some_templates):
+    classes = WordClasses("c", "test", {"a": ("he", "soprano"), "b": ("at",)}, ())
+    model, config = tiny_lm(), ScoreConfig(forms="bare")
+    found = score_preferences(model, some_words, some_templates, classes, config=config)
+    assert found.record["words"]["not_read"] == {"soprano": "not in the vocabulary"}
+    bare = model.tokenizer.get_vocab()["he"]
+    assert [bare] != own_tokens(model.tokenizer, "he")
+    ids = ids_of(model.tokenizer, some_templates[0].prompt("nurse"))
+    assert found.log_prob[0, 0, 0] == pytest.approx(
+        float(next_log_probs(model, ids)[bare]), rel=1e-5
+    )
+
+
+def test_a_beginning_of_text_is_added_when_asked_for(
+    tiny_lm, some_words, some_templates, some_classes
+):
+    model = tiny_lm()
+    always = ScoreConfig(bos="always")
+    found = score_preferences(model, some_words, some_templates, some_classes, config=always)
+    ids = [0, *ids_of(model.tokenizer, some_templates[0].prompt("nurse"))]
+    (she,) = own_tokens(model.tokenizer, "she")
+    expected = float(next_log_probs(model, ids)[she])
+    assert found.log_prob[0, 0, found.words.index("she")] == pytest.approx(expected, rel=1e-5)
+    auto = score_preferences(model, some_words, some_templates, some_classes)
+    assert not np.allclose(auto.log_prob, found.log_prob)
+
+
+# -- what cannot be used ---------------------------------------------------------------------------
+
+
+def test_text_behind_the_slot_is_refused_for_a_causal_model(tiny_lm, some_words, some_classes):
+    templates = [Template("The [X] said [Y] came", 1)]
+    with pytest.raises(InputError, match=r"causal model tiny-gpt2 does not see what follows \[Y\]"):
+        score_preferences(tiny_lm(), some_words, templates, some_classes)
+
+
+def test_an_encoder_without_a_language_head_is_refused(subwords, tmp_path):
+    from tda_bias.models import load_language_model
+
+    tiny_hf_model("bert", len(subwords)).bert.save_pretrained(tmp_path)
+    subwords.save_pretrained(tmp_path)
+    model = load_language_model(str(tmp_path), device="cpu")
+    with pytest.raises(InputError, match="has no language-model head"):
+        score_preferences(
+            model,
+            WordList("x", "t", ("nurse",)),
+            [Template("The [X] is [Y]", 1)],
+            WordClasses("y", "t", {"a": ("he",), "b": ("she",)}, ()),
+        )
+
+
+def test_a_word_the_tokenizer_does_not_know_is_refused(tokenizer, some_words):
+    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "tiny")
+    classes = WordClasses("c", "t", {"a": ("he",), "b": ("zyzzyva",)}, ())
+    with pytest.raises(InputError, match="the tokenizer cannot write 'zyzzyva'"):
+        score_preferences(model, some_words, [Template("The [X] said [Y]", 1)], classes)
+
+
+def test_a_class_without_a_readable_word_is_refused(tiny_lm, some_words, some_templates):
+    classes = WordClasses("c", "t", {"a": ("he",), "b": ("soprano",)}, ())
+    with pytest.raises(InputError, match="no word of 'b' can be read .*soprano: several tokens"):
+        score_preferences(tiny_lm("bert"), some_words, some_templates, classes)
+
+
+def test_a_prompt_longer_than_the_model_takes_is_refused(tiny_lm, some_words, some_classes):
+    templates = [Template("The [X] " + "zzzz " * 60 + "[Y]", 1)]
+    with pytest.raises(InputError, match="a prompt has .* tokens, `model` tiny-gpt2 takes 128"):
+        score_preferences(tiny_lm(), some_words, templates, some_classes)
