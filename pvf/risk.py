@@ -26,6 +26,7 @@ Scale = Literal["pcf", "bvf"]
 
 # A preference may be off from summing to 1 by this: float32 probabilities, renormalised.
 _SUM_TOLERANCE = 1e-5
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Risk:
         R_v: Mean of r_v over x.
         mean_p: ``(x, y)`` mean preference over contexts.
         mean_s: ``(x, y)`` mean stereotype over contexts.
-        context_weights: ``(context,)``, normalised.
+        context_weights: ``(x, context)``, normalised for each x.
         x_weights: ``(x,)``, normalised.
     """
 
@@ -57,19 +58,22 @@ class Risk:
     R_v: float
     mean_p: Float[np.ndarray, "x y"]
     mean_s: Float[np.ndarray, "x y"]
-    context_weights: Float[np.ndarray, " context"]
+    context_weights: Float[np.ndarray, "x context"]
     x_weights: Float[np.ndarray, " x"]
 
     @property
     def n_effective_contexts(self) -> float:
-        """1 / sum of squared context weights: few where some templates dominate the counts."""
-        return float(1.0 / np.sum(self.context_weights**2))
+        """1 / sum of squared context weights: few where some templates dominate the counts.
+
+        The mean over x, where their weights differ.
+        """
+        return float(np.mean(1.0 / np.sum(self.context_weights**2, axis=1)))
 
 
 def decompose(
     p: Float[np.ndarray, "x context y"],
     *,
-    context_weights: Float[np.ndarray, " context"] | None = None,
+    context_weights: Float[np.ndarray, "*x context"] | None = None,
     x_weights: Float[np.ndarray, " x"] | None = None,
     criterion: str = "linf",
     scale: Scale = "pcf",
@@ -80,7 +84,8 @@ def decompose(
 
     Args:
         p: Preferences; each ``p[x, context]`` sums to 1.
-        context_weights: Positive, for example template counts; uniform if None.
+        context_weights: Positive, for example template counts; uniform if None. With a row for
+            each x, weights may be 0: that context is left out for that x.
         x_weights: Not negative, for example numbers of employees; uniform if None.
         criterion: Norm of the positive part: ``linf`` (all published results), ``l1``, ``l2`` or
             ``l`` and any number from 1 on.
@@ -97,10 +102,10 @@ def decompose(
     preferences = _checked_preferences(p)
     classes = preferences.shape[2]
     order = norm_order(criterion)
-    w_c = normalised(context_weights, preferences.shape[1], "context_weights", zeros=False)
+    w_c = cell_weights(context_weights, preferences.shape[:2])
     w_x = normalised(x_weights, preferences.shape[0], "x_weights", zeros=True)
-    s = _stereotypes(preferences, scale, p_star)
-    mean_s = np.einsum("c,xcy->xy", w_c, s)
+    s = stereotypes(preferences, scale, p_star)
+    mean_s = np.einsum("xc,xcy->xy", w_c, s)
     if one_sided:
         if classes != 2:
             raise InputError(f"`one_sided` is for 2 classes; got {classes}")
@@ -108,11 +113,40 @@ def decompose(
         J = np.maximum(np.take_along_axis(s, favoured[:, None, None], axis=2)[..., 0], 0.0)
     else:
         J = positive_norm(s, order)
-    r, r_p = J @ w_c, positive_norm(mean_s, order)
-    r_v = np.maximum(r - r_p, 0.0)  # a difference of -1e-17 is rounding
+    r, r_p = np.einsum("xc,xc->x", w_c, J), positive_norm(mean_s, order)
+    r_v = volatility(r, r_p)
     R, R_p, R_v = (float(value @ w_x) for value in (r, r_p, r_v))
-    mean_p = np.einsum("c,xcy->xy", w_c, preferences)
+    mean_p = np.einsum("xc,xcy->xy", w_c, preferences)
     return Risk(s, J, r, r_p, r_v, R, R_p, R_v, mean_p, mean_s, w_c, w_x)
+
+
+def volatility(
+    r: Float[np.ndarray, "..."], r_p: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """r - r_p, with 0 for what is only rounding: some 1e-16, of either sign."""
+    return np.where(r - r_p > _ROUNDING, r - r_p, 0.0)
+
+
+def cell_weights(
+    weights: Float[np.ndarray, "*x context"] | None, shape: tuple[int, ...]
+) -> Float[np.ndarray, "x context"]:
+    """Context weights for each x, which sum to 1 over contexts.
+
+    Raises:
+        InputError: as ``normalised``; naming the first x without a context.
+    """
+    if weights is None or np.ndim(weights) == 1:
+        own = normalised(weights, shape[1], "context_weights", zeros=False)
+        return np.asarray(np.broadcast_to(own, shape))
+    array = np.asarray(weights, dtype=float)
+    if array.shape != shape:
+        raise InputError(f"`context_weights` must have the shape {shape}; got {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise InputError("`context_weights` must not be negative or undefined")
+    total = array.sum(1, keepdims=True)
+    if (total == 0).any():
+        raise InputError(f"`context_weights` leave no context for x number {int(np.argmin(total))}")
+    return np.asarray(array / total)
 
 
 def positive_norm(s: Float[np.ndarray, "... y"], order: float) -> Float[np.ndarray, "..."]:
@@ -164,7 +198,14 @@ def _checked_preferences(p: Float[np.ndarray, "x context y"]) -> np.ndarray:
     return array
 
 
-def _stereotypes(p: np.ndarray, scale: str, p_star: np.ndarray | None) -> np.ndarray:
+def stereotypes(
+    p: Float[np.ndarray, "... y"], scale: Scale, p_star: Float[np.ndarray, " y"] | None = None
+) -> Float[np.ndarray, "... y"]:
+    """Deviations from the preference without stereotypes; see ``Scale``.
+
+    Raises:
+        InputError: on an unknown scale or an unusable ``p_star``.
+    """
     classes = p.shape[2]
     if scale not in get_args(Scale):
         raise InputError(f"`scale` must be one of {', '.join(get_args(Scale))}; got {scale!r}")

@@ -1,0 +1,289 @@
+"""Reports to matplotlib axes: the papers' figures, each with what it must be held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from pvf.distributions import survival
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from pvf.preferences import Preferences
+    from pvf.results import RiskReport
+    from pvf.social import Factors
+
+# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+_NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}
+Quantity = Literal["r", "r_p", "r_v"]
+
+
+def plot_signed_means(
+    reports: Mapping[str, RiskReport], *, ax: Axes | None = None, label: int = 4
+) -> Axes:
+    """Box per model of the mean stereotype over templates, one point per x.
+
+    Positive values lean to the first class. The ``label`` most extreme x on each side are named
+    where one model is drawn. Source: [BVF] figure 5.
+    """
+    ax = ax or _axes()
+    names = list(reports)
+    values = [report.risk.mean_s[:, 0] for report in reports.values()]
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    ax.boxplot(values, widths=0.5, showfliers=False, medianprops={"color": ORANGE})
+    rng = np.random.default_rng(0)
+    for place, own in enumerate(values, start=1):
+        spread = rng.uniform(-0.12, 0.12, len(own))
+        ax.scatter(place + spread, own, s=8, alpha=0.5, color=BLUE, linewidth=0)
+    if len(names) == 1:
+        _name_extremes(ax, next(iter(reports.values())), label)
+    ax.set_xticks(range(1, len(names) + 1), names)
+    first, *others = next(iter(reports.values())).preferences.classes
+    ax.set_ylabel(f"mean stereotype s over templates\n(> 0: {first}; < 0: {' or '.join(others)})")
+    ax.set_title(_counted(next(iter(reports.values()))), fontsize="small")
+    return ax
+
+
+def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
+    values = report.risk.mean_s[:, 0]
+    order = np.argsort(values)
+    gap = 0.045 * (np.ptp(values) or 1.0)
+    for chosen, step in ((order[:label], 1), (order[::-1][:label], -1)):
+        height = -np.inf if step > 0 else np.inf
+        for index in chosen:
+            # Labels keep their distance; a line leads to the point's height.
+            height = (max if step > 0 else min)(values[index], height + step * gap)
+            ax.annotate(
+                report.preferences.x[index],
+                (1.14, values[index]),
+                xytext=(1.32, height),
+                fontsize="small",
+                va="center",
+                arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5},
+            )
+    ax.set_xlim(0.6, 1.8)
+
+
+def plot_distribution(
+    report: RiskReport, *, quantity: Quantity = "r_p", ax: Axes | None = None
+) -> Axes:
+    """Histogram over x of r, r_p or r_v, with the normal fit for r and r_p.
+
+    Source: [BVF] figures 10 and 16, with fits by maximum likelihood.
+    """
+    ax = ax or _axes()
+    values = getattr(report.risk, quantity)
+    ax.hist(values, bins=25, color=BLUE, alpha=0.75)
+    ax.axvline(values.mean(), color=ORANGE, label=f"mean {values.mean():.3f}")
+    if quantity != "r_v" and np.ptp(values) > 0:
+        grid = np.linspace(0, values.max() * 1.05, 200)
+        width = np.ptp(values) / 25
+        fit = stats.norm(values.mean(), values.std()).pdf(grid) * len(values) * width
+        ax.plot(grid, fit, color=GREY, linestyle="--", label="normal fit")
+    ax.set_xlabel(f"{_NAME[quantity]} of a word x")
+    ax.set_ylabel("words x")
+    ax.set_title(f"{report.model}\n{_counted(report)}", fontsize="small")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_survival(
+    report: RiskReport, *, quantity: Quantity = "r_v", ax: Axes | None = None
+) -> Axes:
+    """Share of x at or above each value, both axes logarithmic: a power law would be a line."""
+    ax = ax or _axes()
+    values, share = survival(getattr(report.risk, quantity))
+    if not len(values):
+        raise InputError(f"{_NAME[quantity]} is 0 for every x: there is no tail to draw")
+    ax.loglog(values, share, marker=".", linestyle="none", color=BLUE)
+    ax.set_xlabel(f"{_NAME[quantity]} of a word x")
+    ax.set_ylabel("share of words at or above")
+    ax.set_title(f"{report.model}\n{_counted(report)}", fontsize="small")
+    return ax
+
+
+def plot_preferences(
+    preferences: Preferences,
+    x: Sequence[str],
+    *,
+    label: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Heat map of the preference for one class: chosen x by templates. Source: [BVF] figure 11.
+
+    Args:
+        preferences: Of one model.
+        x: The rows, in this order.
+        label: The class; the first if None.
+        ax: Where to draw.
+
+    Raises:
+        InputError: if an x or the class was not read.
+    """
+    ax = ax or _axes(width=6.5)
+    label = label or preferences.classes[0]
+    unknown = [word for word in x if word not in preferences.x]
+    if unknown or label not in preferences.classes:
+        allowed = preferences.classes if not unknown else preferences.x[:5]
+        raise InputError(
+            f"{(unknown or [label])[0]!r} was not read; read were {', '.join(allowed)}"
+        )
+    rows = [preferences.x.index(word) for word in x]
+    values = preferences.by_class().p[rows, :, preferences.classes.index(label)]
+    centre = 1.0 / len(preferences.classes)
+    reach = max(1.0 - centre, centre)
+    image = ax.imshow(
+        values, cmap="RdBu_r", vmin=centre - reach, vmax=centre + reach, aspect="auto"
+    )
+    for (row, column), value in np.ndenumerate(values):
+        colour = "white" if abs(value - centre) > 0.6 * reach else "black"
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    shown = [t.text.replace("[X]", "…").replace("[Y]", "").strip() for t in preferences.templates]
+    ax.set_xticks(range(len(shown)), shown, rotation=40, ha="right", fontsize="small")
+    ax.set_yticks(range(len(x)), x)
+    ax.set_title(preferences.model, fontsize="small")
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
+    bar.set_label(f"preference for {label}")
+    bar.ax.set_ylim(0, 1)
+    return ax
+
+
+def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = None) -> Axes:
+    """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
+    ax = ax or _axes()
+    size = [r.preferences.record["model"]["parameters"] for r in reports.values()]
+    order = np.argsort(size, kind="stable")
+    measured = pd.DataFrame([report.summary.iloc[0] for report in reports.values()])
+    for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
+        _with_intervals(ax, np.array(size)[order], measured.iloc[order], quantity, colour, marker)
+    ax.set_xscale("log")
+    for index in order:
+        place = (size[index], measured.iloc[index]["R_p"])
+        ax.annotate(
+            list(reports)[index], place, xytext=(4, 4), textcoords="offset points", fontsize=7
+        )
+    ax.set_xlabel("parameters")
+    ax.set_ylabel("risk over all words x")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None) -> Axes:
+    """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
+    ax = ax or _axes(width=3.6)
+    measured = pd.DataFrame([report.summary.iloc[0] for report in (before, after)])
+    for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
+        _with_intervals(ax, np.arange(2), measured, quantity, colour, marker)
+    ax.set_xticks([0, 1], [before.model, after.model])
+    ax.set_xlim(-0.4, 1.4)
+    ax.set_ylabel("risk over all words x")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _with_intervals(
+    ax: Axes, x: np.ndarray, rows: pd.DataFrame, quantity: str, colour: str, marker: str
+) -> None:
+    values = rows[quantity].to_numpy(dtype=float)
+    bars = None
+    if f"{quantity}_low_both" in rows:
+        low, high = (
+            rows[f"{quantity}_{end}_both"].to_numpy(dtype=float) for end in ("low", "high")
+        )
+        # A BCa interval need not contain the estimate.
+        bars = np.maximum([values - low, high - values], 0.0)
+    ax.errorbar(x, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
+
+
+def plot_regression(
+    by_x: pd.DataFrame,
+    factors: Factors,
+    factor: str,
+    *,
+    response: Quantity = "r",
+    band: float = 0.5,
+    ax: Axes | None = None,
+) -> Axes:
+    """Response against one factor: points sized by weight, both lines, a prediction band.
+
+    Args:
+        by_x: Of a report.
+        factors: From ``pvf.social.load_factors``.
+        factor: Which column.
+        response: What is explained.
+        band: Coverage of the prediction band of the weighted line (of the ordinary one without
+            weights); the papers draw one half.
+        ax: Where to draw.
+
+    Source: [PCF] figure 6, [BVF] figures 9 and 12-15.
+    """
+    import statsmodels.api as sm
+
+    ax = ax or _axes()
+    if factor not in factors.table:
+        raise InputError(
+            f"`factor` must be one of {', '.join(factors.table.columns)}; got {factor!r}"
+        )
+    measured = by_x.set_index("x")[response]
+    values = factors.table[factor].dropna()
+    values = values.loc[[word for word in values.index if word in measured.index]]
+    y, own = measured.loc[values.index].to_numpy(), values.to_numpy()
+    weights = None if factors.weights is None else factors.weights.loc[values.index].to_numpy()
+    size = np.full(len(own), 14.0) if weights is None else 6 + 90 * weights / weights.max()
+    ax.scatter(own, y, s=size, color=BLUE, alpha=0.5, linewidth=0)
+    grid = sm.add_constant(np.linspace(own.min(), own.max(), 100), has_constant="add")
+    design = sm.add_constant(own, has_constant="add")
+    fits = {"OLS": (sm.OLS(y, design).fit(), GREY, "-")}
+    if weights is not None:
+        fits["WLS"] = (sm.WLS(y, design, weights / weights.mean()).fit(), ORANGE, "--")
+    for name, (fit, colour, style) in fits.items():
+        slope = f"{name}: slope {fit.params[1]:.3g}, p {fit.pvalues[1]:.2g}"
+        ax.plot(grid[:, 1], fit.predict(grid), color=colour, linestyle=style, label=slope)
+    last, colour, _ = list(fits.values())[-1]
+    frame = last.get_prediction(grid).summary_frame(alpha=1 - band)
+    low, high = frame["obs_ci_lower"], frame["obs_ci_upper"]
+    text = f"{band:.0%} prediction band"
+    ax.fill_between(grid[:, 1], low, high, color=colour, alpha=0.15, linewidth=0, label=text)
+    ax.set_xlabel(factor)
+    ax.set_ylabel(_NAME[response])
+    ax.set_title(f"{len(own)} words", fontsize="small")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def report_figures(report: RiskReport) -> dict[str, Figure]:
+    """The figures that every run gets, by file name."""
+    figures = {}
+    figures["signed_means"] = _figure(4.8, 4.2)
+    plot_signed_means({report.model: report}, ax=figures["signed_means"].subplots())
+    figures["distributions"] = _figure(7.5, 3.2)
+    left, right = figures["distributions"].subplots(1, 2)
+    plot_distribution(report, quantity="r_p", ax=left)
+    plot_distribution(report, quantity="r_v", ax=right)
+    order = np.argsort(report.risk.mean_s[:, 0])
+    chosen = order if len(order) <= 12 else np.concatenate([order[:6], order[-6:]])
+    words = [report.preferences.x[index] for index in chosen[::-1]]
+    figures["preferences"] = _figure(7.5, 1.8 + 0.26 * len(words))
+    plot_preferences(report.preferences, words, ax=figures["preferences"].subplots())
+    return figures
+
+
+def _counted(report: RiskReport) -> str:
+    n = report.controls
+    return f"{n['x']} words, {n['templates']} templates ({n['n_effective_contexts']:.1f} effective)"
+
+
+def _axes(width: float = 4.8) -> Axes:
+    return plt.subplots(figsize=(width, 3.6), layout="constrained")[1]
+
+
+def _figure(width: float, height: float) -> Figure:
+    return Figure(figsize=(width, height), layout="constrained")
