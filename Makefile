@@ -31,6 +31,7 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads
 	$(BIN)/python -m benchmarks.bench_topology
+	$(BIN)/python -m benchmarks.bench_pvf
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
-from cli.hub import use_cache_if_unreachable
-from cli.settings import HeadsSettings, from_flags_and_file
-from tda_bias.smollm2 import NAME as SMOLLM2
-from tda_bias.types import HeadId, InputError
+from cli.loading import out_of_memory_in_one_line, progress_bar, reach_hub_for
+from cli.settings import HeadsSettings, from_flags_and_file, option
+from tda_bias.types import HeadId
 
 if TYPE_CHECKING:
     from tda_bias.results import HeadBias
 
 
-def _option(name: str, *flags: str, **more: Any) -> Any:
-    """An option whose help and default are those of the setting."""
-    field = HeadsSettings.model_fields[name]
-    text = field.description or ""
-    if not field.is_required() and field.default not in (None, ()):
-        text += f" [{field.default}]"
-    return typer.Option(*(flags or (f"--{name.replace('_', '-')}",)), help=text, **more)
+_option = partial(option, HeadsSettings)
 
 
 def heads(
@@ -91,9 +77,7 @@ def compute(settings: HeadsSettings) -> HeadBias:
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
     """
-    local = settings.model == SMOLLM2 or Path(settings.model).is_dir()
-    if not local or settings.data == "stereoset":
-        use_cache_if_unreachable()
+    reach_hub_for(settings.model, also=settings.data == "stereoset")
 
     from tda_bias.storage import GroupStore, prepare_folder
     from tda_bias.triples import load_triples, source_revision
@@ -112,7 +96,6 @@ def compute(settings: HeadsSettings) -> HeadBias:
 
     console = Console(stderr=True)
     with console.status(f"loading {settings.model}"):
-        import torch
         from transformers.utils import logging
 
         from tda_bias.heads import head_bias
@@ -120,36 +103,17 @@ def compute(settings: HeadsSettings) -> HeadBias:
 
         logging.disable_progress_bar()
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    with _progress(console) as bar:
-        task = bar.add_task(f"{settings.model} · {settings.category}", total=None)
-        try:
-            result = head_bias(
-                model,
-                triples,
-                config=settings.analysis(),
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-                store=store,
-            )
-        except torch.OutOfMemoryError:
-            raise InputError(
-                f"out of memory on {model.device}; lower --batch-size (now {settings.batch_size})"
-            ) from None
+    title = f"{settings.model} · {settings.category}"
+    with (
+        progress_bar(console, title, "texts") as progress,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        result = head_bias(
+            model, triples, config=settings.analysis(), progress=progress, store=store
+        )
     return result.with_record(
         settings=settings.model_dump(mode="json"),
         data={"source": settings.data, "revision": source_revision(settings.data)},
-    )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("texts"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
     )
 
 

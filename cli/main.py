@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli import heads
+from cli import heads, pvf
 from tda_bias.types import InputError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("heads")(heads.heads)
+app.add_typer(pvf.app, name="pvf")
 
 # Typer brings its own copy of click or uses the installed one, depending on its version: this is
 # the base of its usage errors in either case.

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+import typer
+from pydantic import BaseModel, Field, field_validator, model_validator
 
+from pvf.config import RiskConfig, ScoreConfig
 from tda_bias.config import HeadBiasConfig, Settings, parse_yaml, unknown_setting, validated
 from tda_bias.types import InputError
 
@@ -49,14 +51,27 @@ class HeadsSettings(HeadBiasConfig):
         """Where the files go."""
         if self.out is not None:
             return self.out
-        local = Path(self.model)
-        name = local.resolve().name if local.is_dir() else self.model.replace("/", "--")
-        return Path("runs") / name / self.category
+        return Path("runs") / model_folder(self.model) / self.category
 
     def analysis(self) -> HeadBiasConfig:
         """The part that the library needs."""
         names = set(HeadBiasConfig.model_fields)
         return HeadBiasConfig(**self.model_dump(include=names))
+
+
+def option(settings: type[BaseModel], name: str, *flags: str, **more: Any) -> Any:
+    """An option whose help and default are those of the setting."""
+    field = settings.model_fields[name]
+    text = field.description or ""
+    if not field.is_required() and field.default not in (None, ()):
+        text += f" [{field.default}]"
+    return typer.Option(*(flags or (f"--{name.replace('_', '-')}",)), help=text, **more)
+
+
+def model_folder(model: str) -> str:
+    """A model's name as the name of a folder."""
+    local = Path(model)
+    return local.resolve().name if local.is_dir() else model.replace("/", "--")
 
 
 def from_flags_and_file(
@@ -95,3 +110,65 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"`config` {path} must hold `setting: value` lines")
     return content
+
+
+class PvfSettings(ScoreConfig, RiskConfig):
+    """Everything ``tdabias pvf`` can be told."""
+
+    model: tuple[str, ...] = Field(
+        min_length=1,
+        description="hub name, local folder, or smollm2-135m; several give one comparison",
+    )
+    attribute: str = Field(
+        description="gender, pronouns, race, religion, disability, or a YAML file of word classes"
+    )
+    words: str = Field(
+        "occupations", description="words x: occupations, professions, or a file, one per line"
+    )
+    templates: str | None = Field(
+        None,
+        description="gender, race, or a CSV template,count [gender for gender and pronouns, else "
+        "race]",
+    )
+    x_weights: Path | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
+    device: str = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
+    dtype: Literal["float32", "float64", "float16", "bfloat16"] = Field(
+        "float32", description="type of the weights"
+    )
+    top: int = Field(5, ge=1, description="words x to print on each side")
+    out: Path | None = Field(None, description="folder for the files [runs/MODEL/pvf-ATTRIBUTE]")
+    format: Literal["table", "json"] = Field("table", description="what to print")
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _templates_for_own_classes(self) -> PvfSettings:
+        known = ("gender", "pronouns", "race", "religion", "disability")
+        if self.templates is None and self.attribute not in known:
+            raise ValueError("templates is needed with a file of word classes: gender, race or CSV")
+        if len(set(self.model)) < len(self.model):
+            raise ValueError("model must not be given twice")
+        return self
+
+    @property
+    def template_source(self) -> str:
+        """Where the templates come from."""
+        by_default = "gender" if self.attribute in ("gender", "pronouns") else "race"
+        return self.templates or by_default
+
+    def folder(self, model: str) -> Path:
+        """Where a model's files go."""
+        if self.out is not None:
+            return self.out / model_folder(model) if len(self.model) > 1 else self.out
+        name = "-".join(
+            ["pvf", Path(self.attribute).stem]
+            + [Path(self.words).stem] * (self.words != "occupations")
+        )
+        return Path("runs") / model_folder(model) / name
+
+    def part(self, settings: type[Settings]) -> Settings:
+        """The part that one of the library's functions needs."""
+        return settings(**self.model_dump(include=set(settings.model_fields)))

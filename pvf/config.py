@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from pvf.risk import Scale
+from pvf.risk import Scale, norm_order
+from tda_bias.types import InputError
 
 Aggregate = Literal["sum", "mean"]
 Forms = Literal["word", "capitals", "bare"]
+Kind = Literal["gender", "race"]
+Quantity = Literal["r", "r_p", "r_v"]
+
+
+def _known_norm(criterion: str) -> str:
+    try:
+        norm_order(criterion)
+    except InputError as error:
+        raise ValueError(str(error).removeprefix("`criterion` ")) from None
+    return criterion
+
+
+Criterion = Annotated[str, AfterValidator(_known_norm)]
 
 
 class ScoreConfig(BaseModel):
@@ -24,7 +38,9 @@ class ScoreConfig(BaseModel):
         "the bare vocabulary entry, as the published code has it",
     )
     bos: Literal["auto", "always", "never"] = Field(
-        "auto", description="token for the beginning of the text: as the tokenizer does it, or not"
+        "auto",
+        description="causal models: token for the beginning of the text, as the tokenizer does it, "
+        "or always, or never",
     )
     mask_end: Literal["none", "period"] = Field(
         "none", description="masked models: what stands behind the mask of a template that ends"
@@ -45,7 +61,9 @@ class RiskConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     aggregate: Aggregate = Field("sum", description="of the words of a class")
-    criterion: str = Field("linf", description="norm of the positive stereotype: linf, l1, l2, ...")
+    criterion: Criterion = Field(
+        "linf", description="norm of the positive stereotype: linf, l1, l2, ..."
+    )
     scale: Scale = Field("pcf", description="stereotypes up to 1 (pcf) or to K - 1 (bvf)")
     definition: Literal["paper", "one_sided"] = Field(
         "paper", description="risk as the papers define it, or as the published code computes it"

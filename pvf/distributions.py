@@ -223,14 +223,12 @@ def _truncated_lognormal(above: np.ndarray, start: float) -> np.ndarray:
         normal = stats.norm(mean, sd)
         return np.asarray(normal.logpdf(logs) - logs - normal.logsf(np.log(start)))
 
-    begin = np.zeros(2)
-    begin[:] = logs.mean(), np.log(logs.std())
-    best = optimize.minimize(
+    best = optimize.minimize(  # type: ignore[call-overload]  # its stubs know no lambda
         lambda parameters: -float(density_of(parameters).sum()),
-        begin,
+        np.array([logs.mean(), np.log(logs.std())]),
         method="Nelder-Mead",
         # Far left and wide it becomes a Pareto tail; the bounds keep it a log-normal one.
-        bounds=optimize.Bounds([logs.min() - 20.0, -6.0], [logs.max() + 1.0, 3.0]),
+        bounds=[(float(logs.min()) - 20.0, float(logs.max()) + 1.0), (-6.0, 3.0)],
     )
     return density_of(best.x)
 

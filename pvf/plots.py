@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from pvf.config import Quantity
 from pvf.distributions import survival
 from tda_bias.types import InputError
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart by colour-blind readers and in grey.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 _NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}
-Quantity = Literal["r", "r_p", "r_v"]
 
 
 def plot_signed_means(
@@ -259,8 +259,13 @@ def plot_regression(
     return ax
 
 
-def report_figures(report: RiskReport) -> dict[str, Figure]:
-    """The figures that every run gets, by file name."""
+def report_figures(report: RiskReport, *, x: Sequence[str] | None = None) -> dict[str, Figure]:
+    """The figures that every run gets, by file name.
+
+    Args:
+        report: Of one model.
+        x: Rows of the heat map; the six that lean most to each side if None.
+    """
     figures = {}
     figures["signed_means"] = _figure(4.8, 4.2)
     plot_signed_means({report.model: report}, ax=figures["signed_means"].subplots())
@@ -270,7 +275,7 @@ def report_figures(report: RiskReport) -> dict[str, Figure]:
     plot_distribution(report, quantity="r_v", ax=right)
     order = np.argsort(report.risk.mean_s[:, 0])
     chosen = order if len(order) <= 12 else np.concatenate([order[:6], order[-6:]])
-    words = [report.preferences.x[index] for index in chosen[::-1]]
+    words = x or [report.preferences.x[index] for index in chosen[::-1]]
     figures["preferences"] = _figure(7.5, 1.8 + 0.26 * len(words))
     plot_preferences(report.preferences, words, ax=figures["preferences"].subplots())
     return figures

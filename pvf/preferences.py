@@ -142,6 +142,26 @@ class Preferences:
             continued=np.zeros_like(log_prob),
         )
 
+    def geometric_mean(self) -> Preferences:
+        """The same with the geometric mean over a word's tokens in place of their product.
+
+        It takes away the penalty for long words, and what it adds up are no probabilities.
+
+        Raises:
+            InputError: if a word was read in several written forms.
+        """
+        lengths = self.record["words"]["tokens_of_each"]
+        several = [word for word in self.words if len(lengths[word]) > 1]
+        if several:
+            raise InputError(
+                f"`forms`: {several[0]!r} is written in several ways, so that its number of tokens "
+                "is not defined"
+            )
+        tokens = np.array([lengths[word][0] for word in self.words])
+        return replace(
+            self, log_prob=self.log_prob / tokens, continued=np.zeros_like(self.continued)
+        )
+
     # -- files --
 
     def save(self, folder: str | Path) -> list[Path]:

@@ -19,12 +19,12 @@ from pvf.config import ScoreConfig
 from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import WordForms, WordTree, word_tree
 from tda_bias.batches import batches_of_similar_width
+from tda_bias.gaps import begun, decoded_log_probs, gap_token, masked_log_probs, padded
 from tda_bias.models import LanguageModel
-from tda_bias.token_trees import TokenTree, TreeReader, log_probs, logits_at, merge
+from tda_bias.token_trees import TokenTree, TreeReader, log_probs, merge, special_tokens_around
 from tda_bias.types import InputError
 
 Progress = Callable[[int, int], None]
-_T5_SENTINEL = "<extra_id_0>"
 # A row of a forward pass holds prompts of one word and what may follow them, up to so many tokens:
 # they share its beginning, and longer rows cost more attention than that saves.
 _ROW = 64
@@ -69,22 +69,15 @@ def reader(model: LanguageModel, config: ScoreConfig) -> Reader:
     Raises:
         InputError: if the model has no language-model head.
     """
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
-
     model.require_language_head()
-    settings = model.hf_model.config
-    if settings.is_encoder_decoder:
-        return Seq2SeqReader(model, config)
-    if settings.model_type == "xlnet":
-        return PermutationReader(model, config)
-    if type(model.hf_model) in MODEL_FOR_CAUSAL_LM_MAPPING.values():
-        return CausalReader(model, config)
-    return MaskedReader(model, config)
-
-
-def y_last(model: LanguageModel) -> bool:
-    """Whether the model's templates must end in the slot of y: it does not see what follows."""
-    return not isinstance(reader(model, ScoreConfig()), MaskedReader)
+    kinds: dict[str, type[Any]] = {
+        "causal": CausalReader,
+        "masked": MaskedReader,
+        "permutation": PermutationReader,
+        "seq2seq": Seq2SeqReader,
+    }
+    found: Reader = kinds[model.kind](model, config)
+    return found
 
 
 class _PromptReader:
@@ -114,10 +107,7 @@ class _PromptReader:
                     f"`bos` always: the tokenizer of `model` {self.model.name} has no such token"
                 )
             return [tokenizer.bos_token_id]
-        bare = tokenizer("that", add_special_tokens=False)["input_ids"]
-        full = tokenizer("that")["input_ids"]
-        start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
-        return list(full[:start])
+        return special_tokens_around(tokenizer)[0]
 
 
 def _shaped(
@@ -214,7 +204,7 @@ class PermutationReader(_PromptReader):
 
     def _log_probs(self, rows: list[list[int]], tokens: np.ndarray) -> np.ndarray:
         self.model.check_length(max(map(len, rows)))
-        ids, mask = _padded(rows)
+        ids, mask = padded(rows)
         last = mask.sum(1) - 1
         hidden = torch.zeros(len(rows), ids.shape[1], ids.shape[1])
         hidden[torch.arange(len(rows)), :, last] = 1.0
@@ -267,8 +257,9 @@ class MaskedReader:
                 [len(r[0]) for r in rows], self.config.batch_size
             ):
                 places = [rows[i][1] + len(prefix) for i in batch]
-                found = self._log_probs([rows[i][0] for i in batch], places, tokens)
-                log_prob[np.ix_(batch, own)] += found
+                chosen = [rows[i][0] for i in batch]
+                found = masked_log_probs(self.model, chosen, places, [tokens] * len(batch))
+                log_prob[np.ix_(batch, own)] += np.stack(found)
             if progress is not None:
                 progress((number + 1) * len(prompts) // len(filled), len(prompts))
         shape = (len(words), len(templates), len(forms.sequences))
@@ -287,16 +278,6 @@ class MaskedReader:
             if own.count(self.model.tokenizer.mask_token_id) != 1:
                 raise InputError(f"the tokenizer does not find the mask in {text!r}")
         return ids
-
-    def _log_probs(
-        self, rows: list[list[int]], places: list[int], tokens: np.ndarray
-    ) -> np.ndarray:
-        self.model.check_length(max(map(len, rows)))
-        ids, mask = _padded(rows)
-        where = torch.tensor([row * ids.shape[1] + place for row, place in enumerate(places)])
-        device = self.model.device
-        inputs = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-        return _at(logits_at(self.model.hf_model, inputs, where.to(device)), tokens)
 
 
 class Seq2SeqReader(_PromptReader):
@@ -322,83 +303,23 @@ class Seq2SeqReader(_PromptReader):
         edges = np.empty((len(prompts), len(tree.edge_token)))
         done = 0
         for batch in batches_of_similar_width([len(s) for s in sources], self.config.batch_size):
-            trees = [_hung_on([self._begun(prompts[i])], tree) for i in batch]
-            edges[batch] = self._log_probs([sources[i] for i in batch], trees)
+            trees = [_hung_on([begun(self.model, prompts[i])], tree) for i in batch]
+            found = decoded_log_probs(
+                self.model,
+                [sources[i] for i in batch],
+                trees,
+                batch_size=self.config.batch_size,
+            )
+            edges[batch] = np.stack(found)
             done += len(batch)
             if progress is not None:
                 progress(done, len(prompts))
-        return _shaped(edges, tree, sources, len(words), {"gap": self._gap()})
-
-    def _gap(self) -> str:
-        tokenizer = self.model.tokenizer
-        if _T5_SENTINEL in tokenizer.get_vocab():
-            return _T5_SENTINEL
-        if tokenizer.mask_token is None:
-            raise InputError(
-                f"`model` {self.model.name}: its tokenizer has neither {_T5_SENTINEL} nor a mask"
-            )
-        return str(tokenizer.mask_token)
+        return _shaped(edges, tree, sources, len(words), {"gap": gap_token(self.model)})
 
     def _sources(self, words: Sequence[str], templates: Sequence[Template]) -> list[list[int]]:
-        texts = [f"{t.prompt(word)} {self._gap()}" for word in words for t in templates]
+        texts = [f"{t.prompt(word)} {gap_token(self.model)}" for word in words for t in templates]
         ids: list[list[int]] = self.model.tokenizer(texts)["input_ids"]
         return ids
-
-    def _begun(self, prompt: list[int]) -> list[int]:
-        """What the decoder has written before the gap."""
-        tokenizer, config = self.model.tokenizer, self.model.hf_model.config
-        start = config.decoder_start_token_id
-        if start is None:
-            raise InputError(f"`model` {self.model.name}: its configuration has no decoder start")
-        if self._gap() == _T5_SENTINEL:
-            return [start, tokenizer.convert_tokens_to_ids(_T5_SENTINEL)]
-        leading = [t for t in self._leading() if t != start]
-        return [start, *leading, *prompt]
-
-    def _log_probs(self, sources: list[list[int]], trees: list[TokenTree]) -> np.ndarray:
-        hf_model, device = self.model.hf_model, self.model.device
-        self.model.check_length(max(map(len, sources)))
-        ids, mask = _padded(sources)
-        with torch.inference_mode():
-            encoded = hf_model.get_encoder()(
-                input_ids=ids.to(device), attention_mask=mask.to(device)
-            )[0]
-        chains, owner, taken = [], [], []
-        for number, tree in enumerate(trees):
-            own, readings = tree.paths()
-            chains += own
-            taken += readings
-            owner += [number] * len(own)
-        found = np.empty((len(trees), len(trees[0].read_node)))
-        step = self.config.batch_size
-        for first in range(0, len(chains), step):
-            part = slice(first, first + step)
-            rows = torch.tensor(owner[part], device=device)
-            values = self._decoded(encoded[rows], mask.to(device)[rows], chains[part])
-            for number, which, value in zip(owner[part], taken[part], values, strict=True):
-                found[number, which] = value
-        return found
-
-    def _decoded(
-        self, encoded: Tensor, mask: Tensor, chains: list[TokenTree]
-    ) -> list[Float[np.ndarray, " reading"]]:
-        from transformers.modeling_outputs import BaseModelOutput
-
-        device = encoded.device
-        ids, own_mask = _padded([chain.tokens.tolist() for chain in chains])
-        flat = [chain.read_node + row * ids.shape[1] for row, chain in enumerate(chains)]
-        places, inverse = np.unique(np.concatenate(flat), return_inverse=True)
-        inputs = {
-            "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
-            "attention_mask": mask,
-            "decoder_input_ids": ids.to(device),
-            "decoder_attention_mask": own_mask.to(device),
-            "use_cache": False,
-        }
-        logits = logits_at(self.model.hf_model, inputs, torch.from_numpy(places).to(device))
-        values = log_probs(logits, inverse, np.concatenate([c.read_token for c in chains]))
-        sizes = [len(chain.read_node) for chain in chains]
-        return list(np.split(values, np.cumsum(sizes)[:-1]))
 
 
 def _paths(tree: WordTree) -> list[list[int]]:
@@ -413,15 +334,6 @@ def _filled(ids: list[int], mask_id: int, slot: list[int]) -> tuple[list[int], i
     """The prompt with other tokens in its mask's place, and where that is."""
     place = ids.index(mask_id)
     return [*ids[:place], *slot, *ids[place + 1 :]], place
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Token ids padded on the right, and which places are real."""
-    length = torch.tensor([len(row) for row in rows])
-    ids = torch.zeros(len(rows), int(length.max()), dtype=torch.long)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = torch.tensor(row)
-    return ids, (torch.arange(ids.shape[1]) < length[:, None]).long()
 
 
 def _at(logits: Tensor, tokens: np.ndarray) -> np.ndarray:

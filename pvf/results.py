@@ -235,7 +235,7 @@ def _summary(
     rows.append(
         {
             "row": "reference",
-            "name": "randomly initialised, these template weights",
+            "name": "the same, these templates",
             "R": random,
             "R_p": float(null.mean()),
             "R_v": random - float(null.mean()),
@@ -280,6 +280,11 @@ def _variants(
     rows = []
     for name, changes, weights in other:
         risk = _risk(preferences, config.model_copy(update=changes), weights)
+        rows.append({"variant": name, "R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v})
+    lengths = preferences.record["words"]["tokens_of_each"]
+    if all(len(lengths[word]) == 1 for word in preferences.words):
+        risk = _risk(preferences.geometric_mean(), config, x_weights)
+        name = "words by the geometric mean of their tokens"
         rows.append({"variant": name, "R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v})
     return pd.DataFrame(rows)
 

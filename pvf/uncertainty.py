@@ -22,6 +22,7 @@ from tda_bias.types import InputError
 Over = Literal["templates", "x", "both"]
 # Resamples computed together: bounds the memory to some 100 MB for 1,000 x and 5 classes.
 _BATCH = 250
+_DECIMALS = 12
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def risk_intervals(
         rng: The generator they come from.
 
     Returns:
-        Arrays over R, R_p and R_v.
+        Arrays over R, R_p and R_v; NaN if a resample left no x with a context.
 
     Raises:
         InputError: if there is only one of what is to be drawn.
@@ -84,7 +85,8 @@ def risk_intervals(
         weights = _multiplicity(x, n_x) * risk.x_weights
         # An x without any drawn context, or a draw of weightless x only, is left out.
         defined = np.isfinite(r[0]) * weights
-        total = np.asarray(np.sum(np.nan_to_num(r) * defined, axis=-1) / defined.sum(-1))
+        total = np.sum(np.nan_to_num(r) * defined, axis=-1) / defined.sum(-1)
+        total = np.asarray(np.round(total, _DECIMALS))
         return total[..., 0] if drawn[0].ndim == 1 else total
 
     data = {"templates": (all_contexts,), "x": (all_x,), "both": (all_x, all_contexts)}[over]
@@ -106,7 +108,7 @@ def x_intervals(
     Arguments and errors are those of ``risk_intervals``.
 
     Returns:
-        Arrays ``(3, x)``.
+        Arrays ``(3, x)``; NaN for an x that some resample leaves without a context.
     """
     resampled = _resampled(risk, norm_order(criterion), one_sided)
     n_contexts = risk.J.shape[1]
@@ -147,7 +149,8 @@ def _resampled(risk: Risk, order: float, one_sided: bool) -> Callable[[np.ndarra
         favoured = np.argmax(mean_s, axis=2)[..., None] if one_sided else np.zeros(1, dtype=int)
         r = np.take_along_axis(mean_j, np.broadcast_to(favoured, (*total.shape, 1)), axis=2)[..., 0]
         r_p = positive_norm(mean_s, order)
-        return np.stack([r, r_p, volatility(r, r_p)])
+        # BCa counts resamples equal to the estimate; rounding must not tell them apart.
+        return np.round(np.stack([r, r_p, volatility(r, r_p)]), _DECIMALS)
 
     return risks
 

@@ -90,7 +90,7 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
             allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
             return f"`{name}` must be one of {allowed}; got {given!r}"
         case "value_error":
-            return f"`{name}` {first['ctx']['error']}"
+            return f"`{name}` {first['ctx']['error']}" if name else f"{first['ctx']['error']}"
         case _:
             rule = first["msg"].removeprefix("Input should be ")
             return f"`{name}` must be {rule}; got {given!r}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
@@ -26,6 +26,8 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
 }
 _PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
+
+Kind = Literal["causal", "masked", "permutation", "seq2seq"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,18 @@ class LanguageModel:
     def architecture(self) -> str:
         """Class name of the Hugging Face model."""
         return type(self.hf_model).__name__
+
+    @property
+    def kind(self) -> Kind:
+        """How its output probabilities are read."""
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+        if self.hf_model.config.is_encoder_decoder:
+            return "seq2seq"
+        if self.hf_model.config.model_type == "xlnet":
+            return "permutation"
+        causal = type(self.hf_model) in MODEL_FOR_CAUSAL_LM_MAPPING.values()
+        return "causal" if causal else "masked"
 
     @property
     def n_parameters(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from torch import Tensor
 
 from tda_bias.batches import batches_of_similar_width
 from tda_bias.models import LanguageModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Log-probabilities of a packed tree must equal those of its separate paths to this; single
 # precision differs by some 1e-5, a token that sees too much or too little by far more.
@@ -115,6 +118,14 @@ def merge(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, n
             node = index[key]
         ends.append(node)
     return np.array(tokens, dtype=np.int64), np.array(parents), np.array(ends)
+
+
+def special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """Special tokens that a tokenizer puts in front of a text and behind it; none for many."""
+    bare = tokenizer("that", add_special_tokens=False)["input_ids"]
+    full = tokenizer("that")["input_ids"]
+    start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+    return list(full[:start]), list(full[start + len(bare) :])
 
 
 class TreeReader:

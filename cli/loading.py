@@ -1,0 +1,80 @@
+"""What commands that run a model share: reaching the hub, a progress bar, running out of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from cli.hub import use_cache_if_unreachable
+from tda_bias.smollm2 import NAME as SMOLLM2
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from tda_bias.models import LanguageModel
+
+
+def reach_hub_for(model: str, *, also: bool = False) -> None:
+    """Find out whether the hub answers, if the model (or something else) comes from there."""
+    if also or not (model == SMOLLM2 or Path(model).is_dir()):
+        use_cache_if_unreachable()
+
+
+def language_model(name: str, *, device: str, dtype: str, console: Console) -> LanguageModel:
+    """Load a model without hooks, saying so meanwhile.
+
+    Raises:
+        InputError: as ``tda_bias.models.load_language_model``.
+    """
+    reach_hub_for(name)
+    with console.status(f"loading {name}"):
+        from transformers.utils import logging
+
+        from tda_bias.models import load_language_model
+
+        logging.disable_progress_bar()
+        return load_language_model(name, device=device, dtype=dtype)
+
+
+@contextmanager
+def progress_bar(
+    console: Console, title: str, what: str
+) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar, and the function that moves it: called with what is done and all there is."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(what),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    with bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def out_of_memory_in_one_line(device: Any, batch_size: int) -> Iterator[None]:
+    """Turn the accelerator's complaint into advice."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise InputError(
+            f"out of memory on {device}; lower --batch-size (now {batch_size})"
+        ) from None

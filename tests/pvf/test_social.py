@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pvf.social import load_factors, regress, regressions
+from tda_bias.types import InputError
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "pvf_unqover.json").read_text())
+(TOY,) = GOLDEN["regression_cases"]
+
+
+@pytest.mark.parametrize("fit", ["ols", "wls"])
+def test_the_regression_is_the_reference_one(fit):
+    x, y, w = (np.array(TOY["input"][name]) for name in "xyw")
+    (row,) = regress(y, {"pay": x}, w if fit == "wls" else None).to_dict("records")
+    expected = TOY["expected"][fit]
+    found = {
+        "intercept": row["intercept"],
+        "slope": row["slope"],
+        "r2": row["r2"],
+        "se_slope": row["se"],
+        "t_slope": row["t"],
+        "p_slope": row["p"],
+    }
+    for name, value in found.items():
+        assert value == pytest.approx(expected[name], abs=1e-10)
+
+
+def test_robust_errors_are_hc3():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=30)
+    y = 0.3 * x + generator.normal(size=30) * np.abs(x)
+    (row,) = regress(y, {"f": x}).to_dict("records")
+    design = np.column_stack([np.ones(30), x])
+    bread = np.linalg.inv(design.T @ design)
+    residual = y - design @ bread @ design.T @ y
+    leverage = np.einsum("ij,jk,ik->i", design, bread, design)
+    meat = design.T @ (design * (residual / (1 - leverage))[:, None] ** 2)
+    assert row["se_hc3"] == pytest.approx(np.sqrt((bread @ meat @ bread)[1, 1]))
+
+
+def write(tmp_path, text):
+    path = tmp_path / "factors.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_users_table_is_read(tmp_path):
+    path = write(tmp_path, "x,pay,share,weight\nnurse,30,0.9,100\ncook,15,,50\n")
+    found = load_factors(path)
+    assert list(found.table.columns) == ["pay", "share"]
+    assert np.isnan(found.table.loc["cook", "share"])
+    assert found.weights.to_dict() == {"nurse": 100, "cook": 50}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("word,pay\nnurse,1\n", "must have the columns x,factor"),
+        ("x\nnurse\n", "must have the columns x,factor"),
+        ("x,pay\nnurse,high\n", "line 2: pay must be a number; got 'high'"),
+        ("x,pay\nnurse,1\nnurse,2\n", "line 3: the word 'nurse' is empty or stands twice"),
+        ("x,pay\nnurse,1,2\n", "line 2: it must have 2 values"),
+        ("x,pay,weight\nnurse,1,0\n", "line 2: weight must be a positive number; got '0'"),
+        ("x,pay,weight\nnurse,1,\n", "line 2: weight must be a positive number; got ''"),
+        ("x,pay\n", "has no row"),
+    ],
+)
+def test_a_malformed_table_is_refused_with_its_line(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        load_factors(write(tmp_path, text))
+
+
+def test_every_factor_alone_and_all_together(tmp_path):
+    words = [f"job{i}" for i in range(12)]
+    generator = np.random.default_rng(1)
+    table = pd.DataFrame({"x": words, "pay": generator.normal(size=12)})
+    table["share"] = generator.uniform(size=12)
+    table["weight"] = generator.uniform(1, 9, size=12)
+    table.loc[3, "share"] = np.nan
+    path = tmp_path / "f.csv"
+    table.to_csv(path, index=False)
+    by_x = pd.DataFrame({"x": [*words, "other"], "r": generator.uniform(size=13)})
+    found = regressions(by_x, load_factors(path))
+    assert len(found) == 2 * (1 + 1 + 2)
+    alone = found[(found["factors"] == "alone") & (found["fit"] == "OLS")].set_index("factor")
+    assert alone.loc["pay", "n"] == 12
+    assert alone.loc["share", "n"] == 11
+    np.testing.assert_allclose(
+        alone.loc["pay", "slope"], np.polyfit(table["pay"], by_x["r"][:12], 1)[0]
+    )
+
+
+def test_factors_that_cannot_be_fitted_are_refused(tmp_path):
+    by_x = pd.DataFrame({"x": [f"job{i}" for i in range(9)], "r": np.arange(9.0)})
+    few = write(tmp_path, "x,pay\njob1,1\njob2,2\nelse,3\n")
+    with pytest.raises(InputError, match="has 2 of the 9 measured words, 4 are needed"):
+        regressions(by_x, load_factors(few))
+    constant = write(tmp_path, "x,pay\n" + "".join(f"job{i},5\n" for i in range(8)))
+    with pytest.raises(InputError, match="pay: a factor is constant"):
+        regressions(by_x, load_factors(constant))
