@@ -454,8 +454,9 @@ def extremes_table(report: RiskReport, top: int) -> Table:
         chosen = pd.concat([ordered.head(top), ordered.tail(top)]) if middle else ordered
         title = f"{report.model} · words that lean most to {classes[0]} and to {classes[1]}"
     else:
-        columns.insert(1, "toward")
-        chosen = report.by_x.sort_values("r", ascending=False, kind="stable").head(top)
+        columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass"]
+        ordered = report.by_x.assign(s=report.risk.mean_s.max(1))
+        chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
         title = f"{report.model} · words with the largest risk"
     return _as_table(chosen[columns], title)
 
@@ -485,13 +486,14 @@ def control_lines(report: RiskReport) -> list[str]:
     if n["words_shared_by_classes"] or n["words_not_read"]:
         shared, unread = n["words_shared_by_classes"], n["words_not_read"]
         lines.append(
-            f"Not read: {len(shared)} words that stand in two classes, {len(unread)} that the "
-            "settings exclude for this tokenizer; run.json names them."
+            f"Words not read: {len(shared)} in two classes, {len(unread)} that these settings "
+            "exclude for this tokenizer; run.json names them."
         )
     if n["words_that_begin_others"]:
         lines.append(
-            f"{len(n['words_that_begin_others'])} words are, in tokens, the beginning of another; "
-            "what continues to the longer one is not counted for the shorter."
+            f"Words that are, in tokens, the beginning of another: "
+            f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
+            "for the shorter."
         )
     if n["prompts_without_mass"] or n["prompts_left_out"]:
         lines.append(

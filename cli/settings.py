@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import typer
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pvf.config import RiskConfig, ScoreConfig
 from tda_bias.config import HeadBiasConfig, Settings, parse_yaml, unknown_setting, validated
 from tda_bias.types import InputError
 
 
-class HeadsSettings(HeadBiasConfig):
-    """Everything ``tdabias heads`` can be told."""
+class TriplesSettings(BaseModel):
+    """What every command that runs a model on triples can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
@@ -35,16 +37,21 @@ class HeadsSettings(HeadBiasConfig):
     dtype: Literal["float32", "float64", "float16", "bfloat16"] = Field(
         "float32", description="type of the weights; half precision can make patterns useless"
     )
-    top: int = Field(10, ge=1, description="heads to print")
     limit: int | None = Field(None, ge=1, description="at most so many triples of each group")
-    out: Path | None = Field(None, description="folder for the files [runs/MODEL/CATEGORY]")
-    resume: bool = Field(True, description="reuse groups that an earlier run finished")
     format: Literal["table", "json"] = Field("table", description="what to print")
 
     @field_validator("group", mode="before")
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
+
+
+class HeadsSettings(HeadBiasConfig, TriplesSettings):
+    """Everything ``tdabias heads`` can be told."""
+
+    top: int = Field(10, ge=1, description="heads to print")
+    out: Path | None = Field(None, description="folder for the files [runs/MODEL/CATEGORY]")
+    resume: bool = Field(True, description="reuse groups that an earlier run finished")
 
     @property
     def folder(self) -> Path:
@@ -57,6 +64,27 @@ class HeadsSettings(HeadBiasConfig):
         """The part that the library needs."""
         names = set(HeadBiasConfig.model_fields)
         return HeadBiasConfig(**self.model_dump(include=names))
+
+
+class StereoSetSettings(TriplesSettings):
+    """Everything ``tdabias stereoset`` can be told."""
+
+    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+    share_prefix: Literal["auto", "never"] = Field(
+        "auto", description="run the context of a triple once, where that is exact"
+    )
+    n_resamples: int = Field(2000, ge=100, description="bootstrap resamples of items")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+    out: Path | None = Field(
+        None, description="folder for the files [runs/MODEL/stereoset-CATEGORY]"
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        by_default = Path("runs") / model_folder(self.model) / f"stereoset-{self.category}"
+        return self.out or by_default
 
 
 def option(settings: type[BaseModel], name: str, *flags: str, **more: Any) -> Any:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -119,10 +120,11 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(arguments, tmp_path)
     assert settings["limit"] == 3
 
 
-@pytest.mark.parametrize("path", ["paper", "quick"])
+@pytest.mark.parametrize("name", ["paper", "quick"])
 def test_the_configurations_of_the_project_are_valid(name):
     from cli.settings import HeadsSettings, from_flags_and_file
 
+    path = Path("configs") / f"{name}.yaml"
     settings = from_flags_and_file(HeadsSettings, {"model": "m", "category": "gender"}, path)
     assert settings.model == "m"
 

@@ -1,0 +1,179 @@
+"""``tdabias stereoset``: does the model prefer stereotypes, and language to nonsense?"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from cli.loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from cli.settings import StereoSetSettings, from_flags_and_file, option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_option = partial(option, StereoSetSettings)
+_PER = {"sum": "log-probability", "mean": "the same per token"}
+
+
+def stereoset(
+    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
+    category: Annotated[str | None, _option("category", "--category", "-c")] = None,
+    group: Annotated[list[str] | None, _option("group")] = None,
+    data: Annotated[str | None, _option("data")] = None,
+    device: Annotated[str | None, _option("device")] = None,
+    dtype: Annotated[str | None, _option("dtype")] = None,
+    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
+    share_prefix: Annotated[str | None, _option("share_prefix")] = None,
+    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
+    confidence: Annotated[float | None, _option("confidence")] = None,
+    limit: Annotated[int | None, _option("limit", "--limit", "-L")] = None,
+    seed: Annotated[int | None, _option("seed")] = None,
+    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
+    ] = None,
+    format: Annotated[str | None, _option("format")] = None,
+) -> None:
+    """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    settings = from_flags_and_file(StereoSetSettings, flags, config)
+    items, record = _items(settings)
+
+    from tda_bias.stereoset import length_split, scores
+
+    table = scores(
+        items,
+        n_resamples=settings.n_resamples,
+        confidence=settings.confidence,
+        seed=settings.seed,
+    )
+    split = length_split(items)
+    _save(settings.folder, items, table, split, record)
+    if settings.format == "json":
+        from tda_bias.storage import plain
+
+        found = {"folder": str(settings.folder), "scores": table.to_dict("records")}
+        found |= {"length_split": split.to_dict("records"), "model": record["model"]}
+        typer.echo(json.dumps(plain(found), indent=2, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    console.print(score_table(table, settings))
+    for line in [*length_lines(split), *_closing_lines(table, settings)]:
+        console.print(line, soft_wrap=True)
+
+
+def _items(settings: StereoSetSettings) -> tuple[pd.DataFrame, dict[str, Any]]:
+    reach_hub_for(settings.model, also=settings.data == "stereoset")
+
+    from tda_bias.storage import prepare_folder
+    from tda_bias.triples import load_triples, source_revision
+
+    triples = load_triples(
+        settings.data, category=settings.category, groups=settings.group, limit=settings.limit
+    )
+    prepare_folder(settings.folder)
+    console = Console(stderr=True)
+    model = language_model(
+        settings.model, device=settings.device, dtype=settings.dtype, console=console
+    )
+
+    from tda_bias.likelihood import split_triples, triple_likelihoods
+    from tda_bias.record import model_record, package_versions
+    from tda_bias.stereoset import item_table
+    from tda_bias.storage import texts_hash
+
+    title = f"{settings.model} · {settings.category}"
+    with (
+        progress_bar(console, title, "triples") as progress,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        found = triple_likelihoods(
+            model,
+            triples,
+            batch_size=settings.batch_size,
+            share_prefix=settings.share_prefix,
+            progress=progress,
+        )
+    record = {
+        "command": "stereoset",
+        "settings": settings.model_dump(mode="json"),
+        "model": model_record(model, weights=model.weight_hash()),
+        "kind": model.kind,
+        "data": {"source": settings.data, "revision": source_revision(settings.data)},
+        "texts": {
+            "triples": len(triples),
+            "hash": texts_hash([one.ids for one in split_triples(model, triples)]),
+        },
+        "packages": package_versions(),
+    }
+    return item_table(triples, found), record
+
+
+def _save(
+    folder: Path,
+    items: pd.DataFrame,
+    table: pd.DataFrame,
+    split: pd.DataFrame,
+    record: dict[str, Any],
+) -> None:
+    from tda_bias.storage import atomic, to_json, write_text
+
+    with atomic(folder / "items.parquet") as path:
+        items.to_parquet(path, index=False)
+    for name, content in (("scores", table), ("length_split", split)):
+        with atomic(folder / f"{name}.csv") as path:
+            content.to_csv(path, index=False)
+    write_text(folder / "run.json", to_json(record))
+
+
+def score_table(table: pd.DataFrame, settings: StereoSetSettings) -> Table:
+    """The scores of categories and of everything, for both scorings."""
+    title = f"{settings.model} · StereoSet intersentence · {settings.confidence:.0%} intervals"
+    shown = Table("continuations by", "category", title=title, title_justify="left")
+    for heading in ("items", "lms", "ss (50: neutral)", "icat", "ss over items"):
+        shown.add_column(heading, justify="right")
+    for row in table[table["group"] == "all"].to_dict("records"):
+        cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.1f} to {row[f'{n}_high']:.1f}" for n in _SCORES]
+        per = _PER[row["scoring"]]
+        shown.add_row(per, row["category"], str(row["items"]), *cells, f"{row['ss_items']:.1f}")
+    return shown
+
+
+_SCORES = ("lms", "ss", "icat")
+
+
+def length_lines(split: pd.DataFrame) -> list[str]:
+    """What text length alone decides."""
+    lines = []
+    for (category, scoring), rows in split.groupby(["category", "scoring"], sort=False):
+        by = {row["longer"]: row for row in rows.to_dict("records")}
+        parts = [
+            f"{name} {by[sign]['ss']:.0f} ({by[sign]['items']})"
+            for sign, name in ((1, "longer"), (0, "equal"), (-1, "shorter"))
+            if sign in by
+        ]
+        lines.append(
+            f"Length, {category}, by {_PER[str(scoring)]}: stereotype score where the stereotype "
+            f"has more tokens, as many, fewer: {', '.join(parts)}."
+        )
+    return lines
+
+
+def _closing_lines(table: pd.DataFrame, settings: StereoSetSettings) -> list[str]:
+    own = table[(table["group"] == "all") & (table["scoring"] == "sum")]
+    ties = int(own["ties"].iloc[0])
+    lines = [
+        "Scores are means over terms (the official rule); ss over items is what many tools print. "
+        "50 is neutral, not good: a model that knows nothing gets it too.",
+        f"Ties: {ties}, counted as one half.",
+    ]
+    if settings.data == "starter":
+        lines.append("The starter triples demonstrate the tool; they do not measure a model.")
+    lines.append(f"Files: {settings.folder}/ (scores.csv, items.parquet, run.json, ...)")
+    return lines
