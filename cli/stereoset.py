@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _option = partial(option, StereoSetSettings)
-_PER = {"sum": "log-probability", "mean": "the same per token"}
+_PER = {"sum": "sum", "mean": "per token"}
 
 
 def stereoset(
@@ -64,7 +64,7 @@ def stereoset(
         return
     console = Console(highlight=False)
     console.print(score_table(table, settings))
-    for line in [*length_lines(split), *_closing_lines(table, settings)]:
+    for line in [*length_lines(split), *_closing_lines(items, table, settings)]:
         console.print(line, soft_wrap=True)
 
 
@@ -135,11 +135,11 @@ def _save(
 def score_table(table: pd.DataFrame, settings: StereoSetSettings) -> Table:
     """The scores of categories and of everything, for both scorings."""
     title = f"{settings.model} · StereoSet intersentence · {settings.confidence:.0%} intervals"
-    shown = Table("continuations by", "category", title=title, title_justify="left")
-    for heading in ("items", "lms", "ss (50: neutral)", "icat", "ss over items"):
-        shown.add_column(heading, justify="right")
+    shown = Table("scored by", "category", title=title, title_justify="left")
+    for heading in ("items", "lms", "ss", "icat", "ss over items"):
+        shown.add_column(heading, justify="right", no_wrap=True)
     for row in table[table["group"] == "all"].to_dict("records"):
-        cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.1f} to {row[f'{n}_high']:.1f}" for n in _SCORES]
+        cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.0f} to {row[f'{n}_high']:.0f}" for n in _SCORES]
         per = _PER[row["scoring"]]
         shown.add_row(per, row["category"], str(row["items"]), *cells, f"{row['ss_items']:.1f}")
     return shown
@@ -159,16 +159,22 @@ def length_lines(split: pd.DataFrame) -> list[str]:
             if sign in by
         ]
         lines.append(
-            f"Length, {category}, by {_PER[str(scoring)]}: stereotype score where the stereotype "
-            f"has more tokens, as many, fewer: {', '.join(parts)}."
+            f"Length, {category}, {_PER[str(scoring)]}: ss where the stereotype is the "
+            f"{', '.join(parts)} text (items)."
         )
     return lines
 
 
-def _closing_lines(table: pd.DataFrame, settings: StereoSetSettings) -> list[str]:
+def _closing_lines(
+    items: pd.DataFrame, table: pd.DataFrame, settings: StereoSetSettings
+) -> list[str]:
     own = table[(table["group"] == "all") & (table["scoring"] == "sum")]
     ties = int(own["ties"].iloc[0])
+    tokens = [items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
     lines = [
+        f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
+        f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
+        "sums is low where the unrelated ones are short.",
         "Scores are means over terms (the official rule); ss over items is what many tools print. "
         "50 is neutral, not good: a model that knows nothing gets it too.",
         f"Ties: {ties}, counted as one half.",

@@ -146,9 +146,17 @@ class LoadedModel(LanguageModel):
     Attributes:
         bridge: The TransformerLens bridge around ``hf_model``. It keeps a changed copy of the
             tokenizer that may add a token at the beginning; texts never go through that one.
+        hashes: Hash of the weights before and after they were hooked; None where the former is not
+            known.
     """
 
     bridge: TransformerBridge = field(kw_only=True)
+    hashes: tuple[str, str] | None = None
+
+    def weight_hash(self) -> str:
+        """As without hooks, which rename parameters and copy some, unless weights have changed."""
+        now = super().weight_hash()
+        return self.hashes[0] if self.hashes is not None and self.hashes[1] == now else now
 
     @property
     def attention(self) -> Attention:
@@ -211,7 +219,7 @@ def bridge_model(
 
     from transformer_lens.model_bridge import TransformerBridge
 
-    hf_model.eval()
+    plain = LanguageModel(hf_model.eval(), tokenizer, name).weight_hash()
     revision = getattr(hf_model.config, "_commit_hash", None)
     if not hf_model.config.architectures:
         hf_model.config.architectures = [type(hf_model).__name__]
@@ -232,7 +240,8 @@ def bridge_model(
             "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
         ) from error
     bridge.eval()
-    return LoadedModel(hf_model, tokenizer, name, revision, bridge=bridge)
+    hooked = LanguageModel(hf_model, tokenizer, name).weight_hash()
+    return LoadedModel(hf_model, tokenizer, name, revision, bridge=bridge, hashes=(plain, hooked))
 
 
 def load_language_model(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tda_bias import smollm2
-from tda_bias.models import bridge_model, load_language_model, load_model
+from tda_bias.models import LanguageModel, bridge_model, load_language_model, load_model
 from tda_bias.types import InputError
 from tests.conftest import tiny_hf_model
 
@@ -105,6 +105,18 @@ def test_half_precision_is_taken_with_a_warning(tiny_folder, caplog):
         model = load_model(str(tiny_folder), device="cpu", dtype="bfloat16")
     assert model.dtype == torch.bfloat16
     assert "float32 is safe" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
+def test_hooks_do_not_change_the_weight_hash(tokenizer, kind):
+    """GPT-2 and NeoX keep query, key and value in one matrix, of which the bridge makes copies."""
+    hf_model = tiny_hf_model(kind, len(tokenizer))
+    plain = LanguageModel(hf_model, tokenizer, "m").weight_hash()
+    hooked = bridge_model(hf_model, tokenizer, name="m")
+    assert hooked.weight_hash() == plain
+    with torch.no_grad():
+        next(hf_model.parameters()).add_(1)
+    assert hooked.weight_hash() != plain
 
 
 def test_the_weight_hash_tells_models_apart(tiny, tokenizer):

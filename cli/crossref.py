@@ -1,0 +1,239 @@
+"""``tdabias crossref``: do targets that heads single out also show risk in what the model says?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tda_bias.types import InputError, RankBy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tda_bias.crossref import HeadMap
+    from tda_bias.results import HeadBias
+
+MatchOption = Literal["exact", "near", "weak"]
+
+
+def crossref(
+    run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
+    behaviour: Annotated[Path, typer.Argument(help="Folder that `tdabias pvf` wrote.")],
+    stereoset: Annotated[
+        Path | None,
+        typer.Option(help="folder that `tdabias stereoset` wrote: adds its per-target score"),
+    ] = None,
+    by: Annotated[
+        RankBy | None, typer.Option(help="which combined value of a head is T [the run's]")
+    ] = None,
+    match: Annotated[
+        MatchOption, typer.Option(help="how loosely an occupation may stand for a target")
+    ] = "exact",
+    n_resamples: Annotated[int, typer.Option(min=99, help="permutations of targets")] = 9999,
+    seed: Annotated[int, typer.Option(min=0, help="fixes every random draw")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="folder for the files [RUN/crossref]")
+    ] = None,
+) -> None:
+    """Correlate, over StereoSet's targets, what heads do with what the model says."""
+    import numpy as np
+
+    from tda_bias.crossref import correlations, head_map, head_vectors, mantel
+    from tda_bias.results import HeadBias
+
+    heads = HeadBias.load(run)
+    by = by or heads.rank_by
+    table, quantities, bridge = _joined(heads, behaviour, stereoset, by, match)
+    found = correlations(
+        table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
+    )
+    if bridge:
+        direct = correlations(
+            table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
+        )
+        found = _together(found, direct)
+    keys, values, columns = head_vectors(heads.combined, by=by)
+    order = [_place(keys, row) for row in table[["category", "target"]].to_dict("records")]
+    values, category = values[order], list(table["category"])
+    maps, profiles = {}, []
+    for number, name in enumerate([*quantities, *bridge]):
+        rng = np.random.default_rng([seed, 2 + number])
+        own = table[name].to_numpy(float)
+        options: dict[str, Any] = {"n_resamples": n_resamples, "rng": rng}
+        maps[name] = head_map(values, columns, own, category, name=name, **options)
+        for distance in ("cosine", "spearman"):
+            test = mantel(values, own, category, distance=distance, **options)
+            profiles.append({"quantity": name, "distance": distance, **test})
+    folder = out or run / "crossref"
+    record = {
+        "command": "crossref", "heads": str(run), "behaviour": str(behaviour), "by": by,
+        "stereoset": None if stereoset is None else str(stereoset), "match": match,
+        "n_resamples": n_resamples, "seed": seed, "model": heads.record["model"]["name"],
+        "mantel": profiles, "shuffled_heads": {name: m.shuffled for name, m in maps.items()},
+    }  # fmt: skip
+    _save(folder, table, found, maps, record)
+    _print(table, found, maps, profiles, heads.record["model"]["name"])
+    Console(highlight=False).print(
+        f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)",
+        soft_wrap=True,
+    )
+
+
+def _joined(
+    heads: HeadBias, behaviour: Path, stereoset: Path | None, by: RankBy, match: str
+) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """The table over targets, and the names of its quantities and of StereoSet's own."""
+    import pandas as pd
+
+    from tda_bias.crossref import head_summaries, joined, same_model
+
+    record = _record(behaviour, "tdabias pvf")
+    same_model(heads.record, record)
+    try:
+        by_x = pd.read_csv(behaviour / "by_x.csv")
+    except OSError:
+        raise InputError(
+            f"{behaviour} has no by_x.csv; `tdabias pvf risk {behaviour}` makes it"
+        ) from None
+    signed = next(name for name in by_x.columns if name.startswith("s_"))
+    quantities = ["r", "r_p", "r_v", signed]
+    summaries = head_summaries(heads.table, heads.combined, by=by)
+    table = joined(summaries, by_x[["x", *quantities]], match=match)
+    if stereoset is None:
+        return table, quantities, []
+    same_model(heads.record, _record(stereoset, "tdabias stereoset"))
+    items = pd.read_parquet(stereoset / "items.parquet")
+    items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
+    per_target = items.groupby(["category", "group"])["log_odds"].mean().reset_index()
+    per_target = per_target.rename(columns={"group": "target"})
+    per_target["abs_log_odds"] = per_target["log_odds"].abs()
+    both = table.merge(per_target, on=["category", "target"], how="left")
+    if both["log_odds"].isna().any():
+        lacking = both["target"][both["log_odds"].isna()].iloc[0]
+        raise InputError(f"{stereoset} has no items of {lacking!r}; run it on the same category")
+    return both, quantities, ["log_odds", "abs_log_odds"]
+
+
+def _record(folder: Path, command: str) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"{folder} holds no finished run of `{command}`") from None
+    if f"tdabias {record.get('command')}" != command:
+        raise InputError(f"{folder} is no run of `{command}`")
+    return record
+
+
+def _together(found: pd.DataFrame, direct: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat([found, direct], ignore_index=True)
+
+
+def _place(keys: pd.DataFrame, row: dict[Any, Any]) -> int:
+    same = (keys["category"] == row["category"]) & (keys["target"] == row["target"])
+    return int(same.to_numpy().argmax())
+
+
+def _save(
+    folder: Path,
+    table: pd.DataFrame,
+    found: pd.DataFrame,
+    maps: dict[str, HeadMap],
+    record: dict[str, Any],
+) -> None:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from tda_bias.plots import plot_correlation_map, plot_targets
+    from tda_bias.storage import atomic, to_json, write_text
+
+    heads = pd.concat([m.table.assign(quantity=name) for name, m in maps.items()])
+    for name, content in (("targets", table), ("correlations", found), ("head_map", heads)):
+        with atomic(folder / f"{name}.csv") as path:
+            content.to_csv(path, index=False)
+    figures = {"targets": Figure(figsize=(9.0, 4.0), layout="constrained")}
+    signed = next(name for name in table.columns if name.startswith("s_"))
+    for ax, quantity in zip(figures["targets"].subplots(1, 2), ("r", signed), strict=True):
+        plot_targets(table, quantity, "mean_abs_T", ax=ax)
+    figures["head_map"] = Figure(figsize=(5.4, 5.6), layout="constrained")
+    plot_correlation_map(maps["r"], n=len(table), ax=figures["head_map"].subplots())
+    for name, figure in figures.items():
+        for suffix in ("png", "svg"):
+            with atomic(folder / f"{name}.{suffix}") as path:
+                figure.savefig(path, dpi=200)
+    write_text(folder / "run.json", to_json(record))
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def _print(
+    table: pd.DataFrame,
+    found: pd.DataFrame,
+    maps: dict[str, HeadMap],
+    profiles: list[dict[str, Any]],
+    model: str,
+) -> None:
+    from tda_bias.crossref import power
+
+    console = Console(highlight=False)
+    n = len(table)
+    matched = ", ".join(f"{k} {v}" for k, v in table["match_type"].value_counts().items())
+    shown = Table(title=f"{model} · {n} targets ({matched})", title_justify="left")
+    shown.add_column("quantity")
+    shown.add_column("of heads")
+    for heading in ("Spearman", "p", "95 % interval", "partial p", "q"):
+        shown.add_column(heading, justify="right")
+    for row in found.sort_values("p", kind="stable").head(8).to_dict("records"):
+        interval = f"{row['low']:.2f} to {row['high']:.2f}"
+        cells = [f"{row['spearman']:.2f}", _p(row["p"]), interval]
+        shown.add_row(row["quantity"], row["summary"], *cells, _p(row["p_partial"]), _p(row["q"]))
+    console.print(shown)
+    for line in _lines(found, maps, profiles, power(n), n):
+        console.print(line, soft_wrap=True)
+
+
+def _lines(
+    found: pd.DataFrame,
+    maps: dict[str, HeadMap],
+    profiles: list[dict[str, Any]],
+    power: dict[str, float],
+    n: int,
+) -> list[str]:
+    lines = [
+        f"Power: with {n} targets |rho| must reach {power['significant']:.2f} for p < .05; a true "
+        f"rho of {power['power_80']:.2f} is found four times out of five.",
+    ]
+    surviving, tested = found[found["q"] < 0.05], int(found["p"].notna().sum())
+    lines.append(
+        f"{len(surviving)} of {tested} correlations have q < .05."
+        if len(surviving)
+        else f"Nothing survives correction among {tested} correlations: this join shows no "
+        "link between what the heads do with a target and what the model says of it."
+    )
+    for name, own in maps.items():
+        heads = own.table[own.table["p_max"] < 0.05]
+        named = ", ".join(f"L{r.layer}H{r.head}" for r in heads.itertuples()) or "none"
+        lines.append(
+            f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
+            f"{int((own.table['p'] < 0.05).sum())} with p < .05, {own.shuffled['heads_p05']:.0f} "
+            f"with heads shuffled, {own.shuffled['expected_p05']:.0f} expected."
+        )
+    best = min(profiles, key=lambda row: row["p"] if row["p"] == row["p"] else 2.0)
+    lines.append(
+        f"Profiles of heads (Mantel): smallest p {_p(best['p'])} of {len(profiles)} tests "
+        f"({best['quantity']}, {best['distance']}, rho {best['rho']:.2f})."
+    )
+    return lines
+
+
+def _p(value: float) -> str:
+    if value != value:
+        return "undefined"
+    return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
