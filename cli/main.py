@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli import crossref, heads, pvf, stereoset
+from cli import ablate, crossref, heads, pvf, stereoset
 from tda_bias.types import InputError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("heads")(heads.heads)
 app.add_typer(pvf.app, name="pvf")
+app.command("ablate")(ablate.ablate)
 app.command("crossref")(crossref.crossref)
 app.command("stereoset")(stereoset.stereoset)
 

@@ -18,6 +18,7 @@ from tda_bias.tables import tested_map
 from tda_bias.types import RankBy
 
 if TYPE_CHECKING:
+    from tda_bias.ablation_study import AblationStudy
     from tda_bias.crossref import HeadMap
     from tda_bias.results import HeadBias
 
@@ -202,4 +203,33 @@ def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> A
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     bar.set_label(f"Spearman of |T| with {found.quantity} over {n} targets")
+    return ax
+
+
+def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | None = None) -> Axes:
+    """Size of the effect on the log-odds of every head against its place in a ranking.
+
+    Args:
+        study: From ``tda_bias.ablation_study.ablation_study``.
+        by: Column of ``study.heads``; the map the run ranks by if None.
+        ax: Where to draw; a new figure without it.
+    """
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    by = by or f"z_{study.record['rank_by']}"
+    own = study.heads
+    measured = own[own["exact"].notna()]
+    ax.scatter(own[by], own["effect"].abs(), s=9, color="#666666", label="first order, every head")
+    ax.scatter(
+        measured[by], measured["exact"].abs(), s=16, facecolor="none", edgecolor="#D55E00",
+        label="exact",
+    )  # fmt: skip
+    rho = study.agreement.set_index("ranking").loc[by]
+    ax.set_title(f"Spearman {rho['rho_effect']:.2f}, p {rho['p_effect']:.3f}", fontsize="small")
+    ax.set_yscale("log")
+    ax.set_xlabel({"importance": "gradient importance"}.get(by, f"map: mean {by}"))
+    if by == "importance":
+        ax.set_xscale("log")
+    ax.set_ylabel("|change of the mean log-odds|, nats")
+    ax.legend(frameon=False, fontsize="small")
     return ax

@@ -128,6 +128,27 @@ def special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int]
     return list(full[:start]), list(full[start + len(bare) :])
 
 
+@dataclass(frozen=True)
+class TreePass:
+    """One forward pass over trees or paths of trees.
+
+    Attributes:
+        inputs: What goes into the model.
+        places: ``(row, token)`` places whose logits are needed, as indices row by row.
+        place: For each reading, row after row, which of them.
+        token: And the token read there.
+        tree: The tree of each row.
+        readings: For each row, which of its tree's readings it makes.
+    """
+
+    inputs: dict[str, Any]
+    places: Int[Tensor, " place"]
+    place: Int[np.ndarray, " reading"]
+    token: Int[np.ndarray, " reading"]
+    tree: list[int]
+    readings: list[Int[np.ndarray, " reading"]]
+
+
 class TreeReader:
     """Reads a causal model's next-token log-probabilities.
 
@@ -177,8 +198,24 @@ class TreeReader:
         Raises:
             InputError: if a path is longer than the model's context.
         """
-        self._model.check_length(max((int(tree.depth().max()) + 1 for tree in trees), default=0))
         found = [np.full(len(tree.read_node), np.nan) for tree in trees]
+        done = 0
+        for one in self.passes(trees, packed=packed):
+            for tree, which, values in zip(one.tree, one.readings, self.run(one), strict=True):
+                found[tree][which] = values
+            done += sum(map(len, one.readings))
+            if progress is not None:
+                total = sum(len(tree.read_node) for tree in trees)
+                progress(done * len(trees) // total, len(trees))
+        return found
+
+    def passes(self, trees: Sequence[TokenTree], *, packed: bool) -> Iterator[TreePass]:
+        """The forward passes that together make every reading once.
+
+        Raises:
+            InputError: if a path is longer than the model's context.
+        """
+        self._model.check_length(max((int(tree.depth().max()) + 1 for tree in trees), default=0))
         if packed:
             rows, owner = list(trees), list(range(len(trees)))
             readings = [np.arange(len(tree.read_node)) for tree in trees]
@@ -189,15 +226,19 @@ class TreeReader:
                 rows += chains
                 readings += taken
                 owner += [number] * len(chains)
-        done = 0
         for chosen in self._batches(rows):
-            values = self._forward([rows[i] for i in chosen], packed=packed)
-            for i, value in zip(chosen, values, strict=True):
-                found[owner[i]][readings[i]] = value
-            done += len(chosen)
-            if progress is not None:
-                progress(done * len(trees) // len(rows), len(trees))
-        return found
+            yield self._pass(
+                [rows[i] for i in chosen],
+                [owner[i] for i in chosen],
+                [readings[i] for i in chosen],
+                packed=packed,
+            )
+
+    def run(self, one: TreePass) -> list[Float[np.ndarray, " reading"]]:
+        """Log-probabilities of the readings of each row of a pass."""
+        logits = logits_at(self._model.hf_model, one.inputs, one.places)
+        values = log_probs(logits, one.place, one.token)
+        return np.split(values, np.cumsum([len(own) for own in one.readings])[:-1])
 
     def _batches(self, rows: Sequence[TokenTree]) -> Iterator[list[int]]:
         most = _LOGITS // self._model.hf_model.config.get_text_config().vocab_size
@@ -211,7 +252,14 @@ class TreeReader:
                 logits += own
             yield batch[start:]
 
-    def _forward(self, rows: Sequence[TokenTree], *, packed: bool) -> list[np.ndarray]:
+    def _pass(
+        self,
+        rows: Sequence[TokenTree],
+        tree: list[int],
+        readings: list[Int[np.ndarray, " reading"]],
+        *,
+        packed: bool,
+    ) -> TreePass:
         device = self._model.device
         width = max(len(row) for row in rows)
         ids = np.zeros((len(rows), width), dtype=np.int64)
@@ -219,12 +267,16 @@ class TreeReader:
             ids[index, : len(row)] = row.tokens
         given = {"input_ids": torch.from_numpy(ids)}
         given |= self._tree_inputs(rows, width) if packed else _chain_inputs(rows, width)
-        inputs = {name: value.to(device) for name, value in given.items()} | {"use_cache": False}
         flat = [row.read_node + index * width for index, row in enumerate(rows)]
         places, inverse = np.unique(np.concatenate(flat), return_inverse=True)
-        logits = logits_at(self._model.hf_model, inputs, torch.from_numpy(places).to(device))
-        values = log_probs(logits, inverse, np.concatenate([row.read_token for row in rows]))
-        return np.split(values, np.cumsum([len(row.read_node) for row in rows])[:-1])
+        return TreePass(
+            inputs={name: value.to(device) for name, value in given.items()} | {"use_cache": False},
+            places=torch.from_numpy(places).to(device),
+            place=inverse,
+            token=np.concatenate([row.read_token for row in rows]),
+            tree=tree,
+            readings=readings,
+        )
 
     def _tree_inputs(self, rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
         visible = np.repeat(np.eye(width, dtype=bool)[None], len(rows), axis=0)
@@ -247,7 +299,11 @@ def _chain_inputs(rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
 
 
 def logits_at(
-    hf_model: Any, inputs: Mapping[str, Any], places: Int[Tensor, " place"]
+    hf_model: Any,
+    inputs: Mapping[str, Any],
+    places: Int[Tensor, " place"],
+    *,
+    gradients: bool = False,
 ) -> Float[Tensor, "place vocabulary"]:
     """Logits at chosen places only; those of all others are never computed.
 
@@ -255,11 +311,12 @@ def logits_at(
         hf_model: A language model with output embeddings.
         inputs: What goes into it, on the device of ``places``.
         places: Indices into the batch's (row, token) places, row by row.
+        gradients: Keep what a backward pass needs.
 
     Returns:
         In single precision at least.
     """
-    with torch.inference_mode(), _only(hf_model.get_output_embeddings(), places):
+    with torch.inference_mode(not gradients), _only(hf_model.get_output_embeddings(), places):
         logits: Tensor = hf_model(**inputs).logits[0]
     return logits.float() if logits.dtype.itemsize < 4 else logits
 

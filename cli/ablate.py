@@ -1,0 +1,249 @@
+"""``tdabias ablate``: does removing the heads that stand out change what the model says?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from cli.loading import out_of_memory_in_one_line, progress_bar, reach_hub_for
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from tda_bias.ablation_study import AblationStudy
+    from tda_bias.models import LoadedModel
+    from tda_bias.results import HeadBias
+
+
+def ablate(
+    run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
+    category: Annotated[
+        str | None, typer.Option("--category", "-c", help="of a run with several")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="heads from each end of the ranking")] = 10,
+    ablation: Annotated[
+        Literal["mean", "zero"], typer.Option(help="a removed head gives its mean, or nothing")
+    ] = "mean",
+    n_random: Annotated[
+        int, typer.Option(min=20, help="random sets of as many heads of the same layers")
+    ] = 20,
+    pvf: Annotated[
+        bool, typer.Option("--pvf/--no-pvf", help="also R, R_p, R_v of he and she for every set")
+    ] = False,
+    data: Annotated[str | None, typer.Option(help="texts [the run's]")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-L", min=1, help="per group")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N, mps")] = "auto",
+    batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="texts")] = 32,
+    n_resamples: Annotated[int, typer.Option(min=99, help="permutations of heads")] = 9999,
+    seed: Annotated[int, typer.Option(min=0, help="fixes every random draw")] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="reuse batches an earlier run finished")
+    ] = True,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="folder for the files [RUN/ablate]")
+    ] = None,
+) -> None:
+    """Remove heads of a run and measure what changes; compare with random heads."""
+    from tda_bias.results import HeadBias
+    from tda_bias.storage import GroupStore, prepare_folder
+
+    heads = HeadBias.load(run)
+    name = _category(heads, category)
+    folder = out or run / "ablate"
+    triples = _triples(heads, name, data, limit)
+    prepare_folder(folder)
+    console = Console(stderr=True)
+    model = _model(heads, device, console)
+
+    from tda_bias.ablation import Ablator
+    from tda_bias.ablation_study import ablation_study
+
+    identity = {
+        "weights": heads.record["model"]["weights"], "category": name, "top": top,
+        "ablation": ablation, "n_random": n_random, "seed": seed, "batch_size": batch_size,
+        "rank_by": heads.rank_by,
+    }  # fmt: skip
+    store = GroupStore(folder / "batches", identity)
+    if not resume:
+        store.clear()
+    try:
+        with (
+            progress_bar(console, f"{heads.record['model']['name']} · {name}", "batches") as bar,
+            out_of_memory_in_one_line(model.device, batch_size),
+        ):
+            ablator = Ablator(model, triples, ablation=ablation, batch_size=batch_size)
+            study = ablation_study(
+                ablator,
+                heads,
+                category=name,
+                top=top,
+                n_random=n_random,
+                n_resamples=n_resamples,
+                seed=seed,
+                behaviour=_behaviour(model) if pvf else None,
+                store=store,
+                progress=bar,
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            f"Interrupted. Finished batches are kept in {folder / 'batches'}; the same command "
+            "goes on.",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    _save(folder, study, {**identity, "run": str(run), "command": "ablate"})
+    _print(study, heads.record["model"]["name"])
+    typer.echo(f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)")
+
+
+def _category(heads: HeadBias, category: str | None) -> str:
+    if category is None and len(heads.categories) == 1:
+        return heads.categories[0]
+    if category not in heads.categories:
+        raise InputError(
+            f"--category must be one of {', '.join(heads.categories)}, which the run has; got "
+            f"{category!r}"
+        )
+    return category
+
+
+def _triples(heads: HeadBias, category: str, data: str | None, limit: int | None) -> list[Any]:
+    from tda_bias.triples import load_triples
+
+    settings = heads.record.get("settings", {})
+    source = data or heads.record.get("data", {}).get("source")
+    if source is None:
+        raise InputError("the run does not say which texts it used; give --data")
+    reach_hub_for(heads.record["model"]["name"], also=source == "stereoset")
+    limit = limit or settings.get("limit")
+    groups = settings.get("group") or ()
+    return load_triples(source, category=category, groups=groups, limit=limit)
+
+
+def _model(heads: HeadBias, device: str, console: Console) -> LoadedModel:
+    about = heads.record["model"]
+    name = heads.record.get("settings", {}).get("model", about["name"])
+    with console.status(f"loading {name}"):
+        from transformers.utils import logging
+
+        from tda_bias.models import load_model
+
+        logging.disable_progress_bar()
+        model = load_model(name, device=device, dtype=about["dtype"])
+    if model.weight_hash() != about["weights"]:
+        raise InputError(
+            f"{name} has other weights than the model of the run; run `tdabias heads` again"
+        )
+    return model
+
+
+def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
+    """R, R_p and R_v of the pronouns over the published occupations and templates."""
+    from pvf.risk import decompose
+    from pvf.score import score_preferences
+    from pvf.templates import load_templates
+    from pvf.words import load_classes, load_words
+
+    words, templates = load_words("occupations"), load_templates("gender")
+    classes = load_classes("pronouns")
+
+    def measure() -> dict[str, float]:
+        read = score_preferences(model, words, templates, classes)
+        risk = decompose(read.by_class().p, context_weights=read.counts)
+        return {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}
+
+    return measure
+
+
+def _save(folder: Path, study: AblationStudy, record: dict[str, Any]) -> None:
+    from matplotlib.figure import Figure
+
+    from tda_bias.plots import plot_ablation
+    from tda_bias.storage import atomic, to_json, write_text
+
+    for name in ("effects", "set_tests", "heads", "agreement"):
+        with atomic(folder / f"{name}.csv") as path:
+            getattr(study, name).to_csv(path, index=False)
+    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    plot_ablation(study, ax=left)
+    plot_ablation(study, by="importance", ax=right)
+    for suffix in ("png", "svg"):
+        with atomic(folder / f"effects.{suffix}") as path:
+            figure.savefig(path, dpi=200)
+    write_text(folder / "run.json", to_json({**record, **study.record, "base": study.base}))
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+_OUTCOMES = {
+    "log_odds": "mean log-odds, nats",
+    "ss": "stereotype score",
+    "lms": "language-model score",
+    "log_ppl_unrelated": "log-perplexity, unrelated",
+    "log_ppl_context": "log-perplexity, contexts",
+}
+
+
+def _print(study: AblationStudy, model: str) -> None:
+    console = Console(highlight=False)
+    n = study.record
+    title = (
+        f"{model} · {n['category']} · {n['top']} top heads removed together, {n['triples']} items"
+    )
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("outcome")
+    for heading in ("unchanged", "change", "random sets: mean (SD)", "percentile", "p"):
+        shown.add_column(heading, justify="right")
+    for row in study.set_tests.to_dict("records"):
+        name = row["outcome"]
+        shown.add_row(
+            _OUTCOMES.get(name, name),
+            f"{study.base[name]:.3f}",
+            f"{row['effect']:+.3f}",
+            f"{row['random_mean']:+.3f} ({row['random_sd']:.3f})",
+            f"{row['percentile']:.0f}",
+            f"{row['p']:.3f}",
+        )
+    console.print(shown)
+    table = Table(title="Does a ranking predict the size of the effect?", title_justify="left")
+    table.add_column("ranking of heads")
+    for heading in ("rho, first order", "p", "rho, exact", "p", "heads"):
+        table.add_column(heading, justify="right")
+    for row in study.agreement.to_dict("records"):
+        cells = [_number(row[f"{k}_{t}"]) for t in ("effect", "exact") for k in ("rho", "p")]
+        table.add_row(row["ranking"], *cells, f"{row['n_effect']}, {row['n_exact']}")
+    console.print(table)
+    for line in _lines(study):
+        console.print(line, soft_wrap=True)
+
+
+def _number(value: float) -> str:
+    return "" if value != value else (f"{value:.4f}" if abs(value) < 0.01 else f"{value:.2f}")
+
+
+def _lines(study: AblationStudy) -> list[str]:
+    rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
+    own = rows[f"z_{study.record['rank_by']}"]
+    verdict = "the ranking by topology does not predict the size of the effect"
+    if own["p_effect"] < 0.05:
+        more = "larger" if own["rho_effect"] > 0 else "smaller"
+        verdict = f"heads that stand high in the topological ranking have {more} effects"
+    lines = [
+        f"Over all heads {verdict} (Spearman {own['rho_effect']:.2f}, p {own['p_effect']:.2g}); "
+        f"gradient importance: {rows['importance']['rho_effect']:.2f}, direct effect: "
+        f"{rows['abs_direct']['rho_effect']:.2f}. First-order and exact effects where both "
+        f"exist: {rows['abs_effect']['rho_exact']:.2f}.",
+        f"With {study.record['n_random']} random sets no p can be below "
+        f"{1 / (1 + study.record['n_random']):.3f}.",
+    ]
+    if not study.record["survivors"]:
+        lines.append(
+            "No hot spot of this run survives correction: its top heads are heads with noisy "
+            "values, and this table tests what removing such heads does."
+        )
+    return lines
