@@ -124,6 +124,7 @@ class Ablator:
             raise InputError("there is no triple to read")
         self.model = model
         self._blocks = list(model.bridge.blocks)
+        self._in_tuple = False  # whether a block's output is the residual stream or holds it
         self._leading = special_tokens_around(model.tokenizer)[0]
         split = split_triples(model, triples)
         parts = [_tree(one, self._leading) for one in split]
@@ -294,16 +295,23 @@ class Ablator:
 
             return hook
 
+        def see(_: Any, __: Any, output: Any) -> None:
+            self._in_tuple = isinstance(output, tuple)
+
         hooks = [(f"blocks.{layer}.hook_in", keep(layer)) for layer in range(self.n_layers)]
-        with self.model.bridge.hooks(fwd_hooks=hooks):
-            yield kept
+        handle = self._blocks[0].register_forward_hook(see)
+        try:
+            with self.model.bridge.hooks(fwd_hooks=hooks):
+                yield kept
+        finally:
+            handle.remove()
 
     @contextmanager
     def _from(self, layer: int, residual: Tensor) -> Iterator[None]:
         """Let a pass start at a layer: those before hand on what entered it before."""
 
-        def hand_on(*_: Any, **__: Any) -> Tensor:
-            return residual
+        def hand_on(*_: Any, **__: Any) -> Any:
+            return (residual,) if self._in_tuple else residual
 
         skipped = self._blocks[:layer]
         for block in skipped:

@@ -1,0 +1,67 @@
+"""``tdabias export``: heads of a run as JSON, with the slices of the parameters they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.loading import language_model
+from tda_bias.types import InputError, RankBy
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
+    to: Annotated[Path, typer.Option("--to", help="JSON file to write")],
+    top: Annotated[int, typer.Option(min=1, help="heads from the top of the ranking")] = 10,
+    survivors: Annotated[
+        bool, typer.Option("--survivors", help="only heads that survive correction")
+    ] = False,
+    category: Annotated[
+        str | None, typer.Option("--category", "-c", help="of a run with several")
+    ] = None,
+    by: Annotated[RankBy | None, typer.Option(help="the map that ranks [the run's]")] = None,
+) -> None:
+    """Write chosen heads for other programs: rule, p and q, parameter names and slices."""
+    from tda_bias.results import HeadBias
+    from tda_bias.storage import to_json, write_text
+
+    heads = HeadBias.load(run)
+    by = by or heads.rank_by
+    if survivors:
+        chosen = heads.survivors(category=category, by=by)
+        if chosen.empty:
+            raise InputError(
+                f"no head of {run} survives correction; without --survivors the top of the ranking "
+                "is exported, which is then a ranking of noise"
+            )
+    else:
+        chosen = heads.top(top, category=category, by=by)
+    about = heads.record["model"]
+    name = heads.record.get("settings", {}).get("model", about["name"])
+    console = Console(stderr=True)
+    model = language_model(name, device="cpu", dtype=about["dtype"], console=console)
+    if model.weight_hash() != about["weights"]:
+        raise InputError(
+            f"{name} has other weights than the model of the run; run `tdabias heads` again"
+        )
+
+    from tda_bias.export import export_record
+
+    rule = {
+        "map": by,
+        "category": category or heads.categories[0],
+        "top": None if survivors else top,
+        "survivors_only": survivors,
+        "surviving_heads": len(heads.survivors(category=category, by=by)),
+        "run": str(run),
+    }
+    rows = chosen.to_dict("records")
+    record = export_record(model.hf_model, rows, model=about, rule=rule)  # type: ignore[arg-type]
+    write_text(to, to_json(record))
+    warning = (
+        "" if rule["surviving_heads"] else " None of them survives correction: a ranking of noise."
+    )
+    typer.echo(f"{len(rows)} heads of {about['name']} in {to}.{warning}")
