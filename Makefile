@@ -32,6 +32,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads
 	$(BIN)/python -m benchmarks.bench_topology
 	$(BIN)/python -m benchmarks.bench_pvf
+	$(BIN)/python -m benchmarks.bench_ablation
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -30,6 +30,7 @@ def mean_log_prob(model, ids, start):
 
 
 def main(exported, data, out):
+    """Train, and save the model with its tokenizer."""
     record = json.loads(Path(exported).read_text(encoding="utf-8"))
     model = load_language_model(record["model"]["name"], device="cpu")
     split = split_triples(model, load_triples(data, category=record["rule"]["category"]))

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.likelihood import SplitTriple, split_triples
+from tda_bias.likelihood import SplitTriple, continuation_tree, split_triples
 from tda_bias.models import LoadedModel
 from tda_bias.storage import GroupStore, texts_hash
 from tda_bias.token_trees import (
@@ -29,7 +29,6 @@ from tda_bias.token_trees import (
     TreePass,
     TreeReader,
     logits_at,
-    merge,
     special_tokens_around,
 )
 from tda_bias.types import ROLES, HeadId, InputError, Triple
@@ -127,7 +126,7 @@ class Ablator:
         self._in_tuple = False  # whether a block's output is the residual stream or holds it
         self._leading = special_tokens_around(model.tokenizer)[0]
         split = split_triples(model, triples)
-        parts = [_tree(one, self._leading) for one in split]
+        parts = [continuation_tree(one, self._leading, contexts=True) for one in split]
         self._trees = [tree for tree, _ in parts]
         self._part = [part for _, part in parts]
         self._reader = TreeReader(model, batch_size=max(1, batch_size // 3))
@@ -406,36 +405,6 @@ def _chain(ids: Sequence[int]) -> TokenTree:
         read_node=np.array([n - 1]),
         read_token=np.array([ids[-1]]),
     )
-
-
-def _tree(split: SplitTriple, leading: Sequence[int]) -> tuple[TokenTree, Int[np.ndarray, " n"]]:
-    """Three texts that read every token of the continuations, and of the context after its first.
-
-    Returns:
-        The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``, 3
-        for the context.
-    """
-    tokens, parent, ends = merge([[*leading, *ids] for ids in split.ids])
-    nodes: list[int] = []
-    read: list[int] = []
-    part: list[int] = []
-    for role, (end, ids, start) in enumerate(zip(ends, split.ids, split.start, strict=True)):
-        path = [int(end)]
-        while parent[path[-1]] >= 0:
-            path.append(int(parent[path[-1]]))
-        path = path[::-1]
-        if role == 0:
-            # Where a context's last token is written together with a continuation, the shortest
-            # common part is the context.
-            shared = min(split.start)
-            first = max(len(leading), 1)
-            nodes += path[first - 1 : len(leading) + shared - 1]
-            read += [*leading, *ids][first : len(leading) + shared]
-            part += [3] * (len(leading) + shared - first)
-        nodes += path[len(leading) + start - 1 : -1]
-        read += ids[start:]
-        part += [role] * (len(ids) - start)
-    return TokenTree(tokens, parent, np.array(nodes), np.array(read)), np.array(part)
 
 
 def random_sets(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from tda_bias.batches import batches_of_similar_width
 from tda_bias.gaps import begun, decoded_log_probs, gap_token, masked_log_probs
@@ -128,19 +128,39 @@ def triple_likelihoods(
             )
 
 
-def continuation_tree(split: SplitTriple, leading: Sequence[int]) -> TokenTree:
-    """The three texts as one tree that reads every token of the continuations, text by text."""
-    sequences = [[*leading, *ids] for ids in split.ids]
-    tokens, parent, ends = merge(sequences)
-    nodes, read = [], []
-    for end, ids, start in zip(ends, split.ids, split.start, strict=True):
+def continuation_tree(
+    split: SplitTriple, leading: Sequence[int], *, contexts: bool = False
+) -> tuple[TokenTree, Int[np.ndarray, " reading"]]:
+    """The three texts as one tree that reads every token of the continuations, text by text.
+
+    Args:
+        split: The texts.
+        leading: Special tokens in front of them.
+        contexts: Read the context's tokens after its first too, before the others. Where a token
+            covers the end of the context and the beginning of a continuation, what all three texts
+            share is the context.
+
+    Returns:
+        The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``, 3
+        for the context.
+    """
+    tokens, parent, ends = merge([[*leading, *ids] for ids in split.ids])
+    nodes: list[int] = []
+    read: list[int] = []
+    part: list[int] = []
+    for role, (end, ids, start) in enumerate(zip(ends, split.ids, split.start, strict=True)):
         path = [int(end)]
         while parent[path[-1]] >= 0:
             path.append(int(parent[path[-1]]))
-        own = path[::-1][len(leading) + start - 1 : -1]
-        nodes += own
-        read += ids[start:]
-    return TokenTree(tokens, parent, np.array(nodes), np.array(read))
+        path, text = path[::-1], [*leading, *ids]
+        spans = [(role, len(leading) + start, len(text))]
+        if contexts and role == 0:
+            spans.insert(0, (3, max(len(leading), 1), len(leading) + min(split.start)))
+        for label, first, stop in spans:
+            nodes += path[first - 1 : stop - 1]
+            read += text[first:stop]
+            part += [label] * (stop - first)
+    return TokenTree(tokens, parent, np.array(nodes), np.array(read)), np.array(part)
 
 
 def as_likelihood(split: SplitTriple, values: np.ndarray) -> TripleLikelihood:
@@ -157,7 +177,7 @@ def _causal(
     progress: Progress | None,
 ) -> list[TripleLikelihood]:
     leading = special_tokens_around(model.tokenizer)[0]
-    trees = [continuation_tree(one, leading) for one in split]
+    trees = [continuation_tree(one, leading)[0] for one in split]
     reader = TreeReader(model, batch_size=max(1, batch_size // 3))
     packed = share_prefix == "auto" and bool(trees) and reader.packing(trees)[0]
     if not packed:
@@ -220,7 +240,7 @@ def _seq2seq(
                 tuple([*before, *ids[start:]] for ids in one.ids),
                 tuple(s - start + len(before) for s in one.start),
             )
-            trees.append(continuation_tree(own, []))
+            trees.append(continuation_tree(own, [])[0])
         values = decoded_log_probs(model, [sources[i] for i in batch], trees, batch_size=batch_size)
         for i, value in zip(batch, values, strict=True):
             found[i] = as_likelihood(split[i], value)
