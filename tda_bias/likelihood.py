@@ -144,7 +144,8 @@ def continuation_tree(
         The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``, 3
         for the context.
     """
-    tokens, parent, ends = merge([[*leading, *ids] for ids in split.ids])
+    # Nothing is read after a text's last token, so it is not run.
+    tokens, parent, ends = merge([[*leading, *ids][:-1] for ids in split.ids])
     nodes: list[int] = []
     read: list[int] = []
     part: list[int] = []

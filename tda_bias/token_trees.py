@@ -68,7 +68,7 @@ class TokenTree:
         return seen
 
     def paths(self) -> tuple[list[TokenTree], list[Int[np.ndarray, " reading"]]]:
-        """The tree as chains, one per leaf.
+        """The tree as chains, one per leaf that something is read on the way to.
 
         Returns:
             The chains, and for each the indices of the readings it takes over; together they hold
@@ -85,6 +85,8 @@ class TokenTree:
             while self.parent[path[-1]] >= 0:
                 path.append(int(self.parent[path[-1]]))
             taken = np.flatnonzero(leaf[self.read_node] == end)
+            if not len(taken):
+                continue
             chains.append(
                 TokenTree(
                     tokens=self.tokens[path[::-1]],

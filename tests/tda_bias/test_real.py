@@ -8,6 +8,7 @@ from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.batches import tokenize
 from tda_bias.capture import PatternReader, prefix_sharing
 from tda_bias.persistence import births_deaths
+from tda_bias.types import HeadId
 from tests.tda_bias.test_capture import read
 
 pytestmark = pytest.mark.real
@@ -86,3 +87,53 @@ def test_a_real_result_comes_back_as_it_was_saved(result, tmp_path):
     result.save(tmp_path)
     again = HeadBias.load(tmp_path)
     np.testing.assert_array_equal(again.category_map(), result.category_map())
+
+
+def test_continuations_are_scored_as_by_the_plain_model(smollm2, triples):
+    from tda_bias.likelihood import triple_likelihoods
+
+    found = triple_likelihoods(smollm2, triples[:2])
+    for triple, own in zip(triples[:2], found, strict=True):
+        context = len(smollm2.tokenizer(triple.context.strip())["input_ids"])
+        for text, total in zip(triple.texts(), own.total, strict=True):
+            ids = smollm2.tokenizer(text)["input_ids"]
+            with torch.no_grad():
+                logits = smollm2.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
+            steps = torch.log_softmax(logits, -1)[range(context - 1, len(ids) - 1)]
+            own_tokens = ids[context:]
+            expected = float(steps[range(len(own_tokens)), own_tokens].sum())
+            assert total == pytest.approx(expected, abs=1e-3)
+
+
+def test_removing_a_real_head_is_zeroing_its_exported_slice(smollm2, triples):
+    from tda_bias.ablation import Ablator
+    from tda_bias.export import head_slices
+    from tda_bias.likelihood import triple_likelihoods
+    from tda_bias.models import load_language_model
+
+    head = HeadId(20, 3)
+    ablator = Ablator(smollm2, triples[:2], ablation="zero")
+    (removed,) = ablator.without([[head]])
+    plain = load_language_model("smollm2-135m", device="cpu")
+    parameters = dict(plain.hf_model.named_parameters())
+    slices = head_slices(plain.hf_model, head)
+    assert {one.shared_with for one in slices if one.part in "kv"} == {(4, 5)}
+    with torch.no_grad():
+        for one in (s for s in slices if s.part == "o"):
+            one.of(parameters[one.parameter]).zero_()
+    expected = [one.total for one in triple_likelihoods(plain, triples[:2])]
+    np.testing.assert_allclose(removed.continuation, expected, atol=2e-3)
+
+
+def test_first_order_estimates_go_with_real_effects(smollm2, triples):
+    from scipy import stats
+
+    from tda_bias.ablation import Ablator
+
+    ablator = Ablator(smollm2, triples[:4])
+    heads = [HeadId(layer, head) for layer in (5, 15, 25) for head in range(0, 9, 2)]
+    base, *without = ablator.without([(), *([head] for head in heads)])
+    exact = [(one.log_odds - base.log_odds).mean() for one in without]
+    estimates = ablator.first_order().effect
+    estimated = [estimates[head.layer, head.head] for head in heads]
+    assert stats.spearmanr(exact, estimated).statistic > 0.8
