@@ -162,7 +162,7 @@ def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
 def _save(folder: Path, study: AblationStudy, record: dict[str, Any]) -> None:
     from matplotlib.figure import Figure
 
-    from tda_bias.plots import plot_ablation
+    from tda_bias.behaviour_plots import plot_ablation
     from tda_bias.storage import atomic, to_json, write_text
 
     for name in ("effects", "set_tests", "heads", "agreement"):

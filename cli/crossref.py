@@ -150,7 +150,7 @@ def _save(
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from tda_bias.plots import plot_correlation_map, plot_targets
+    from tda_bias.behaviour_plots import plot_correlation_map, plot_targets
     from tda_bias.storage import atomic, to_json, write_text
 
     heads = pd.concat([m.table.assign(quantity=name) for name, m in maps.items()])
