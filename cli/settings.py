@@ -163,6 +163,9 @@ class PvfSettings(ScoreConfig, RiskConfig):
     dtype: Literal["float32", "float64", "float16", "bfloat16"] = Field(
         "float32", description="type of the weights"
     )
+    untrained: bool = Field(
+        False, description="read the same architecture with random weights too, as a further row"
+    )
     top: int = Field(5, ge=1, description="words x to print on each side")
     out: Path | None = Field(None, description="folder for the files [runs/MODEL/pvf-ATTRIBUTE]")
     format: Literal["table", "json"] = Field("table", description="what to print")

@@ -292,6 +292,22 @@ def load_language_model(
     return LanguageModel(model.to(place).eval(), tokenizer, name, revision, lacking)
 
 
+def untrained(model: LanguageModel, *, seed: int = 0, bound: float = 0.1) -> LanguageModel:
+    """The same architecture with every parameter drawn uniformly from [-bound, bound].
+
+    What such a network says of words is set by its tokenizer and the number of words, not by text.
+    """
+    import copy
+
+    hf_model = copy.deepcopy(model.hf_model)
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    with torch.no_grad():
+        for parameter in hf_model.parameters():
+            drawn = torch.rand(parameter.shape, generator=generator) * 2 - 1
+            parameter.copy_(drawn * bound)
+    return LanguageModel(hf_model, model.tokenizer, f"{model.name}, random weights")
+
+
 def _first_sentence(error: Exception) -> str:
     return re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
 

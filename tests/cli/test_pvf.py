@@ -95,6 +95,15 @@ def test_several_models_give_one_table(folders, tmp_path, capsys):
     assert (tmp_path / "tiny1" / "run.json").is_file()
 
 
+def test_an_untrained_twin_is_a_further_row(folders, tmp_path, capsys):
+    command = [*arguments(folders), *FAST, "--untrained", "--format", "json"]
+    assert run([*command, "--out", str(tmp_path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    names = [row["name"] for row in found["summary"] if row["row"] == "measured"]
+    assert f"{folders / 'tiny0'}, random weights" in names
+    assert (tmp_path / "untrained" / "run.json").is_file()
+
+
 def test_figures_compare_runs(scored, tmp_path, capsys):
     both = [str(scored / "run0"), str(scored / "run1")]
     assert run(["pvf", "plot", *both, "--out", str(tmp_path), "--x", "girl"]) == 0

@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from tda_bias import smollm2
-from tda_bias.models import LanguageModel, bridge_model, load_language_model, load_model
+from tda_bias.models import (
+    LanguageModel,
+    bridge_model,
+    load_language_model,
+    load_model,
+    untrained,
+)
 from tda_bias.types import InputError
 from tests.conftest import tiny_hf_model
 
@@ -117,6 +123,17 @@ def test_hooks_do_not_change_the_weight_hash(tokenizer, kind):
     with torch.no_grad():
         next(hf_model.parameters()).add_(1)
     assert hooked.weight_hash() != plain
+
+
+def test_an_untrained_twin_has_random_weights_and_leaves_the_model_alone(tokenizer):
+    hf_model = tiny_hf_model("llama", len(tokenizer))
+    model = LanguageModel(hf_model, tokenizer, "m")
+    before = model.weight_hash()
+    twin, again, other = untrained(model), untrained(model), untrained(model, seed=1)
+    assert model.weight_hash() == before != twin.weight_hash() == again.weight_hash()
+    assert other.weight_hash() != twin.weight_hash()
+    assert max(float(p.detach().abs().max()) for p in twin.hf_model.parameters()) <= 0.1
+    assert twin.name == "m, random weights"
 
 
 def test_the_weight_hash_tells_models_apart(tiny, tokenizer):
