@@ -234,7 +234,7 @@ def _lines(study: AblationStudy) -> list[str]:
         more = "larger" if own["rho_effect"] > 0 else "smaller"
         verdict = f"heads that stand high in the topological ranking have {more} effects"
     lines = [
-        f"Over all heads {verdict} (Spearman {own['rho_effect']:.2f}, p {own['p_effect']:.2g}); "
+        f"Over all heads: {verdict} (Spearman {own['rho_effect']:.2f}, p {own['p_effect']:.2g}); "
         f"gradient importance: {rows['importance']['rho_effect']:.2f}, direct effect: "
         f"{rows['abs_direct']['rho_effect']:.2f}. First-order and exact effects where both "
         f"exist: {rows['abs_effect']['rho_exact']:.2f}.",

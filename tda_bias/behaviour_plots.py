@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 from scipy.stats import spearmanr
 
 if TYPE_CHECKING:
@@ -119,11 +119,12 @@ def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | Non
         label="exact",
     )  # fmt: skip
     rho = study.agreement.set_index("ranking").loc[by]
-    ax.set_title(f"Spearman {rho['rho_effect']:.2f}, p {rho['p_effect']:.3f}", fontsize="small")
+    ax.set_title(f"Spearman {rho['rho_effect']:.2f}, p {rho['p_effect']:.2g}", fontsize="small")
     ax.set_yscale("log")
     ax.set_xlabel({"importance": "gradient importance"}.get(by, f"map: mean {by}"))
     if by == "importance":
         ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_ylabel("|change of the mean log-odds|, nats")
     ax.legend(frameon=False, fontsize="small")
     return ax
