@@ -10,7 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import out_of_memory_in_one_line, progress_bar, reach_hub_for
+from cli.loading import (
+    hooked_model,
+    model_of,
+    out_of_memory_in_one_line,
+    progress_bar,
+    reach_hub_for,
+    refuse_other_weights,
+)
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +64,10 @@ def ablate(
     triples = _triples(heads, name, data, limit)
     prepare_folder(folder)
     console = Console(stderr=True)
-    model = _model(heads, device, console)
+    model = hooked_model(
+        model_of(heads.record), device=device, dtype=heads.record["model"]["dtype"], console=console
+    )
+    refuse_other_weights(model, heads.record)
 
     from tda_bias.ablation import Ablator
     from tda_bias.ablation_study import ablation_study
@@ -124,23 +134,6 @@ def _triples(heads: HeadBias, category: str, data: str | None, limit: int | None
     return load_triples(source, category=category, groups=groups, limit=limit)
 
 
-def _model(heads: HeadBias, device: str, console: Console) -> LoadedModel:
-    about = heads.record["model"]
-    name = heads.record.get("settings", {}).get("model", about["name"])
-    with console.status(f"loading {name}"):
-        from transformers.utils import logging
-
-        from tda_bias.models import load_model
-
-        logging.disable_progress_bar()
-        model = load_model(name, device=device, dtype=about["dtype"])
-    if model.weight_hash() != about["weights"]:
-        raise InputError(
-            f"{name} has other weights than the model of the run; run `tdabias heads` again"
-        )
-    return model
-
-
 def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
     """R, R_p and R_v of the pronouns over the published occupations and templates."""
     from pvf.risk import decompose
@@ -163,18 +156,15 @@ def _save(folder: Path, study: AblationStudy, record: dict[str, Any]) -> None:
     from matplotlib.figure import Figure
 
     from tda_bias.behaviour_plots import plot_ablation
-    from tda_bias.storage import atomic, to_json, write_text
+    from tda_bias.storage import to_json, write_csv, write_figure, write_text
 
     for name in ("effects", "set_tests", "heads", "agreement"):
-        with atomic(folder / f"{name}.csv") as path:
-            getattr(study, name).to_csv(path, index=False)
+        write_csv(folder / f"{name}.csv", getattr(study, name))
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     plot_ablation(study, ax=left)
     plot_ablation(study, by="importance", ax=right)
-    for suffix in ("png", "svg"):
-        with atomic(folder / f"effects.{suffix}") as path:
-            figure.savefig(path, dpi=200)
+    write_figure(folder, "effects", figure)
     write_text(folder / "run.json", to_json({**record, **study.record, "base": study.base}))
 
 

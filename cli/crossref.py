@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from cli.text import p_text
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def crossref(
 ) -> None:
     """Correlate, over StereoSet's targets, what heads do with what the model says."""
     import numpy as np
+    import pandas as pd
 
     from tda_bias.crossref import correlations, head_map, head_vectors, mantel
     from tda_bias.results import HeadBias
@@ -56,7 +58,7 @@ def crossref(
         direct = correlations(
             table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
         )
-        found = _together(found, direct)
+        found = pd.concat([found, direct], ignore_index=True)
     keys, values, columns = head_vectors(heads.combined, by=by)
     order = [_place(keys, row) for row in table[["category", "target"]].to_dict("records")]
     values, category = values[order], list(table["category"])
@@ -129,12 +131,6 @@ def _record(folder: Path, command: str) -> dict[str, Any]:
     return record
 
 
-def _together(found: pd.DataFrame, direct: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([found, direct], ignore_index=True)
-
-
 def _place(keys: pd.DataFrame, row: dict[Any, Any]) -> int:
     same = (keys["category"] == row["category"]) & (keys["target"] == row["target"])
     return int(same.to_numpy().argmax())
@@ -151,12 +147,11 @@ def _save(
     from matplotlib.figure import Figure
 
     from tda_bias.behaviour_plots import plot_correlation_map, plot_targets
-    from tda_bias.storage import atomic, to_json, write_text
+    from tda_bias.storage import to_json, write_csv, write_figure, write_text
 
     heads = pd.concat([m.table.assign(quantity=name) for name, m in maps.items()])
     for name, content in (("targets", table), ("correlations", found), ("head_map", heads)):
-        with atomic(folder / f"{name}.csv") as path:
-            content.to_csv(path, index=False)
+        write_csv(folder / f"{name}.csv", content)
     figures = {"targets": Figure(figsize=(9.0, 4.0), layout="constrained")}
     signed = next(name for name in table.columns if name.startswith("s_"))
     for ax, quantity in zip(figures["targets"].subplots(1, 2), ("r", signed), strict=True):
@@ -164,9 +159,7 @@ def _save(
     figures["head_map"] = Figure(figsize=(5.4, 5.6), layout="constrained")
     plot_correlation_map(maps["r"], n=len(table), ax=figures["head_map"].subplots())
     for name, figure in figures.items():
-        for suffix in ("png", "svg"):
-            with atomic(folder / f"{name}.{suffix}") as path:
-                figure.savefig(path, dpi=200)
+        write_figure(folder, name, figure)
     write_text(folder / "run.json", to_json(record))
 
 
@@ -192,8 +185,10 @@ def _print(
         shown.add_column(heading, justify="right")
     for row in found.sort_values("p", kind="stable").head(8).to_dict("records"):
         interval = f"{row['low']:.2f} to {row['high']:.2f}"
-        cells = [f"{row['spearman']:.2f}", _p(row["p"]), interval]
-        shown.add_row(row["quantity"], row["summary"], *cells, _p(row["p_partial"]), _p(row["q"]))
+        cells = [f"{row['spearman']:.2f}", p_text(row["p"]), interval]
+        shown.add_row(
+            row["quantity"], row["summary"], *cells, p_text(row["p_partial"]), p_text(row["q"])
+        )
     console.print(shown)
     for line in _lines(found, maps, profiles, power(n), n):
         console.print(line, soft_wrap=True)
@@ -227,13 +222,7 @@ def _lines(
         )
     best = min(profiles, key=lambda row: row["p"] if row["p"] == row["p"] else 2.0)
     lines.append(
-        f"Profiles of heads (Mantel): smallest p {_p(best['p'])} of {len(profiles)} tests "
+        f"Profiles of heads (Mantel): smallest p {p_text(best['p'])} of {len(profiles)} tests "
         f"({best['quantity']}, {best['distance']}, rho {best['rho']:.2f})."
     )
     return lines
-
-
-def _p(value: float) -> str:
-    if value != value:
-        return "undefined"
-    return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"

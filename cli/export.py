@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.loading import language_model
+from cli.loading import language_model, model_of, refuse_other_weights
 from tda_bias.types import InputError, RankBy
 
 
@@ -40,13 +40,11 @@ def export(
     else:
         chosen = heads.top(top, category=category, by=by)
     about = heads.record["model"]
-    name = heads.record.get("settings", {}).get("model", about["name"])
     console = Console(stderr=True)
-    model = language_model(name, device="cpu", dtype=about["dtype"], console=console)
-    if model.weight_hash() != about["weights"]:
-        raise InputError(
-            f"{name} has other weights than the model of the run; run `tdabias heads` again"
-        )
+    model = language_model(
+        model_of(heads.record), device="cpu", dtype=about["dtype"], console=console
+    )
+    refuse_other_weights(model, heads.record)
 
     from tda_bias.export import export_record
 

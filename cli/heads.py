@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import out_of_memory_in_one_line, progress_bar, reach_hub_for
+from cli.loading import hooked_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from cli.settings import HeadsSettings, from_flags_and_file, option
+from cli.text import p_text
 from tda_bias.types import HeadId
 
 if TYPE_CHECKING:
@@ -95,14 +96,12 @@ def compute(settings: HeadsSettings) -> HeadBias:
         return kept
 
     console = Console(stderr=True)
-    with console.status(f"loading {settings.model}"):
-        from transformers.utils import logging
+    model = hooked_model(
+        settings.model, device=settings.device, dtype=settings.dtype, console=console
+    )
 
-        from tda_bias.heads import head_bias
-        from tda_bias.models import load_model
+    from tda_bias.heads import head_bias
 
-        logging.disable_progress_bar()
-        model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     title = f"{settings.model} · {settings.category}"
     with (
         progress_bar(console, title, "texts") as progress,
@@ -134,16 +133,10 @@ def ranked_table(result: HeadBias, category: str, top: int) -> Table:
         table.add_row(
             str(HeadId(row["layer"], row["head"])),
             f"{row['z']:.2f}",
-            *(_p(row[name]) for name in ("p", "p_max", "q")),
+            *(p_text(row[name]) for name in ("p", "p_max", "q")),
             "yes" if row["unstable"] else "",
         )
     return table
-
-
-def _p(value: float) -> str:
-    if value != value:
-        return "undefined"
-    return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
 
 
 def _number(value: float | None) -> str:
@@ -179,8 +172,8 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
     survivors = result.survivors(category=category).to_dict("records")
     if survivors:
         named = [
-            f"{HeadId(s['layer'], s['head'])} (mean z {s['z']:.2f}, max-z p {_p(s['p_max'])}, "
-            f"q {_p(s['q'])})"
+            f"{HeadId(s['layer'], s['head'])} (mean z {s['z']:.2f}, max-z p {p_text(s['p_max'])}, "
+            f"q {p_text(s['q'])})"
             for s in survivors[:10]
         ]
         more = f" and {len(survivors) - 10} more" if len(survivors) > 10 else ""

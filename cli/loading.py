@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from tda_bias.smollm2 import NAME as SMOLLM2
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from tda_bias.models import LanguageModel
+    from tda_bias.models import LanguageModel, LoadedModel
 
 
 def reach_hub_for(model: str, *, also: bool = False) -> None:
@@ -38,13 +38,48 @@ def language_model(name: str, *, device: str, dtype: str, console: Console) -> L
         InputError: as ``tda_bias.models.load_language_model``.
     """
     reach_hub_for(name)
+    with _loading(name, console):
+        from tda_bias.models import load_language_model
+
+        return load_language_model(name, device=device, dtype=dtype)
+
+
+def hooked_model(name: str, *, device: str, dtype: str, console: Console) -> LoadedModel:
+    """Load a model whose attention is hooked; the hub has been tried before.
+
+    Raises:
+        InputError: as ``tda_bias.models.load_model``.
+    """
+    with _loading(name, console):
+        from tda_bias.models import load_model
+
+        return load_model(name, device=device, dtype=dtype)
+
+
+@contextmanager
+def _loading(name: str, console: Console) -> Iterator[None]:
     with console.status(f"loading {name}"):
         from transformers.utils import logging
 
-        from tda_bias.models import load_language_model
-
         logging.disable_progress_bar()
-        return load_language_model(name, device=device, dtype=dtype)
+        yield
+
+
+def model_of(record: Mapping[str, Any]) -> str:
+    """What the model of a run was asked for as."""
+    return str(record.get("settings", {}).get("model", record["model"]["name"]))
+
+
+def refuse_other_weights(model: LanguageModel, record: Mapping[str, Any]) -> None:
+    """Make sure that a model is the one of a run.
+
+    Raises:
+        InputError: if its weights are others.
+    """
+    if model.weight_hash() != record["model"]["weights"]:
+        raise InputError(
+            f"{model.name} has other weights than the model of the run; run `tdabias heads` again"
+        )
 
 
 @contextmanager

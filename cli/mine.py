@@ -51,7 +51,7 @@ def mine(
     from pvf.mining import Mined, load_pipeline, mined_table, overlap
     from pvf.mining import mine as mine_documents
     from pvf.templates import load_templates
-    from tda_bias.storage import atomic
+    from tda_bias.storage import write_csv
 
     nlp = load_pipeline(pipeline)
     meta = f"{nlp.lang}_{nlp.meta['name']} {nlp.meta['version']}"
@@ -83,8 +83,7 @@ def mine(
         raise typer.Exit(130) from None
     mined.save(state, settings)
     table = mined_table(mined, min_count=min_count, min_documents=min_documents)
-    with atomic(out) as path:
-        table.to_csv(path, index=False)
+    write_csv(out, table)
     typer.echo(
         f"{mined.done} documents, {mined.sentences} distinct sentences ({meta}): {len(table)} "
         f"templates with {int(table['count'].sum())} sentences, of {len(mined.counts)} candidates."

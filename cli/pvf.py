@@ -198,18 +198,17 @@ def social(
     from pvf.plots import plot_regression
     from pvf.results import load_report
     from pvf.social import load_factors, regressions
-    from tda_bias.storage import atomic
+    from tda_bias.storage import write_csv, write_figure
 
     own = load_factors(factors)
     by_x = load_report(run).by_x
     table = regressions(by_x, own, response=response)
     folder = out or run / "social"
-    with atomic(folder / "regressions.csv") as path:
-        table.to_csv(path, index=False)
+    write_csv(folder / "regressions.csv", table)
     for number, name in enumerate(own.table.columns, start=1):
         figure = Figure(figsize=(4.8, 3.6), layout="constrained")
         plot_regression(by_x, own, name, response=response, ax=figure.subplots())
-        _save_figure(figure, folder, f"factor{number}")
+        write_figure(folder, f"factor{number}", figure)
     console = Console(highlight=False)
     columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
     console.print(as_table(table[columns], f"{response} of each x on its factors"))
@@ -231,6 +230,7 @@ def plot(
 
     from pvf import plots
     from pvf.results import comparison, load_report
+    from tda_bias.storage import write_figure
 
     reports: dict[str, RiskReport] = {}
     for folder in runs:
@@ -253,7 +253,7 @@ def plot(
         plots.plot_change(*reports.values(), ax=change.subplots())
         figures["models-change"] = change
     for name, figure in figures.items():
-        _save_figure(figure, out, name)
+        write_figure(out, name, figure)
     typer.echo(f"Files: {', '.join(f'{out}/{name}.png' for name in figures)} (and .svg)")
 
 
@@ -313,15 +313,8 @@ def _report(preferences: Preferences, config: RiskConfig, weights: Any) -> RiskR
 
 def _save(report: RiskReport, folder: Path) -> None:
     from pvf.plots import report_figures
+    from tda_bias.storage import write_figure
 
     report.save(folder)
     for name, figure in report_figures(report).items():
-        _save_figure(figure, folder, name)
-
-
-def _save_figure(figure: Any, folder: Path, name: str) -> None:
-    from tda_bias.storage import atomic
-
-    for suffix in ("png", "svg"):
-        with atomic(folder / f"{name}.{suffix}") as path:
-            figure.savefig(path, dpi=200)
+        write_figure(folder, name, figure)

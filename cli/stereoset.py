@@ -122,13 +122,12 @@ def _save(
     split: pd.DataFrame,
     record: dict[str, Any],
 ) -> None:
-    from tda_bias.storage import atomic, to_json, write_text
+    from tda_bias.storage import atomic, to_json, write_csv, write_text
 
     with atomic(folder / "items.parquet") as path:
         items.to_parquet(path, index=False)
     for name, content in (("scores", table), ("length_split", split)):
-        with atomic(folder / f"{name}.csv") as path:
-            content.to_csv(path, index=False)
+        write_csv(folder / f"{name}.csv", content)
     write_text(folder / "run.json", to_json(record))
 
 

@@ -18,10 +18,10 @@ from torch import Tensor
 from pvf.config import ScoreConfig
 from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import WordForms, WordTree, word_tree
-from tda_bias.batches import batches_of_similar_width
-from tda_bias.gaps import begun, decoded_log_probs, gap_token, masked_log_probs, padded
+from tda_bias.batches import batches_of_similar_width, padded
+from tda_bias.gaps import begun, decoded_log_probs, gap_token, masked_log_probs
 from tda_bias.models import LanguageModel
-from tda_bias.token_trees import TokenTree, TreeReader, log_probs, merge, special_tokens_around
+from tda_bias.token_trees import TokenTree, log_probs, merge, reader_of, special_tokens_around
 from tda_bias.types import InputError
 
 Progress = Callable[[int, int], None]
@@ -157,13 +157,13 @@ class CausalReader(_PromptReader):
         together = max(1, min(len(templates), _ROW // (len(tree.tokens) + 4)))
         groups = [prompts[i : i + together] for i in range(0, len(prompts), together)]
         trees = [_hung_on(group, tree) for group in groups]
-        rows = max(1, self.config.batch_size // together)
-        trees_reader = TreeReader(self.model, batch_size=rows)
-        packed, why = False, "asked not to"
-        if self.config.share_prefix == "auto":
-            packed, why = trees_reader.packing(trees)
-        if not packed:
-            trees_reader = TreeReader(self.model, batch_size=self.config.batch_size)
+        trees_reader, packed, why = reader_of(
+            self.model,
+            trees,
+            batch_size=self.config.batch_size,
+            texts_per_tree=together,
+            share_prefix=self.config.share_prefix,
+        )
         edges = trees_reader.read(trees, packed=packed, progress=progress)
         notes = {"share_prefix": packed, "share_prefix_check": why}
         # Readings go prompt by prompt, edge by edge.

@@ -25,7 +25,7 @@ from pvf.preferences import Preferences, same_prompts
 from pvf.reference_models import finite_context_null, reference_models
 from pvf.risk import Risk, decompose
 from pvf.uncertainty import Over, risk_intervals, x_intervals
-from tda_bias.storage import atomic, read_text, to_json, write_text
+from tda_bias.storage import read_text, to_json, write_csv, write_text
 from tda_bias.types import InputError
 
 QUANTITIES = ("R", "R_p", "R_v")
@@ -76,8 +76,7 @@ class RiskReport:
         folder = Path(folder)
         written = []
         for name in _TABLES:
-            with atomic(folder / f"{name}.csv") as path:
-                getattr(self, name).to_csv(path, index=False)
+            write_csv(folder / f"{name}.csv", getattr(self, name))
             written.append(folder / f"{name}.csv")
         record = {"config": self.config.model_dump(mode="json"), "controls": self.controls}
         write_text(folder / "risk.json", to_json(record))

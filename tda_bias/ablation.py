@@ -29,6 +29,7 @@ from tda_bias.token_trees import (
     TreePass,
     TreeReader,
     logits_at,
+    reader_of,
     special_tokens_around,
 )
 from tda_bias.types import ROLES, HeadId, InputError, Triple
@@ -129,10 +130,9 @@ class Ablator:
         parts = [continuation_tree(one, self._leading, contexts=True) for one in split]
         self._trees = [tree for tree, _ in parts]
         self._part = [part for _, part in parts]
-        self._reader = TreeReader(model, batch_size=max(1, batch_size // 3))
-        self.packed = self._reader.packing(self._trees)[0]
-        if not self.packed:
-            self._reader = TreeReader(model, batch_size=batch_size)
+        self._reader, self.packed, _ = reader_of(
+            model, self._trees, batch_size=batch_size, texts_per_tree=3
+        )
         self.replacement = self._means(split, batch_size) if ablation == "mean" else None
 
     @property
@@ -287,17 +287,10 @@ class Ablator:
         """The input of every layer in the passes that run inside, by layer."""
         kept: dict[int, Tensor] = {}
 
-        def keep(layer: int) -> Callable[..., Tensor]:
-            def hook(residual: Tensor, hook: Any) -> Tensor:
-                kept[layer] = residual
-                return residual
-
-            return hook
-
         def see(_: Any, __: Any, output: Any) -> None:
             self._in_tuple = isinstance(output, tuple)
 
-        hooks = [(f"blocks.{layer}.hook_in", keep(layer)) for layer in range(self.n_layers)]
+        hooks = [(f"blocks.{layer}.hook_in", _keep(kept, layer)) for layer in range(self.n_layers)]
         handle = self._blocks[0].register_forward_hook(see)
         try:
             with self.model.bridge.hooks(fwd_hooks=hooks):
@@ -349,25 +342,15 @@ class Ablator:
     def _gradients(self, one: TreePass) -> Float[Tensor, "3 layer head"]:
         """Sums over a pass's triples of the three estimates."""
         z: dict[int, Tensor] = {}
-        last: list[Tensor] = []
-
-        def keep(layer: int) -> Callable[..., Tensor]:
-            def hook(value: Tensor, hook: Any) -> Tensor:
-                z[layer] = value
-                return value
-
-            return hook
+        out: dict[int, Tensor] = {}
+        last = self.n_layers - 1
 
         def begin(residual: Tensor, hook: Any) -> Tensor:
             return residual.detach().requires_grad_()
 
-        def end(residual: Tensor, hook: Any) -> Tensor:
-            last.append(residual)
-            return residual
-
         hooks: list[tuple[str, Callable[..., Tensor]]] = [("blocks.0.hook_in", begin)]
-        hooks += [(_z(layer), keep(layer)) for layer in range(self.n_layers)]
-        hooks.append((f"blocks.{self.n_layers - 1}.hook_out", end))
+        hooks += [(_z(layer), _keep(z, layer)) for layer in range(self.n_layers)]
+        hooks.append((f"blocks.{last}.hook_out", _keep(out, last)))
         with torch.enable_grad(), self.model.bridge.hooks(fwd_hooks=hooks):
             logits = logits_at(self.model.hf_model, one.inputs, one.places, gradients=True)
             values = torch.log_softmax(logits, -1)[
@@ -380,7 +363,7 @@ class Ablator:
         sign = torch.tensor([1.0, -1.0, 0.0, 0.0])[part].to(values)
         outputs = [z[layer] for layer in range(self.n_layers)]
         *odds, final = torch.autograd.grad(
-            (sign * values).sum(), [*outputs, last[0]], retain_graph=True
+            (sign * values).sum(), [*outputs, out[last]], retain_graph=True
         )
         loss = torch.autograd.grad(-values.sum(), outputs)
         found = torch.zeros(3, self.n_layers, outputs[0].shape[2], dtype=torch.float64)
@@ -391,6 +374,16 @@ class Ablator:
             written = torch.einsum("bthd,hdm->bthm", change, self._blocks[layer].attn.W_O.to(own))
             found[2, layer] = (written * final[:, :, None]).double().sum((0, 1, 3)).cpu()
         return found
+
+
+def _keep(into: dict[int, Tensor], layer: int) -> Callable[..., Tensor]:
+    """A hook that puts what it sees into a dictionary."""
+
+    def hook(value: Tensor, hook: Any) -> Tensor:
+        into[layer] = value
+        return value
+
+    return hook
 
 
 def _z(layer: int) -> str:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy import stats
 
 from tda_bias.ablation import Ablator, Outcomes, change, random_sets
+from tda_bias.crossref import standardised_ranks, two_sided_share
 from tda_bias.results import HeadBias
 from tda_bias.storage import GroupStore
 from tda_bias.types import HeadId, InputError
@@ -164,7 +164,6 @@ def _set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     own = effects[effects["kind"] == "top_set"].iloc[0]
     for name in (column for column in effects.columns if column.startswith("d_")):
         null, value = random[name].to_numpy(float), float(own[name])
-        larger = int(np.sum(np.abs(null) >= abs(value) - 1e-12))
         rows.append(
             {
                 "outcome": name.removeprefix("d_"),
@@ -172,7 +171,7 @@ def _set_tests(effects: pd.DataFrame) -> pd.DataFrame:
                 "random_mean": float(null.mean()),
                 "random_sd": float(null.std(ddof=1)),
                 "percentile": 100 * float(np.mean(null <= value)),
-                "p": (1 + larger) / (1 + len(null)),
+                "p": two_sided_share(null, value),
             }
         )
     return pd.DataFrame(rows)
@@ -222,13 +221,9 @@ def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) 
 def _spearman(
     pair: Float[np.ndarray, "2 head"], n_resamples: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    ranks = stats.rankdata(pair, axis=1)
-    ranks = ranks - ranks.mean(1, keepdims=True)
-    length = np.sqrt((ranks**2).sum(1, keepdims=True))
-    if (length == 0).any():
-        return {"rho": np.nan, "p": np.nan}
-    first, second = ranks / length
+    first, second = (standardised_ranks(values) for values in pair)
     rho = float(first @ second)
+    if np.isnan(rho):
+        return {"rho": np.nan, "p": np.nan}
     null = rng.permuted(np.tile(first, (n_resamples, 1)), axis=1) @ second
-    larger = int(np.sum(np.abs(null) >= abs(rho) - 1e-12))
-    return {"rho": rho, "p": (1 + larger) / (1 + n_resamples)}
+    return {"rho": rho, "p": two_sided_share(null, rho)}

@@ -69,11 +69,12 @@ def tokenize(
                     f"{triple.source} (group {triple.group}): a text has {len(one)} tokens, the "
                     f"model takes {max_tokens}; nothing is truncated, leave the item out"
                 )
-        result.append(TokenizedTriple((first, second, third), _common_prefix(first, second, third)))
+        result.append(TokenizedTriple((first, second, third), common_prefix(first, second, third)))
     return result
 
 
-def _common_prefix(*sequences: list[int]) -> int:
+def common_prefix(*sequences: Sequence[int]) -> int:
+    """Number of leading tokens that sequences share."""
     length = 0
     for tokens in zip(*sequences, strict=False):
         if len(set(tokens)) > 1:
@@ -155,17 +156,23 @@ def batches_of_similar_width(widths: list[int], most: int) -> list[list[int]]:
     return batches[::-1]
 
 
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row token"], Tensor]:
+    """Token ids padded on the right, and which places are real."""
+    length = torch.tensor([len(row) for row in rows])
+    ids = torch.zeros(len(rows), int(length.max()), dtype=torch.long)
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = torch.tensor(row)
+    return ids, (torch.arange(ids.shape[1]) < length[:, None]).long()
+
+
 def _plain_pass(ids: list[list[int]], chosen: list[int]) -> ForwardPass:
-    length = torch.tensor([len(ids[i]) for i in chosen])
-    padded = torch.zeros(len(chosen), int(length.max()), dtype=torch.long)
-    for row, index in enumerate(chosen):
-        padded[row, : len(ids[index])] = torch.tensor(ids[index])
+    rows, mask = padded([ids[i] for i in chosen])
     return ForwardPass(
-        ids=padded,
-        attention_mask=(torch.arange(padded.shape[1]) < length[:, None]).long(),
+        ids=rows,
+        attention_mask=mask,
         position_ids=None,
         text=torch.tensor(chosen),
-        length=length,
+        length=mask.sum(1),
         place=None,
     )
 

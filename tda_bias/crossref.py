@@ -24,7 +24,7 @@ import yaml
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.inference import benjamini_hochberg
+from tda_bias.inference import benjamini_hochberg, permutation_pvalue
 from tda_bias.types import InputError, RankBy
 
 Match = Literal["exact", "near", "weak", "own"]
@@ -260,7 +260,7 @@ def _one_correlation(
     low, high = _bca(x, y, rng)
     return {
         "spearman": rho,
-        "p": _two_sided(ranks_x[orders] @ ranks_y, rho),
+        "p": two_sided_share(ranks_x[orders] @ ranks_y, rho),
         "low": low,
         "high": high,
         "pearson": float(np.corrcoef(x, y)[0, 1]),
@@ -283,11 +283,13 @@ def _partial(
             return {"partial": np.nan, "p_partial": np.nan}
         residuals.append(own / length)
     rho = float(residuals[0] @ residuals[1])
-    return {"partial": rho, "p_partial": _two_sided(residuals[0][orders] @ residuals[1], rho)}
+    return {"partial": rho, "p_partial": two_sided_share(residuals[0][orders] @ residuals[1], rho)}
 
 
-def _two_sided(null: Float[np.ndarray, " draw"], observed: float) -> float:
-    return float((1 + np.sum(np.abs(null) >= abs(observed) - 1e-12)) / (1 + len(null)))
+def two_sided_share(null: Float[np.ndarray, " draw"], observed: float) -> float:
+    """Permutation p of a value among draws, by size; ties count."""
+    count = np.asarray(np.sum(np.abs(null) >= abs(observed) - 1e-12))
+    return float(permutation_pvalue(count, len(null), exact=False))
 
 
 def _bca(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
@@ -375,9 +377,9 @@ def _map_tests(
         null = np.abs(own[orders[part]] @ np.where(defined, ranks, 0.0))
         count += (null >= threshold).sum(0)
         largest[part] = null.max(1)
-    p = np.where(defined, (1 + count) / (1 + len(orders)), np.nan)
+    p = np.where(defined, permutation_pvalue(count, len(orders), exact=False), np.nan)
     above = len(orders) - np.searchsorted(np.sort(largest), threshold, side="left")
-    p_max = np.where(defined, (1 + above) / (1 + len(orders)), np.nan)
+    p_max = np.where(defined, permutation_pvalue(above, len(orders), exact=False), np.nan)
     q = np.full_like(p, np.nan)
     if defined.any():
         q[defined] = benjamini_hochberg(p[defined])
@@ -420,7 +422,8 @@ def mantel(
         return {"rho": np.nan, "p": np.nan}
     orders = permutations_within(category, n_resamples, rng)
     null = np.array([rank[o[pairs[0]], o[pairs[1]]] @ apart for o in orders])
-    return {"rho": rho, "p": float((1 + np.sum(null >= rho - 1e-12)) / (1 + n_resamples))}
+    larger = np.asarray(np.sum(null >= rho - 1e-12))
+    return {"rho": rho, "p": float(permutation_pvalue(larger, n_resamples, exact=False))}
 
 
 def power(n: int) -> dict[str, float]:

@@ -12,20 +12,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tda_bias.batches import padded
 from tda_bias.models import LanguageModel
-from tda_bias.token_trees import TokenTree, log_probs, logits_at, special_tokens_around
+from tda_bias.token_trees import (
+    TokenTree,
+    log_probs,
+    logits_at,
+    read_places,
+    separate_paths,
+    special_tokens_around,
+)
 from tda_bias.types import InputError
 
 _T5_GAP = "<extra_id_0>"
-
-
-def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row token"], Tensor]:
-    """Token ids padded on the right, and which places are real."""
-    length = torch.tensor([len(row) for row in rows])
-    ids = torch.zeros(len(rows), int(length.max()), dtype=torch.long)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = torch.tensor(row)
-    return ids, (torch.arange(ids.shape[1]) < length[:, None]).long()
 
 
 def masked_log_probs(
@@ -109,21 +108,14 @@ def decoded_log_probs(
     ids, mask = (part.to(model.device) for part in padded(sources))
     with torch.inference_mode():
         encoded = model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
-    chains: list[TokenTree] = []
-    owner: list[int] = []
-    taken: list[np.ndarray] = []
-    for number, tree in enumerate(trees):
-        own, readings = tree.paths()
-        chains += own
-        taken += readings
-        owner += [number] * len(own)
+    whole = separate_paths(trees)
     found = [np.full(len(tree.read_node), np.nan) for tree in trees]
-    for first in range(0, len(chains), batch_size):
+    for first in range(0, len(whole.rows), batch_size):
         part = slice(first, first + batch_size)
-        rows = torch.tensor(owner[part], device=model.device)
-        values = _decoded(model, encoded[rows], mask[rows], chains[part])
-        for number, which, value in zip(owner[part], taken[part], values, strict=True):
-            found[number][which] = value
+        rows = torch.tensor(whole.tree[part], device=model.device)
+        values = _decoded(model, encoded[rows], mask[rows], whole.rows[part])
+        for tree, which, value in zip(whole.tree[part], whole.readings[part], values, strict=True):
+            found[tree][which] = value
     return found
 
 
@@ -133,8 +125,7 @@ def _decoded(
     from transformers.modeling_outputs import BaseModelOutput
 
     ids, own_mask = padded([chain.tokens.tolist() for chain in chains])
-    flat = [chain.read_node + row * ids.shape[1] for row, chain in enumerate(chains)]
-    places, inverse = np.unique(np.concatenate(flat), return_inverse=True)
+    places, which = read_places(chains, ids.shape[1])
     inputs = {
         "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
         "attention_mask": mask,
@@ -143,6 +134,6 @@ def _decoded(
         "use_cache": False,
     }
     logits = logits_at(model.hf_model, inputs, torch.from_numpy(places).to(model.device))
-    values = log_probs(logits, inverse, np.concatenate([c.read_token for c in chains]))
+    values = log_probs(logits, which, np.concatenate([c.read_token for c in chains]))
     sizes = [len(chain.read_node) for chain in chains]
     return list(np.split(values, np.cumsum(sizes)[:-1]))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.batches import batches_of_similar_width
+from tda_bias.batches import batches_of_similar_width, common_prefix
 from tda_bias.gaps import begun, decoded_log_probs, gap_token, masked_log_probs
 from tda_bias.models import LanguageModel
-from tda_bias.token_trees import TokenTree, TreeReader, merge, special_tokens_around
+from tda_bias.token_trees import TokenTree, merge, path_to, reader_of, special_tokens_around
 from tda_bias.types import InputError, Triple
 
 Progress = Callable[[int, int], None]
@@ -75,20 +75,13 @@ def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[Split
     found = []
     for number, (triple, context) in enumerate(zip(triples, context_ids, strict=True)):
         own = tuple(text_ids[3 * number : 3 * number + 3])
-        start = tuple(_shared(context, ids) for ids in own)
+        start = tuple(common_prefix(context, ids) for ids in own)
         if min(start) == 0 or any(s == len(ids) for s, ids in zip(start, own, strict=True)):
             raise InputError(
                 f"{triple.source}: the tokenizer makes no token of the context or a continuation"
             )
         found.append(SplitTriple(own, start))
     return found
-
-
-def _shared(first: list[int], second: list[int]) -> int:
-    for number, (a, b) in enumerate(zip(first, second, strict=False)):
-        if a != b:
-            return number
-    return min(len(first), len(second))
 
 
 def triple_likelihoods(
@@ -150,10 +143,7 @@ def continuation_tree(
     read: list[int] = []
     part: list[int] = []
     for role, (end, ids, start) in enumerate(zip(ends, split.ids, split.start, strict=True)):
-        path = [int(end)]
-        while parent[path[-1]] >= 0:
-            path.append(int(parent[path[-1]]))
-        path, text = path[::-1], [*leading, *ids]
+        path, text = path_to(int(end), parent), [*leading, *ids]
         spans = [(role, len(leading) + start, len(text))]
         if contexts and role == 0:
             spans.insert(0, (3, max(len(leading), 1), len(leading) + min(split.start)))
@@ -179,10 +169,11 @@ def _causal(
 ) -> list[TripleLikelihood]:
     leading = special_tokens_around(model.tokenizer)[0]
     trees = [continuation_tree(one, leading)[0] for one in split]
-    reader = TreeReader(model, batch_size=max(1, batch_size // 3))
-    packed = share_prefix == "auto" and bool(trees) and reader.packing(trees)[0]
-    if not packed:
-        reader = TreeReader(model, batch_size=batch_size)
+    if not trees:
+        return []
+    reader, packed, _ = reader_of(
+        model, trees, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix
+    )
     found = reader.read(trees, packed=packed, progress=progress)
     return [as_likelihood(one, values) for one, values in zip(split, found, strict=True)]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.storage import atomic, remove_leftovers, to_json, write_text
+from tda_bias.storage import atomic, remove_leftovers, to_json, write_csv, write_figure, write_text
 from tda_bias.tables import in_order, ranked, tested_map
 from tda_bias.types import InputError, RankBy
 
@@ -134,14 +134,9 @@ class HeadBias:
                 getattr(self, attribute).to_parquet(path, index=False)
             written.append(folder / f"{name}.parquet")
         for name, table in (("heads", self.table), ("groups", self.groups)):
-            with atomic(folder / f"{name}.csv") as path:
-                table.to_csv(path, index=False)
+            write_csv(folder / f"{name}.csv", table)
             written.append(folder / f"{name}.csv")
-        figure = heatmap_figure(self)
-        for suffix in ("png", "svg"):
-            with atomic(folder / f"heatmap.{suffix}") as path:
-                figure.savefig(path, dpi=200)
-            written.append(folder / f"heatmap.{suffix}")
+        written += write_figure(folder, "heatmap", heatmap_figure(self))
         write_text(folder / "run.json", to_json(self.record))
         remove_leftovers(folder)
         return [*written, folder / "run.json"]

@@ -11,11 +11,15 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 _TEMPORARY = ".unfinished-"
 
@@ -66,6 +70,21 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a table, whole or not at all."""
+    with atomic(path) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
+    """Write a figure as ``name.png`` and ``name.svg``, each whole or not at all."""
+    written = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+    for path in written:
+        with atomic(path) as temporary:
+            figure.savefig(temporary, dpi=200)
+    return written
 
 
 def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.batches import batches_of_similar_width
+from tda_bias.batches import batches_of_similar_width, padded
 from tda_bias.models import LanguageModel
 
 if TYPE_CHECKING:
@@ -81,15 +81,13 @@ class TokenTree:
         depth = self.depth()
         chains, readings = [], []
         for end in np.unique(leaf):
-            path = [int(end)]
-            while self.parent[path[-1]] >= 0:
-                path.append(int(self.parent[path[-1]]))
             taken = np.flatnonzero(leaf[self.read_node] == end)
             if not len(taken):
                 continue
+            path = path_to(int(end), self.parent)
             chains.append(
                 TokenTree(
-                    tokens=self.tokens[path[::-1]],
+                    tokens=self.tokens[path],
                     parent=np.arange(len(path)) - 1,
                     read_node=depth[self.read_node[taken]],
                     read_token=self.read_token[taken],
@@ -97,6 +95,49 @@ class TokenTree:
             )
             readings.append(taken)
         return chains, readings
+
+
+def path_to(node: int, parent: Int[np.ndarray, " node"]) -> list[int]:
+    """The nodes from the first token to a node, both included."""
+    path = [node]
+    while parent[path[-1]] >= 0:
+        path.append(int(parent[path[-1]]))
+    return path[::-1]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Trees or paths of trees that are rows of forward passes.
+
+    Attributes:
+        rows: What stands in each row.
+        tree: Index of the tree each belongs to.
+        readings: For each row, which of its tree's readings it makes.
+    """
+
+    rows: list[TokenTree]
+    tree: list[int]
+    readings: list[Int[np.ndarray, " reading"]]
+
+
+def separate_paths(trees: Sequence[TokenTree]) -> Rows:
+    """Every path of every tree as a row of its own."""
+    found = Rows([], [], [])
+    for number, tree in enumerate(trees):
+        chains, taken = tree.paths()
+        found.rows.extend(chains)
+        found.readings.extend(taken)
+        found.tree.extend([number] * len(chains))
+    return found
+
+
+def read_places(
+    rows: Sequence[TokenTree], width: int
+) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " reading"]]:
+    """The distinct places read in rows of a width, and which of them each reading is."""
+    flat = [row.read_node + index * width for index, row in enumerate(rows)]
+    places, which = np.unique(np.concatenate(flat), return_inverse=True)
+    return places, which
 
 
 def merge(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -219,22 +260,17 @@ class TreeReader:
         """
         self._model.check_length(max((int(tree.depth().max()) + 1 for tree in trees), default=0))
         if packed:
-            rows, owner = list(trees), list(range(len(trees)))
-            readings = [np.arange(len(tree.read_node)) for tree in trees]
+            every = [np.arange(len(tree.read_node)) for tree in trees]
+            whole = Rows(list(trees), list(range(len(trees))), every)
         else:
-            rows, owner, readings = [], [], []
-            for number, tree in enumerate(trees):
-                chains, taken = tree.paths()
-                rows += chains
-                readings += taken
-                owner += [number] * len(chains)
-        for chosen in self._batches(rows):
-            yield self._pass(
-                [rows[i] for i in chosen],
-                [owner[i] for i in chosen],
-                [readings[i] for i in chosen],
-                packed=packed,
+            whole = separate_paths(trees)
+        for chosen in self._batches(whole.rows):
+            part = Rows(
+                [whole.rows[i] for i in chosen],
+                [whole.tree[i] for i in chosen],
+                [whole.readings[i] for i in chosen],
             )
+            yield self._pass(part, packed=packed)
 
     def run(self, one: TreePass) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of the readings of each row of a pass."""
@@ -254,30 +290,20 @@ class TreeReader:
                 logits += own
             yield batch[start:]
 
-    def _pass(
-        self,
-        rows: Sequence[TokenTree],
-        tree: list[int],
-        readings: list[Int[np.ndarray, " reading"]],
-        *,
-        packed: bool,
-    ) -> TreePass:
-        device = self._model.device
-        width = max(len(row) for row in rows)
-        ids = np.zeros((len(rows), width), dtype=np.int64)
-        for index, row in enumerate(rows):
-            ids[index, : len(row)] = row.tokens
-        given = {"input_ids": torch.from_numpy(ids)}
-        given |= self._tree_inputs(rows, width) if packed else _chain_inputs(rows, width)
-        flat = [row.read_node + index * width for index, row in enumerate(rows)]
-        places, inverse = np.unique(np.concatenate(flat), return_inverse=True)
+    def _pass(self, part: Rows, *, packed: bool) -> TreePass:
+        device, rows = self._model.device, part.rows
+        ids, mask = padded([row.tokens.tolist() for row in rows])
+        width = ids.shape[1]
+        given = self._tree_inputs(rows, width) if packed else {"attention_mask": mask}
+        given["input_ids"] = ids
+        places, which = read_places(rows, width)
         return TreePass(
             inputs={name: value.to(device) for name, value in given.items()} | {"use_cache": False},
             places=torch.from_numpy(places).to(device),
-            place=inverse,
+            place=which,
             token=np.concatenate([row.read_token for row in rows]),
-            tree=tree,
-            readings=readings,
+            tree=part.tree,
+            readings=part.readings,
         )
 
     def _tree_inputs(self, rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
@@ -295,9 +321,29 @@ class TreeReader:
         }
 
 
-def _chain_inputs(rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
-    length = torch.tensor([len(row) for row in rows])
-    return {"attention_mask": (torch.arange(width) < length[:, None]).long()}
+def reader_of(
+    model: LanguageModel,
+    trees: Sequence[TokenTree],
+    *,
+    batch_size: int,
+    texts_per_tree: int,
+    share_prefix: str = "auto",
+) -> tuple[TreeReader, bool, str]:
+    """A reader whose passes hold as many texts, whether trees are rows or their paths are.
+
+    Args:
+        model: A causal language model.
+        trees: What will be read, at least one.
+        batch_size: Texts per forward pass.
+        texts_per_tree: How many a tree stands for.
+        share_prefix: ``auto``: run trees as rows where that is exact; ``never``.
+
+    Returns:
+        The reader, whether to run trees as rows, and why.
+    """
+    together = TreeReader(model, batch_size=max(1, batch_size // texts_per_tree))
+    packed, why = together.packing(trees) if share_prefix == "auto" else (False, "asked not to")
+    return (together if packed else TreeReader(model, batch_size=batch_size)), packed, why
 
 
 def logits_at(
