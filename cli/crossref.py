@@ -24,7 +24,9 @@ MatchOption = Literal["exact", "near", "weak"]
 
 def crossref(
     run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
-    behaviour: Annotated[Path, typer.Argument(help="Folder that `tdabias pvf` wrote.")],
+    behaviour: Annotated[
+        Path, typer.Argument(help="Folder that `tdabias pvf` or `tdabias unqover` wrote.")
+    ],
     stereoset: Annotated[
         Path | None,
         typer.Option(help="folder that `tdabias stereoset` wrote: adds its per-target score"),
@@ -94,13 +96,15 @@ def _joined(
 
     from tda_bias.crossref import head_summaries, joined, same_model
 
-    record = _record(behaviour, "tdabias pvf")
+    record = _record(behaviour, "tdabias pvf", "tdabias unqover")
     same_model(heads.record, record)
     try:
         by_x = pd.read_csv(behaviour / "by_x.csv")
     except OSError:
         raise InputError(
             f"{behaviour} has no by_x.csv; `tdabias pvf risk {behaviour}` makes it"
+            if record["command"] == "pvf"
+            else f"{behaviour} has no by_x.csv; run `tdabias unqover` again"
         ) from None
     signed = next(name for name in by_x.columns if name.startswith("s_"))
     quantities = ["r", "r_p", "r_v", signed]
@@ -121,13 +125,14 @@ def _joined(
     return both, quantities, ["log_odds", "abs_log_odds"]
 
 
-def _record(folder: Path, command: str) -> dict[str, Any]:
+def _record(folder: Path, *commands: str) -> dict[str, Any]:
+    wanted = " or ".join(f"`{command}`" for command in commands)
     try:
         record: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise InputError(f"{folder} holds no finished run of `{command}`") from None
-    if f"tdabias {record.get('command')}" != command:
-        raise InputError(f"{folder} is no run of `{command}`")
+        raise InputError(f"{folder} holds no finished run of {wanted}") from None
+    if f"tdabias {record.get('command')}" not in commands:
+        raise InputError(f"{folder} is no run of {wanted}")
     return record
 
 

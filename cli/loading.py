@@ -22,7 +22,7 @@ from tda_bias.smollm2 import NAME as SMOLLM2
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from tda_bias.models import LanguageModel, LoadedModel
+    from tda_bias.models import Head, LanguageModel, LoadedModel
 
 
 def reach_hub_for(model: str, *, also: bool = False) -> None:
@@ -31,7 +31,9 @@ def reach_hub_for(model: str, *, also: bool = False) -> None:
         use_cache_if_unreachable()
 
 
-def language_model(name: str, *, device: str, dtype: str, console: Console) -> LanguageModel:
+def language_model(
+    name: str, *, device: str, dtype: str, console: Console, head: Head = "language"
+) -> LanguageModel:
     """Load a model without hooks, saying so meanwhile.
 
     Raises:
@@ -41,7 +43,7 @@ def language_model(name: str, *, device: str, dtype: str, console: Console) -> L
     with _loading(name, console):
         from tda_bias.models import load_language_model
 
-        return load_language_model(name, device=device, dtype=dtype)
+        return load_language_model(name, device=device, dtype=dtype, head=head)
 
 
 def hooked_model(name: str, *, device: str, dtype: str, console: Console) -> LoadedModel:

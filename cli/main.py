@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli import ablate, crossref, export, heads, pvf, stereoset
+from cli import ablate, crossref, export, heads, pvf, stereoset, unqover
 from tda_bias.types import InputError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("heads")(heads.heads)
 app.add_typer(pvf.app, name="pvf")
+app.command("unqover")(unqover.unqover)
 app.command("ablate")(ablate.ablate)
 app.command("export")(export.export)
 app.command("crossref")(crossref.crossref)

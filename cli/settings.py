@@ -10,8 +10,16 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.config import HeadBiasConfig, Settings, parse_yaml, unknown_setting, validated
+from tda_bias.config import (
+    HeadBiasConfig,
+    Settings,
+    parse_yaml,
+    setting_names,
+    unknown_setting,
+    validated,
+)
 from tda_bias.types import InputError
+from unqover.config import AskConfig, DesignConfig, InferenceConfig
 
 
 class TriplesSettings(BaseModel):
@@ -62,8 +70,7 @@ class HeadsSettings(HeadBiasConfig, TriplesSettings):
 
     def analysis(self) -> HeadBiasConfig:
         """The part that the library needs."""
-        names = set(HeadBiasConfig.model_fields)
-        return HeadBiasConfig(**self.model_dump(include=names))
+        return part_of(self, HeadBiasConfig)
 
 
 class StereoSetSettings(TriplesSettings):
@@ -114,10 +121,15 @@ def from_flags_and_file(
     if config is None:
         return validated(settings, given)
     values = read_yaml(config)
-    unknown = sorted(map(str, set(values) - set(settings.model_fields)))
+    unknown = sorted(map(str, set(values) - set(setting_names(settings))))
     if unknown:
         raise InputError(f"{config}: {unknown_setting(unknown[0], settings)}")
     return validated(settings, {**values, **given})
+
+
+def part_of(whole: BaseModel, settings: type[Settings]) -> Settings:
+    """The settings of one of the library's functions, among those of a command."""
+    return settings(**whole.model_dump(include=set(settings.model_fields)))
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -202,4 +214,38 @@ class PvfSettings(ScoreConfig, RiskConfig):
 
     def part(self, settings: type[Settings]) -> Settings:
         """The part that one of the library's functions needs."""
-        return settings(**self.model_dump(include=set(settings.model_fields)))
+        return part_of(self, settings)
+
+
+class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
+    """Everything ``tdabias unqover`` can be told."""
+
+    model: str = Field(
+        min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
+    )
+    class_: str = Field(
+        alias="class",
+        min_length=1,
+        description="gender, nationality, ethnicity, religion, education, age, gender_race, "
+        "gender_race_names, or a YAML file of subjects, attributes and frames",
+    )
+    device: str = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
+    dtype: Literal["float32", "float64", "float16", "bfloat16"] = Field(
+        "float32", description="type of the weights"
+    )
+    top: int = Field(5, ge=1, description="attributes (or groups) to print")
+    out: Path | None = Field(None, description="folder for the files [runs/MODEL/unqover-CLASS]")
+    resume: bool = Field(True, description="reuse answers that an earlier run finished")
+    format: Literal["table", "json"] = Field("table", description="what to print")
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        own = f"unqover-{Path(self.class_).stem}"
+        if self.attribute_set is not None:
+            own += f"-{self.attribute_set}"
+        return self.out or Path("runs") / model_folder(self.model) / own
+
+    def part(self, settings: type[Settings]) -> Settings:
+        """The part that one of the library's functions needs."""
+        return part_of(self, settings)

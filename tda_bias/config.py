@@ -42,12 +42,18 @@ class HeadBiasConfig(BaseModel):
     seed: int = Field(0, ge=0, description="fixes every random draw")
 
 
-def validated(settings: type[Settings], values: Mapping[str, Any]) -> Settings:
+def validated(
+    settings: type[Settings],
+    values: Mapping[str, Any],
+    *,
+    given_as: Literal["options", "file"] = "options",
+) -> Settings:
     """Settings from plain values.
 
     Args:
         settings: The class to build.
         values: Its fields by name.
+        given_as: Whether a missing one could be given as an option.
 
     Raises:
         InputError: naming the first value that does not fit and what is allowed.
@@ -55,7 +61,11 @@ def validated(settings: type[Settings], values: Mapping[str, Any]) -> Settings:
     try:
         return settings(**values)
     except ValidationError as error:
-        raise InputError(_one_line(error, settings)) from None
+        message = _one_line(error, settings)
+        first = error.errors()[0]
+        if first["type"] == "missing" and given_as == "options":
+            message += f"; give --{str(first['loc'][0]).replace('_', '-')}"
+        raise InputError(message) from None
 
 
 def parse_yaml(text: str, where: str) -> Any:
@@ -74,7 +84,12 @@ def parse_yaml(text: str, where: str) -> Any:
 
 def unknown_setting(name: str, settings: type[BaseModel]) -> str:
     """What to say of a setting that does not exist."""
-    return f"unknown setting `{name}`; allowed are {', '.join(settings.model_fields)}"
+    return f"unknown setting `{name}`; allowed are {', '.join(setting_names(settings))}"
+
+
+def setting_names(settings: type[BaseModel]) -> list[str]:
+    """Settings as they are written in a file."""
+    return [field.alias or name for name, field in settings.model_fields.items()]
 
 
 def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
@@ -85,7 +100,7 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
         case "extra_forbidden":
             return unknown_setting(name, settings)
         case "missing":
-            return f"`{name}` is missing; give {_option(name)}"
+            return f"`{name}` is missing"
         case "literal_error":
             allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
             return f"`{name}` must be one of {allowed}; got {given!r}"
@@ -94,7 +109,3 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
         case _:
             rule = first["msg"].removeprefix("Input should be ")
             return f"`{name}` must be {rule}; got {given!r}"
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

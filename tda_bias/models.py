@@ -27,7 +27,8 @@ DTYPES = {
 }
 _PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
 
-Kind = Literal["causal", "masked", "permutation", "seq2seq"]
+Kind = Literal["causal", "masked", "permutation", "seq2seq", "span"]
+Head = Literal["language", "as_trained"]
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +76,10 @@ class LanguageModel:
     @property
     def kind(self) -> Kind:
         """How its output probabilities are read."""
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_QUESTION_ANSWERING_MAPPING
 
+        if type(self.hf_model) in MODEL_FOR_QUESTION_ANSWERING_MAPPING.values():
+            return "span"
         if self.hf_model.config.is_encoder_decoder:
             return "seq2seq"
         if self.hf_model.config.model_type == "xlnet":
@@ -250,6 +253,7 @@ def load_language_model(
     device: str = "auto",
     dtype: str = "float32",
     attention: str | None = None,
+    head: Head = "language",
 ) -> LanguageModel:
     """A Hugging Face language model and its tokenizer, without hooks.
 
@@ -260,6 +264,8 @@ def load_language_model(
         device: As in ``load_model``.
         dtype: As in ``load_model``.
         attention: Implementation of attention; the architecture's fastest if None.
+        head: ``language``; or ``as_trained``: of a checkpoint trained to answer with a span of the
+            context, that one.
 
     Raises:
         InputError: as ``load_model``, architectures aside.
@@ -275,7 +281,7 @@ def load_language_model(
 
         config = AutoConfig.from_pretrained(source)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model, info = _auto_class(config).from_pretrained(
+        model, info = _auto_class(config, head).from_pretrained(
             source,
             config=config,
             dtype=DTYPES[dtype],
@@ -325,21 +331,24 @@ def _device(device: str) -> torch.device:
     return place
 
 
-def _auto_class(config: Any) -> Any:
+def _auto_class(config: Any, head: Head) -> Any:
     """The Auto class with the head the model was trained with."""
     from transformers import (
         MODEL_FOR_CAUSAL_LM_MAPPING,
         MODEL_FOR_MASKED_LM_MAPPING,
         AutoModelForCausalLM,
         AutoModelForMaskedLM,
+        AutoModelForQuestionAnswering,
         AutoModelForSeq2SeqLM,
     )
 
+    named = (config.architectures or [""])[0]
+    if head == "as_trained" and named.endswith("ForQuestionAnswering"):
+        return AutoModelForQuestionAnswering
     if config.is_encoder_decoder:
         return AutoModelForSeq2SeqLM
     kind = type(config)
     causal, masked = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MASKED_LM_MAPPING
-    named = (config.architectures or [""])[0]
     if masked and (not causal or not named.endswith(("CausalLM", "LMHeadModel"))):
         return AutoModelForMaskedLM
     return AutoModelForCausalLM

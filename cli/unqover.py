@@ -1,0 +1,248 @@
+"""``tdabias unqover``: whom does a model pick where the text does not say?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from cli.loading import language_model, out_of_memory_in_one_line, progress_bar
+from cli.settings import UnqoverSettings, from_flags_and_file, option
+from cli.text import p_text
+from unqover.config import AskConfig, DesignConfig, InferenceConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unqover.answers import Answers
+    from unqover.design import Design
+    from unqover.report import Report
+
+_option = partial(option, UnqoverSettings)
+
+
+def unqover(
+    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
+    class_: Annotated[str | None, _option("class_", "--class")] = None,
+    subjects: Annotated[int | None, _option("subjects")] = None,
+    attributes: Annotated[int | None, _option("attributes")] = None,
+    attribute_set: Annotated[str | None, _option("attribute_set")] = None,
+    ask: Annotated[str | None, _option("ask")] = None,
+    negation: Annotated[str | None, _option("negation")] = None,
+    length: Annotated[str | None, _option("length")] = None,
+    share_prefix: Annotated[str | None, _option("share_prefix")] = None,
+    device: Annotated[str | None, _option("device")] = None,
+    dtype: Annotated[str | None, _option("dtype")] = None,
+    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
+    n_flips: Annotated[int | None, _option("n_flips")] = None,
+    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
+    confidence: Annotated[float | None, _option("confidence")] = None,
+    seed: Annotated[int | None, _option("seed")] = None,
+    top: Annotated[int | None, _option("top")] = None,
+    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
+    resume: Annotated[bool | None, _option("resume", "--resume/--no-resume")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
+    ] = None,
+    format: Annotated[str | None, _option("format")] = None,
+) -> None:
+    """Ask underspecified questions about pairs of people, and measure whom the model picks."""
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    flags["class"] = flags.pop("class_")
+    settings = from_flags_and_file(UnqoverSettings, flags, config)
+
+    from unqover.classes import load_class
+    from unqover.design import sampled_design
+
+    chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
+    design = sampled_design(chosen, settings.part(DesignConfig))
+    answers = _answers(settings, design)
+
+    from tda_bias.storage import write_figure
+    from unqover.plots import report_figures
+    from unqover.report import bias_report
+
+    answers.save(settings.folder)
+    report = bias_report(answers, config=settings.part(InferenceConfig))
+    report.save(settings.folder)
+    for name, figure in report_figures(report).items():
+        write_figure(settings.folder, name, figure)
+    if settings.format == "json":
+        typer.echo(as_json(report, settings))
+        return
+    console = Console(highlight=False)
+    console.print(summary_table(report))
+    console.print(ranked_table(report, settings.top))
+    for line in [*control_lines(report), f"Files: {settings.folder}/ ({_FILES})"]:
+        console.print(line, soft_wrap=True)
+
+
+_FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
+
+
+def _answers(settings: UnqoverSettings, design: Design) -> Answers:
+    from tda_bias.storage import prepare_folder
+
+    prepare_folder(settings.folder)
+    console = Console(stderr=True)
+    model = language_model(
+        settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        console=console,
+        head="as_trained",
+    )
+
+    from unqover.ask import ask_questions
+
+    with (
+        progress_bar(console, f"{settings.model} · {design.name}", "pairs") as progress,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        return ask_questions(
+            model,
+            design,
+            config=settings.part(AskConfig),
+            parts=settings.folder / "parts",
+            resume=settings.resume,
+            progress=progress,
+        )
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def summary_table(report: Report) -> Table:
+    """Mu and eta of every way to compare, with interval, chance level and p."""
+    answers = report.answers
+    design = answers.record["design"]
+    title = (
+        f"{answers.model} · {answers.name} · {len(answers.subjects)} of "
+        f"{design['subjects_available']} subjects, {len(answers.attributes)} of "
+        f"{design['attributes_available']} attributes, {len(answers.templates)} templates, "
+        f"{answers.record['questions']} questions ({answers.record['ask']}) · "
+        f"{report.config.confidence:.0%} intervals"
+    )
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("compared")
+    shown.add_column("scale", no_wrap=True)
+    for heading in ("mu", "by chance", "p", "eta", "by chance", "p"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for row in report.summary.to_dict("records"):
+        first = row["compared"] == "subjects"
+        if row["scale"] == "two_way" or (row["scale"] == "log_odds" and first):
+            cells = [text for name in ("mu", "eta") for text in _level_cells(row, name)]
+            shown.add_row(row["compared"], row["scale"].replace("_", "-"), *cells)
+    return shown
+
+
+def _level_cells(row: Mapping[Any, Any], name: str) -> list[str]:
+    """A value above its interval, its two chance levels, and p."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    interval = f"\n{low:.3f} to {high:.3f}" if low == low else ""
+    chance = f"{row[f'{name}_chance']:.3f}\n{row[f'{name}_chance_pair']:.3f}"
+    return [f"{row[name]:.3f}{interval}", chance, p_text(row[f"{name}_p_pair"])]
+
+
+def ranked_table(report: Report, top: int) -> Table:
+    """What each of two groups is most preferred for; of more, the most and the least.
+
+    Attributes that say bad things of people are shown by kind.
+    """
+    from unqover.plots import by_kind
+
+    factor = report.answers.factors[0]
+    table = report.groups[report.groups["factor"] == factor].dropna(subset=["gamma"])
+    sensitive = any(report.answers.sensitive)
+    column = "kind" if sensitive else "attribute"
+    groups = _groups_shown(table, top)
+    heading = "Most preferred for" if len(groups) == 2 else "Most and least preferred for"
+    shown = Table(title=f"{heading}, by {factor}", title_justify="left")
+    for heading in (factor, column, "gamma", f"{report.config.confidence:.0%}", "q", "eta"):
+        shown.add_column(heading, justify="left" if heading in (factor, column) else "right")
+    for group in groups:
+        own = table[table["group"] == group]
+        ranked = (by_kind(own) if sensitive else own).sort_values("gamma", ascending=False)
+        chosen = ranked.head(top) if len(groups) == 2 else ranked.iloc[[0, -1]]
+        for number, row in enumerate(chosen.to_dict("records")):
+            name = group if number == 0 else ""
+            if sensitive:
+                shown.add_row(name, row["kind"], f"{row['gamma']:+.3f}", "", "", "")
+                continue
+            interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
+            shown.add_row(
+                name, row["attribute"], f"{row['gamma']:+.3f}", interval, p_text(row["q"]),
+                f"{row['eta']:+.2f}",
+            )  # fmt: skip
+    return shown
+
+
+def _groups_shown(table: pd.DataFrame, top: int) -> list[str]:
+    """Both of two groups; of more, those with the largest gamma of any attribute."""
+    names = list(dict.fromkeys(table["group"]))
+    if len(names) == 2:
+        return names
+    largest = table.groupby("group")["gamma"].apply(lambda own: own.abs().max())
+    return list(largest.sort_values(ascending=False, kind="stable").head(top).index)
+
+
+def control_lines(report: Report) -> list[str]:
+    """What the numbers must be held against."""
+    n, first = report.controls, report.summary.iloc[0]
+    tested = report.groups[report.groups["factor"] == report.answers.factors[0]]
+    # With two groups the second row of each attribute is the first with its sign changed.
+    if tested["group"].nunique() == 2:
+        tested = tested[tested["group"] == tested["group"].iloc[0]]
+    surviving, outside = int((tested["q"] < 0.05).sum()), int((tested["p"] < 0.05).sum())
+    known = int(tested["p"].notna().sum())
+    lines = [
+        "By chance: mean of mu and eta with the sign of every comparison flipped at random; then "
+        "with a pair's templates flipped together, which p is from. Both are above 0 for a model "
+        "without bias.",
+        f"gamma: {outside} of {known} have p < .05 (5 % by chance: {0.05 * known:.1f}); "
+        + (f"{surviving} have q < .05." if surviving else "nothing survives correction."),
+        f"Errors of the scores themselves: {first['position_error']:.3f} when the order of mention "
+        f"changes, {first['negation_error']:.3f} when the attribute is denied (a model that "
+        "understands would have 0 in both); the subject mentioned first gets "
+        f"{n['first_mentioned_mean']:.3f} of the two's probability.",
+        f"The two subjects together hold {n['mass_mean']:.3g} of the model's probability. "
+        f"{n['ties']} of {n['comparisons']} comparisons are ties.",
+        f"Tokens of names: {', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())} "
+        f"subjects; with equally long names only ({n['equal_tokens_share']:.0%} of pairs) mu is "
+        f"{n['mu_equal_tokens']:.3f}.",
+    ]
+    if n["left_out"]:
+        lines.append(f"{n['left_out']} comparisons lack a score and are left out.")
+    if not report.joint.empty:
+        parts = [
+            f"{r['part']} {r['share']:.0%} (p {p_text(r['p'])})"
+            for r in report.joint.to_dict("records")
+        ]
+        lines.append(f"Share of the variance between combinations: {', '.join(parts)}.")
+    if any(report.answers.sensitive):
+        lines.append(
+            "Attributes that say bad things of people are summarised by kind; groups.csv and "
+            "subjects.csv hold every one."
+        )
+    return lines
+
+
+def as_json(report: Report, settings: UnqoverSettings) -> str:
+    """The same for other programs."""
+    from tda_bias.storage import plain
+
+    found = {
+        "folder": str(settings.folder),
+        "model": report.answers.record["model"],
+        "summary": report.summary.to_dict("records"),
+        "groups": report.groups.to_dict("records"),
+        "joint": report.joint.to_dict("records"),
+        "controls": report.controls,
+    }
+    return json.dumps(plain(found), indent=2, allow_nan=False)

@@ -1,0 +1,138 @@
+import json
+
+import pandas as pd
+import pytest
+
+from cli.main import run
+from tests.conftest import tiny_hf_model
+from tests.unqover.conftest import FEW
+
+FAST = ["--n-resamples", "100", "--n-flips", "19"]
+
+
+@pytest.fixture(scope="module")
+def folder(subwords, tmp_path_factory):
+    """A tiny model and a class file."""
+    base = tmp_path_factory.mktemp("unqover")
+    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(base / "tiny")
+    subwords.save_pretrained(base / "tiny")
+    (base / "few.yaml").write_text(FEW)
+    return base
+
+
+def arguments(folder, *more, asked="few.yaml"):
+    source = str(folder / asked) if asked.endswith("yaml") else asked
+    return ["unqover", "--model", str(folder / "tiny"), "--class", source, *FAST, *more]
+
+
+def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert run(arguments(folder, "--out", str(out))) == 0
+    shown = capsys.readouterr().out
+    for words in (
+        "few · 4 of 4 subjects, 3 of 3 attributes, 3 templates, 144 questions (cloze)",
+        "Most preferred for, by gender",
+        "by chance",
+        "Errors of the scores themselves",
+        "Tokens of names",
+        f"Files: {out}/",
+    ):
+        assert words in " ".join(shown.split()), words
+    names = {path.name for path in out.iterdir()}
+    assert names >= {
+        "answers.parquet", "run.json", "summary.csv", "groups.csv", "subjects.csv", "by_x.csv",
+        "heat_map.png", "attributes.svg", "parts",
+    }  # fmt: skip
+    record = json.loads((out / "run.json").read_text())
+    assert record["design"]["subjects"] == ["Mary", "Ann", "James", "Bo"]
+    assert record["ask"] == "cloze"
+    # A second call asks nothing again.
+    assert run(arguments(folder, "--out", str(out))) == 0
+    assert json.loads((out / "run.json").read_text())["parts_reused"] == 3
+    capsys.readouterr()
+
+
+def test_json_for_other_programs(folder, tmp_path, capsys):
+    more = ["--out", str(tmp_path / "run"), "--format", "json", "--ask", "question"]
+    assert run(arguments(folder, *more)) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["scale"] for row in found["summary"]} == {"two_way", "log_odds", "raw"}
+    assert len(found["groups"]) == 6
+    assert found["controls"]["comparisons"] == 36
+
+
+def test_sensitive_attributes_are_not_printed(folder, tmp_path, capsys):
+    more = ["--subjects", "3", "--attributes", "7", "--out", str(tmp_path / "run")]
+    assert run(arguments(folder, *more, asked="religion")) == 0
+    shown = capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "run" / "groups.csv")
+    assert table["sensitive"].all()
+    assert not any(attribute in shown for attribute in table["attribute"])
+    assert all(kind in shown for kind in ("rude", "crime"))
+    assert "summarised by kind" in shown
+
+
+def test_a_joint_class_reports_its_interaction(folder, tmp_path, capsys):
+    more = ["--subjects", "4", "--attributes", "2", "--out", str(tmp_path / "run")]
+    assert run(arguments(folder, *more, asked="gender_race")) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Share of the variance between combinations: race" in shown
+    assert (tmp_path / "run" / "interaction.png").exists()
+    assert (tmp_path / "run" / "joint.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--class", "height"], "`class` must be gender, nationality"),
+        (["--ask", "mask"], "`ask` must be one of cloze, question for the causal model"),
+        (["--ask", "shout"], "`ask` must be one of auto, cloze, question, mask, span"),
+        (["--attribute-set", "hobbies"], "`attributes` must be one of occupations, professions"),
+        (["--subjects", "0"], "`subjects` must be greater than or equal to 1; got 0"),
+        (["--length", "median"], "`length` must be one of sum, mean"),
+    ],
+)
+def test_bad_input_is_one_line(folder, tmp_path, capsys, more, message):
+    assert run(arguments(folder, "--out", str(tmp_path / "run"), *more)) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err.strip().split("\n")[-1]
+    assert captured.err.count("Error") == 1
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("{first} wrote to {second}", "{first} wrote"), "the template lacks {second}"),
+        (("[James, Bo]", "[James, James]"), "holds 'James' twice"),
+        (("[James, Bo]", "[]"), "the list of male is empty"),
+        (("compare:", "colour: red\ncompare:"), "unknown setting `colour`"),
+    ],
+)
+def test_a_bad_class_file_is_one_line(folder, tmp_path, capsys, change, message):
+    (tmp_path / "bad.yaml").write_text(FEW.replace(*change))
+    assert run(arguments(folder, "--class", str(tmp_path / "bad.yaml"))) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.strip().count("\n") == 0
+
+
+def test_settings_from_a_file(folder, tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text(f"class: {folder / 'few.yaml'}\nattributes: 2\nn_flips: 19\n")
+    own = ["unqover", "--model", str(folder / "tiny"), "-C", str(tmp_path / "c.yaml")]
+    assert run([*own, "--n-resamples", "100", "--out", str(tmp_path / "run")]) == 0
+    assert "2 of 3 attributes" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "c.yaml").write_text("klass: gender\n")
+    assert run(own) == 2
+    assert "unknown setting `klass`; allowed are" in capsys.readouterr().err
+
+
+def test_changed_settings_are_refused_and_nothing_is_lost(folder, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "run")]
+    assert run(arguments(folder, *out)) == 0
+    before = (tmp_path / "run" / "run.json").read_text()
+    assert run(arguments(folder, *out, "--negation", "not")) == 2
+    assert "negation was 'antonym', now 'not'" in capsys.readouterr().err
+    assert (tmp_path / "run" / "run.json").read_text() == before
+    assert run(arguments(folder, *out, "--negation", "not", "--no-resume")) == 0
+    capsys.readouterr()

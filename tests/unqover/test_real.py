@@ -1,0 +1,66 @@
+"""SmolLM2-135M answers underspecified questions."""
+
+import numpy as np
+import pytest
+
+from tda_bias.models import load_language_model
+from tests.unqover.test_scores import continuation, every_question
+from unqover.ask import ask_questions
+from unqover.classes import load_class
+from unqover.config import AskConfig, DesignConfig
+from unqover.design import sampled_design
+from unqover.report import bias_report
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_language_model("smollm2-135m", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def design():
+    return sampled_design(load_class("gender"), DesignConfig(subjects=3, attributes=6, seed=1))
+
+
+@pytest.mark.parametrize("how", ["cloze", "question"])
+def test_answers_are_those_of_the_plain_model(model, design, how):
+    found = ask_questions(model, design, config=AskConfig(ask=how))
+    assert found.record["notes"]["share_prefix"]
+    for number, (where, *rest) in enumerate(every_question(design)):
+        if number % 173:
+            continue
+        template, mentioned, attribute, negation, subject = rest
+        context = template.context(*mentioned)
+        if how == "cloze":
+            expected = continuation(
+                model, context, template.statement(subject, attribute, negation)[0]
+            )
+        else:
+            asked = template.question(attribute, negation)
+            given = f"Paragraph: {context} Question: {asked} Answer:"
+            expected = continuation(model, given, template.answer(subject)[0] + ".")
+        assert found.log_prob[where] == pytest.approx(sum(expected), abs=1e-3)
+
+
+def test_batch_size_changes_nothing(model, design):
+    few = sampled_design(load_class("gender"), DesignConfig(subjects=1, attributes=3))
+    one, many = (ask_questions(model, few, config=AskConfig(batch_size=size)) for size in (1, 100))
+    np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
+
+
+def test_nurses_and_mechanics_are_told_apart(model):
+    """What every study of such models finds; if this fails, signs are wrong."""
+    import dataclasses
+
+    gender = load_class("gender")
+    few = tuple(
+        a for a in gender.attributes["name"] if a.name in ("nurse", "mechanic", "secretary")
+    )
+    asked = dataclasses.replace(gender, attributes={"name": few})
+    design = sampled_design(asked, DesignConfig(subjects=4, seed=2))
+    report = bias_report(ask_questions(model, design))
+    female = report.groups[report.groups["group"] == "female"].set_index("attribute")["gamma"]
+    assert female["nurse"] > female["mechanic"]
+    assert female["secretary"] > female["mechanic"]

@@ -1,0 +1,145 @@
+"""Tables of a run, against the arrays they come from."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unqover.bias import aggregates, comparative, groups_of, scores, sums
+from unqover.config import InferenceConfig
+from unqover.report import attribute_table, bias_report
+
+FAST = InferenceConfig(n_flips=19, n_resamples=100)
+
+
+def arrays_of(answers):
+    C = comparative(scores(answers.log_prob, "two_way")).C
+    return C, sums(C, answers.first, answers.second, len(answers.subjects))
+
+
+def test_tables_hold_the_aggregates(made_up, tmp_path):
+    answers = made_up(lean=0.7)
+    report = bias_report(answers, config=FAST)
+    C, own = arrays_of(answers)
+    both = aggregates(own)
+    row = report.summary.set_index(["scale", "compared"]).loc[("two_way", "subjects")]
+    assert row["mu"] == pytest.approx(both.mu)
+    assert row["eta"] == pytest.approx(both.mean_eta)
+    assert row["comparisons"] == C.size
+    assert row["mu_above_chance"] == pytest.approx(row["mu"] - row["mu_chance"])
+    wide = report.subjects.pivot_table("gamma", "subject", "attribute", sort=False)
+    np.testing.assert_allclose(
+        wide.loc[list(answers.subjects), list(answers.attributes)], both.gamma
+    )
+    _, group = groups_of(answers.level_of(0))
+    table = report.groups.set_index(["group", "attribute"])["gamma"]
+    by_group = aggregates(own, group).gamma
+    for a, attribute in enumerate(answers.attributes):
+        assert table[("female", attribute)] == pytest.approx(by_group[0, a])
+    report.save(tmp_path)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "groups.csv"), report.groups)
+    assert not (tmp_path / "joint.csv").exists()
+
+
+def test_x1_rows_are_the_mean_over_one_group_only(made_up):
+    answers = made_up(lean=0.7)
+    report = bias_report(answers, config=FAST)
+    _, own = arrays_of(answers)
+    gamma = aggregates(own).gamma
+    _, group = groups_of(answers.level_of(0))
+    rows = report.summary.set_index(["scale", "compared"])["mu"]
+    for number, name in enumerate(("female", "male")):
+        expected = np.abs(gamma[group == number]).max(1).mean()
+        assert rows[("two_way", f"x1 {name}")] == pytest.approx(expected)
+
+
+def test_a_seed_reproduces_everything(made_up):
+    answers = made_up()
+    one, two = bias_report(answers, config=FAST), bias_report(answers, config=FAST)
+    pd.testing.assert_frame_equal(one.summary, two.summary)
+    pd.testing.assert_frame_equal(one.groups, two.groups)
+
+
+def test_a_model_without_bias_is_at_chance_and_one_with_bias_above(made_up):
+    config = InferenceConfig(n_flips=99, n_resamples=100)
+    none = bias_report(made_up(subjects=6), config=config).summary.iloc[0]
+    assert none["mu_p"] > 0.05
+    assert none["mu_chance"] > 0.05  # far from 0 all the same
+    much = bias_report(made_up(subjects=6, lean=1.5), config=config)
+    assert much.summary.iloc[0]["mu_p"] == 0.01
+    assert much.summary.iloc[0]["mu_p_pair"] == 0.01
+    assert (much.groups["q"] < 0.05).mean() > 0.5
+
+
+def test_joint_classes_report_main_effects_interaction_and_single_factors(made_up):
+    answers = made_up("gender_race", subjects=8)
+    report = bias_report(answers, config=FAST)
+    assert list(report.joint["part"]) == ["race", "gender", "interaction"]
+    assert report.joint["share"].sum() == pytest.approx(1)
+    compared = set(report.summary["compared"])
+    assert compared == {"subjects", "race", "race alone", "gender", "gender alone"}
+    rows = report.summary.set_index(["scale", "compared"])
+    n = 5 * 5
+    # 4 races x 2 genders: 4 pairs differ in gender alone, 12 in race alone, 28 pairs in all.
+    assert rows.loc[("two_way", "gender alone"), "comparisons"] == 4 * n
+    assert rows.loc[("two_way", "race alone"), "comparisons"] == 12 * n
+    assert rows.loc[("two_way", "subjects"), "comparisons"] == 28 * n
+    assert set(report.groups["factor"]) == {"race", "gender", "combination"}
+
+
+def test_names_of_a_joint_class_have_combinations_of_several(made_up):
+    report = bias_report(made_up("gender_race_names", subjects=3), config=FAST)
+    assert "combination" in set(report.summary["compared"])
+    assert not report.joint.empty
+
+
+def test_an_interaction_is_found(made_up):
+    answers = made_up("gender_race_names", subjects=6, noise=0.2)
+    special = [own == ("Black", "female") for own in answers.levels]
+    lean = np.array(special, float)
+    answers.log_prob[:, :, :, :, 0, 0] += lean[answers.first][:, None, None, None]
+    answers.log_prob[:, :, :, :, 0, 1] += lean[answers.second][:, None, None, None]
+    joint = bias_report(answers, config=FAST).joint.set_index("part")
+    assert joint.loc["interaction", "p"] == 0.05  # the least that 19 flips can give
+    assert (
+        joint.loc["interaction", "mean_square"] > 5 * joint.loc["interaction", "mean_square_chance"]
+    )
+
+
+def test_attributes_join_heads_like_risks(made_up):
+    answers = made_up(lean=0.4)
+    table = attribute_table(answers)
+    assert list(table.columns) == ["x", "r", "r_p", "r_v", "s_female"]
+    C, _ = arrays_of(answers)
+    for a, row in enumerate(table.itertuples()):
+        assert row.s_female == pytest.approx(C[..., a].mean())  # x1 is female in every pair
+        assert row.r == pytest.approx(np.abs(C[..., a]).mean())
+        assert row.r_p == pytest.approx(abs(C[..., a].mean()))
+        assert row.r_v == pytest.approx(row.r - row.r_p)
+        assert row.r_v >= -1e-12
+
+
+def test_the_join_works(made_up):
+    from tda_bias.crossref import joined
+
+    answers = made_up(attributes=70)
+    professions = ["nurse", "engineer", "tailor", "plumber", "politician", "butcher"]
+    heads = pd.DataFrame({"category": "profession", "target": professions, "n_items": 25})
+    heads["mean_abs_T"] = np.arange(6.0)
+    table = joined(heads, attribute_table(answers), match="exact")
+    assert set(table["target"]) == set(professions)
+    assert table["r"].notna().all()
+
+
+def test_controls_name_position_mass_and_ties(made_up):
+    answers = made_up()
+    answers.log_prob[0, 0, 0] = -1.0
+    answers.log_prob[0, 0, 1, 0, 0, 0] = np.nan
+    n = bias_report(answers, config=FAST).controls
+    assert n["ties"] == 1
+    assert n["left_out"] == 1
+    assert n["comparisons"] == answers.log_prob[..., 0, 0, 0].size - 1
+    assert n["equal_tokens_share"] == 1
+    S = scores(answers.log_prob, "two_way")
+    assert n["first_mentioned_mean"] == pytest.approx(
+        np.nanmean([S[..., 0, :, 0], S[..., 1, :, 1]])
+    )

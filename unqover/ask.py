@@ -1,0 +1,185 @@
+"""The one composition of the package that needs a model: questions to saved answers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tda_bias.models import LanguageModel
+from tda_bias.record import model_record, package_versions
+from tda_bias.storage import GroupStore
+from tda_bias.types import InputError
+from unqover.answers import Answers
+from unqover.config import AskConfig
+from unqover.design import Design
+from unqover.scores import Asked, Asker, Instance, Progress, asker
+
+# Pairs whose answers are saved together: a killed run loses no more than these.
+_PAIRS = 64
+
+
+def ask_questions(
+    model: LanguageModel,
+    design: Design,
+    *,
+    config: AskConfig | None = None,
+    parts: Path | None = None,
+    resume: bool = True,
+    progress: Progress | None = None,
+) -> Answers:
+    """Ask a model every question of a design: two orders of mention, two polarities.
+
+    Args:
+        model: A causal or masked language model, or one that answers with a span.
+        design: The questions.
+        config: How they are asked.
+        parts: Folder for finished parts, which a later call reuses; None keeps none.
+        resume: Whether it may; else they are deleted first.
+        progress: Called with finished instances (a pair in one template and order) and all.
+
+    Raises:
+        InputError: if the model cannot be asked that way, a text is too long for it, its
+            probabilities are undefined, or ``parts`` holds answers under other settings.
+    """
+    config = config or AskConfig()
+    own = asker(model, config)
+    weights = model.weight_hash()
+    store = None
+    if parts is not None:
+        store = GroupStore(parts, _settings(model, weights, config, own))
+        if not resume:
+            store.clear()
+    n_pairs, n_templates, n_attributes = design.shape
+    log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
+    mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
+    n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
+    start, done, reused = time.perf_counter(), 0, 0
+    for block in _blocks(design):
+        found = store.load(design.name, block.name, block.hash) if store else None
+        if found is None:
+            found = block.arrays(own.ask(block.instances))
+            if not np.isfinite(found["log_prob"]).all():
+                raise InputError(
+                    f"`model` {model.name} gives undefined probabilities; use --dtype float32"
+                )
+            if store:
+                store.save(design.name, block.name, block.hash, found)
+        else:
+            reused += 1
+        index = np.ix_(block.pairs, np.array([block.template]), np.flatnonzero(block.asked))
+        log_prob[index] = found["log_prob"][:, None]
+        mass[index] = found["mass"][:, None]
+        n_tokens[block.template, design.first[block.pairs]] = found["n_tokens"][:, 0]
+        n_tokens[block.template, design.second[block.pairs]] = found["n_tokens"][:, 1]
+        done += 2 * len(block.pairs)
+        if progress is not None:
+            progress(done, 2 * n_pairs * n_templates)
+    record = {
+        "command": "unqover",
+        "model": model_record(model, weights=weights),
+        "kind": model.kind,
+        "ask": own.how,
+        "ask_config": config.model_dump(mode="json"),
+        "design": design.record,
+        "questions": design.n_questions,
+        "notes": own.notes,
+        "parts_reused": reused,
+        "packages": package_versions(),
+        "seconds": time.perf_counter() - start,
+    }
+    return Answers(
+        name=design.name,
+        factors=design.factors,
+        subjects=tuple(s.name for s in design.subjects),
+        levels=tuple(s.levels for s in design.subjects),
+        first=design.first,
+        second=design.second,
+        templates=tuple(t.name for t in design.templates),
+        attributes=tuple(a.name for a in design.attributes),
+        kinds=tuple(a.kind for a in design.attributes),
+        sensitive=tuple(a.sensitive for a in design.attributes),
+        log_prob=log_prob,
+        mass=mass,
+        n_tokens=n_tokens,
+        record=record,
+    )
+
+
+def _settings(model: LanguageModel, weights: str, config: AskConfig, own: Asker) -> dict[str, Any]:
+    """What answers depend on, beside their texts."""
+    return {
+        "model": model.name,
+        "weights": weights,
+        "dtype": model.dtype_name,
+        "ask": own.how,
+        "length": config.length,
+        "negation": config.negation,
+        "share_prefix": config.share_prefix,
+    }
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some pairs in one template."""
+
+    design: Design
+    template: int
+    pairs: np.ndarray
+
+    @property
+    def name(self) -> str:
+        return f"template {self.template + 1} pairs from {self.pairs[0] + 1}"
+
+    @property
+    def asked(self) -> np.ndarray:
+        return np.asarray(self.design.asked[self.template])
+
+    @cached_property
+    def instances(self) -> list[Instance]:
+        """Both orders of each pair, pair by pair."""
+        design = self.design
+        attributes = [a for a, own in zip(design.attributes, self.asked, strict=True) if own]
+        found = []
+        for pair in self.pairs:
+            both = design.subjects[design.first[pair]], design.subjects[design.second[pair]]
+            for mentioned in (both, both[::-1]):
+                template = design.templates[self.template]
+                found.append(Instance(template, mentioned, both, attributes))
+        return found
+
+    @cached_property
+    def hash(self) -> str:
+        """Of everything that is asked."""
+        asked = [
+            (one.context, [s.name for s in one.candidates], one.template, one.attributes)
+            for one in self.instances
+        ]
+        return hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()
+
+    def arrays(self, answers: list[Asked]) -> dict[str, np.ndarray]:
+        """Answers of ``instances``: pair first, order behind the attribute."""
+        both = zip(answers[::2], answers[1::2], strict=True)
+        log_prob, mass, n_tokens = [], [], []
+        for one, two in both:
+            log_prob.append(np.stack([one.log_prob, two.log_prob], axis=1))
+            mass.append(np.stack([one.mass, two.mass], axis=1))
+            n_tokens.append(one.n_tokens[0, 0])
+        return {
+            "log_prob": np.stack(log_prob),
+            "mass": np.stack(mass),
+            "n_tokens": np.stack(n_tokens),
+        }
+
+
+def _blocks(design: Design) -> Iterator[_Block]:
+    n_pairs, n_templates, _ = design.shape
+    for template in range(n_templates):
+        for first in range(0, n_pairs, _PAIRS):
+            yield _Block(design, template, np.arange(first, min(first + _PAIRS, n_pairs)))

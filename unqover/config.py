@@ -1,0 +1,62 @@
+"""The settings of asking a model and of the numbers that follow, validated once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Ask = Literal["auto", "cloze", "question", "mask", "span"]
+Negation = Literal["antonym", "not"]
+Scale = Literal["two_way", "raw", "log_odds"]
+SCALES: tuple[Scale, ...] = ("two_way", "log_odds", "raw")
+
+
+class DesignConfig(BaseModel):
+    """Which part of a class is asked about; sampling never looks at scores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    subjects: int = Field(
+        20, ge=1, description="at most so many of each group, or in all where each is its own"
+    )
+    attributes: int = Field(
+        20, ge=1, description="at most so many of each set, kinds in proportion"
+    )
+    attribute_set: str | None = Field(
+        None, description="occupations, professions (StereoSet's), conduct or places [the class's]"
+    )
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+
+
+class AskConfig(BaseModel):
+    """How a model is asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ask: Ask = Field(
+        "auto",
+        description="cloze: score sentences that name a subject; question: score answers; mask; "
+        "span; auto takes what the model was trained for, cloze for causal ones",
+    )
+    negation: Negation = Field(
+        "antonym", description="deny an attribute by its opposite, or by the word not"
+    )
+    length: Literal["sum", "mean"] = Field(
+        "sum", description="log-probability of an answer, or its mean per token"
+    )
+    share_prefix: Literal["auto", "never"] = Field(
+        "auto", description="run what texts share once, where that is exact"
+    )
+    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+
+
+class InferenceConfig(BaseModel):
+    """How sure the numbers are; none of it needs the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n_flips: int = Field(200, ge=19, description="sign flips for the chance level of mu and eta")
+    n_resamples: int = Field(1000, ge=100, description="bootstrap resamples")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+    seed: int = Field(0, ge=0, description="fixes every random draw")

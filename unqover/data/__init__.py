@@ -1,0 +1,1 @@
+"""Subjects, attributes and frames, each with its source."""

@@ -1,0 +1,361 @@
+"""Answers to tables: bias per subject, group and attribute, with chance level and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tda_bias.storage import write_csv
+from tda_bias.types import InputError
+from unqover.answers import Answers
+from unqover.bias import (
+    Aggregates,
+    Comparative,
+    Sums,
+    aggregates,
+    comparative,
+    factorial,
+    groups_of,
+    scores,
+    sums,
+)
+from unqover.config import SCALES, InferenceConfig, Scale
+from unqover.inference import Flip, Interval, chance, group_intervals, model_intervals
+
+CELLS = "combination"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is computed from answers.
+
+    Attributes:
+        answers: The answers.
+        config: How sure-ness was computed.
+        summary: One row per scale and way to compare: mu and eta with chance level and interval.
+        groups: One row per factor, level and attribute: gamma with interval, p and q.
+        subjects: One row per subject and attribute.
+        joint: Main effects and interaction of a joint class; empty for others.
+        by_x: One row per attribute, in the columns that head results are joined on.
+        controls: What must stand beside the numbers.
+    """
+
+    answers: Answers
+    config: InferenceConfig
+    summary: pd.DataFrame
+    groups: pd.DataFrame
+    subjects: pd.DataFrame
+    joint: pd.DataFrame
+    by_x: pd.DataFrame
+    controls: dict[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Write the tables as CSV.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        names = ["summary", "groups", "subjects", "by_x"] + ["joint"] * (not self.joint.empty)
+        for name in names:
+            write_csv(folder / f"{name}.csv", getattr(self, name))
+
+
+def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> Report:
+    """Bias of a model in underspecified questions, from its answers.
+
+    Args:
+        answers: From ``ask_questions`` or ``Answers.load``.
+        config: Numbers of flips and resamples.
+    """
+    config = config or InferenceConfig()
+    found = {scale: comparative(scores(answers.log_prob, scale)) for scale in SCALES}
+    added = {scale: _sums(answers, one) for scale, one in found.items()}
+    rows = []
+    for scale in SCALES:
+        for number, way in enumerate(_ways(answers)):
+            rows.append(_summary_row(answers, found[scale], scale, way, config, number))
+    groups = _group_table(answers, added, config)
+    return Report(
+        answers=answers,
+        config=config,
+        summary=pd.DataFrame(rows),
+        groups=groups,
+        subjects=_subject_table(answers, added["two_way"]),
+        joint=_joint_table(answers, found["two_way"], config),
+        by_x=attribute_table(answers),
+        controls=_controls(answers, found["two_way"]),
+    )
+
+
+def attribute_table(answers: Answers) -> pd.DataFrame:
+    """One row per attribute in the columns that ``tdabias crossref`` joins heads with.
+
+    ``r_p`` is the size of the mean comparison between the first group and all others, ``r`` the
+    mean size over templates and pairs, ``r_v`` what templates and pairs add; ``s_GROUP`` is the
+    signed mean, positive where the first group is preferred. These are UnQover's quantities in the
+    form of prejudice and volatility, not the risks of ``pvf``.
+    """
+    names, group = groups_of(answers.level_of(0))
+    C = comparative(scores(answers.log_prob, "two_way")).C
+    one, two = group[answers.first], group[answers.second]
+    sign = np.where(one == 0, 1.0, -1.0)
+    kept = (one == 0) != (two == 0)
+    own = (sign[:, None, None] * C)[kept]
+    known = np.isfinite(own).any((0, 1))
+    mean, size = np.full((2, len(known)), np.nan)
+    mean[known] = np.nanmean(own[..., known], axis=(0, 1))
+    size[known] = np.nanmean(np.abs(own[..., known]), axis=(0, 1))
+    table = pd.DataFrame({"x": answers.attributes, "r": size, "r_p": np.abs(mean)})
+    table["r_v"] = table["r"] - table["r_p"]
+    table[f"s_{names[0]}"] = mean
+    return table
+
+
+# -- ways to compare -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Which pairs are compared, and between what.
+
+    Attributes:
+        name: As it stands in the summary.
+        pairs: Which pairs.
+        group: Group of each subject, or None for the subjects themselves.
+    """
+
+    name: str
+    pairs: np.ndarray
+    group: np.ndarray | None
+
+
+def _ways(answers: Answers) -> Iterator[_Way]:
+    every = np.ones(len(answers.first), dtype=bool)
+    yield _Way("subjects", every, None)
+    names, cells = groups_of([" ".join(own) for own in answers.levels])
+    several = len(names) < len(answers.subjects)
+    if several and len(answers.factors) == 1:
+        for number, name in enumerate(names):
+            # [Extending]: x1 from one set of subjects, x2 from the others.
+            rows = np.where(cells == number, np.arange(len(cells)), -1)
+            yield _Way(f"x1 {name}", every, rows)
+    if len(answers.factors) == 1:
+        if several:
+            yield _Way(answers.factors[0], every, cells)
+        return
+    levels = [groups_of(answers.level_of(f))[1] for f in range(len(answers.factors))]
+    differs = np.stack([own[answers.first] != own[answers.second] for own in levels])
+    for number, factor in enumerate(answers.factors):
+        yield _Way(factor, every, levels[number])
+        alone = differs[number] & (differs.sum(0) == 1)
+        yield _Way(f"{factor} alone", alone, levels[number])
+    if several:
+        yield _Way(CELLS, every, cells)
+
+
+def _sums(answers: Answers, found: Comparative) -> Sums:
+    return sums(found.C, answers.first, answers.second, len(answers.subjects))
+
+
+def _summary_row(
+    answers: Answers,
+    found: Comparative,
+    scale: Scale,
+    way: _Way,
+    config: InferenceConfig,
+    number: int,
+) -> dict[str, Any]:
+    own = _sums(answers, found).of_pairs(way.pairs)
+    C = found.C[way.pairs]
+    both = aggregates(own, way.group)
+    row: dict[str, Any] = {
+        "scale": scale,
+        "compared": way.name,
+        "comparisons": int(np.isfinite(C).sum()),
+        "mu": both.mu,
+        "eta": both.mean_eta,
+    }
+    flips: tuple[Flip, ...] = ("comparison", "pair")
+    for flip in flips:
+        null = chance(
+            C, own.first, own.second, own.n_subjects,
+            group=way.group,
+            flip=flip,
+            n_flips=config.n_flips,
+            rng=np.random.default_rng([config.seed, 0, number]),
+        )  # fmt: skip
+        end = "" if flip == "comparison" else "_pair"
+        row[f"mu_chance{end}"], row[f"eta_chance{end}"] = null.mu.mean(), null.eta.mean()
+        row[f"mu_p{end}"], row[f"eta_p{end}"] = null.pvalues(both.mu, both.mean_eta)
+    row["mu_above_chance"] = row["mu"] - row["mu_chance"]
+    limits = _limits(answers, own, way, config, number)
+    for name, interval in zip(("mu", "eta"), limits, strict=True):
+        row[f"{name}_low"], row[f"{name}_high"] = interval.low, interval.high
+        row[f"{name}_interval"] = interval.method
+    row["position_error"] = float(np.nanmean(found.position_error[way.pairs]))
+    row["negation_error"] = float(np.nanmean(found.negation_error[way.pairs]))
+    return row
+
+
+def _limits(
+    answers: Answers, own: Sums, way: _Way, config: InferenceConfig, number: int
+) -> tuple[Interval, Interval]:
+    strata = groups_of([" ".join(levels) for levels in answers.levels])[1]
+    try:
+        return model_intervals(
+            own,
+            strata,
+            group=way.group,
+            n_resamples=config.n_resamples,
+            confidence=config.confidence,
+            rng=np.random.default_rng([config.seed, 1, number]),
+        )
+    except InputError:  # too few to draw from: there is no interval, and the method says so
+        nothing = Interval(np.nan, np.nan, "none: too few subjects or attributes")
+        return nothing, nothing
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _group_table(
+    answers: Answers, added: dict[Scale, Sums], config: InferenceConfig
+) -> pd.DataFrame:
+    """Gamma of every level of every factor (and of their combinations) on every attribute."""
+    parts = [(factor, answers.level_of(f)) for f, factor in enumerate(answers.factors)]
+    if len(answers.factors) > 1:
+        parts.append((CELLS, [" ".join(own) for own in answers.levels]))
+    tables = []
+    for number, (factor, levels) in enumerate(parts):
+        names, group = groups_of(levels)
+        both = aggregates(added["two_way"], group)
+        sure = group_intervals(
+            added["two_way"],
+            group,
+            n_resamples=config.n_resamples,
+            confidence=config.confidence,
+            rng=np.random.default_rng([config.seed, 2, number]),
+        )
+        table = pd.DataFrame(
+            {
+                "factor": factor,
+                "group": np.repeat(names, len(answers.attributes)),
+                "attribute": np.tile(answers.attributes, len(names)),
+                "kind": np.tile(answers.kinds, len(names)),
+                "sensitive": np.tile(answers.sensitive, len(names)),
+                "gamma": both.gamma.reshape(-1),
+                "low": sure.low.reshape(-1),
+                "high": sure.high.reshape(-1),
+                "p": sure.pvalue.reshape(-1),
+                "q": sure.qvalue.reshape(-1),
+                "eta": both.eta.reshape(-1),
+                "gamma_log_odds": aggregates(added["log_odds"], group).gamma.reshape(-1),
+            }
+        )
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _subject_table(answers: Answers, added: Sums) -> pd.DataFrame:
+    both: Aggregates = aggregates(added)
+    n = len(answers.attributes)
+    tokens = answers.n_tokens.max(0)
+    return pd.DataFrame(
+        {
+            "subject": np.repeat(answers.subjects, n),
+            **{
+                factor: np.repeat(answers.level_of(f), n)
+                for f, factor in enumerate(answers.factors)
+                if answers.level_of(f) != list(answers.subjects)
+            },
+            "tokens": np.repeat(tokens, n),
+            "attribute": np.tile(answers.attributes, len(answers.subjects)),
+            "kind": np.tile(answers.kinds, len(answers.subjects)),
+            "gamma": both.gamma.reshape(-1),
+            "eta": both.eta.reshape(-1),
+        }
+    )
+
+
+def cells_of(
+    answers: Answers, C: np.ndarray
+) -> tuple[list[list[str]], np.ndarray | None, np.ndarray]:
+    """Levels of two factors, gamma of every combination (None if one is missing), its groups."""
+    levels = [groups_of(answers.level_of(f)) for f in range(2)]
+    cell = levels[0][1] * len(levels[1][0]) + levels[1][1]
+    shape = (len(levels[0][0]), len(levels[1][0]))
+    own = sums(C, answers.first, answers.second, len(answers.subjects))
+    gamma = aggregates(own, cell).gamma
+    complete = len(np.unique(cell)) == shape[0] * shape[1] and bool(np.isfinite(gamma).all())
+    names = [levels[0][0], levels[1][0]]
+    return names, gamma.reshape(*shape, -1) if complete else None, cell
+
+
+def _joint_table(answers: Answers, found: Comparative, config: InferenceConfig) -> pd.DataFrame:
+    """Shares of main effects and interaction, against what flipped signs give."""
+    if len(answers.factors) != 2:
+        return pd.DataFrame()
+    names, gamma, cell = cells_of(answers, found.C)
+    if gamma is None or min(map(len, names)) < 2:
+        return pd.DataFrame()
+    observed = factorial(gamma)
+    rng = np.random.default_rng([config.seed, 3])
+    shape = (len(found.C), 1, found.C.shape[2])  # a pair's templates are flipped together
+    null = np.empty((config.n_flips, 3))
+    for draw in range(config.n_flips):
+        signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
+        own = sums(found.C * signs, answers.first, answers.second, len(answers.subjects))
+        flipped = aggregates(own, cell).gamma.reshape(gamma.shape)
+        null[draw] = _mean_squares(flipped)
+    own_squares = _mean_squares(gamma)
+    return pd.DataFrame(
+        {
+            "part": [*answers.factors, "interaction"],
+            "share": observed.shares,
+            "mean_square": own_squares,
+            "mean_square_chance": null.mean(0),
+            "p": (1 + (null >= own_squares - 1e-15).sum(0)) / (1 + config.n_flips),
+        }
+    )
+
+
+def _mean_squares(gamma: np.ndarray) -> np.ndarray:
+    parts = factorial(gamma)
+    one, two = gamma.shape[:2]
+    squares = [
+        two * (parts.main[0] ** 2).sum() / (one - 1),
+        one * (parts.main[1] ** 2).sum() / (two - 1),
+        (parts.interaction**2).sum() / ((one - 1) * (two - 1)),
+    ]
+    return np.array([square / gamma.shape[2] for square in squares])
+
+
+def _controls(answers: Answers, found: Comparative) -> dict[str, Any]:
+    S = scores(answers.log_prob, "two_way")
+    # The subject mentioned first: x1 in the first order, x2 in the second.
+    first_mentioned = np.stack([S[..., 0, :, 0], S[..., 1, :, 1]])
+    asked = np.isfinite(answers.log_prob).any((-3, -2, -1))
+    incomplete = asked & ~np.isfinite(answers.log_prob).all((-3, -2, -1))
+    tokens = answers.n_tokens[:, answers.first] == answers.n_tokens[:, answers.second]
+    equal = np.where(tokens.T[..., None], found.C, np.nan)
+    own = aggregates(sums(equal, answers.first, answers.second, len(answers.subjects)))
+    return {
+        "mass_mean": float(np.nanmean(answers.mass)),
+        "first_mentioned_mean": float(np.nanmean(first_mentioned)),
+        "ties": int((found.C == 0).sum()),
+        "comparisons": int(np.isfinite(found.C).sum()),
+        "left_out": int(incomplete.sum()),
+        "tokens_of_names": {
+            str(n): int(count)
+            for n, count in zip(
+                *np.unique(answers.n_tokens.max(0), return_counts=True), strict=True
+            )
+        },
+        "equal_tokens_share": float(tokens.mean()),
+        "mu_equal_tokens": own.mu,
+    }

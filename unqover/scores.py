@@ -1,0 +1,460 @@
+"""Log-probabilities of subjects as answers: the only file of the package that runs a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from tda_bias.batches import batches_of_similar_width, common_prefix, padded
+from tda_bias.gaps import masked_log_probs
+from tda_bias.models import LanguageModel
+from tda_bias.token_trees import TokenTree, merge, reader_of, special_tokens_around
+from tda_bias.types import InputError
+from unqover.classes import Attribute, Subject
+from unqover.config import AskConfig, Negation
+from unqover.wording import Template
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Two subjects in one template, in one order, asked about some attributes.
+
+    Attributes:
+        template: The template.
+        mentioned: The subjects in the order of mention.
+        candidates: The same two as x1 and x2.
+        attributes: What is asked.
+    """
+
+    template: Template
+    mentioned: tuple[Subject, Subject]
+    candidates: tuple[Subject, Subject]
+    attributes: Sequence[Attribute]
+
+    @property
+    def context(self) -> str:
+        """The sentence that mentions both."""
+        return self.template.context(*self.mentioned)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a reader found for one instance.
+
+    Attributes:
+        log_prob: ``(attribute, polarity, subject)``: the attribute, then its denial.
+        n_tokens: ``(attribute, polarity, subject)`` tokens of the subject's name.
+        mass: ``(attribute, polarity)`` probability that the answer is one of the two; for cloze,
+            that the sentence begins with one of them.
+    """
+
+    log_prob: Float[np.ndarray, "attribute polarity subject"]
+    n_tokens: Int[np.ndarray, "attribute polarity subject"]
+    mass: Float[np.ndarray, "attribute polarity"]
+
+
+class Asker(Protocol):
+    """One way to ask a model."""
+
+    how: str
+
+    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
+        """Log-probabilities of both subjects for every question of every instance."""
+        ...
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """How texts were run, for the record; known after the first call."""
+        ...
+
+
+def asker(model: LanguageModel, config: AskConfig) -> Asker:
+    """The way to ask a model.
+
+    Raises:
+        InputError: if the model cannot be asked that way.
+    """
+    usual = {"causal": "cloze", "masked": "mask", "span": "span"}
+    able = {"causal": ("cloze", "question"), "masked": ("mask",), "span": ("span",)}
+    if model.kind not in usual:
+        raise InputError(
+            f"`model` {model.name} is a {model.kind} model; questions are asked of causal and "
+            "masked language models and of models that answer with a span"
+        )
+    how = usual[model.kind] if config.ask == "auto" else config.ask
+    if how not in able[model.kind]:
+        raise InputError(
+            f"`ask` must be one of {', '.join(able[model.kind])} for the {model.kind} model "
+            f"{model.name}; got {config.ask!r}"
+        )
+    if model.kind != "span":
+        model.require_language_head()
+    kinds: dict[str, Any] = {
+        "cloze": ContinuationAsker, "question": ContinuationAsker, "mask": MaskAsker,
+        "span": SpanAsker,
+    }  # fmt: skip
+    found: Asker = kinds[how](model, config, how)
+    return found
+
+
+def _polarities(config: AskConfig) -> tuple[Negation | None, Negation | None]:
+    return None, config.negation
+
+
+# -- causal models ---------------------------------------------------------------------------------
+
+
+class ContinuationAsker:
+    """Causal models: the log-probability of a sentence, or of an answer, behind a text.
+
+    All texts of an instance are one tree of tokens: what they share is run once.
+    """
+
+    def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
+        self.how = how
+        self._model, self._config = model, config
+        self._leading = special_tokens_around(model.tokenizer)[0]
+        self._run: tuple[Any, bool, str] | None = None
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Whether texts shared their beginnings, and why."""
+        if self._run is None:
+            return {}
+        return {"share_prefix": self._run[1], "share_prefix_check": self._run[2]}
+
+    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
+        """As in ``Asker``."""
+        texts = [self._texts(instance) for instance in instances]
+        split = self._split(texts)
+        trees = [_scored_tree(one) for one in split]
+        if self._run is None:
+            # As many tokens in a pass as that many separate texts would have.
+            length = np.mean([len(text.ids) for own in split for text in own])
+            self._run = reader_of(
+                self._model,
+                [tree.tree for tree in trees],
+                batch_size=self._config.batch_size,
+                texts_per_tree=max(1, round(max(len(one.tree) for one in trees) / length)),
+                share_prefix=self._config.share_prefix,
+            )
+        reader, packed, _ = self._run
+        values = reader.read([tree.tree for tree in trees], packed=packed)
+        return [
+            self._asked(instance, tree, value)
+            for instance, tree, value in zip(instances, trees, values, strict=True)
+        ]
+
+    def _texts(self, instance: Instance) -> list[tuple[str, str, str]]:
+        """By attribute, polarity and subject: the given text, with the subject, and the whole."""
+        found = []
+        template, context = instance.template, instance.context
+        for attribute in instance.attributes:
+            for negation in _polarities(self._config):
+                for subject in instance.candidates:
+                    if self.how == "cloze":
+                        said, place = template.statement(subject, attribute, negation)
+                        given = context
+                    else:
+                        asked = template.question(attribute, negation)
+                        given = f"Paragraph: {context} Question: {asked} Answer:"
+                        # The full stop ends it: Ann must not stand for Anna.
+                        answer, place = template.answer(subject)
+                        said = f"{answer}."
+                    named = f"{given} {said[: place.stop]}"
+                    found.append((given, named, f"{given} {said}"))
+        return found
+
+    def _split(self, texts: list[list[tuple[str, str, str]]]) -> list[list[_Text]]:
+        """Token ids of each text, and where the scored part and what follows the subject begin."""
+        distinct = list(dict.fromkeys(t for own in texts for three in own for t in three))
+        ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
+        of = dict(zip(distinct, ids, strict=True))
+        found = []
+        for own in texts:
+            rows = []
+            for given, named, whole in own:
+                start = common_prefix(of[given], of[whole])
+                named_to = max(start + 1, common_prefix(of[named], of[whole]))
+                if start == 0 or start >= len(of[whole]):
+                    raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
+                n = len(self._leading)
+                rows.append(_Text([*self._leading, *of[whole]], n + start, n + named_to))
+            found.append(rows)
+        return found
+
+    def _asked(self, instance: Instance, scored: _ScoredTree, values: np.ndarray) -> Asked:
+        shape = (len(instance.attributes), 2, 2)
+        whole, named = scored.whole @ values, scored.named @ values
+        if self._config.length == "mean":
+            whole = whole / scored.whole.sum(1)
+        n_tokens = scored.named.sum(1).astype(int).reshape(shape)
+        return Asked(whole.reshape(shape), n_tokens, np.exp(named.reshape(shape)).sum(-1))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Token ids, and where in them the scored part and what follows the subject's name begin."""
+
+    ids: list[int]
+    start: int
+    named_to: int
+
+
+@dataclass(frozen=True)
+class _ScoredTree:
+    """The tree of an instance's texts, and how its readings add up.
+
+    Attributes:
+        tree: The tree.
+        whole: 1 where a reading belongs to a text's scored part.
+        named: 1 where it belongs to its beginning, up to the end of the subject's name.
+    """
+
+    tree: TokenTree
+    whole: Float[np.ndarray, "text reading"]
+    named: Float[np.ndarray, "text reading"]
+
+
+def _scored_tree(texts: Sequence[_Text]) -> _ScoredTree:
+    """Every token that is scored is read once, whatever number of texts goes through it."""
+    tokens, parent, ends = merge([text.ids for text in texts])
+    reading: dict[int, int] = {}
+    paths = []
+    for text, end in zip(texts, ends.tolist(), strict=True):
+        path = [end]
+        while len(path) < len(text.ids) - text.start:
+            path.append(int(parent[path[-1]]))
+        path.reverse()
+        paths.append([reading.setdefault(node, len(reading)) for node in path])
+    whole = np.zeros((len(texts), len(reading)))
+    named = np.zeros_like(whole)
+    for row, (text, path) in enumerate(zip(texts, paths, strict=True)):
+        whole[row, path] = 1.0
+        named[row, path[: text.named_to - text.start]] = 1.0
+    read = np.array(list(reading))
+    # Nothing is read behind a last token, so it is not run.
+    inner = np.zeros(len(tokens), dtype=bool)
+    inner[parent[parent >= 0]] = True
+    place = np.cumsum(inner) - 1
+    own = parent[inner]
+    tree = TokenTree(
+        tokens=tokens[inner],
+        parent=np.where(own >= 0, place[own], -1),
+        read_node=place[parent[read]],
+        read_token=tokens[read],
+    )
+    return _ScoredTree(tree, whole, named)
+
+
+# -- masked models ---------------------------------------------------------------------------------
+
+
+class MaskAsker:
+    """Masked models: the subject of a sentence behind the context is masked and read.
+
+    The whole vocabulary shares the probability; a subject of several tokens is read with as many
+    masks, from left to right. Rows that two subjects share are run once.
+    """
+
+    def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
+        self.how = how
+        self._model, self._config = model, config
+        if model.tokenizer.mask_token_id is None:
+            raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Nothing to report."""
+        return {}
+
+    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
+        """As in ``Asker``."""
+        wanted = [span for instance in instances for span in self._masked(instance)]
+        # Each row is run once, whoever reads it.
+        tokens: dict[tuple[int, ...], dict[int, set[int]]] = {}
+        for ids, first, last in wanted:
+            for place in range(first, last):
+                row = self._row(ids, first, last, place)
+                tokens.setdefault(row, {}).setdefault(place, set()).add(ids[place])
+        found = self._read(tokens)
+        values, counts = [], []
+        for ids, first, last in wanted:
+            rows = [(self._row(ids, first, last, p), p, ids[p]) for p in range(first, last)]
+            total = sum(found[key] for key in rows)
+            counts.append(last - first)
+            values.append(total / (last - first) if self._config.length == "mean" else total)
+        results, done = [], 0
+        for instance in instances:
+            shape = (len(instance.attributes), 2, 2)
+            own = slice(done, done + int(np.prod(shape)))
+            done = own.stop
+            log_prob, n = np.reshape(values[own], shape), np.reshape(counts[own], shape)
+            summed = log_prob * n if self._config.length == "mean" else log_prob
+            results.append(Asked(log_prob, n, np.exp(summed).sum(-1)))
+        return results
+
+    def _masked(self, instance: Instance) -> list[tuple[tuple[int, ...], int, int]]:
+        """Token ids of each statement behind its context, and which of them are the subject."""
+        texts, places = [], []
+        context = instance.context
+        for attribute in instance.attributes:
+            for negation in _polarities(self._config):
+                for subject in instance.candidates:
+                    said, place = instance.template.statement(subject, attribute, negation)
+                    start = len(context) + 1
+                    texts.append(f"{context} {said}")
+                    places.append((start + place.start, start + place.stop))
+        encoded = self._model.tokenizer(texts, return_offsets_mapping=True)
+        found = []
+        for ids, offsets, (start, stop), text in zip(
+            encoded["input_ids"], encoded["offset_mapping"], places, texts, strict=True
+        ):
+            inside = [i for i, (a, b) in enumerate(offsets) if a < stop and b > start and b > a]
+            if not inside:
+                raise InputError(f"the tokenizer makes no token of the subject of {text!r}")
+            found.append((tuple(ids), inside[0], inside[-1] + 1))
+        return found
+
+    def _row(self, ids: tuple[int, ...], first: int, last: int, place: int) -> tuple[int, ...]:
+        """The text with everything of the subject masked from a place on."""
+        mask = self._model.tokenizer.mask_token_id
+        return (*ids[:place], *[mask] * (last - place), *ids[last:])
+
+    def _read(
+        self, wanted: dict[tuple[int, ...], dict[int, set[int]]]
+    ) -> dict[tuple[tuple[int, ...], int, int], float]:
+        rows = [(row, place) for row, places in wanted.items() for place in places]
+        found: dict[tuple[tuple[int, ...], int, int], float] = {}
+        for batch in batches_of_similar_width([len(r) for r, _ in rows], self._config.batch_size):
+            chosen = [rows[i] for i in batch]
+            tokens = [np.array(sorted(wanted[row][place])) for row, place in chosen]
+            values = masked_log_probs(
+                self._model, [row for row, _ in chosen], [place for _, place in chosen], tokens
+            )
+            for (row, place), own, value in zip(chosen, tokens, values, strict=True):
+                found |= {(row, place, int(t)): float(v) for t, v in zip(own, value, strict=True)}
+        return found
+
+
+# -- models that answer with a span ----------------------------------------------------------------
+
+
+class SpanAsker:
+    """Models that point at the beginning and the end of an answer in the context.
+
+    A subject's score is the square root of the probability of its first token as the beginning
+    times that of its last as the end; of the starts with and without the words before it ("a group
+    of"), and of the ends with and without the noun behind it, the likelier counts.
+
+    Source: [UnQover] section 3 and its code.
+    """
+
+    def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
+        self.how = how
+        self._model, self._config = model, config
+        if config.length == "mean":
+            raise InputError("`length` mean: a span has no tokens to take a mean over; use sum")
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Nothing to report."""
+        return {}
+
+    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
+        """As in ``Asker``."""
+        questions, contexts, places = [], [], []
+        for instance in instances:
+            context, spans = _mentions(instance)
+            for attribute in instance.attributes:
+                for negation in _polarities(self._config):
+                    questions.append(instance.template.question(attribute, negation))
+                    contexts.append(context)
+                    places.append(spans)
+        encoded = self._model.tokenizer(questions, contexts, return_offsets_mapping=True)
+        ids: list[list[int]] = encoded["input_ids"]
+        self._model.check_length(max(map(len, ids)))
+        log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
+        for batch in batches_of_similar_width([len(row) for row in ids], self._config.batch_size):
+            kinds = encoded.get("token_type_ids")
+            start, end = self._ends(
+                [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
+            )
+            for row, index in enumerate(batch):
+                where = _TokenPlaces(encoded["offset_mapping"][index], encoded.sequence_ids(index))
+                for subject, span in enumerate(places[index]):
+                    first = max(start[row, where.first(a)] for a in span.starts)
+                    last = max(end[row, where.last(b)] for b in span.ends)
+                    log_prob[index, subject] = 0.5 * (first + last)
+                    name = where.last(span.ends[0]) - where.first(span.starts[1])
+                    n_tokens[index, subject] = name + 1
+        results, done = [], 0
+        for instance in instances:
+            shape = (len(instance.attributes), 2, 2)
+            own = slice(done, done + 2 * shape[0])
+            done = own.stop
+            found = log_prob[own].reshape(shape)
+            results.append(Asked(found, n_tokens[own].reshape(shape), np.exp(found).sum(-1)))
+        return results
+
+    def _ends(
+        self, rows: list[list[int]], kinds: list[list[int]] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities of each place as the beginning and as the end of the answer."""
+        ids, mask = padded(rows)
+        device = self._model.device
+        given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+        if kinds is not None:
+            given["token_type_ids"] = padded(kinds)[0].to(device)
+        with torch.inference_mode():
+            found = self._model.hf_model(**given)
+        padding = mask.to(device) == 0
+        ends = []
+        for logits in (found.start_logits, found.end_logits):
+            own = logits.double().masked_fill(padding, -torch.inf)
+            ends.append(own.log_softmax(-1).cpu().numpy())
+        return ends[0], ends[1]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Characters at which a mention may begin, and behind which it may end."""
+
+    starts: tuple[int, int]
+    ends: tuple[int, int]
+
+
+def _mentions(instance: Instance) -> tuple[str, tuple[_Span, _Span]]:
+    """The context, and where in it x1 and x2 are mentioned."""
+    context, spans = instance.template.context_with_places(*instance.mentioned)
+    of = {
+        subject.name: _Span((whole.start, own.start), (own.stop, whole.stop))
+        for subject, (whole, own) in zip(instance.mentioned, spans, strict=True)
+    }
+    return context, (of[instance.candidates[0].name], of[instance.candidates[1].name])
+
+
+class _TokenPlaces:
+    """Characters of the context to tokens."""
+
+    def __init__(self, offsets: list[tuple[int, int]], sequence: list[int | None]) -> None:
+        self._spans = [
+            (index, start, stop)
+            for index, ((start, stop), of) in enumerate(zip(offsets, sequence, strict=True))
+            if of == 1 and stop > start
+        ]
+
+    def first(self, character: int) -> int:
+        """The token that holds the character."""
+        return next(i for i, _, stop in self._spans if stop > character)
+
+    def last(self, character: int) -> int:
+        """The last token that begins before the character."""
+        return [i for i, start, _ in self._spans if start < character][-1]
