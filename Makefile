@@ -1,11 +1,11 @@
-# The one door: demo, test, lint, bench. Each works alone on a fresh clone with Python 3.11 and the
+# The one door: demo, test, lint, bench, figures. Each works alone on a fresh clone with Python 3.11 and the
 # package index; a second call installs nothing.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench figures baselines clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,14 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_topology
 	$(BIN)/python -m benchmarks.bench_pvf
 	$(BIN)/python -m benchmarks.bench_ablation
+
+# The head paper's figures, tables and page; on the real StereoSet where TDABIAS_STEREOSET names it.
+figures: $(INSTALLED)
+	$(BIN)/tdabias reproduce --model smollm2-135m --data $${TDABIAS_STEREOSET:-starter}
+
+# The stored pictures of tests/figures/test_images.py, drawn anew: look at them before you commit.
+baselines: $(INSTALLED)
+	$(BIN)/python -m pytest tests/figures/test_images.py --mpl-generate-path=tests/figures/baseline
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

@@ -105,7 +105,9 @@ def ablate(
             err=True,
         )
         raise typer.Exit(130) from None
-    _save(folder, study, {**identity, "run": str(run), "command": "ablate"})
+    model_name = heads.record["model"]["name"]
+    study = study.with_record(**identity, run=str(run), command="ablate", model=model_name)
+    _save(folder, study)
     _print(study, heads.record["model"]["name"])
     typer.echo(f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)")
 
@@ -152,20 +154,18 @@ def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
     return measure
 
 
-def _save(folder: Path, study: AblationStudy, record: dict[str, Any]) -> None:
+def _save(folder: Path, study: AblationStudy) -> None:
     from matplotlib.figure import Figure
 
     from tda_bias.behaviour_plots import plot_ablation
-    from tda_bias.storage import to_json, write_csv, write_figure, write_text
+    from tda_bias.storage import write_figure
 
-    for name in ("effects", "set_tests", "heads", "agreement"):
-        write_csv(folder / f"{name}.csv", getattr(study, name))
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     plot_ablation(study, ax=left)
     plot_ablation(study, by="importance", ax=right)
     write_figure(folder, "effects", figure)
-    write_text(folder / "run.json", to_json({**record, **study.record, "base": study.base}))
+    study.save(folder)
 
 
 # -- what is printed -------------------------------------------------------------------------------

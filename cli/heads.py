@@ -100,6 +100,8 @@ def compute(settings: HeadsSettings) -> HeadBias:
         settings.model, device=settings.device, dtype=settings.dtype, console=console
     )
 
+    from tda_bias.capture import example_pattern
+    from tda_bias.example import FILE as EXAMPLE
     from tda_bias.heads import head_bias
 
     title = f"{settings.model} · {settings.category}"
@@ -110,6 +112,8 @@ def compute(settings: HeadsSettings) -> HeadBias:
         result = head_bias(
             model, triples, config=settings.analysis(), progress=progress, store=store
         )
+    if not (settings.resume and (folder / EXAMPLE).is_file()):
+        example_pattern(model, triples[0]).save(folder)
     return result.with_record(
         settings=settings.model_dump(mode="json"),
         data={"source": settings.data, "revision": source_revision(settings.data)},

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli import ablate, crossref, export, heads, pvf, stereoset, unqover
+from cli import ablate, crossref, export, figures, heads, pvf, reproduce, stereoset, unqover
 from tda_bias.types import InputError
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ app.command("ablate")(ablate.ablate)
 app.command("export")(export.export)
 app.command("crossref")(crossref.crossref)
 app.command("stereoset")(stereoset.stereoset)
+app.command("figures")(figures.figures)
+app.command("reproduce")(reproduce.reproduce)
 
 # Typer brings its own copy of click or uses the installed one, depending on its version: this is
 # the base of its usage errors in either case.

@@ -18,7 +18,7 @@ from tda_bias.config import (
     unknown_setting,
     validated,
 )
-from tda_bias.types import InputError
+from tda_bias.types import InputError, PValue, RankBy
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 
 
@@ -249,3 +249,23 @@ class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
     def part(self, settings: type[Settings]) -> Settings:
         """The part that one of the library's functions needs."""
         return part_of(self, settings)
+
+
+class ReproduceSettings(HeadsSettings):
+    """Everything ``tdabias reproduce`` can be told; defaults are what the head paper did."""
+
+    category: Literal["gender", "profession", "race", "religion", "all"] = Field(
+        "all", description="which categories"
+    )
+    pvalue: PValue = Field("paper", description="which p-value the q columns use")
+    rank_by: RankBy = Field("metric", description="the map that ranks heads")
+    out: Path | None = Field(None, description="folder for the files [runs/MODEL/reproduce]")
+
+    @property
+    def folder(self) -> Path:
+        """Where the page goes; the run itself goes to ``heads`` inside it."""
+        return self.out or Path("runs") / model_folder(self.model) / "reproduce"
+
+    def heads(self) -> HeadsSettings:
+        """The run of ``tdabias heads``."""
+        return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads"})

@@ -273,12 +273,17 @@ def report_figures(report: RiskReport, *, x: Sequence[str] | None = None) -> dic
     left, right = figures["distributions"].subplots(1, 2)
     plot_distribution(report, quantity="r_p", ax=left)
     plot_distribution(report, quantity="r_v", ax=right)
-    order = np.argsort(report.risk.mean_s[:, 0])
-    chosen = order if len(order) <= 12 else np.concatenate([order[:6], order[-6:]])
-    words = x or [report.preferences.x[index] for index in chosen[::-1]]
+    words = x or extreme_words(report)
     figures["preferences"] = _figure(7.5, 1.8 + 0.26 * len(words))
     plot_preferences(report.preferences, words, ax=figures["preferences"].subplots())
     return figures
+
+
+def extreme_words(report: RiskReport, n: int = 6) -> list[str]:
+    """The n words x that lean most to each side; all where there are no more."""
+    order = np.argsort(report.risk.mean_s[:, 0])
+    chosen = order if len(order) <= 2 * n else np.concatenate([order[:n], order[-n:]])
+    return [report.preferences.x[index] for index in chosen[::-1]]
 
 
 def _counted(report: RiskReport) -> str:

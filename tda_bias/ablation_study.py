@@ -7,8 +7,10 @@ other attributions are held against the effect.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,12 +20,13 @@ from jaxtyping import Float
 from tda_bias.ablation import Ablator, Outcomes, change, random_sets
 from tda_bias.crossref import standardised_ranks, two_sided_share
 from tda_bias.results import HeadBias
-from tda_bias.storage import GroupStore
+from tda_bias.storage import GroupStore, to_json, write_csv, write_text
 from tda_bias.types import HeadId, InputError
 
 Progress = Callable[[int, int], None]
 MAPS = ("z_relative", "z_metric", "z_statistic")
 ATTRIBUTIONS = ("importance", "abs_direct")
+_TABLES = ("effects", "set_tests", "heads", "agreement")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,37 @@ class AblationStudy:
     heads: pd.DataFrame
     agreement: pd.DataFrame
     record: dict[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Write one CSV per table and ``run.json``, each whole or not at all.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        for name in _TABLES:
+            write_csv(folder / f"{name}.csv", getattr(self, name))
+        write_text(folder / "run.json", to_json({**self.record, "base": self.base}))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> AblationStudy:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run.
+        """
+        folder = Path(folder)
+        try:
+            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+            tables = {name: pd.read_csv(folder / f"{name}.csv") for name in _TABLES}
+            return cls(base=record.pop("base"), record=record, **tables)
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(
+                f"{folder} holds no finished run of `tdabias ablate` ({error})"
+            ) from error
+
+    def with_record(self, **entries: Any) -> AblationStudy:
+        """The same study with further entries in its record."""
+        return replace(self, record={**entries, **self.record})
 
 
 def ablation_study(

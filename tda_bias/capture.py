@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.batches import ForwardPass, TokenizedTriple, forward_passes
-from tda_bias.types import Attention, InputError
+from tda_bias.batches import ForwardPass, TokenizedTriple, forward_passes, tokenize
+from tda_bias.example import ExamplePattern
+from tda_bias.types import Attention, InputError, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models import LoadedModel
@@ -236,3 +237,29 @@ def prefix_sharing(
     if difference > SHARING_TOLERANCE:
         return False, f"off: patterns differ by {difference:.1e} from the plain run"
     return True, f"on: patterns equal the plain run's to {difference:.1e}"
+
+
+def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:
+    """The patterns of a triple's stereotype text.
+
+    Raises:
+        InputError: if the text is too long for the model.
+    """
+    tokenized = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens)
+    layers: list[torch.Tensor] = []
+
+    def keep(batch: PatternBatch) -> None:
+        row = batch.text.tolist().index(0)
+        n = int(batch.length[row])
+        layers.append(batch.patterns[row, :, :, :n, :n].float().cpu().clone())
+
+    PatternReader(model, batch_size=3).read(tokenized, keep, shared=False)
+    ids = tokenized[0].ids[0]
+    return ExamplePattern(
+        model=model.name,
+        group=triple.group,
+        text=triple.texts()[0],
+        tokens=tuple(model.tokenizer.decode([token]).strip() for token in ids),
+        attention=model.attention,
+        patterns=torch.cat(layers).numpy(),
+    )

@@ -120,7 +120,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(arguments, tmp_path)
     assert settings["limit"] == 3
 
 
-@pytest.mark.parametrize("name", ["paper", "quick"])
+@pytest.mark.parametrize("name", ["paper_gpt2", "quick"])
 def test_the_configurations_of_the_project_are_valid(name):
     from cli.settings import HeadsSettings, from_flags_and_file
 

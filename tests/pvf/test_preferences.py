@@ -26,8 +26,11 @@ def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of
     rng = np.random.default_rng(seed)
     log_prob = np.log(rng.uniform(0.001, 0.2, (n_x, n_contexts, len(words))))
     record = {
+        "command": "pvf",
         "model": {"name": f"model-{seed}", "weights": f"hash-{seed}", "parameters": 10 + seed},
         "words": {
+            "x": {"name": "made up", "source": "here"},
+            "y": {"name": "gender", "source": "here"},
             "continued": [],
             "not_read": {},
             "shared_by_classes": [],

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from tda_bias.calibration import simulated_group
 from tda_bias.inference import (
     hot_spots,
     label_test,
@@ -13,39 +14,18 @@ from tda_bias.inference import (
     paper_pvalue,
     sign_flips,
 )
-from tda_bias.statistic import GroupStatistic, group_statistic
+from tda_bias.statistic import GroupStatistic
 
 pytestmark = pytest.mark.slow
 
-N, HEADS, STEPS = 25, 20, 12
-
-
-def simulated(rng: np.random.Generator, *, spread: float = 1.0, shared: float = 0.6):
-    """A group whose texts of one context resemble each other, and whose heads are correlated.
-
-    Args:
-        rng: Generator.
-        spread: Factor on the anti-stereotype texts' distance from their centre; 1 is the null.
-        shared: Share of the variance that the texts of a context have in common.
-    """
-    common = rng.normal(size=(N, 1, STEPS)) + rng.normal(size=(N, HEADS, STEPS))
-
-    def texts() -> np.ndarray:
-        own = rng.normal(size=(N, HEADS, STEPS))
-        # A few texts vary far more than others, as long ones do.
-        heavy = rng.gamma(2.0, 0.5, size=(N, 1, 1))
-        return np.sqrt(shared) * common + np.sqrt(1 - shared) * own * heavy
-
-    anti = texts()
-    anti = anti.mean(0) + spread * (anti - anti.mean(0))
-    return group_statistic(texts(), anti, texts())
+N, HEADS = 25, 20
 
 
 def pvalues(test, repeats: int, seed: int, **options) -> np.ndarray:
     found = []
     for index in range(repeats):
         rng = np.random.default_rng([seed, index])
-        found.append(test(simulated(rng, **options), rng))
+        found.append(test(simulated_group(rng, **options), rng))
     return np.array(found)
 
 

@@ -23,6 +23,38 @@ attributes:
 """
 
 
+def made_up_answers(
+    name="gender", subjects=4, attributes=5, lean=0.0, noise=1.0, seed=0
+) -> Answers:
+    """Answers of an imagined model: random, plus what is asked for."""
+    config = DesignConfig(subjects=subjects, attributes=attributes)
+    design = sampled_design(load_class(name), config)
+    rng = np.random.default_rng(seed)
+    shape = (*design.shape, 2, 2, 2)
+    log_prob = rng.normal(-3, noise, shape)
+    log_prob[..., 0, 0] += lean  # x1 for the attribute
+    log_prob[~np.broadcast_to(design.asked, design.shape)] = np.nan
+    return Answers(
+        name=design.name,
+        factors=design.factors,
+        subjects=tuple(s.name for s in design.subjects),
+        levels=tuple(s.levels for s in design.subjects),
+        first=design.first,
+        second=design.second,
+        templates=tuple(t.name for t in design.templates),
+        attributes=tuple(a.name for a in design.attributes),
+        kinds=tuple(a.kind for a in design.attributes),
+        sensitive=tuple(a.sensitive for a in design.attributes),
+        log_prob=log_prob,
+        mass=np.exp(log_prob).sum(-1),
+        n_tokens=np.ones((len(design.templates), len(design.subjects)), dtype=int),
+        record={
+            "command": "unqover", "model": {"name": "made-up", "weights": "w"}, "ask": "cloze",
+            "questions": design.n_questions, "design": design.record,
+        },
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def few_file(tmp_path_factory):
     """A class file of four names, three templates and three attributes."""
@@ -38,34 +70,5 @@ def few(few_file):
 
 @pytest.fixture(scope="session")
 def made_up():
-    """Answers of an imagined model: random, plus what is asked for."""
-
-    def make(name="gender", subjects=4, attributes=5, lean=0.0, noise=1.0, seed=0) -> Answers:
-        config = DesignConfig(subjects=subjects, attributes=attributes)
-        design = sampled_design(load_class(name), config)
-        rng = np.random.default_rng(seed)
-        shape = (*design.shape, 2, 2, 2)
-        log_prob = rng.normal(-3, noise, shape)
-        log_prob[..., 0, 0] += lean  # x1 for the attribute
-        log_prob[~np.broadcast_to(design.asked, design.shape)] = np.nan
-        return Answers(
-            name=design.name,
-            factors=design.factors,
-            subjects=tuple(s.name for s in design.subjects),
-            levels=tuple(s.levels for s in design.subjects),
-            first=design.first,
-            second=design.second,
-            templates=tuple(t.name for t in design.templates),
-            attributes=tuple(a.name for a in design.attributes),
-            kinds=tuple(a.kind for a in design.attributes),
-            sensitive=tuple(a.sensitive for a in design.attributes),
-            log_prob=log_prob,
-            mass=np.exp(log_prob).sum(-1),
-            n_tokens=np.ones((len(design.templates), len(design.subjects)), dtype=int),
-            record={
-                "command": "unqover", "model": {"name": "made-up", "weights": "w"}, "ask": "cloze",
-                "questions": design.n_questions, "design": design.record,
-            },
-        )  # fmt: skip
-
-    return make
+    """Answers of an imagined model."""
+    return made_up_answers

@@ -1,0 +1,128 @@
+"""``tdabias figures``: the papers' figures and tables from saved runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from figures.runs import Run
+
+_FORMATS = ("svg", "pdf", "png")
+
+
+def figures(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="folder for the files")] = Path(
+        "figures"
+    ),
+    format: Annotated[str, typer.Option(help="svg, pdf, png, or several: svg,pdf")] = "svg,pdf,png",
+    only: Annotated[
+        list[str] | None, typer.Option(help="only this figure; may be given several times")
+    ] = None,
+    factors: Annotated[
+        Path | None,
+        typer.Option(help="CSV x,factor,...[,weight]: adds the PVF papers' regressions"),
+    ] = None,
+) -> None:
+    """Draw every figure and table that saved runs allow, ready for print."""
+    formats = _formats(format)
+
+    from figures.catalogue import drawings
+    from figures.runs import with_parts
+    from figures.style import write
+
+    opened = with_parts(runs)
+    console, errors = Console(highlight=False), Console(stderr=True, soft_wrap=True)
+    written = 0
+    lacking: list[str] = []
+    for one in drawings(opened, only=only or (), left_out=lacking.append):
+        write(out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id)
+        console.print(f"{one.name}: {one.title}", soft_wrap=True)
+        written += 1
+    if factors is not None:
+        written += _regressions(opened, factors, out, formats)
+    tables = 0 if only else _tables(opened, out)
+    for line in lacking:
+        errors.print(f"Not drawn: {line}", highlight=False, markup=False)
+    console.print(f"{written} figures ({', '.join(formats)}), {tables} tables. Files: {out}/")
+
+
+def _formats(text: str) -> list[str]:
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = [part for part in found if part not in _FORMATS]
+    if wrong or not found:
+        raise InputError(
+            f"`format` must be svg, pdf, png or several of them with commas; got {text!r}"
+        )
+    return found
+
+
+def _tables(runs: Sequence[Run], out: Path) -> int:
+    """Tables 1-4 of the head paper, and those of the PVF papers, of every run."""
+    from figures.tables import (
+        TABLE_NUMBER,
+        beside_published,
+        extreme_groups,
+        published,
+        risk_table,
+        write_table,
+    )
+
+    written = 0
+    for run in (run for run in runs if run.command == "heads"):
+        for category in run.heads.categories:
+            name = f"table{TABLE_NUMBER[category]}_{category}"
+            caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
+            write_table(out, name, extreme_groups(run.heads, category), caption)
+            table = beside_published(run.heads, category)
+            write_table(out, f"{name}_beside_paper", table, f"{caption}, beside the paper's GPT-2")
+            written += 2
+    for attribute in published()["risk"]["tables"]:
+        own = {
+            run.model: run.risk
+            for run in runs
+            if run.command == "pvf" and run.record["words"]["y"]["name"] == attribute
+        }
+        if own:
+            table = risk_table(own, attribute)
+            write_table(out, f"risk_{attribute}", table, f"Risk, {attribute}: papers and this tool")
+            written += 1
+    return written
+
+
+def _regressions(runs: Sequence[Run], factors: Path, out: Path, formats: Sequence[str]) -> int:
+    from matplotlib.figure import Figure
+
+    from figures.style import COLUMN, captioned, print_style, write
+    from pvf.plots import plot_regression
+    from pvf.social import load_factors
+
+    own = [run for run in runs if run.command == "pvf"]
+    if not own:
+        raise InputError("--factors needs a run of `tdabias pvf`; got none")
+    table = load_factors(factors)
+    written = 0
+    for run in own:
+        for number, name in enumerate(table.table.columns, start=1):
+            with print_style():
+                figure = Figure(figsize=(COLUMN, 2.9), layout="constrained")
+                plot_regression(run.risk.by_x, table, name, ax=figure.subplots())
+                captioned(figure, f"{run.model}: risk r of each word on {name}.")
+            file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(own) > 1 else "")
+            title = f"PVF papers, figures 9 and 12-15: regression on {name}"
+            write(out, file, figure, formats=formats, title=title, run_id=run.id)
+            written += 1
+    return written

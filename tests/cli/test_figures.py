@@ -1,0 +1,76 @@
+import pytest
+
+from cli.main import run
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_folder, tmp_path_factory):
+    """A run of the head paper on a tiny model, with its page."""
+    out = tmp_path_factory.mktemp("reproduce")
+    more = ["--data", "starter", "--limit", "3", "--n-resamples", "99", "--out", str(out)]
+    assert run(["reproduce", "--model", str(tiny_folder), *more]) == 0
+    return out
+
+
+def test_reproduce_writes_one_page_with_its_pictures_and_tables(folder):
+    text = (folder / "README.md").read_text()
+    pictures = [line.split("(")[1].rstrip(")") for line in text.splitlines() if line[:2] == "!["]
+    assert len(pictures) == 13
+    for picture in pictures:
+        assert (folder / picture).is_file()
+    assert "tdabias reproduce --model" in text
+    assert "--limit 3" in text
+    assert (folder / "tables" / "table4_religion.tex").is_file()
+    assert (folder / "heads" / "example.npz").is_file()
+
+
+def test_the_configuration_is_what_the_command_does_by_default():
+    from pathlib import Path
+
+    from cli.settings import ReproduceSettings, read_yaml
+
+    path = Path(__file__).parents[2] / "configs" / "paper_gpt2.yaml"
+    written = ReproduceSettings(**read_yaml(path))
+    assert written == ReproduceSettings(model="gpt2")
+
+
+def test_figures_and_tables_of_a_run(folder, tmp_path, capsys):
+    out = tmp_path / "figures"
+    assert run(["figures", str(folder / "heads"), "--out", str(out), "--format", "svg,png"]) == 0
+    shown = capsys.readouterr().out
+    assert "13 figures (svg, png), 8 tables" in " ".join(shown.split())
+    names = {path.name for path in out.iterdir()}
+    assert {"fig4_gender.svg", "calibration.png", "table1_gender.md"} <= names
+    assert not any(name.endswith(".pdf") for name in names)
+
+
+def test_one_figure_alone(folder, tmp_path, capsys):
+    out = tmp_path / "figures"
+    more = ["--only", "length", "--format", "png", "--out", str(out)]
+    assert run(["figures", str(folder / "heads"), *more]) == 0
+    assert [path.name for path in out.iterdir()] == ["length.png"]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--format", "gif"], "`format` must be svg, pdf, png"),
+        (["--format", ","], "`format` must be svg, pdf, png"),
+        (["--only", "fig99"], "`only` must be among fig1_step_function"),
+        (["--only", "ablation"], "ablation needs a run of `tdabias ablate`; got 0"),
+        (["--factors", "nothing.csv"], "--factors needs a run of `tdabias pvf`"),
+    ],
+)
+def test_bad_input_is_one_line(folder, tmp_path, capsys, more, message):
+    assert run(["figures", str(folder / "heads"), "--out", str(tmp_path / "o"), *more]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.strip().count("\n") == 0
+
+
+def test_no_run_is_one_line(tmp_path, capsys):
+    assert run(["figures", str(tmp_path)]) == 2
+    assert "holds no finished run; `tdabias heads`" in capsys.readouterr().err
+    assert run(["reproduce"]) == 2
+    assert "`model` is missing; give --model" in capsys.readouterr().err
