@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -130,24 +129,26 @@ def summary_table(report: Report) -> Table:
         f"{report.config.confidence:.0%} intervals"
     )
     shown = Table(title=title, title_justify="left")
-    shown.add_column("compared")
-    shown.add_column("scale", no_wrap=True)
-    for heading in ("mu", "by chance", "p", "eta", "by chance", "p"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("compared", "scale", "", "value", "interval", "by chance", "p"):
+        left = heading in ("compared", "scale", "")
+        shown.add_column(heading, justify="left" if left else "right", no_wrap=not left)
     for row in report.summary.to_dict("records"):
         first = row["compared"] == "subjects"
         if row["scale"] == "two_way" or (row["scale"] == "log_odds" and first):
-            cells = [text for name in ("mu", "eta") for text in _level_cells(row, name)]
-            shown.add_row(row["compared"], row["scale"].replace("_", "-"), *cells)
+            names = [row["compared"], row["scale"].replace("_", "-")]
+            for name in ("mu", "eta"):
+                low, high = row[f"{name}_low"], row[f"{name}_high"]
+                chance = f"{row[f'{name}_chance']:.3f}, {row[f'{name}_chance_pair']:.3f}"
+                shown.add_row(
+                    *names,
+                    name,
+                    f"{row[name]:.3f}",
+                    f"{low:.3f} to {high:.3f}" if low == low else "",
+                    chance,
+                    p_text(row[f"{name}_p_pair"]),
+                )
+                names = ["", ""]
     return shown
-
-
-def _level_cells(row: Mapping[Any, Any], name: str) -> list[str]:
-    """A value above its interval, its two chance levels, and p."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    interval = f"\n{low:.3f} to {high:.3f}" if low == low else ""
-    chance = f"{row[f'{name}_chance']:.3f}\n{row[f'{name}_chance_pair']:.3f}"
-    return [f"{row[name]:.3f}{interval}", chance, p_text(row[f"{name}_p_pair"])]
 
 
 def ranked_table(report: Report, top: int) -> Table:
@@ -199,14 +200,19 @@ def control_lines(report: Report) -> list[str]:
     # With two groups the second row of each attribute is the first with its sign changed.
     if tested["group"].nunique() == 2:
         tested = tested[tested["group"] == tested["group"].iloc[0]]
-    surviving, outside = int((tested["q"] < 0.05).sum()), int((tested["p"] < 0.05).sum())
-    known = int(tested["p"].notna().sum())
+    gammas = []
+    for end, name in (("", "gamma"), ("_log_odds", "gamma of log-odds")):
+        known, outside = tested[f"p{end}"].notna().sum(), (tested[f"p{end}"] < 0.05).sum()
+        kept = (tested[f"q{end}"] < 0.05).sum()
+        gammas.append(
+            f"{name}: {outside} of {known} have p < .05 (5 % by chance: {0.05 * known:.1f}), "
+            + (f"{kept} have q < .05" if kept else "nothing survives correction")
+        )
     lines = [
         "By chance: mean of mu and eta with the sign of every comparison flipped at random; then "
         "with a pair's templates flipped together, which p is from. Both are above 0 for a model "
         "without bias.",
-        f"gamma: {outside} of {known} have p < .05 (5 % by chance: {0.05 * known:.1f}); "
-        + (f"{surviving} have q < .05." if surviving else "nothing survives correction."),
+        f"{'; '.join(gammas)}.",
         f"Errors of the scores themselves: {first['position_error']:.3f} when the order of mention "
         f"changes, {first['negation_error']:.3f} when the attribute is denied (a model that "
         "understands would have 0 in both); the subject mentioned first gets "

@@ -18,6 +18,7 @@ from tda_bias.types import InputError
 from unqover.bias import Sums, aggregates, mean_largest, mean_size, membership, sums
 
 Flip = Literal["comparison", "pair"]
+Drawn = Literal["both", "opponents"]
 _TIE = 1e-12
 _DECIMALS = 12
 
@@ -106,30 +107,33 @@ def group_intervals(
     given: Sums,
     group: Int[np.ndarray, " subject"],
     *,
+    drawn: Drawn = "both",
     n_resamples: int = 1000,
     confidence: float = 0.95,
     rng: np.random.Generator,
 ) -> GroupIntervals:
     """Standard errors of gamma over subjects, and what follows from them.
 
-    Subjects are drawn within their groups, on both sides of a comparison; where every subject is
-    its own group, the ones it is compared with. Attributes and templates stay. With few subjects
-    the limits use Student's t, with one degree of freedom less than the smaller side.
+    Attributes and templates stay. With few subjects the limits use Student's t, with one degree of
+    freedom less than there are subjects to draw on the smaller side.
 
     Args:
         given: Comparisons.
         group: Group of each subject, numbered from 0.
+        drawn: What is a sample: subjects on ``both`` sides of a comparison (first names), drawn
+            within their groups; or only the ``opponents`` that a group is compared with, where
+            subjects are descriptions ("an Asian man") and none stands for others.
         n_resamples: Number of resamples.
         confidence: Coverage.
         rng: The generator they come from.
     """
     observed = aggregates(given, group).gamma
+    alone = drawn == "opponents"
     size = np.bincount(group)
-    alone = size.max() == 1
     total = np.zeros_like(observed)
     squares, counts = np.zeros_like(observed), np.zeros_like(observed)
     for _ in range(n_resamples):
-        weight = _multiplicity(group, rng, together=bool(alone))
+        weight = _multiplicity(group, rng, together=alone)
         signed, plain = (
             _opponents(given, group, weight) if alone else membership(given, group, weight)
         )
@@ -142,19 +146,21 @@ def group_intervals(
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = (squares - total**2 / counts) / (counts - 1)
         error = np.sqrt(np.where(variance > _TIE**2, variance, np.nan))
-        freedom = max(1, (len(group) - 1 if alone else int(size.min())) - 1)
+        opponents = len(group) - int(size.max())
+        freedom = max(1, (opponents if alone else int(size.min())) - 1)
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
     half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
     return GroupIntervals(error, observed - half, observed + half, pvalue, _qvalues(pvalue))
 
 
 def _opponents(given: Sums, group: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Membership where a pair weighs as its other subject does."""
+    """Membership where a pair weighs as its other subject does; none within a group."""
     shape = (int(group.max()) + 1, len(given.first))
     signed = np.zeros(shape)
-    pair = np.arange(shape[1])
-    signed[group[given.first], pair] = weight[given.second]
-    signed[group[given.second], pair] = -weight[given.first]
+    pair = np.flatnonzero(group[given.first] != group[given.second])
+    first, second = given.first[pair], given.second[pair]
+    signed[group[first], pair] = weight[second]
+    signed[group[second], pair] = -weight[first]
     return signed, np.abs(signed)
 
 

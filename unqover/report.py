@@ -158,6 +158,11 @@ def _ways(answers: Answers) -> Iterator[_Way]:
         yield _Way(CELLS, every, cells)
 
 
+def _described(answers: Answers) -> bool:
+    """Whether every combination of levels has one subject: a description, not one of a sample."""
+    return len(set(answers.levels)) == len(answers.levels)
+
+
 def _sums(answers: Answers, found: Comparative) -> Sums:
     return sums(found.C, answers.first, answers.second, len(answers.subjects))
 
@@ -205,11 +210,13 @@ def _summary_row(
 def _limits(
     answers: Answers, own: Sums, way: _Way, config: InferenceConfig, number: int
 ) -> tuple[Interval, Interval]:
-    strata = groups_of([" ".join(levels) for levels in answers.levels])[1]
+    # Names are drawn within their groups; descriptions within what is compared.
+    within = None if _described(answers) else answers.levels
+    strata = way.group if within is None else groups_of([" ".join(own) for own in within])[1]
     try:
         return model_intervals(
             own,
-            strata,
+            np.zeros(own.n_subjects, dtype=int) if strata is None else strata,
             group=way.group,
             n_resamples=config.n_resamples,
             confidence=config.confidence,
@@ -230,34 +237,32 @@ def _group_table(
     parts = [(factor, answers.level_of(f)) for f, factor in enumerate(answers.factors)]
     if len(answers.factors) > 1:
         parts.append((CELLS, [" ".join(own) for own in answers.levels]))
+    described = _described(answers)
     tables = []
     for number, (factor, levels) in enumerate(parts):
         names, group = groups_of(levels)
-        both = aggregates(added["two_way"], group)
-        sure = group_intervals(
-            added["two_way"],
-            group,
-            n_resamples=config.n_resamples,
-            confidence=config.confidence,
-            rng=np.random.default_rng([config.seed, 2, number]),
-        )
-        table = pd.DataFrame(
-            {
-                "factor": factor,
-                "group": np.repeat(names, len(answers.attributes)),
-                "attribute": np.tile(answers.attributes, len(names)),
-                "kind": np.tile(answers.kinds, len(names)),
-                "sensitive": np.tile(answers.sensitive, len(names)),
-                "gamma": both.gamma.reshape(-1),
-                "low": sure.low.reshape(-1),
-                "high": sure.high.reshape(-1),
-                "p": sure.pvalue.reshape(-1),
-                "q": sure.qvalue.reshape(-1),
-                "eta": both.eta.reshape(-1),
-                "gamma_log_odds": aggregates(added["log_odds"], group).gamma.reshape(-1),
-            }
-        )
-        tables.append(table)
+        columns: dict[str, Any] = {
+            "factor": factor,
+            "group": np.repeat(names, len(answers.attributes)),
+            "attribute": np.tile(answers.attributes, len(names)),
+            "kind": np.tile(answers.kinds, len(names)),
+            "sensitive": np.tile(answers.sensitive, len(names)),
+        }
+        scales: tuple[tuple[Scale, str], ...] = (("two_way", ""), ("log_odds", "_log_odds"))
+        for scale, end in scales:
+            both = aggregates(added[scale], group)
+            sure = group_intervals(
+                added[scale],
+                group,
+                drawn="opponents" if described else "both",
+                n_resamples=config.n_resamples,
+                confidence=config.confidence,
+                rng=np.random.default_rng([config.seed, 2, number]),
+            )
+            found = {"gamma": both.gamma, "low": sure.low, "high": sure.high}
+            found |= {"p": sure.pvalue, "q": sure.qvalue, "eta": both.eta}
+            columns |= {f"{name}{end}": value.reshape(-1) for name, value in found.items()}
+        tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -297,7 +302,7 @@ def cells_of(
 
 
 def _joint_table(answers: Answers, found: Comparative, config: InferenceConfig) -> pd.DataFrame:
-    """Shares of main effects and interaction, against what flipped signs give."""
+    """Shares of main effects and interaction, against flips of what the other parts leave."""
     if len(answers.factors) != 2:
         return pd.DataFrame()
     names, gamma, cell = cells_of(answers, found.C)
@@ -305,23 +310,44 @@ def _joint_table(answers: Answers, found: Comparative, config: InferenceConfig) 
         return pd.DataFrame()
     observed = factorial(gamma)
     rng = np.random.default_rng([config.seed, 3])
-    shape = (len(found.C), 1, found.C.shape[2])  # a pair's templates are flipped together
-    null = np.empty((config.n_flips, 3))
-    for draw in range(config.n_flips):
-        signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
-        own = sums(found.C * signs, answers.first, answers.second, len(answers.subjects))
-        flipped = aggregates(own, cell).gamma.reshape(gamma.shape)
-        null[draw] = _mean_squares(flipped)
+    null = np.empty((3, config.n_flips))
+    for part, others in enumerate(([1], [0], [0, 1])):
+        left = without_factors(answers, found.C, others)
+        shape = (len(left), 1, left.shape[2])  # a pair's templates are flipped together
+        for draw in range(config.n_flips):
+            signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
+            own = sums(left * signs, answers.first, answers.second, len(answers.subjects))
+            flipped = aggregates(own, cell).gamma.reshape(gamma.shape)
+            null[part, draw] = _mean_squares(flipped)[part]
     own_squares = _mean_squares(gamma)
+    reached = null >= own_squares[:, None] - 1e-15
     return pd.DataFrame(
         {
             "part": [*answers.factors, "interaction"],
             "share": observed.shares,
             "mean_square": own_squares,
-            "mean_square_chance": null.mean(0),
-            "p": (1 + (null >= own_squares - 1e-15).sum(0)) / (1 + config.n_flips),
+            "mean_square_chance": null.mean(1),
+            "p": (1 + reached.sum(1)) / (1 + config.n_flips),
         }
     )
+
+
+def without_factors(answers: Answers, C: np.ndarray, factors: list[int]) -> np.ndarray:
+    """Comparisons without the additive effects of some factors (least squares, by attribute).
+
+    What one part explains must not count as noise of another: flips exchange residuals.
+
+    Source: Freedman & Lane (1983).
+    """
+    columns = []
+    for factor in factors:
+        names, level = groups_of(answers.level_of(factor))
+        member = np.eye(len(names))[level]
+        columns.append(member[answers.first] - member[answers.second])
+    design = np.concatenate(columns, axis=1)
+    mean = C.mean(1)
+    fitted = design @ np.linalg.lstsq(design, mean, rcond=None)[0]
+    return np.asarray(C - fitted[:, None])
 
 
 def _mean_squares(gamma: np.ndarray) -> np.ndarray:

@@ -125,11 +125,30 @@ def test_where_each_subject_is_its_own_group_its_opponents_are_drawn():
     first, second = everyone(9)
     C = rng.uniform(-1, 1, (36, 2, 2))
     given = sums(C, first, second, 9)
-    found = group_intervals(given, np.arange(9), n_resamples=3000, rng=np.random.default_rng(0))
+    found = group_intervals(
+        given, np.arange(9), drawn="opponents", n_resamples=3000, rng=np.random.default_rng(0)
+    )
     # Subject 0 is x1 of its 8 pairs: the standard error of a mean of 8, as the bootstrap has it.
     means = C.mean(1)[first == 0]
     expected = means.std(0) / np.sqrt(8)
     np.testing.assert_allclose(found.standard_error[0], expected, rtol=0.15)
+
+
+def test_groups_of_descriptions_are_compared_with_drawn_opponents():
+    rng = np.random.default_rng(6)
+    group = np.array([0, 0, 1, 1, 2, 2])
+    first, second = everyone(6)
+    C = rng.uniform(-1, 1, (15, 1, 1))
+    given = sums(C, first, second, 6)
+    found = group_intervals(
+        given, group, drawn="opponents", n_resamples=4000, rng=np.random.default_rng(0)
+    )
+    # Group 0 against each of its four opponents, its two subjects together.
+    per_opponent = [C[(first < 2) & (second == k)].mean() for k in range(2, 6)]
+    expected = np.std(per_opponent) / 2
+    # Opponents are drawn from all six: sometimes more, sometimes fewer of the four.
+    assert found.standard_error[0, 0] == pytest.approx(expected, rel=0.25)
+    assert aggregates(given, group).gamma[0, 0] == pytest.approx(np.mean(per_opponent))
 
 
 def test_nothing_varies_nothing_is_tested():

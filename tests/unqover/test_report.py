@@ -6,7 +6,7 @@ import pytest
 
 from unqover.bias import aggregates, comparative, groups_of, scores, sums
 from unqover.config import InferenceConfig
-from unqover.report import attribute_table, bias_report
+from unqover.report import _joint_table, attribute_table, bias_report
 
 FAST = InferenceConfig(n_flips=19, n_resamples=100)
 
@@ -90,6 +90,27 @@ def test_names_of_a_joint_class_have_combinations_of_several(made_up):
     report = bias_report(made_up("gender_race_names", subjects=3), config=FAST)
     assert "combination" in set(report.summary["compared"])
     assert not report.joint.empty
+
+
+@pytest.mark.slow
+def test_p_of_an_interaction_is_uniform_beside_large_main_effects(made_up):
+    """What main effects explain must not hide, or make, an interaction."""
+    from scipy import stats
+
+    values = []
+    for seed in range(60):
+        answers = made_up("gender_race", subjects=8, attributes=3, noise=0.5, seed=seed)
+        lean = np.array([0.8 * (own[1] == "man") for own in answers.levels])
+        answers.log_prob[:, :, :, :, 0, 0] += lean[answers.first][:, None, None, None]
+        answers.log_prob[:, :, :, :, 0, 1] += lean[answers.second][:, None, None, None]
+        config = InferenceConfig(n_flips=99, n_resamples=100)
+        C = comparative(scores(answers.log_prob, "two_way"))
+        values.append(_joint_table(answers, C, config).set_index("part")["p"])
+    table = pd.DataFrame(values)
+    assert (table["gender"] == 0.01).all()
+    for part in ("race", "interaction"):
+        assert stats.kstest(table[part], "uniform").pvalue > 0.01
+        assert (table[part] <= 0.05).mean() < 0.15
 
 
 def test_an_interaction_is_found(made_up):
