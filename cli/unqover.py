@@ -165,8 +165,9 @@ def ranked_table(report: Report, top: int) -> Table:
     groups = _groups_shown(table, top)
     heading = "Most preferred for" if len(groups) == 2 else "Most and least preferred for"
     shown = Table(title=f"{heading}, by {factor}", title_justify="left")
-    for heading in (factor, column, "gamma", f"{report.config.confidence:.0%}", "q", "eta"):
-        shown.add_column(heading, justify="left" if heading in (factor, column) else "right")
+    numbers = ["gamma"] if sensitive else ["gamma", f"{report.config.confidence:.0%}", "q", "eta"]
+    for name in (factor, column, *numbers):
+        shown.add_column(name, justify="right" if name in numbers else "left")
     for group in groups:
         own = table[table["group"] == group]
         ranked = (by_kind(own) if sensitive else own).sort_values("gamma", ascending=False)
@@ -174,7 +175,7 @@ def ranked_table(report: Report, top: int) -> Table:
         for number, row in enumerate(chosen.to_dict("records")):
             name = group if number == 0 else ""
             if sensitive:
-                shown.add_row(name, row["kind"], f"{row['gamma']:+.3f}", "", "", "")
+                shown.add_row(name, row["kind"], f"{row['gamma']:+.3f}")
                 continue
             interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
             shown.add_row(

@@ -215,6 +215,7 @@ def _ablation(runs: Sequence[Run]) -> Figure:
 
 def _targets(runs: Sequence[Run]) -> Figure:
     from tda_bias.behaviour_plots import plot_targets
+    from tda_bias.crossref import power
 
     table = runs[0].targets
     signed = next(name for name in table.columns if name.startswith("s_"))
@@ -222,7 +223,12 @@ def _targets(runs: Sequence[Run]) -> Figure:
     for ax, quantity in zip(figure.subplots(1, 2), ("r", signed), strict=True):
         plot_targets(table, quantity, "mean_abs_T", ax=ax)
     matched = ", ".join(f"{k} {v}" for k, v in table["match_type"].value_counts().items())
-    return captioned(figure, f"{runs[0].model}: {len(table)} targets ({matched}).")
+    needed = power(len(table))["significant"]
+    return captioned(
+        figure,
+        f"{runs[0].model}: {len(table)} targets ({matched}). |Spearman| must reach {needed:.2f} "
+        "for p < .05, before any correction.",
+    )
 
 
 # -- pvf -------------------------------------------------------------------------------------------

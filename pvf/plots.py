@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
+from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.distributions import survival
@@ -75,19 +76,24 @@ def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
 def plot_distribution(
     report: RiskReport, *, quantity: Quantity = "r_p", ax: Axes | None = None
 ) -> Axes:
-    """Histogram over x of r, r_p or r_v, with the normal fit for r and r_p.
+    """Histogram over x of r, r_p or r_v, with a normal fit for r and r_p, a spline for r_v.
 
-    Source: [BVF] figures 10 and 16, with fits by maximum likelihood.
+    Source: [BVF] figures 10 and 16; the normal by maximum likelihood, the spline smoothed by
+    generalised cross-validation.
     """
     ax = ax or _axes()
     values = getattr(report.risk, quantity)
-    ax.hist(values, bins=25, color=BLUE, alpha=0.75)
+    counts, edges, _ = ax.hist(values, bins=25, color=BLUE, alpha=0.75)
     ax.axvline(values.mean(), color=ORANGE, label=f"mean {values.mean():.3f}")
     if quantity != "r_v" and np.ptp(values) > 0:
         grid = np.linspace(0, values.max() * 1.05, 200)
         width = np.ptp(values) / 25
         fit = stats.norm(values.mean(), values.std()).pdf(grid) * len(values) * width
         ax.plot(grid, fit, color=GREY, linestyle="--", label="normal fit")
+    elif np.ptp(values) > 0:
+        spline = make_smoothing_spline((edges[1:] + edges[:-1]) / 2, np.asarray(counts))
+        grid = np.linspace(edges[0], edges[-1], 200)
+        ax.plot(grid, np.maximum(spline(grid), 0), color=GREY, linestyle="--", label="spline")
     ax.set_xlabel(f"{_NAME[quantity]} of a word x")
     ax.set_ylabel("words x")
     ax.set_title(f"{report.model}\n{_counted(report)}", fontsize="small")

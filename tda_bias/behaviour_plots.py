@@ -126,5 +126,7 @@ def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | Non
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_ylabel("|change of the mean log-odds|, nats")
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(
+        frameon=False, fontsize="small", loc="upper left" if by == "importance" else "upper right"
+    )
     return ax

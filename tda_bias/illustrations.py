@@ -158,7 +158,7 @@ def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
     )
     for node, (x, y) in place.items():
         ax.annotate(
-            graph.nodes[node]["token"], (1.28 * x, 1.22 * y), ha="center", va="center", fontsize=6.5
+            graph.nodes[node]["token"], (1.36 * x, 1.4 * y), ha="center", va="center", fontsize=6.5
         )
     parts = nx.number_connected_components(left)
     cycles = len(kept) - len(graph) + parts
@@ -167,8 +167,8 @@ def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
         f"{parts} component{'s' * (parts > 1)}, {cycles} cycle{'s' * (cycles != 1)}",
         fontsize=7.5,
     )
-    ax.set_xlim(-1.6, 1.6)
-    ax.set_ylim(-1.45, 1.45)
+    ax.set_xlim(-1.7, 1.7)
+    ax.set_ylim(-1.6, 1.6)
     ax.axis("off")
     return ax
 

@@ -132,6 +132,7 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xticks(range(len(result.categories)), result.categories)
+    ax.set_xlim(-0.8, len(result.categories) - 0.2)
     ax.set_ylabel("Spearman over heads")
     ax.set_ylim(min(-0.05, ax.get_ylim()[0]), 1.3)
     ax.legend(frameon=False, fontsize="x-small", loc="upper left", ncols=2)

@@ -6,6 +6,7 @@ import pytest
 from cli.main import run
 from tests.conftest import tiny_hf_model
 from tests.unqover.conftest import FEW
+from unqover.config import DesignConfig
 
 FAST = ["--n-resamples", "100", "--n-flips", "19"]
 
@@ -125,6 +126,19 @@ def test_settings_from_a_file(folder, tmp_path, capsys):
     (tmp_path / "c.yaml").write_text("klass: gender\n")
     assert run(own) == 2
     assert "unknown setting `klass`; allowed are" in capsys.readouterr().err
+
+
+def test_the_configuration_of_the_project_asks_everything():
+    from pathlib import Path
+
+    from cli.settings import UnqoverSettings, from_flags_and_file
+    from unqover.classes import load_class
+    from unqover.design import sampled_design
+
+    path = Path(__file__).parents[2] / "configs" / "unqover_gender.yaml"
+    settings = from_flags_and_file(UnqoverSettings, {"model": "m"}, path)
+    design = sampled_design(load_class(settings.class_), settings.part(DesignConfig))
+    assert design.n_questions == 70 * 70 * 4 * 70 * 4
 
 
 def test_changed_settings_are_refused_and_nothing_is_lost(folder, tmp_path, capsys):

@@ -42,6 +42,8 @@ def test_one_model_gets_the_names_of_its_extremes(reports):
 def test_the_histogram_counts_every_x(reports, quantity):
     ax = plots.plot_distribution(reports["m0"], quantity=quantity)
     assert sum(bar.get_height() for bar in ax.patches) == 30
+    labels = [line.get_label() for line in ax.lines]
+    assert ("spline" if quantity == "r_v" else "normal fit") in labels
 
 
 def test_the_heat_map_shows_the_preferences_of_the_class(reports):
