@@ -18,7 +18,8 @@ from unqover.ask import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
 from unqover.design import Design, sampled_design
-from unqover.scores import ContinuationAsker, Instance
+from unqover.instances import Instance
+from unqover.scores import ContinuationAsker
 
 RUNS = 3
 PART, BARE_PART = 8, 2

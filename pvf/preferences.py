@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from pvf.config import Aggregate
 from pvf.templates import Template
-from tda_bias.storage import atomic, remove_leftovers, to_json, write_text
+from tda_bias.storage import atomic, reading_run, remove_leftovers, to_json, write_text
 from tda_bias.types import InputError
 
 _KEYS = ["x", "template"]
@@ -195,7 +195,7 @@ class Preferences:
             InputError: if the folder holds no finished run.
         """
         folder = Path(folder)
-        try:
+        with reading_run(folder, "pvf score"):
             record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
             table = pd.read_parquet(folder / "words.parquet")
             about = record.pop("read")
@@ -204,10 +204,6 @@ class Preferences:
             log_prob, continued = (
                 table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
             )
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                f"{folder} holds no finished run of `tdabias pvf score` ({error})"
-            ) from error
         sizes = [len(members) for members in about["classes"].values()]
         return cls(
             x=tuple(about["x"]),

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from tda_bias.ablation import Ablator, Outcomes, change, random_sets
 from tda_bias.crossref import standardised_ranks, two_sided_share
 from tda_bias.results import HeadBias
-from tda_bias.storage import GroupStore, to_json, write_csv, write_text
+from tda_bias.storage import GroupStore, reading_run, to_json, write_csv, write_text
 from tda_bias.types import HeadId, InputError
 
 Progress = Callable[[int, int], None]
@@ -71,14 +71,10 @@ class AblationStudy:
             InputError: if the folder holds no finished run.
         """
         folder = Path(folder)
-        try:
+        with reading_run(folder, "ablate"):
             record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
             tables = {name: pd.read_csv(folder / f"{name}.csv") for name in _TABLES}
             return cls(base=record.pop("base"), record=record, **tables)
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                f"{folder} holds no finished run of `tdabias ablate` ({error})"
-            ) from error
 
     def with_record(self, **entries: Any) -> AblationStudy:
         """The same study with further entries in its record."""

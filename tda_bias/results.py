@@ -11,7 +11,15 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.storage import atomic, remove_leftovers, to_json, write_csv, write_figure, write_text
+from tda_bias.storage import (
+    atomic,
+    reading_run,
+    remove_leftovers,
+    to_json,
+    write_csv,
+    write_figure,
+    write_text,
+)
 from tda_bias.tables import in_order, ranked, tested_map
 from tda_bias.types import InputError, RankBy
 
@@ -149,14 +157,10 @@ class HeadBias:
             InputError: if the folder holds no finished run.
         """
         folder = Path(folder)
-        try:
+        with reading_run(folder, "heads"):
             record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
             tables = {a: pd.read_parquet(folder / f"{n}.parquet") for a, n in _TABLES.items()}
             groups = pd.read_csv(folder / "groups.csv")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{folder} holds no finished run of `tdabias heads` ({error})"
-            ) from error
         return cls(**tables, groups=groups, record=record)
 
     # -- helpers --

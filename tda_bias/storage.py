@@ -109,6 +109,23 @@ def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
         ) from None
 
 
+@contextmanager
+def reading_run(folder: Path, command: str) -> Iterator[None]:
+    """Turn whatever reading a run's files raises into one line.
+
+    Raises:
+        InputError: if the folder holds no finished run of the command.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder} holds no finished run of `tdabias {command}` ({error})"
+        ) from error
+
+
 class GroupStore:
     """The finished groups of a run, one file each, reused when the run is started again.
 

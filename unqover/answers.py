@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.storage import atomic, prepare_folder, to_json, write_text
-from tda_bias.types import InputError
+from tda_bias.storage import atomic, prepare_folder, reading_run, to_json, write_text
 
 _KEYS = ["x1", "x2", "template", "attribute"]
 # Order of mention, polarity, whose score: the last three axes.
@@ -97,7 +96,7 @@ class Answers:
             InputError: if the folder holds no such run.
         """
         folder = Path(folder)
-        try:
+        with reading_run(folder, "unqover"):
             record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
             table = pd.read_parquet(folder / "answers.parquet")
             lists = record.pop("lists")
@@ -131,10 +130,6 @@ class Answers:
                 n_tokens=np.array(lists["tokens"]),
                 record=record,
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{folder} holds no finished run of `tdabias unqover` ({error})"
-            ) from error
 
     def _table(self) -> pd.DataFrame:
         asked = np.isfinite(self.log_prob).any((-3, -2, -1))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from tda_bias.models import LanguageModel
 from tda_bias.record import model_record, package_versions
@@ -19,7 +20,8 @@ from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.config import AskConfig
 from unqover.design import Design
-from unqover.scores import Asked, Asker, Instance, Progress, asker
+from unqover.instances import Asked, Asker, Instance, Progress
+from unqover.scores import asker
 
 # Pairs whose answers are saved together: a killed run loses no more than these.
 _PAIRS = 64
@@ -94,6 +96,18 @@ def ask_questions(
         "packages": package_versions(),
         "seconds": time.perf_counter() - start,
     }
+    return as_answers(design, log_prob=log_prob, mass=mass, n_tokens=n_tokens, record=record)
+
+
+def as_answers(
+    design: Design,
+    *,
+    log_prob: Float[np.ndarray, "pair template attribute order polarity subject"],
+    mass: Float[np.ndarray, "pair template attribute order polarity"],
+    n_tokens: Int[np.ndarray, "template subject"],
+    record: dict[str, Any],
+) -> Answers:
+    """Arrays with the names of what was asked."""
     return Answers(
         name=design.name,
         factors=design.factors,

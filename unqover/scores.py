@@ -1,78 +1,25 @@
-"""Log-probabilities of subjects as answers: the only file of the package that runs a model."""
+"""Log-probabilities of subjects as answers of causal and masked models.
+
+This file and ``spans`` are the only ones of the package that run a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from tda_bias.batches import batches_of_similar_width, common_prefix, padded
+from tda_bias.batches import batches_of_similar_width, common_prefix
 from tda_bias.gaps import masked_log_probs
 from tda_bias.models import LanguageModel
 from tda_bias.token_trees import TokenTree, merge, reader_of, special_tokens_around
 from tda_bias.types import InputError
-from unqover.classes import Attribute, Subject
-from unqover.config import AskConfig, Negation
-from unqover.wording import Template
-
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Instance:
-    """Two subjects in one template, in one order, asked about some attributes.
-
-    Attributes:
-        template: The template.
-        mentioned: The subjects in the order of mention.
-        candidates: The same two as x1 and x2.
-        attributes: What is asked.
-    """
-
-    template: Template
-    mentioned: tuple[Subject, Subject]
-    candidates: tuple[Subject, Subject]
-    attributes: Sequence[Attribute]
-
-    @property
-    def context(self) -> str:
-        """The sentence that mentions both."""
-        return self.template.context(*self.mentioned)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a reader found for one instance.
-
-    Attributes:
-        log_prob: ``(attribute, polarity, subject)``: the attribute, then its denial.
-        n_tokens: ``(attribute, polarity, subject)`` tokens of the subject's name.
-        mass: ``(attribute, polarity)`` probability that the answer is one of the two; for cloze,
-            that the sentence begins with one of them.
-    """
-
-    log_prob: Float[np.ndarray, "attribute polarity subject"]
-    n_tokens: Int[np.ndarray, "attribute polarity subject"]
-    mass: Float[np.ndarray, "attribute polarity"]
-
-
-class Asker(Protocol):
-    """One way to ask a model."""
-
-    how: str
-
-    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
-        """Log-probabilities of both subjects for every question of every instance."""
-        ...
-
-    @property
-    def notes(self) -> dict[str, Any]:
-        """How texts were run, for the record; known after the first call."""
-        ...
+from unqover.config import AskConfig
+from unqover.instances import Asked, Asker, Instance, polarities
+from unqover.spans import SpanAsker
 
 
 def asker(model: LanguageModel, config: AskConfig) -> Asker:
@@ -102,10 +49,6 @@ def asker(model: LanguageModel, config: AskConfig) -> Asker:
     }  # fmt: skip
     found: Asker = kinds[how](model, config, how)
     return found
-
-
-def _polarities(config: AskConfig) -> tuple[Negation | None, Negation | None]:
-    return None, config.negation
 
 
 # -- causal models ---------------------------------------------------------------------------------
@@ -157,7 +100,7 @@ class ContinuationAsker:
         found = []
         template, context = instance.template, instance.context
         for attribute in instance.attributes:
-            for negation in _polarities(self._config):
+            for negation in polarities(self._config):
                 for subject in instance.candidates:
                     if self.how == "cloze":
                         said, place = template.statement(subject, attribute, negation)
@@ -306,7 +249,7 @@ class MaskAsker:
         texts, places = [], []
         context = instance.context
         for attribute in instance.attributes:
-            for negation in _polarities(self._config):
+            for negation in polarities(self._config):
                 for subject in instance.candidates:
                     said, place = instance.template.statement(subject, attribute, negation)
                     start = len(context) + 1
@@ -342,119 +285,3 @@ class MaskAsker:
             for (row, place), own, value in zip(chosen, tokens, values, strict=True):
                 found |= {(row, place, int(t)): float(v) for t, v in zip(own, value, strict=True)}
         return found
-
-
-# -- models that answer with a span ----------------------------------------------------------------
-
-
-class SpanAsker:
-    """Models that point at the beginning and the end of an answer in the context.
-
-    A subject's score is the square root of the probability of its first token as the beginning
-    times that of its last as the end; of the starts with and without the words before it ("a group
-    of"), and of the ends with and without the noun behind it, the likelier counts.
-
-    Source: [UnQover] section 3 and its code.
-    """
-
-    def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
-        self.how = how
-        self._model, self._config = model, config
-        if config.length == "mean":
-            raise InputError("`length` mean: a span has no tokens to take a mean over; use sum")
-
-    @property
-    def notes(self) -> dict[str, Any]:
-        """Nothing to report."""
-        return {}
-
-    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
-        """As in ``Asker``."""
-        questions, contexts, places = [], [], []
-        for instance in instances:
-            context, spans = _mentions(instance)
-            for attribute in instance.attributes:
-                for negation in _polarities(self._config):
-                    questions.append(instance.template.question(attribute, negation))
-                    contexts.append(context)
-                    places.append(spans)
-        encoded = self._model.tokenizer(questions, contexts, return_offsets_mapping=True)
-        ids: list[list[int]] = encoded["input_ids"]
-        self._model.check_length(max(map(len, ids)))
-        log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
-        for batch in batches_of_similar_width([len(row) for row in ids], self._config.batch_size):
-            kinds = encoded.get("token_type_ids")
-            start, end = self._ends(
-                [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
-            )
-            for row, index in enumerate(batch):
-                where = _TokenPlaces(encoded["offset_mapping"][index], encoded.sequence_ids(index))
-                for subject, span in enumerate(places[index]):
-                    first = max(start[row, where.first(a)] for a in span.starts)
-                    last = max(end[row, where.last(b)] for b in span.ends)
-                    log_prob[index, subject] = 0.5 * (first + last)
-                    name = where.last(span.ends[0]) - where.first(span.starts[1])
-                    n_tokens[index, subject] = name + 1
-        results, done = [], 0
-        for instance in instances:
-            shape = (len(instance.attributes), 2, 2)
-            own = slice(done, done + 2 * shape[0])
-            done = own.stop
-            found = log_prob[own].reshape(shape)
-            results.append(Asked(found, n_tokens[own].reshape(shape), np.exp(found).sum(-1)))
-        return results
-
-    def _ends(
-        self, rows: list[list[int]], kinds: list[list[int]] | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Log-probabilities of each place as the beginning and as the end of the answer."""
-        ids, mask = padded(rows)
-        device = self._model.device
-        given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
-        if kinds is not None:
-            given["token_type_ids"] = padded(kinds)[0].to(device)
-        with torch.inference_mode():
-            found = self._model.hf_model(**given)
-        padding = mask.to(device) == 0
-        ends = []
-        for logits in (found.start_logits, found.end_logits):
-            own = logits.double().masked_fill(padding, -torch.inf)
-            ends.append(own.log_softmax(-1).cpu().numpy())
-        return ends[0], ends[1]
-
-
-@dataclass(frozen=True)
-class _Span:
-    """Characters at which a mention may begin, and behind which it may end."""
-
-    starts: tuple[int, int]
-    ends: tuple[int, int]
-
-
-def _mentions(instance: Instance) -> tuple[str, tuple[_Span, _Span]]:
-    """The context, and where in it x1 and x2 are mentioned."""
-    context, spans = instance.template.context_with_places(*instance.mentioned)
-    of = {
-        subject.name: _Span((whole.start, own.start), (own.stop, whole.stop))
-        for subject, (whole, own) in zip(instance.mentioned, spans, strict=True)
-    }
-    return context, (of[instance.candidates[0].name], of[instance.candidates[1].name])
-
-
-class _TokenPlaces:
-    """Characters of the context to tokens."""
-
-    def __init__(self, offsets: list[tuple[int, int]], sequence: list[int | None]) -> None:
-        self._spans = [
-            (index, start, stop)
-            for index, ((start, stop), of) in enumerate(zip(offsets, sequence, strict=True))
-            if of == 1 and stop > start
-        ]
-
-    def first(self, character: int) -> int:
-        """The token that holds the character."""
-        return next(i for i, _, stop in self._spans if stop > character)
-
-    def last(self, character: int) -> int:
-        """The last token that begins before the character."""
-        return [i for i, start, _ in self._spans if start < character][-1]

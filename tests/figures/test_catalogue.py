@@ -102,6 +102,13 @@ def test_a_run_without_its_example_is_told_how_to_make_it(folders, tmp_path):
     ]  # fmt: skip
 
 
+def test_the_same_weights_are_no_before_and_after(folders, tmp_path):
+    shutil.copytree(folders / "pvf0", tmp_path / "again")
+    own = with_parts([folders / "pvf0", tmp_path / "again"])
+    with pytest.raises(InputError, match="have the same weights: there is no before and after"):
+        list(drawings(own, only=["pvf6_change"]))
+
+
 def test_agreement_is_spearman_over_groups(heads_run):
     from scipy.stats import spearmanr
 

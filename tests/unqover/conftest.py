@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from unqover.answers import Answers
+from unqover.ask import as_answers
 from unqover.classes import load_class
 from unqover.config import DesignConfig
 from unqover.design import sampled_design
@@ -34,25 +35,20 @@ def made_up_answers(
     log_prob = rng.normal(-3, noise, shape)
     log_prob[..., 0, 0] += lean  # x1 for the attribute
     log_prob[~np.broadcast_to(design.asked, design.shape)] = np.nan
-    return Answers(
-        name=design.name,
-        factors=design.factors,
-        subjects=tuple(s.name for s in design.subjects),
-        levels=tuple(s.levels for s in design.subjects),
-        first=design.first,
-        second=design.second,
-        templates=tuple(t.name for t in design.templates),
-        attributes=tuple(a.name for a in design.attributes),
-        kinds=tuple(a.kind for a in design.attributes),
-        sensitive=tuple(a.sensitive for a in design.attributes),
+    record = {
+        "command": "unqover",
+        "model": {"name": "made-up", "weights": "w"},
+        "ask": "cloze",
+        "questions": design.n_questions,
+        "design": design.record,
+    }
+    return as_answers(
+        design,
         log_prob=log_prob,
         mass=np.exp(log_prob).sum(-1),
         n_tokens=np.ones((len(design.templates), len(design.subjects)), dtype=int),
-        record={
-            "command": "unqover", "model": {"name": "made-up", "weights": "w"}, "ask": "cloze",
-            "questions": design.n_questions, "design": design.record,
-        },
-    )  # fmt: skip
+        record=record,
+    )
 
 
 @pytest.fixture(scope="session")
