@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
 from figures.runs import Run
 from figures.style import COLUMN, PAGE, captioned
 from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from pvf.results import RiskReport
 
 
 def _one(width: float, height: float) -> Figure:
@@ -209,9 +213,8 @@ def signed_means(runs: Sequence[Run]) -> Figure:
     """Box per model of signed means."""
     from pvf.plots import plot_signed_means
 
-    reports = {_short(run, runs): run.risk for run in runs}
     figure = _one(COLUMN if len(runs) == 1 else PAGE, 3.2)
-    plot_signed_means(reports, ax=figure.subplots())
+    plot_signed_means(_reports(runs), ax=figure.subplots())
     return captioned(figure, _words(runs[0]))
 
 
@@ -243,14 +246,8 @@ def change(runs: Sequence[Run]) -> Figure:
     """Risk before and after."""
     from pvf.plots import plot_change
 
-    weights = [run.record["model"]["weights"] for run in runs]
-    if weights[0] == weights[1]:
-        raise InputError(
-            f"{runs[0].folder} and {runs[1].folder} have the same weights: there is no before and "
-            "after"
-        )
     figure = _one(COLUMN, 2.8)
-    plot_change(runs[0].risk, runs[1].risk, ax=figure.subplots())
+    plot_change(*_reports(runs).values(), ax=figure.subplots())
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
 
 
@@ -259,8 +256,17 @@ def size(runs: Sequence[Run]) -> Figure:
     from pvf.plots import plot_against_size
 
     figure = _one(COLUMN, 2.8)
-    plot_against_size({_short(run, runs): run.risk for run in runs}, ax=figure.subplots())
+    plot_against_size(_reports(runs), ax=figure.subplots())
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
+
+
+def _reports(runs: Sequence[Run]) -> dict[str, RiskReport]:
+    """Reports by name; refuses a model that stands beside itself."""
+    from pvf.results import comparison
+
+    reports = {_short(run, runs): run.risk for run in runs}
+    comparison(reports)
+    return reports
 
 
 def _words(run: Run) -> str:

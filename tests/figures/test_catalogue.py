@@ -105,7 +105,7 @@ def test_a_run_without_its_example_is_told_how_to_make_it(folders, tmp_path):
 def test_the_same_weights_are_no_before_and_after(folders, tmp_path):
     shutil.copytree(folders / "pvf0", tmp_path / "again")
     own = with_parts([folders / "pvf0", tmp_path / "again"])
-    with pytest.raises(InputError, match="have the same weights: there is no before and after"):
+    with pytest.raises(InputError, match="have the same weights: one model, twice"):
         list(drawings(own, only=["pvf6_change"]))
 
 
