@@ -30,6 +30,23 @@ def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
     assert "seed was 0, now 3" in capsys.readouterr().err
 
 
+def test_random_heads_of_the_same_layers_are_exported_as_a_control(heads, tmp_path, capsys):
+    chosen, control, again = (tmp_path / name for name in ("a.json", "b.json", "c.json"))
+    assert run(["export", str(heads), "--top", "2", "--to", str(chosen)]) == 0
+    for to in (control, again):
+        more = ["--random-seed", "3", "--to", str(to)]
+        assert run(["export", str(heads), "--top", "2", *more]) == 0
+    assert "Drawn at random" in capsys.readouterr().out
+    found = [json.loads(path.read_text()) for path in (chosen, control, again)]
+    layers, names = (
+        [sorted(head[key] for head in one["heads"]) for one in found] for key in ("layer", "name")
+    )
+    assert layers[0] == layers[1]
+    assert not set(names[0]) & set(names[1])
+    assert found[1] == found[2]
+    assert found[1]["rule"]["random_seed"] == 3
+
+
 def test_heads_are_exported_with_their_slices(heads, tmp_path, capsys):
     to = tmp_path / "heads.json"
     assert run(["export", str(heads), "--top", "2", "--to", str(to)]) == 0
