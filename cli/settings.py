@@ -163,7 +163,9 @@ class PvfSettings(ScoreConfig, RiskConfig):
         description="gender, pronouns, race, religion, disability, or a YAML file of word classes"
     )
     words: str = Field(
-        "occupations", description="words x: occupations, professions, or a file, one per line"
+        "occupations",
+        description="words x: occupations, StereoSet's targets (professions, people), or a file, one "
+        "per line",
     )
     templates: str | None = Field(
         None,

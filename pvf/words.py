@@ -52,8 +52,9 @@ def load_words(source: str | Path = "occupations") -> WordList:
     """Words for x.
 
     Args:
-        source: ``occupations`` (120), ``professions`` (StereoSet's 30), or a text file with one
-            word per line; empty lines and what follows a ``#`` do not count.
+        source: ``occupations`` (120), ``professions`` or ``people`` (StereoSet's targets of
+            profession, and of race and religion as persons), or a text file with one word per line;
+            empty lines and what follows a ``#`` do not count.
 
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.

@@ -69,12 +69,11 @@ def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple
         related occupations. Targets without a match are left out.
     """
     written = {word.lower(): word for word in words}
-    spelled = [*targets, *map(normalised_target, targets)]
-    known = {name.lower() for name in spelled}
+    known = {name.lower() for target in targets for name in _names(target)}
     label: Match = "own" if all(word in known for word in written) else "exact"
     found: dict[str, tuple[Match, list[str]]] = {}
     for target in targets:
-        for name in (target, normalised_target(target)):
+        for name in _names(target):
             if name.lower() in written:
                 found[target] = (label, [written[name.lower()]])
         for kind in ("near", "weak"):
@@ -82,6 +81,12 @@ def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple
             if target not in found and related:
                 found[target] = ("near" if kind == "near" else "weak", related)
     return found
+
+
+def _names(target: str) -> list[str]:
+    """How a target is written: as it is, spelled right, and as a person."""
+    names = [target, normalised_target(target)]
+    return [*names, _targets()["person"][target]] if target in _targets()["person"] else names
 
 
 def joined(heads: pd.DataFrame, behaviour: pd.DataFrame, *, match: str = "exact") -> pd.DataFrame:
@@ -113,7 +118,7 @@ def joined(heads: pd.DataFrame, behaviour: pd.DataFrame, *, match: str = "exact"
         other = "a looser --match, or " if match != "weak" else ""
         raise InputError(
             f"the runs have {len(rows)} common targets, {FEWEST_TARGETS} are needed; use {other}a "
-            "run of `tdabias pvf` on the targets themselves (--words professions)"
+            "run of `tdabias pvf` on the targets themselves (--words professions or people)"
         )
     return pd.DataFrame(rows)
 

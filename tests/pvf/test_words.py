@@ -81,7 +81,7 @@ def test_unusable_classes_are_refused(tmp_path, text, message):
 
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(
-        InputError, match="must be occupations, professions or a readable file; 'jobs'"
+        InputError, match="must be occupations, professions, people or a readable file; 'jobs'"
     ):
         load_words("jobs")
     with pytest.raises(

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -256,3 +258,30 @@ def test_runs_of_other_weights_are_not_joined():
         same_model({"model": model}, {"model": {"name": "n", "weights": "b"}})
     with pytest.raises(InputError, match="another version of tdabias"):
         same_model({"model": model}, {"model": {"name": "n"}})
+
+
+def test_every_person_of_a_target_can_be_asked_about():
+    """The two lists stand in two packages that do not know each other."""
+    import yaml
+
+    from pvf.words import load_words
+    from tda_bias import crossref
+
+    text = (Path(crossref.__file__).parent / "data" / "targets.yaml").read_text(encoding="utf-8")
+    person = yaml.safe_load(text)["person"]
+    assert list(load_words("people").words) == list(person.values())
+    found = crossref.match_words([*person, "Bible"], load_words("people").words)
+    assert found == {target: ("own", [phrase]) for target, phrase in person.items()}
+
+
+@pytest.mark.real
+def test_all_targets_of_race_and_religion_but_the_bible_are_persons(stereoset):
+    from tda_bias.crossref import match_words
+    from tda_bias.triples import load_triples
+
+    targets = {
+        t.group for c in ("race", "religion") for t in load_triples(str(stereoset), category=c)
+    }
+    from pvf.words import load_words
+
+    assert targets - set(match_words(sorted(targets), load_words("people").words)) == {"Bible"}
