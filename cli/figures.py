@@ -90,16 +90,13 @@ def _tables(runs: Sequence[Run], out: Path) -> int:
             table = beside_published(run.heads, category)
             write_table(out, f"{name}_beside_paper", table, f"{caption}, beside the paper's GPT-2")
             written += 2
-    for attribute in published()["risk"]["tables"]:
-        own = {
-            run.model: run.risk
-            for run in runs
-            if run.command == "pvf" and run.record["words"]["y"]["name"] == attribute
-        }
-        if own:
-            table = risk_table(own, attribute)
-            write_table(out, f"risk_{attribute}", table, f"Risk, {attribute}: papers and this tool")
-            written += 1
+    pvf = [run for run in runs if run.command == "pvf"]
+    for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
+        own = {run.model: run.risk for run in pvf if run.record["words"]["y"]["name"] == name}
+        file = "risk_" + name.replace(",", "").replace(" ", "_")
+        caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if own else "")
+        write_table(out, file, risk_table(own, name), caption)
+        written += 1
     return written
 
 

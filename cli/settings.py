@@ -164,8 +164,8 @@ class PvfSettings(ScoreConfig, RiskConfig):
     )
     words: str = Field(
         "occupations",
-        description="words x: occupations, StereoSet's targets (professions, people), or a file, one "
-        "per line",
+        description="words x: occupations, StereoSet's targets (professions, people), or a file, "
+        "one per line",
     )
     templates: str | None = Field(
         None,

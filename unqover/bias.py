@@ -91,6 +91,20 @@ def comparative(S: Float[np.ndarray, "... order polarity subject"]) -> Comparati
     )
 
 
+def span_log_prob(
+    start: Float[np.ndarray, "..."], end: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """Log-score of an answer that is a span: of the root of p(start) times p(end).
+
+    Args:
+        start: Log-probability of its first token as the beginning of the answer.
+        end: Log-probability of its last token as the end.
+
+    Source: [UnQover] section 3 and its code.
+    """
+    return np.asarray(0.5 * (np.asarray(start) + np.asarray(end)))
+
+
 @dataclass(frozen=True)
 class Sums:
     """Comparisons of each pair, added up over templates: all that aggregates need.

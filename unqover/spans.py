@@ -12,6 +12,7 @@ import torch
 from tda_bias.batches import batches_of_similar_width, padded
 from tda_bias.models import LanguageModel
 from tda_bias.types import InputError
+from unqover.bias import span_log_prob
 from unqover.config import AskConfig
 from unqover.instances import Asked, Instance, polarities
 
@@ -61,7 +62,7 @@ class SpanAsker:
                 for subject, span in enumerate(places[index]):
                     first = max(start[row, where.first(a)] for a in span.starts)
                     last = max(end[row, where.last(b)] for b in span.ends)
-                    log_prob[index, subject] = 0.5 * (first + last)
+                    log_prob[index, subject] = span_log_prob(first, last)
                     name = where.last(span.ends[0]) - where.first(span.starts[1])
                     n_tokens[index, subject] = name + 1
         results, done = [], 0

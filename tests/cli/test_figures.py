@@ -74,3 +74,39 @@ def test_no_run_is_one_line(tmp_path, capsys):
     assert "holds no finished run; `tdabias heads`" in capsys.readouterr().err
     assert run(["reproduce"]) == 2
     assert "`model` is missing; give --model" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def risk_run(tmp_path_factory):
+    """A saved run of `tdabias pvf`, from made-up preferences."""
+    from pvf.config import RiskConfig
+    from pvf.results import risk_report
+    from tests.pvf.test_preferences import made_up
+
+    folder = tmp_path_factory.mktemp("pvf") / "run"
+    report = risk_report(made_up(n_x=8), config=RiskConfig(n_resamples=100))
+    report.preferences.save(folder)
+    report.save(folder)
+    return folder
+
+
+def test_published_risk_tables_stand_beside_a_run(risk_run, tmp_path, capsys):
+    out = tmp_path / "o"
+    assert run(["figures", str(risk_run), "--out", str(out), "--format", "svg"]) == 0
+    assert "9 tables" in capsys.readouterr().out
+    own = (out / "risk_gender.md").read_text()
+    assert "model-0" in own
+    assert "here" in own
+    assert "GPT-2" in own
+    assert "here" not in (out / "risk_race.md").read_text()
+
+
+def test_regressions_are_drawn_on_a_users_factors(risk_run, tmp_path, capsys):
+    (tmp_path / "f.csv").write_text(
+        "x,pay,years\n" + "".join(f"job{i},{i + 1},{10 - i % 3}\n" for i in range(8))
+    )
+    more = ["--factors", str(tmp_path / "f.csv"), "--format", "png", "--out", str(tmp_path / "o")]
+    assert run(["figures", str(risk_run), *more]) == 0
+    names = {path.name for path in (tmp_path / "o").iterdir()}
+    assert {"pvf9_regression1.png", "pvf9_regression2.png"} <= names
+    capsys.readouterr()

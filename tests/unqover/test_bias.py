@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tda_bias.types import InputError
-from unqover.bias import aggregates, comparative, factorial, groups_of, scores, sums
+from unqover.bias import (
+    aggregates,
+    comparative,
+    factorial,
+    groups_of,
+    scores,
+    span_log_prob,
+    sums,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "pvf_unqover.json").read_text())
 CASES = {case["id"]: case for case in GOLDEN["unqover_cases"]}
@@ -53,6 +61,13 @@ def test_golden_pairs(name):
     np.testing.assert_allclose(found.C, expected["C"], **EXACT)
     np.testing.assert_allclose(found.position_error, expected["delta"], **EXACT)
     np.testing.assert_allclose(found.negation_error, expected["epsilon"], **EXACT)
+
+
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c["kind"] == "score_span"])
+def test_golden_spans(name):
+    given, expected = CASES[name]["input"], CASES[name]["expected"]
+    found = span_log_prob(np.log(given["p_start"]), np.log(given["p_end"]))
+    np.testing.assert_allclose(np.exp(found), expected["S"], **EXACT)
 
 
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c["kind"] == "aggregate"])
