@@ -147,13 +147,19 @@ def calibration(_: Sequence[Run]) -> Figure:
 
 def agreement(runs: Sequence[Run]) -> Figure:
     """Spearman between models over groups."""
+    from tda_bias.crossref import power
     from tda_bias.overview_plots import plot_agreement
 
     results = {_short(run, runs): run.heads for run in runs}
     figure = _one(COLUMN, 3.0)
     plot_agreement(results, ax=figure.subplots())
     n = min(len(result.groups) for result in results.values())
-    return captioned(figure, f"Mean |relative| over heads of {n} or more groups.")
+    return captioned(
+        figure,
+        f"Mean |relative| over heads of {n} or more groups; |Spearman| must reach "
+        f"{power(n)['significant']:.2f} for p < .05. Models agree by the lengths they read "
+        "already.",
+    )
 
 
 def _texts(run: Run) -> str:
