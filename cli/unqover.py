@@ -100,18 +100,26 @@ def _answers(settings: UnqoverSettings, design: Design) -> Answers:
 
     from unqover.ask import ask_questions
 
-    with (
-        progress_bar(console, f"{settings.model} · {design.name}", "pairs") as progress,
-        out_of_memory_in_one_line(model.device, settings.batch_size),
-    ):
-        return ask_questions(
-            model,
-            design,
-            config=settings.part(AskConfig),
-            parts=settings.folder / "parts",
-            resume=settings.resume,
-            progress=progress,
+    parts = settings.folder / "parts"
+    try:
+        with (
+            progress_bar(console, f"{settings.model} · {design.name}", "pairs") as progress,
+            out_of_memory_in_one_line(model.device, settings.batch_size),
+        ):
+            return ask_questions(
+                model,
+                design,
+                config=settings.part(AskConfig),
+                parts=parts,
+                resume=settings.resume,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            f"Interrupted. Finished answers are kept in {parts}; the same command goes on.",
+            err=True,
         )
+        raise typer.Exit(130) from None
 
 
 # -- what is printed -------------------------------------------------------------------------------

@@ -141,6 +141,29 @@ def test_the_configuration_of_the_project_asks_everything():
     assert design.n_questions == 70 * 70 * 4 * 70 * 4
 
 
+def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(
+    folder, tmp_path, capsys, monkeypatch
+):
+    from unqover.scores import ContinuationAsker
+
+    ask, calls = ContinuationAsker.ask, []
+
+    def interrupted(self, instances):
+        calls.append(len(instances))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return ask(self, instances)
+
+    monkeypatch.setattr(ContinuationAsker, "ask", interrupted)
+    out = ["--out", str(tmp_path / "run")]
+    assert run(arguments(folder, *out)) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "run.json").exists()
+    assert run(arguments(folder, *out)) == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["parts_reused"] == 2
+    capsys.readouterr()
+
+
 def test_changed_settings_are_refused_and_nothing_is_lost(folder, tmp_path, capsys):
     out = ["--out", str(tmp_path / "run")]
     assert run(arguments(folder, *out)) == 0
