@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cli.loading import (
     hooked_model,
+    interruptible,
     model_of,
     out_of_memory_in_one_line,
     progress_bar,
@@ -80,31 +81,25 @@ def ablate(
     store = GroupStore(folder / "batches", identity)
     if not resume:
         store.clear()
-    try:
-        with (
-            progress_bar(console, f"{heads.record['model']['name']} · {name}", "batches") as bar,
-            out_of_memory_in_one_line(model.device, batch_size),
-        ):
-            ablator = Ablator(model, triples, ablation=ablation, batch_size=batch_size)
-            study = ablation_study(
-                ablator,
-                heads,
-                category=name,
-                top=top,
-                n_random=n_random,
-                n_resamples=n_resamples,
-                seed=seed,
-                behaviour=_behaviour(model) if pvf else None,
-                store=store,
-                progress=bar,
-            )
-    except KeyboardInterrupt:
-        typer.echo(
-            f"Interrupted. Finished batches are kept in {folder / 'batches'}; the same command "
-            "goes on.",
-            err=True,
+    title = f"{heads.record['model']['name']} · {name}"
+    with (
+        interruptible("batches", folder / "batches"),
+        progress_bar(console, title, "batches") as bar,
+        out_of_memory_in_one_line(model.device, batch_size),
+    ):
+        ablator = Ablator(model, triples, ablation=ablation, batch_size=batch_size)
+        study = ablation_study(
+            ablator,
+            heads,
+            category=name,
+            top=top,
+            n_random=n_random,
+            n_resamples=n_resamples,
+            seed=seed,
+            behaviour=_behaviour(model) if pvf else None,
+            store=store,
+            progress=bar,
         )
-        raise typer.Exit(130) from None
     model_name = heads.record["model"]["name"]
     study = study.with_record(**identity, run=str(run), command="ablate", model=model_name)
     _save(folder, study)

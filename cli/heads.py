@@ -11,7 +11,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import hooked_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from cli.loading import (
+    hooked_model,
+    interruptible,
+    out_of_memory_in_one_line,
+    progress_bar,
+    reach_hub_for,
+)
 from cli.settings import HeadsSettings, from_flags_and_file, option
 from cli.text import p_text
 from tda_bias.types import HeadId
@@ -52,13 +58,8 @@ def heads(
     """Rank a model's attention heads by how differently they hold stereotypes together."""
     flags = {name: value for name, value in locals().items() if name != "config"}
     settings = from_flags_and_file(HeadsSettings, flags, config)
-    try:
+    with interruptible("groups", settings.folder / "groups"):
         result = compute(settings)
-    except KeyboardInterrupt:
-        kept = settings.folder / "groups"
-        message = f"Interrupted. Finished groups are kept in {kept}; the same command goes on."
-        typer.echo(message, err=True)
-        raise typer.Exit(130) from None
     result.save(settings.folder)
     if settings.format == "json":
         typer.echo(as_json(result, settings))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -102,6 +103,19 @@ def progress_bar(
     with bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def interruptible(finished: str, folder: Path) -> Iterator[None]:
+    """On Ctrl-C say where what is finished is kept, and end with exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        message = (
+            f"Interrupted. Finished {finished} are kept in {folder}; the same command goes on."
+        )
+        typer.echo(message, err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager

@@ -11,7 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import language_model, out_of_memory_in_one_line, progress_bar
+from cli.loading import (
+    interruptible,
+    language_model,
+    out_of_memory_in_one_line,
+    progress_bar,
+)
 from cli.settings import UnqoverSettings, from_flags_and_file, option
 from cli.text import p_text
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
@@ -101,25 +106,19 @@ def _answers(settings: UnqoverSettings, design: Design) -> Answers:
     from unqover.ask import ask_questions
 
     parts = settings.folder / "parts"
-    try:
-        with (
-            progress_bar(console, f"{settings.model} · {design.name}", "pairs") as progress,
-            out_of_memory_in_one_line(model.device, settings.batch_size),
-        ):
-            return ask_questions(
-                model,
-                design,
-                config=settings.part(AskConfig),
-                parts=parts,
-                resume=settings.resume,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        typer.echo(
-            f"Interrupted. Finished answers are kept in {parts}; the same command goes on.",
-            err=True,
+    with (
+        interruptible("answers", parts),
+        progress_bar(console, f"{settings.model} · {design.name}", "pairs") as progress,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        return ask_questions(
+            model,
+            design,
+            config=settings.part(AskConfig),
+            parts=parts,
+            resume=settings.resume,
+            progress=progress,
         )
-        raise typer.Exit(130) from None
 
 
 # -- what is printed -------------------------------------------------------------------------------
