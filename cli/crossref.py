@@ -94,7 +94,7 @@ def _joined(
     """The table over targets, and the names of its quantities and of StereoSet's own."""
     import pandas as pd
 
-    from tda_bias.crossref import head_summaries, joined, same_model
+    from tda_bias.crossref import head_summaries, joined, same_model, with_frequency
 
     record = _record(behaviour, "tdabias pvf", "tdabias unqover")
     same_model(heads.record, record)
@@ -109,7 +109,8 @@ def _joined(
     signed = next(name for name in by_x.columns if name.startswith("s_"))
     quantities = ["r", "r_p", "r_v", signed]
     summaries = head_summaries(heads.table, heads.combined, by=by)
-    table = joined(summaries, by_x[["x", *quantities]], match=match)
+    kept = ["x", *quantities, *(["tokens"] if "tokens" in by_x else [])]
+    table = with_frequency(joined(summaries, by_x[kept], match=match))
     if stereoset is None:
         return table, quantities, []
     same_model(heads.record, _record(stereoset, "tdabias stereoset"))
@@ -195,8 +196,22 @@ def _print(
             row["quantity"], row["summary"], *cells, p_text(row["p_partial"]), p_text(row["q"])
         )
     console.print(shown)
-    for line in _lines(found, maps, profiles, power(n), n):
+    for line in [_covariate_line(table), *_lines(found, maps, profiles, power(n), n)]:
         console.print(line, soft_wrap=True)
+
+
+def _covariate_line(table: pd.DataFrame) -> str:
+    """What the partial correlations are free of."""
+    from tda_bias.crossref import usable_covariates
+
+    about = {
+        "n_items": "number of items",
+        "tokens": "tokens of the word",
+        "zipf": "word frequency",
+    }
+    used = [about[name] for name in usable_covariates(table)]
+    more = "" if "zipf" in table else " Word frequencies need pip install 'tdabias[frequency]'."
+    return f"Partial p: without the ranks of {', '.join(used) or 'nothing'}.{more}"
 
 
 def _lines(

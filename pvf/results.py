@@ -213,6 +213,9 @@ def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFr
     table = pd.concat([table, about], axis=1)
     table["union_mass"] = np.sum(union_mass * risk.context_weights, axis=1)
     table["x_weight"] = risk.x_weights
+    tokens = preferences.record["words"].get("tokens_of_x")  # runs of older versions lack it
+    if tokens is not None:
+        table["tokens"] = [tokens[word] for word in preferences.x]
     return table
 
 

@@ -76,6 +76,7 @@ def score_preferences(
             "shared_by_classes": list(classes.shared),
             "not_read": forms.skipped,
             "tokens_of_each": _n_tokens(forms.sequences, forms.words, forms.word_of),
+            "tokens_of_x": _tokens_of_x(model, words.words),
             "continued": continued_words(forms.sequences, forms.words, forms.word_of.tolist()),
         },
         "prompts": {
@@ -97,6 +98,14 @@ def score_preferences(
         continued=continued,
         record=record,
     )
+
+
+def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
+    """Tokens that each x adds to a prompt: a covariate of whatever is compared over words."""
+    before = len(model.tokenizer("The", add_special_tokens=False)["input_ids"])
+    texts = [f"The {word}" for word in words]
+    ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    return {word: len(own) - before for word, own in zip(words, ids, strict=True)}
 
 
 def _n_tokens(

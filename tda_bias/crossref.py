@@ -37,6 +37,8 @@ ACCEPTED: dict[str, tuple[Match, ...]] = {
 FEWEST_TARGETS = 4
 KEYS = ("category", "target")
 SUMMARIES = ("mean_T", "mean_abs_T", "max_abs_T", "sd_T", "n_sig_heads", "top_share", "gini")
+# Number of StereoSet items, tokens of the word that was read, and its frequency in English.
+COVARIATES = ("n_items", "tokens", "zipf")
 _TOP_SHARE = 0.1
 _BATCH = 500
 
@@ -214,12 +216,31 @@ def standardised_ranks(values: Float[np.ndarray, "target *k"]) -> Float[np.ndarr
         return np.asarray(np.where(length > 0, ranks / length, np.nan))
 
 
+def usable_covariates(table: pd.DataFrame, names: Sequence[str] = COVARIATES) -> list[str]:
+    """Covariates that a table has and that vary in it."""
+    return [name for name in names if name in table and table[name].nunique() > 1]
+
+
+def with_frequency(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the logarithmic frequency of its targets in English, where that is known.
+
+    Column ``zipf``: log10 of occurrences in a billion words, from the package wordfreq (the extra
+    ``frequency``); without the package the table is returned as it is.
+    """
+    try:
+        from wordfreq import zipf_frequency
+    except ImportError:
+        return table
+    spelled = map(normalised_target, table["target"])
+    return table.assign(zipf=[float(zipf_frequency(name, "en")) for name in spelled])
+
+
 def correlations(
     table: pd.DataFrame,
     quantities: Sequence[str],
     summaries: Sequence[str] = SUMMARIES,
     *,
-    covariates: Sequence[str] = ("n_items",),
+    covariates: Sequence[str] = COVARIATES,
     n_resamples: int = 9999,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
@@ -229,7 +250,8 @@ def correlations(
         table: From ``joined``.
         quantities: Columns of what the model says.
         summaries: Columns of what its heads do.
-        covariates: Columns whose ranks are taken out in the partial correlation.
+        covariates: Columns whose ranks are taken out in the partial correlation, as far as the
+            table has them.
         n_resamples: Permutations of targets, within categories; and bootstrap resamples.
         rng: The generator they come from.
 
@@ -245,7 +267,7 @@ def correlations(
             x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
             row: dict[str, Any] = {"quantity": quantity, "summary": summary, "n": len(x)}
             row |= _one_correlation(x, y, orders, rng)
-            own = [name for name in covariates if table[name].nunique() > 1]
+            own = usable_covariates(table, covariates)
             row |= _partial(x, y, table[own].to_numpy(float), orders)
             rows.append(row)
     found = pd.DataFrame(rows)

@@ -54,6 +54,9 @@ def test_causal_probabilities_follow_the_chain_rule(
     config = ScoreConfig(batch_size=4, share_prefix=share)
     found = score_preferences(model, some_words, some_templates, some_classes, config=config)
     assert found.record["prompts"]["share_prefix"] == (share == "auto" and kind != "bloom")
+    bare = len(ids_of(model.tokenizer, "The"))
+    tokens = {x: len(ids_of(model.tokenizer, f"The {x}")) - bare for x in some_words.words}
+    assert found.record["words"]["tokens_of_x"] == tokens
     for i, x in enumerate(some_words.words):
         for c, template in enumerate(some_templates):
             for w, word in enumerate(found.words):

@@ -29,6 +29,14 @@ def test_the_report_is_the_decomposition_of_the_preferences():
     np.testing.assert_allclose(report.by_x["union_mass"], mass)
 
 
+def test_tokens_of_x_are_a_column_where_the_run_knows_them():
+    preferences = made_up()
+    assert "tokens" not in risk_report(preferences, config=QUICK).by_x
+    preferences.record["words"]["tokens_of_x"] = {x: i + 1 for i, x in enumerate(preferences.x)}
+    found = risk_report(preferences, config=QUICK).by_x
+    assert found["tokens"].tolist() == [1, 2, 3, 4, 5]
+
+
 def test_pronouns_and_reference_models_stand_beside_the_measured_row():
     report = risk_report(made_up(), config=QUICK)
     assert list(report.summary["name"]) == [

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -285,3 +286,37 @@ def test_all_targets_of_race_and_religion_but_the_bible_are_persons(stereoset):
     from pvf.words import load_words
 
     assert targets - set(match_words(sorted(targets), load_words("people").words)) == {"Bible"}
+
+
+def test_covariates_are_taken_out_together(monkeypatch):
+    """Against residuals of an ordinary regression on ranks."""
+    import statsmodels.api as sm
+    from scipy.stats import pearsonr, rankdata
+
+    from tda_bias.crossref import correlations, usable_covariates, with_frequency
+
+    rng = np.random.default_rng(0)
+    targets = [
+        "nurse",
+        "tailor",
+        "engineer",
+        "physicist",
+        "mover",
+        "historian",
+        "butcher",
+        "chemist",
+    ]
+    table = pd.DataFrame({"category": "profession", "target": targets})
+    table["n_items"], table["tokens"] = rng.integers(20, 30, 8), rng.integers(1, 4, 8)
+    table["mean_T"], table["r"] = rng.normal(size=8), rng.normal(size=8)
+    table = with_frequency(table)
+    assert table.set_index("target")["zipf"]["nurse"] > table.set_index("target")["zipf"]["mover"]
+    assert usable_covariates(table) == ["n_items", "tokens", "zipf"]
+    found = correlations(table, ["r"], ["mean_T"], n_resamples=99, rng=rng)
+    design = sm.add_constant(rankdata(table[["n_items", "tokens", "zipf"]], axis=0))
+    left = [sm.OLS(rankdata(table[name]), design).fit().resid for name in ("mean_T", "r")]
+    assert found["partial"][0] == pytest.approx(pearsonr(*left).statistic)
+    # Without the package the others remain.
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    plain = with_frequency(table.drop(columns="zipf"))
+    assert usable_covariates(plain) == ["n_items", "tokens"]
