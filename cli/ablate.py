@@ -42,7 +42,7 @@ def ablate(
     pvf: Annotated[
         bool, typer.Option("--pvf/--no-pvf", help="also R, R_p, R_v of he and she for every set")
     ] = False,
-    data: Annotated[str | None, typer.Option(help="texts [the run's]")] = None,
+    data: Annotated[str | None, typer.Option(help="texts (default: the run's)")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-L", min=1, help="per group")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N, mps")] = "auto",
     batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="texts")] = 32,
@@ -52,7 +52,7 @@ def ablate(
         bool, typer.Option("--resume/--no-resume", help="reuse batches an earlier run finished")
     ] = True,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="folder for the files [RUN/ablate]")
+        Path | None, typer.Option("--out", "-o", help="folder for the files (default: RUN/ablate)")
     ] = None,
 ) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""

@@ -32,7 +32,7 @@ def crossref(
         typer.Option(help="folder that `tdabias stereoset` wrote: adds its per-target score"),
     ] = None,
     by: Annotated[
-        RankBy | None, typer.Option(help="which combined value of a head is T [the run's]")
+        RankBy | None, typer.Option(help="which combined value of a head is T (default: the run's)")
     ] = None,
     match: Annotated[
         MatchOption, typer.Option(help="how loosely an occupation may stand for a target")
@@ -40,7 +40,8 @@ def crossref(
     n_resamples: Annotated[int, typer.Option(min=99, help="permutations of targets")] = 9999,
     seed: Annotated[int, typer.Option(min=0, help="fixes every random draw")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="folder for the files [RUN/crossref]")
+        Path | None,
+        typer.Option("--out", "-o", help="folder for the files (default: RUN/crossref)"),
     ] = None,
 ) -> None:
     """Correlate, over StereoSet's targets, what heads do with what the model says."""

@@ -33,7 +33,9 @@ def export(
     category: Annotated[
         str | None, typer.Option("--category", "-c", help="of a run with several")
     ] = None,
-    by: Annotated[RankBy | None, typer.Option(help="the map that ranks [the run's]")] = None,
+    by: Annotated[
+        RankBy | None, typer.Option(help="the map that ranks (default: the run's)")
+    ] = None,
 ) -> None:
     """Write chosen heads for other programs: rule, p and q, parameter names and slices."""
     from tda_bias.results import HeadBias

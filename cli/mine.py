@@ -30,7 +30,8 @@ def mine(
         str, typer.Option(help="English spaCy pipeline, by the name it is installed under")
     ] = "en_core_web_sm",
     documents: Annotated[
-        int | None, typer.Option("--documents", "-n", min=1, help="random sample of so many [all]")
+        int | None,
+        typer.Option("--documents", "-n", min=1, help="random sample of so many (default: all)"),
     ] = None,
     field: Annotated[str, typer.Option(help="where the text is, in JSON Lines")] = "text",
     split: Annotated[str, typer.Option(help="of a data set")] = "train",

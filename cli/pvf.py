@@ -190,7 +190,9 @@ def social(
     run: Annotated[Path, typer.Argument(help="Folder that `tdabias pvf` wrote.")],
     factors: Annotated[Path, typer.Option(help="CSV with the columns x,factor,...[,weight]")],
     response: Annotated[Quantity, typer.Option(help="what is explained")] = "r",
-    out: Annotated[Path | None, typer.Option(help="folder for the files [RUN/social]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder for the files (default: RUN/social)")
+    ] = None,
 ) -> None:
     """Regress the risk of each x on factors of yours: pay, education, share of women, ..."""
     from matplotlib.figure import Figure

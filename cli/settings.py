@@ -58,7 +58,9 @@ class HeadsSettings(HeadBiasConfig, TriplesSettings):
     """Everything ``tdabias heads`` can be told."""
 
     top: int = Field(10, ge=1, description="heads to print")
-    out: Path | None = Field(None, description="folder for the files [runs/MODEL/CATEGORY]")
+    out: Path | None = Field(
+        None, description="folder for the files (default: runs/MODEL/CATEGORY)"
+    )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
 
     @property
@@ -84,7 +86,7 @@ class StereoSetSettings(TriplesSettings):
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
     seed: int = Field(0, ge=0, description="fixes every random draw")
     out: Path | None = Field(
-        None, description="folder for the files [runs/MODEL/stereoset-CATEGORY]"
+        None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
     )
 
     @property
@@ -99,7 +101,8 @@ def option(settings: type[BaseModel], name: str, *flags: str, **more: Any) -> An
     field = settings.model_fields[name]
     text = field.description or ""
     if not field.is_required() and field.default not in (None, ()):
-        text += f" [{field.default}]"
+        # In round brackets: square ones are markup in help texts, and vanish.
+        text += f" (default: {field.default})"
     return typer.Option(*(flags or (f"--{name.replace('_', '-')}",)), help=text, **more)
 
 
@@ -169,8 +172,8 @@ class PvfSettings(ScoreConfig, RiskConfig):
     )
     templates: str | None = Field(
         None,
-        description="gender, race, or a CSV template,count [gender for gender and pronouns, else "
-        "race]",
+        description="gender, race, or a CSV template,count (default: gender for gender and "
+        "pronouns, else race)",
     )
     x_weights: Path | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
     device: str = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
@@ -181,7 +184,9 @@ class PvfSettings(ScoreConfig, RiskConfig):
         False, description="read the same architecture with random weights too, as a further row"
     )
     top: int = Field(5, ge=1, description="words x to print on each side")
-    out: Path | None = Field(None, description="folder for the files [runs/MODEL/pvf-ATTRIBUTE]")
+    out: Path | None = Field(
+        None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)"
+    )
     format: Literal["table", "json"] = Field("table", description="what to print")
 
     @field_validator("model", mode="before")
@@ -236,7 +241,9 @@ class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
         "float32", description="type of the weights"
     )
     top: int = Field(5, ge=1, description="attributes (or groups) to print")
-    out: Path | None = Field(None, description="folder for the files [runs/MODEL/unqover-CLASS]")
+    out: Path | None = Field(
+        None, description="folder for the files (default: runs/MODEL/unqover-CLASS)"
+    )
     resume: bool = Field(True, description="reuse answers that an earlier run finished")
     format: Literal["table", "json"] = Field("table", description="what to print")
 
@@ -261,7 +268,9 @@ class ReproduceSettings(HeadsSettings):
     )
     pvalue: PValue = Field("paper", description="which p-value the q columns use")
     rank_by: RankBy = Field("metric", description="the map that ranks heads")
-    out: Path | None = Field(None, description="folder for the files [runs/MODEL/reproduce]")
+    out: Path | None = Field(
+        None, description="folder for the files (default: runs/MODEL/reproduce)"
+    )
 
     @property
     def folder(self) -> Path:

@@ -24,7 +24,9 @@ class DesignConfig(BaseModel):
         20, ge=1, description="at most so many of each set, kinds in proportion"
     )
     attribute_set: str | None = Field(
-        None, description="occupations, professions (StereoSet's), conduct or places [the class's]"
+        None,
+        description="occupations, professions (StereoSet's), conduct or places (default: those of "
+        "the class)",
     )
     seed: int = Field(0, ge=0, description="fixes every random draw")
 
