@@ -82,6 +82,23 @@ def test_a_joint_class_reports_its_interaction(folder, tmp_path, capsys):
     assert (tmp_path / "run" / "joint.csv").exists()
 
 
+@pytest.mark.parametrize(("kind", "how"), [("span", "span"), ("bert", "mask")])
+def test_models_are_asked_as_they_were_trained(subwords, tmp_path, capsys, kind, how):
+    import transformers as tf
+
+    hf_model = tiny_hf_model("bert", len(subwords), max_position_embeddings=512)
+    if kind == "span":
+        hf_model = tf.BertForQuestionAnswering(hf_model.config)
+        hf_model.config.architectures = ["BertForQuestionAnswering"]
+    hf_model.save_pretrained(tmp_path / "model")
+    subwords.save_pretrained(tmp_path / "model")
+    (tmp_path / "few.yaml").write_text(FEW)
+    command = ["unqover", "--model", str(tmp_path / "model"), "--class", str(tmp_path / "few.yaml")]
+    assert run([*command, *FAST, "--out", str(tmp_path / "run")]) == 0
+    assert f"questions ({how})" in " ".join(capsys.readouterr().out.split())
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["ask"] == how
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
