@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tda_bias.models import load_language_model
-from tests.unqover.test_scores import continuation, every_question
+from tests.unqover.test_scores import answer, every_question
 from unqover.ask import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
@@ -31,17 +31,7 @@ def test_answers_are_those_of_the_plain_model(model, design, how):
     for number, (where, *rest) in enumerate(every_question(design)):
         if number % 173:
             continue
-        template, mentioned, attribute, negation, subject = rest
-        context = template.context(*mentioned)
-        if how == "cloze":
-            expected = continuation(
-                model, context, template.statement(subject, attribute, negation)[0]
-            )
-        else:
-            asked = template.question(attribute, negation)
-            given = f"Paragraph: {context} Question: {asked} Answer:"
-            expected = continuation(model, given, template.answer(subject)[0] + ".")
-        assert found.log_prob[where] == pytest.approx(sum(expected), abs=1e-3)
+        assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=1e-3)
 
 
 def test_batch_size_changes_nothing(model, design):

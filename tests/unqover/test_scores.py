@@ -38,6 +38,18 @@ def continuation(model, given, said):
     return [float(values[i - 1, ids[i]]) for i in range(len(begin), len(ids))]
 
 
+def answer(model, how, template, mentioned, attribute, negation, subject):
+    """Log-probability of one subject as the answer to one question."""
+    context = template.context(*mentioned)
+    if how == "cloze":
+        return sum(
+            continuation(model, context, template.statement(subject, attribute, negation)[0])
+        )
+    asked = template.question(attribute, negation)
+    given = f"Paragraph: {context} Question: {asked} Answer:"
+    return sum(continuation(model, given, template.answer(subject)[0] + "."))
+
+
 @pytest.mark.parametrize("kind", CAUSAL)
 @pytest.mark.parametrize("how", ["cloze", "question"])
 def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how):
@@ -51,16 +63,7 @@ def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how):
     for number, (where, *rest) in enumerate(every_question(few)):
         if number % 11:
             continue
-        template, mentioned, attribute, negation, subject = rest
-        context = template.context(*mentioned)
-        if how == "cloze":
-            said = template.statement(subject, attribute, negation)[0]
-            expected = sum(continuation(model, context, said))
-        else:
-            asked = template.question(attribute, negation)
-            given = f"Paragraph: {context} Question: {asked} Answer:"
-            expected = sum(continuation(model, given, template.answer(subject)[0] + "."))
-        assert found.log_prob[where] == pytest.approx(expected, abs=2e-3)
+        assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=2e-3)
         checked += 1
     assert checked > 20
 
