@@ -95,7 +95,13 @@ def _joined(
     """The table over targets, and the names of its quantities and of StereoSet's own."""
     import pandas as pd
 
-    from tda_bias.crossref import head_summaries, joined, same_model, with_frequency
+    from tda_bias.crossref import (
+        head_summaries,
+        joined,
+        same_model,
+        signed_quantity,
+        with_frequency,
+    )
 
     record = _record(behaviour, "tdabias pvf", "tdabias unqover")
     same_model(heads.record, record)
@@ -107,7 +113,7 @@ def _joined(
             if record["command"] == "pvf"
             else f"{behaviour} has no by_x.csv; run `tdabias unqover` again"
         ) from None
-    signed = next(name for name in by_x.columns if name.startswith("s_"))
+    signed = signed_quantity(by_x.columns)
     quantities = ["r", "r_p", "r_v", signed]
     summaries = head_summaries(heads.table, heads.combined, by=by)
     kept = ["x", *quantities, *(["tokens"] if "tokens" in by_x else [])]
@@ -154,13 +160,14 @@ def _save(
     from matplotlib.figure import Figure
 
     from tda_bias.behaviour_plots import plot_correlation_map, plot_targets
+    from tda_bias.crossref import signed_quantity
     from tda_bias.storage import to_json, write_csv, write_figure, write_text
 
     heads = pd.concat([m.table.assign(quantity=name) for name, m in maps.items()])
     for name, content in (("targets", table), ("correlations", found), ("head_map", heads)):
         write_csv(folder / f"{name}.csv", content)
     figures = {"targets": Figure(figsize=(9.0, 4.0), layout="constrained")}
-    signed = next(name for name in table.columns if name.startswith("s_"))
+    signed = signed_quantity(table.columns)
     for ax, quantity in zip(figures["targets"].subplots(1, 2), ("r", signed), strict=True):
         plot_targets(table, quantity, "mean_abs_T", ax=ax)
     figures["head_map"] = Figure(figsize=(5.4, 5.6), layout="constrained")
@@ -180,12 +187,11 @@ def _print(
     profiles: list[dict[str, Any]],
     model: str,
 ) -> None:
-    from tda_bias.crossref import power
+    from tda_bias.crossref import match_counts, power
 
     console = Console(highlight=False)
     n = len(table)
-    matched = ", ".join(f"{k} {v}" for k, v in table["match_type"].value_counts().items())
-    shown = Table(title=f"{model} · {n} targets ({matched})", title_justify="left")
+    shown = Table(title=f"{model} · {n} targets ({match_counts(table)})", title_justify="left")
     shown.add_column("quantity")
     shown.add_column("of heads")
     for heading in ("Spearman", "p", "95 % interval", "partial p", "q"):

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from figures.runs import Run
 
-_FORMATS = ("svg", "pdf", "png")
-
 
 def figures(
     runs: Annotated[
@@ -61,8 +59,10 @@ def figures(
 
 
 def _formats(text: str) -> list[str]:
+    from figures.style import FORMATS
+
     found = [part.strip() for part in text.split(",") if part.strip()]
-    wrong = [part for part in found if part not in _FORMATS]
+    wrong = [part for part in found if part not in FORMATS]
     if wrong or not found:
         raise InputError(
             f"`format` must be svg, pdf, png or several of them with commas; got {text!r}"

@@ -43,7 +43,8 @@ class Entry:
         together: Whether it is drawn once per run (``never``), or once from all comparable ones,
             of which there may be ``two`` only.
         fewest: Runs it needs.
-        category: Which category of heads it shows; empty for all.
+        holds: Whether a run has what it draws.
+        option: What the command needs for that, for messages.
     """
 
     name: str
@@ -52,7 +53,12 @@ class Entry:
     draw: Callable[[Sequence[Run]], Figure]
     together: Literal["never", "all", "two"] = "never"
     fewest: int = 1
-    category: str = ""
+    holds: Callable[[Run], bool] = lambda run: True
+    option: str = ""
+
+
+def _has(category: str) -> Callable[[Run], bool]:
+    return lambda run: category in run.heads.categories
 
 
 CATALOGUE: tuple[Entry, ...] = (
@@ -71,7 +77,8 @@ CATALOGUE: tuple[Entry, ...] = (
             f"Head paper, figure {number}: hot spots, {category}",
             "heads",
             draw.heat_map(category),
-            category=category,
+            holds=_has(category),
+            option=f" --category {category}",
         )
         for number, category in enumerate(CATEGORIES, start=4)
     ),
@@ -147,6 +154,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "Interaction of two factors",
         "unqover",
         draw.questions("interaction"),
+        holds=lambda run: not run.questions.joint.empty,
     ),
 )
 NAMES = tuple(entry.name for entry in CATALOGUE)
@@ -187,13 +195,12 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
     if not entry.command:
         yield Drawn(entry.name, entry.title, entry.draw(()), "simulated")
         return
-    own = _usable(entry, runs)
+    own = [run for run in runs if run.command == entry.command and entry.holds(run)]
     if len(own) < entry.fewest:
         if asked:
             number = "a run" if entry.fewest == 1 else f"{entry.fewest} runs or more"
-            category = f" --category {entry.category}" if entry.category else ""
             raise InputError(
-                f"{entry.name} needs {number} of `tdabias {entry.command}{category}`; got "
+                f"{entry.name} needs {number} of `tdabias {entry.command}{entry.option}`; got "
                 f"{len(own)}"
             )
         return
@@ -204,16 +211,6 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
         if len(used) >= entry.fewest and (entry.together != "two" or len(used) == 2):
             ids = "+".join(run.id for run in used)
             yield Drawn(_name(entry, used, own), entry.title, entry.draw(used), ids)
-
-
-def _usable(entry: Entry, runs: Sequence[Run]) -> list[Run]:
-    """Runs of the entry's command that hold what it draws."""
-    own = [run for run in runs if run.command == entry.command]
-    if entry.category:
-        return [run for run in own if entry.category in run.heads.categories]
-    if entry.name == "unqover_interaction":
-        return [run for run in own if not run.questions.joint.empty]
-    return own
 
 
 def _comparable(runs: Sequence[Run]) -> list[list[Run]]:

@@ -13,6 +13,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
+from figures.tables import stable_means
+from tda_bias.crossref import two_sided_share
 from tda_bias.overview_plots import category_summary
 from tda_bias.results import HeadBias
 from tda_bias.types import HeadId, RankBy
@@ -72,11 +74,10 @@ def means(result: HeadBias, by: RankBy) -> str:
     """A t-test of each category's group means against 0."""
     parts = []
     for category in result.categories:
-        values = _group_means(result, category, by)
+        values = result.groups.loc[result.groups["category"] == category, f"{by}_mean"]
         test = stats.ttest_1samp(values, 0.0) if len(values) > 1 else None
         p = "undefined" if test is None else f"{test.pvalue:.2g}"
-        stable = result.combined[~result.combined["unstable"]]
-        own = stable[stable["category"] == category].groupby("group")[f"combined_{by}"].mean()
+        own = stable_means(result, category, by=by)
         parts.append(
             f"{category} {values.mean():+.3f} (t-test over {len(values)} groups, p {p}; "
             f"{own.mean():+.3f} without unstable heads)"
@@ -102,12 +103,11 @@ def largest(result: HeadBias, by: RankBy) -> str:
         head = HeadId(int(row["layer"]), int(row["head"]))
         n = result.controls(category)["groups"]
         parts.append(f"{category} {row['z']:.2f} ({head}, mean of {n} groups)")
-    return (
-        "; ".join(parts) + ". A mean of fewer groups varies more: the largest of religion, with "
-        "its three groups, says little."
-        if "religion" in result.categories
-        else "; ".join(parts) + "."
+    few = (
+        " A mean of fewer groups varies more: the largest of religion, with its three groups, says "
+        "little."
     )
+    return "; ".join(parts) + "." + (few if "religion" in result.categories else "")
 
 
 def overlaps(result: HeadBias, by: RankBy) -> str:
@@ -150,17 +150,12 @@ def edge_difference(
     own = _edge(values)
     order = np.argsort(rng.random((_RESAMPLES, *values.shape)), axis=2)
     null = _edge(np.take_along_axis(np.broadcast_to(values, order.shape), order, axis=2))
-    reached = np.abs(null) >= abs(own) - 1e-12
-    return float(own), float((1 + reached.sum()) / (1 + _RESAMPLES))
+    return float(own), two_sided_share(null, float(own))
 
 
 def _edge(values: np.ndarray) -> np.ndarray:
     outer = values[..., [0, -1]].mean((-2, -1))
     return np.asarray(outer - values[..., 1:-1].mean((-2, -1)))
-
-
-def _group_means(result: HeadBias, category: str, by: RankBy) -> np.ndarray:
-    return result.groups.loc[result.groups["category"] == category, f"{by}_mean"].to_numpy(float)
 
 
 def counts_of_tests(result: HeadBias) -> pd.DataFrame:

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from figures.runs import Run
 from figures.style import COLUMN, PAGE, captioned
-from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from pvf.results import RiskReport
@@ -196,19 +195,18 @@ def ablation(runs: Sequence[Run]) -> Figure:
 def targets(runs: Sequence[Run]) -> Figure:
     """Targets: heads against output probabilities."""
     from tda_bias.behaviour_plots import plot_targets
-    from tda_bias.crossref import power
+    from tda_bias.crossref import match_counts, power, signed_quantity
 
     table = runs[0].targets
-    signed = next(name for name in table.columns if name.startswith("s_"))
+    signed = signed_quantity(table.columns)
     figure = _one(PAGE, 3.2)
     for ax, quantity in zip(figure.subplots(1, 2), ("r", signed), strict=True):
         plot_targets(table, quantity, "mean_abs_T", ax=ax)
-    matched = ", ".join(f"{k} {v}" for k, v in table["match_type"].value_counts().items())
     needed = power(len(table))["significant"]
     return captioned(
         figure,
-        f"{runs[0].model}: {len(table)} targets ({matched}). |Spearman| must reach {needed:.2f} "
-        "for p < .05, before any correction.",
+        f"{runs[0].model}: {len(table)} targets ({match_counts(table)}). |Spearman| must reach "
+        f"{needed:.2f} for p < .05, before any correction.",
     )
 
 
@@ -291,14 +289,6 @@ def questions(name: str) -> Callable[[Sequence[Run]], Figure]:
     """A function that draws one of the figures of underspecified questions."""
 
     def draw(runs: Sequence[Run]) -> Figure:
-        from unqover.plots import report_figures
-
-        found = report_figures(runs[0].questions)
-        if name not in found:
-            raise InputError(
-                f"{runs[0].folder} has no {name} figure: its class has one factor; "
-                "`tdabias unqover --class gender_race` makes one"
-            )
-        return found[name]
+        return runs[0].question_figures[name]
 
     return draw

@@ -14,6 +14,8 @@ import pandas as pd
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pvf.results import RiskReport
     from tda_bias.ablation_study import AblationStudy
     from tda_bias.example import ExamplePattern
@@ -77,6 +79,13 @@ class Run:
         from unqover.report import bias_report
 
         return bias_report(Answers.load(self.folder))
+
+    @cached_property
+    def question_figures(self) -> dict[str, Figure]:
+        """Its figures, drawn once."""
+        from unqover.plots import report_figures
+
+        return report_figures(self.questions)
 
     @cached_property
     def ablation(self) -> AblationStudy:

@@ -47,7 +47,7 @@ def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") ->
     chosen = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     combined = result.combined[result.combined["category"] == category]
     unstable = combined.groupby("group")["unstable"].sum()
-    stable = combined[~combined["unstable"]].groupby("group")[f"combined_{by}"].mean()
+    stable = stable_means(result, category, by=by)
     return pd.DataFrame(
         {
             "group": chosen["group"],
@@ -59,6 +59,12 @@ def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") ->
             "mean of the others": [float(stable.get(g, np.nan)) for g in chosen["group"]],
         }
     ).reset_index(drop=True)
+
+
+def stable_means(result: HeadBias, category: str, *, by: RankBy) -> pd.Series[float]:
+    """Each group's mean over the heads whose unrelated texts vary."""
+    own = result.combined[(result.combined["category"] == category) & ~result.combined["unstable"]]
+    return own.groupby("group")[f"combined_{by}"].mean()
 
 
 def published_groups(category: str) -> pd.DataFrame:

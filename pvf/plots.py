@@ -15,6 +15,7 @@ from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.distributions import survival
+from tda_bias.colours import BLUE, GREY, ORANGE
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from pvf.results import RiskReport
     from pvf.social import Factors
 
-# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 _NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}
 
 

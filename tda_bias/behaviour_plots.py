@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from scipy.stats import spearmanr
 
+from tda_bias.colours import GREY, ORANGE
+
 if TYPE_CHECKING:
     from tda_bias.ablation_study import AblationStudy
     from tda_bias.crossref import HeadMap
@@ -113,9 +115,9 @@ def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | Non
     by = by or f"z_{study.record['rank_by']}"
     own = study.heads
     measured = own[own["exact"].notna()]
-    ax.scatter(own[by], own["effect"].abs(), s=9, color="#666666", label="first order, every head")
+    ax.scatter(own[by], own["effect"].abs(), s=9, color=GREY, label="first order, every head")
     ax.scatter(
-        measured[by], measured["exact"].abs(), s=16, facecolor="none", edgecolor="#D55E00",
+        measured[by], measured["exact"].abs(), s=16, facecolor="none", edgecolor=ORANGE,
         label="exact",
     )  # fmt: skip
     rho = study.agreement.set_index("ranking").loc[by]

@@ -12,7 +12,7 @@ reasons of their own, so draws permute targets within their category.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -311,6 +311,16 @@ def _partial(
         residuals.append(own / length)
     rho = float(residuals[0] @ residuals[1])
     return {"partial": rho, "p_partial": two_sided_share(residuals[0][orders] @ residuals[1], rho)}
+
+
+def signed_quantity(columns: Iterable[str]) -> str:
+    """The first signed mean among columns: positive where the first class is preferred."""
+    return next(name for name in columns if name.startswith("s_"))
+
+
+def match_counts(table: pd.DataFrame) -> str:
+    """How many targets were matched how, in words."""
+    return ", ".join(f"{kind} {n}" for kind, n in table["match_type"].value_counts().items())
 
 
 def two_sided_share(null: Float[np.ndarray, " draw"], observed: float) -> float:

@@ -14,13 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from tda_bias.colours import BLUE, LIGHT_GREY, ORANGE
 from tda_bias.example import ExamplePattern
 from tda_bias.persistence import births_deaths, edge_weights
 from tda_bias.steps import step_function
 from tda_bias.types import HeadId, InputError
 
-# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 FIRST_HEAD = HeadId(0, 0)
 
 
@@ -50,7 +49,7 @@ def plot_step_function(
     births = births_deaths(_pattern(example, head), attention=example.attention).births
     values = np.sort(np.asarray(births, dtype=float))
     m = len(values)
-    ax.stairs(values, np.arange(m + 1) / m, color=GREY, baseline=None, label=f"{m} births")
+    ax.stairs(values, np.arange(m + 1) / m, color=LIGHT_GREY, baseline=None, label=f"{m} births")
     steps = step_function(values, n_steps)
     ax.stairs(
         steps, np.arange(n_steps + 1) / n_steps, color=ORANGE, baseline=None, linewidth=1.6,

@@ -11,14 +11,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
+from tda_bias.colours import BLUE, GREEN, GREY, ORANGE, PINK
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
     from tda_bias.calibration import Calibration
     from tda_bias.results import HeadBias
 
-# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
-BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
 _COLOURS = (BLUE, ORANGE, GREEN, PINK)
 _MARKERS = ("o", "s", "^", "D")
 _NAME = {"metric": "metric T", "statistic": "S", "relative": "relative statistic"}

@@ -64,6 +64,11 @@ class Answers:
         """What the model was asked for as."""
         return str(self.record["model"]["name"])
 
+    @property
+    def combinations(self) -> list[str]:
+        """Each subject's levels of all factors, in one string."""
+        return [" ".join(own) for own in self.levels]
+
     def level_of(self, factor: int) -> list[str]:
         """Each subject's level of one factor."""
         return [own[factor] for own in self.levels]

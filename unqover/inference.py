@@ -7,6 +7,7 @@ any bias. Their chance level comes from flipping the signs of C, which exchanges
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,13 +70,24 @@ def chance(
     """
     if flip not in ("comparison", "pair"):
         raise InputError(f"`flip` must be one of comparison, pair; got {flip!r}")
-    shape = C.shape if flip == "comparison" else (C.shape[0], 1, C.shape[2])
     found = np.empty((2, n_flips))
-    for draw in range(n_flips):
-        signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
-        own = aggregates(sums(C * signs, first, second, n_subjects), group)
+    for draw, changed in enumerate(flipped(C, flip, n_flips=n_flips, rng=rng)):
+        own = aggregates(sums(changed, first, second, n_subjects), group)
         found[:, draw] = own.mu, own.mean_eta
     return Chance(*found)
+
+
+def flipped(
+    C: Float[np.ndarray, "pair template attribute"],
+    flip: Flip,
+    *,
+    n_flips: int,
+    rng: np.random.Generator,
+) -> Iterator[Float[np.ndarray, "pair template attribute"]]:
+    """Comparisons with signs drawn at random, as in ``chance``."""
+    shape = C.shape if flip == "comparison" else (C.shape[0], 1, C.shape[2])
+    for _ in range(n_flips):
+        yield C * (rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1)
 
 
 def _share(null: np.ndarray, observed: float) -> float:
@@ -230,11 +242,14 @@ def model_intervals(
     n_attributes = given.C.shape[1]
     if n_attributes < 2 or min(map(len, members)) < 2:
         raise InputError("a bootstrap needs at least 2 subjects in each group and 2 attributes")
+    alone = group is None
     own = np.arange(given.n_subjects) if group is None else group
 
     def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
         stacked = [np.atleast_2d(part) for part in drawn]
-        found = np.array([_resampled(given, own, parts) for parts in zip(*stacked, strict=True)])
+        found = np.array(
+            [_resampled(given, own, parts, alone) for parts in zip(*stacked, strict=True)]
+        )
         return np.round(found[0] if drawn[0].ndim == 1 else found.T, _DECIMALS)
 
     data = (*members, np.arange(n_attributes))
@@ -259,12 +274,11 @@ def model_intervals(
 
 
 def _resampled(
-    given: Sums, group: np.ndarray, drawn: tuple[np.ndarray, ...]
+    given: Sums, group: np.ndarray, drawn: tuple[np.ndarray, ...], alone: bool
 ) -> tuple[float, float]:
-    """Mu and eta of one draw of subjects and attributes."""
+    """Mu and eta of one draw of subjects and attributes; ``alone``: each is its own group."""
     *subjects, attributes = drawn
     weight = np.bincount(np.concatenate(subjects), minlength=given.n_subjects).astype(float)
-    alone = len(np.unique(group)) == given.n_subjects
     signed, plain = _opponents(given, group, weight) if alone else membership(given, group, weight)
     chosen = np.unique(attributes)
     n = plain @ given.n[:, attributes]

@@ -8,12 +8,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tda_bias.colours import BLUE, GREEN, GREY, ORANGE
 from tda_bias.types import InputError
 from unqover.bias import comparative, factorial, scores
 from unqover.report import Report, cells_of
 
-# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 _MOST_BARS = 24
 
 
@@ -108,7 +107,7 @@ def plot_interaction(
     ax = ax or plt.subplots(layout="constrained")[1]
     own = gamma[:, :, number]
     order = np.argsort(own.mean(1))
-    styles = [(ORANGE, "o", "-"), (BLUE, "s", "--"), ("#009E73", "^", ":"), (GREY, "D", "-.")]
+    styles = [(ORANGE, "o", "-"), (BLUE, "s", "--"), (GREEN, "^", ":"), (GREY, "D", "-.")]
     for column, name in enumerate(names[1]):
         colour, marker, line = styles[column % len(styles)]
         ax.plot(own[order, column], color=colour, marker=marker, linestyle=line, label=name)

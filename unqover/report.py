@@ -25,7 +25,7 @@ from unqover.bias import (
     sums,
 )
 from unqover.config import SCALES, InferenceConfig, Scale
-from unqover.inference import Flip, Interval, chance, group_intervals, model_intervals
+from unqover.inference import Flip, Interval, chance, flipped, group_intervals, model_intervals
 
 CELLS = "combination"
 
@@ -78,7 +78,9 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
     rows = []
     for scale in SCALES:
         for number, way in enumerate(_ways(answers)):
-            rows.append(_summary_row(answers, found[scale], scale, way, config, number))
+            rows.append(
+                _summary_row(answers, found[scale], added[scale], scale, way, config, number)
+            )
     groups = _group_table(answers, added, config)
     return Report(
         answers=answers,
@@ -137,7 +139,7 @@ class _Way:
 def _ways(answers: Answers) -> Iterator[_Way]:
     every = np.ones(len(answers.first), dtype=bool)
     yield _Way("subjects", every, None)
-    names, cells = groups_of([" ".join(own) for own in answers.levels])
+    names, cells = groups_of(answers.combinations)
     several = len(names) < len(answers.subjects)
     if several and len(answers.factors) == 1:
         for number, name in enumerate(names):
@@ -170,12 +172,13 @@ def _sums(answers: Answers, found: Comparative) -> Sums:
 def _summary_row(
     answers: Answers,
     found: Comparative,
+    added: Sums,
     scale: Scale,
     way: _Way,
     config: InferenceConfig,
     number: int,
 ) -> dict[str, Any]:
-    own = _sums(answers, found).of_pairs(way.pairs)
+    own = added.of_pairs(way.pairs)
     C = found.C[way.pairs]
     both = aggregates(own, way.group)
     row: dict[str, Any] = {
@@ -211,8 +214,7 @@ def _limits(
     answers: Answers, own: Sums, way: _Way, config: InferenceConfig, number: int
 ) -> tuple[Interval, Interval]:
     # Names are drawn within their groups; descriptions within what is compared.
-    within = None if _described(answers) else answers.levels
-    strata = way.group if within is None else groups_of([" ".join(own) for own in within])[1]
+    strata = way.group if _described(answers) else groups_of(answers.combinations)[1]
     try:
         return model_intervals(
             own,
@@ -236,7 +238,7 @@ def _group_table(
     """Gamma of every level of every factor (and of their combinations) on every attribute."""
     parts = [(factor, answers.level_of(f)) for f, factor in enumerate(answers.factors)]
     if len(answers.factors) > 1:
-        parts.append((CELLS, [" ".join(own) for own in answers.levels]))
+        parts.append((CELLS, answers.combinations))
     described = _described(answers)
     tables = []
     for number, (factor, levels) in enumerate(parts):
@@ -313,12 +315,9 @@ def _joint_table(answers: Answers, found: Comparative, config: InferenceConfig) 
     null = np.empty((3, config.n_flips))
     for part, others in enumerate(([1], [0], [0, 1])):
         left = without_factors(answers, found.C, others)
-        shape = (len(left), 1, left.shape[2])  # a pair's templates are flipped together
-        for draw in range(config.n_flips):
-            signs = rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
-            own = sums(left * signs, answers.first, answers.second, len(answers.subjects))
-            flipped = aggregates(own, cell).gamma.reshape(gamma.shape)
-            null[part, draw] = _mean_squares(flipped)[part]
+        for draw, changed in enumerate(flipped(left, "pair", n_flips=config.n_flips, rng=rng)):
+            own = sums(changed, answers.first, answers.second, len(answers.subjects))
+            null[part, draw] = _mean_squares(aggregates(own, cell).gamma.reshape(gamma.shape))[part]
     own_squares = _mean_squares(gamma)
     reached = null >= own_squares[:, None] - 1e-15
     return pd.DataFrame(
