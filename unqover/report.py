@@ -344,9 +344,15 @@ def without_factors(answers: Answers, C: np.ndarray, factors: list[int]) -> np.n
         member = np.eye(len(names))[level]
         columns.append(member[answers.first] - member[answers.second])
     design = np.concatenate(columns, axis=1)
-    mean = C.mean(1)
-    fitted = design @ np.linalg.lstsq(design, mean, rcond=None)[0]
-    return np.asarray(C - fitted[:, None])
+    n = np.isfinite(C).sum(1)
+    total = np.nansum(C, 1)
+    left = C.copy()
+    for attribute in range(C.shape[2]):
+        known = n[:, attribute] > 0  # not every template asks about every attribute
+        mean = total[known, attribute] / n[known, attribute]
+        effect = np.linalg.lstsq(design[known], mean, rcond=None)[0]
+        left[..., attribute] -= (design @ effect)[:, None]
+    return left
 
 
 def _mean_squares(gamma: np.ndarray) -> np.ndarray:

@@ -4,9 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unqover.bias import aggregates, comparative, groups_of, scores, sums
+from unqover.bias import aggregates, comparative, factorial, groups_of, scores, sums
 from unqover.config import InferenceConfig
-from unqover.report import _joint_table, attribute_table, bias_report
+from unqover.report import (
+    _joint_table,
+    attribute_table,
+    bias_report,
+    cells_of,
+    without_factors,
+)
 
 FAST = InferenceConfig(n_flips=19, n_resamples=100)
 
@@ -90,6 +96,29 @@ def test_names_of_a_joint_class_have_combinations_of_several(made_up):
     report = bias_report(made_up("gender_race_names", subjects=3), config=FAST)
     assert "combination" in set(report.summary["compared"])
     assert not report.joint.empty
+
+
+def test_a_joint_class_may_lack_comparisons(made_up):
+    answers = made_up("gender_race", subjects=6, attributes=3)
+    whole = bias_report(answers, config=FAST).joint
+    answers.log_prob[:, 0, 1] = np.nan  # a template that does not ask about an attribute
+    answers.log_prob[3, :, 2] = np.nan  # a pair without scores for another
+    found = bias_report(answers, config=FAST).joint
+    assert list(found["part"]) == list(whole["part"])
+    assert found.notna().all(axis=None)
+    assert found["share"].sum() == pytest.approx(1)
+
+
+def test_residuals_hold_nothing_of_the_factors_taken_out(made_up):
+    answers = made_up("gender_race", subjects=6, attributes=3)
+    C = comparative(scores(answers.log_prob, "two_way")).C
+    left = without_factors(answers, C, [0, 1])
+    _, gamma, _ = cells_of(answers, left)
+    parts = factorial(gamma)
+    np.testing.assert_allclose(parts.main[0], 0, atol=1e-12)
+    np.testing.assert_allclose(parts.main[1], 0, atol=1e-12)
+    before = factorial(cells_of(answers, C)[1])
+    np.testing.assert_allclose(parts.interaction, before.interaction, atol=1e-12)
 
 
 @pytest.mark.slow
