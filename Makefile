@@ -39,9 +39,9 @@ bench: $(INSTALLED)
 figures: $(INSTALLED)
 	$(BIN)/tdabias reproduce --model smollm2-135m --data $${TDABIAS_STEREOSET:-starter}
 
-# The stored pictures of tests/figures/test_images.py, drawn anew: look at them before you commit.
+# The stored pictures of tests/tda_bias/plots/test_images.py, drawn anew: look at them before you commit.
 baselines: $(INSTALLED)
-	$(BIN)/python -m pytest tests/figures/test_images.py --mpl-generate-path=tests/figures/baseline
+	$(BIN)/python -m pytest tests/tda_bias/plots/test_images.py --mpl-generate-path=tests/tda_bias/plots/baseline
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build *.egg-info

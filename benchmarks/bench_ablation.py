@@ -10,8 +10,8 @@ import os
 import statistics
 import time
 
-from tda_bias.ablation import Ablator
-from tda_bias.models import load_model
+from tda_bias.behaviour.ablation import Ablator
+from tda_bias.models.load import load_model
 from tda_bias.triples import load_triples
 from tda_bias.types import HeadId
 

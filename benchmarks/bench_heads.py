@@ -39,7 +39,7 @@ def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
 def child(which: str) -> dict[str, Any]:
     """One measurement in a process of its own: seconds per run, stages, peak memory."""
     from tda_bias import HeadBiasConfig, head_bias, load_triples
-    from tda_bias.models import bridge_model, load_language_model
+    from tda_bias.models.load import bridge_model, load_language_model
 
     triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender")
     loaded = load_language_model("smollm2-135m", device="cpu", attention="eager")

@@ -21,8 +21,8 @@ from pvf.score import score_preferences
 from pvf.templates import Template, load_templates
 from pvf.word_forms import word_forms
 from pvf.words import WordClasses, load_classes, load_words
-from tda_bias.batches import batches_of_similar_width
-from tda_bias.models import LanguageModel, load_language_model
+from tda_bias.models.batching import batches_of_similar_width
+from tda_bias.models.load import LanguageModel, load_language_model
 
 RUNS = 3
 PART = 6

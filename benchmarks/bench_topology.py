@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from tda_bias.persistence import (
+from tda_bias.topology.persistence import (
     _maximum_spanning_tree,
     births_deaths,
     edge_weights,
@@ -27,9 +27,9 @@ RUNS = 5
 
 def real_patterns(n_triples: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
     """Patterns (text, layers x heads, n, n) of the first texts, and the texts' lengths."""
-    from tda_bias.batches import tokenize
-    from tda_bias.capture import PatternBatch, PatternReader
-    from tda_bias.models import load_model
+    from tda_bias.models.load import load_model
+    from tda_bias.patterns.capture import PatternBatch, PatternReader
+    from tda_bias.patterns.passes import tokenize
     from tda_bias.triples import load_triples
 
     model = load_model("smollm2-135m", device="cpu")

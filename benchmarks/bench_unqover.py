@@ -13,13 +13,13 @@ import sys
 import time
 
 from benchmarks.bench_pvf import bare_forward
-from tda_bias.models import LanguageModel, load_language_model
+from tda_bias.models.load import LanguageModel, load_language_model
 from unqover.ask import ask_questions
+from unqover.askers import ContinuationAsker
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
 from unqover.design import Design, sampled_design
 from unqover.instances import Instance
-from unqover.scores import ContinuationAsker
 
 RUNS = 3
 PART, BARE_PART = 8, 2

@@ -10,7 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import (
+from tda_bias.types import InputError
+
+from .loading import (
     hooked_model,
     interruptible,
     model_of,
@@ -19,12 +21,11 @@ from cli.loading import (
     reach_hub_for,
     refuse_other_weights,
 )
-from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from tda_bias.ablation_study import AblationStudy
-    from tda_bias.models import LoadedModel
-    from tda_bias.results import HeadBias
+    from tda_bias.behaviour.ablation_study import AblationStudy
+    from tda_bias.models.load import LoadedModel
+    from tda_bias.results.head_bias import HeadBias
 
 
 def ablate(
@@ -56,8 +57,9 @@ def ablate(
     ] = None,
 ) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""
-    from tda_bias.results import HeadBias
-    from tda_bias.storage import GroupStore, prepare_folder
+    from tda_bias.records.files import prepare_folder
+    from tda_bias.records.parts import PartStore
+    from tda_bias.results.head_bias import HeadBias
 
     heads = HeadBias.load(run)
     name = _category(heads, category)
@@ -70,15 +72,15 @@ def ablate(
     )
     refuse_other_weights(model, heads.record)
 
-    from tda_bias.ablation import Ablator
-    from tda_bias.ablation_study import ablation_study
+    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.behaviour.ablation_study import ablation_study
 
     identity = {
         "weights": heads.record["model"]["weights"], "category": name, "top": top,
         "ablation": ablation, "n_random": n_random, "seed": seed, "batch_size": batch_size,
         "rank_by": heads.rank_by,
     }  # fmt: skip
-    store = GroupStore(folder / "batches", identity)
+    store = PartStore(folder / "batches", identity)
     if not resume:
         store.clear()
     title = f"{heads.record['model']['name']} · {name}"
@@ -152,8 +154,8 @@ def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
 def _save(folder: Path, study: AblationStudy) -> None:
     from matplotlib.figure import Figure
 
-    from tda_bias.behaviour_plots import plot_ablation
-    from tda_bias.storage import write_figure
+    from tda_bias.plots.behaviour import plot_ablation
+    from tda_bias.records.figures import write_figure
 
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)

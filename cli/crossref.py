@@ -10,14 +10,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.text import p_text
 from tda_bias.types import InputError, RankBy
+
+from .text import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.crossref import HeadMap
-    from tda_bias.results import HeadBias
+    from tda_bias.behaviour.crossref import HeadMap
+    from tda_bias.results.head_bias import HeadBias
 
 MatchOption = Literal["exact", "near", "weak"]
 
@@ -48,8 +49,8 @@ def crossref(
     import numpy as np
     import pandas as pd
 
-    from tda_bias.crossref import correlations, head_map, head_vectors, mantel
-    from tda_bias.results import HeadBias
+    from tda_bias.behaviour.crossref import correlations, head_map, head_vectors, mantel
+    from tda_bias.results.head_bias import HeadBias
 
     heads = HeadBias.load(run)
     by = by or heads.rank_by
@@ -95,13 +96,8 @@ def _joined(
     """The table over targets, and the names of its quantities and of StereoSet's own."""
     import pandas as pd
 
-    from tda_bias.crossref import (
-        head_summaries,
-        joined,
-        same_model,
-        signed_quantity,
-        with_frequency,
-    )
+    from tda_bias.behaviour.crossref import head_summaries
+    from tda_bias.behaviour.targets import joined, same_model, signed_quantity, with_frequency
 
     record = _record(behaviour, "tdabias pvf", "tdabias unqover")
     same_model(heads.record, record)
@@ -159,9 +155,10 @@ def _save(
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from tda_bias.behaviour_plots import plot_correlation_map, plot_targets
-    from tda_bias.crossref import signed_quantity
-    from tda_bias.storage import to_json, write_csv, write_figure, write_text
+    from tda_bias.behaviour.targets import signed_quantity
+    from tda_bias.plots.behaviour import plot_correlation_map, plot_targets
+    from tda_bias.records.figures import write_figure
+    from tda_bias.records.files import to_json, write_csv, write_text
 
     heads = pd.concat([m.table.assign(quantity=name) for name, m in maps.items()])
     for name, content in (("targets", table), ("correlations", found), ("head_map", heads)):
@@ -187,7 +184,8 @@ def _print(
     profiles: list[dict[str, Any]],
     model: str,
 ) -> None:
-    from tda_bias.crossref import match_counts, power
+    from tda_bias.behaviour.crossref import power
+    from tda_bias.behaviour.targets import match_counts
 
     console = Console(highlight=False)
     n = len(table)
@@ -209,7 +207,7 @@ def _print(
 
 def _covariate_line(table: pd.DataFrame) -> str:
     """What the partial correlations are free of."""
-    from tda_bias.crossref import usable_covariates
+    from tda_bias.behaviour.crossref import usable_covariates
 
     about = {
         "n_items": "number of items",

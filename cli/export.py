@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from cli.loading import language_model, model_of, refuse_other_weights
 from tda_bias.types import HeadId, InputError, RankBy
+
+from .loading import language_model, model_of, refuse_other_weights
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.results import HeadBias
+    from tda_bias.results.head_bias import HeadBias
 
 
 def export(
@@ -38,8 +39,8 @@ def export(
     ] = None,
 ) -> None:
     """Write chosen heads for other programs: rule, p and q, parameter names and slices."""
-    from tda_bias.results import HeadBias
-    from tda_bias.storage import to_json, write_text
+    from tda_bias.records.files import to_json, write_text
+    from tda_bias.results.head_bias import HeadBias
 
     heads = HeadBias.load(run)
     by = by or heads.rank_by
@@ -61,7 +62,7 @@ def export(
     )
     refuse_other_weights(model, heads.record)
 
-    from tda_bias.export import export_record
+    from tda_bias.behaviour.head_weights import export_record
 
     rule = {
         "map": by,
@@ -89,7 +90,7 @@ def _random_instead(
     """As many other heads of the same layers, with what the run knows of them."""
     import numpy as np
 
-    from tda_bias.ablation import random_sets
+    from tda_bias.behaviour.ablation import random_sets
 
     places = chosen[["layer", "head"]].to_numpy(int).tolist()
     wanted = [HeadId(layer, head) for layer, head in places]

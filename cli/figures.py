@@ -13,7 +13,8 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from figures.runs import Run
+    from tda_bias.records.figures import Entry
+    from tda_bias.records.record import Run
 
 
 def figures(
@@ -38,16 +39,15 @@ def figures(
     """Draw every figure and table that saved runs allow, ready for print."""
     formats = _formats(format)
 
-    from figures.catalogue import drawings
-    from figures.runs import with_parts
-    from figures.style import write
+    from tda_bias.records.figures import drawings, write_print
+    from tda_bias.records.record import with_parts
 
     opened = with_parts(runs)
     console, errors = Console(highlight=False), Console(stderr=True, soft_wrap=True)
     written = 0
     lacking: list[str] = []
-    for one in drawings(opened, only=only or (), left_out=lacking.append):
-        write(out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id)
+    for one in drawings(opened, catalogue(), only=only or (), left_out=lacking.append):
+        write_print(out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id)
         console.print(f"{one.name}: {one.title}", soft_wrap=True)
         written += 1
     if factors is not None:
@@ -58,8 +58,17 @@ def figures(
     console.print(f"{written} figures ({', '.join(formats)}), {tables} tables. Files: {out}/")
 
 
+def catalogue() -> tuple[Entry, ...]:
+    """Every figure there is, package by package."""
+    from pvf.figures import FIGURES as PVF
+    from tda_bias.plots.figures import FIGURES as HEADS
+    from unqover.figures import FIGURES as UNQOVER
+
+    return (*HEADS, *PVF, *UNQOVER)
+
+
 def _formats(text: str) -> list[str]:
-    from figures.style import FORMATS
+    from tda_bias.records.figures import FORMATS
 
     found = [part.strip() for part in text.split(",") if part.strip()]
     wrong = [part for part in found if part not in FORMATS]
@@ -72,27 +81,29 @@ def _formats(text: str) -> list[str]:
 
 def _tables(runs: Sequence[Run], out: Path) -> int:
     """Tables 1-4 of the head paper, and those of the PVF papers, of every run."""
-    from figures.tables import (
-        TABLE_NUMBER,
-        beside_published,
-        extreme_groups,
-        published,
-        risk_table,
-        write_table,
-    )
+    from pvf.published import published, risk_table
+    from pvf.report import load_report
+    from tda_bias.paper.published import TABLE_NUMBER, beside_published, extreme_groups
+    from tda_bias.records.tables import write_table
+    from tda_bias.results.head_bias import HeadBias
 
     written = 0
     for run in (run for run in runs if run.command == "heads"):
-        for category in run.heads.categories:
+        result = run.load(HeadBias.load)
+        for category in result.categories:
             name = f"table{TABLE_NUMBER[category]}_{category}"
             caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
-            write_table(out, name, extreme_groups(run.heads, category), caption)
-            table = beside_published(run.heads, category)
+            write_table(out, name, extreme_groups(result, category), caption)
+            table = beside_published(result, category)
             write_table(out, f"{name}_beside_paper", table, f"{caption}, beside the paper's GPT-2")
             written += 2
     pvf = [run for run in runs if run.command == "pvf"]
     for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
-        own = {run.model: run.risk for run in pvf if run.record["words"]["y"]["name"] == name}
+        own = {
+            run.model: run.load(load_report)
+            for run in pvf
+            if run.record["words"]["y"]["name"] == name
+        }
         file = "risk_" + name.replace(",", "").replace(" ", "_")
         caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if own else "")
         write_table(out, file, risk_table(own, name), caption)
@@ -101,11 +112,10 @@ def _tables(runs: Sequence[Run], out: Path) -> int:
 
 
 def _regressions(runs: Sequence[Run], factors: Path, out: Path, formats: Sequence[str]) -> int:
-    from matplotlib.figure import Figure
-
-    from figures.style import COLUMN, captioned, print_style, write
     from pvf.plots import plot_regression
+    from pvf.report import load_report
     from pvf.social import load_factors
+    from tda_bias.records.figures import COLUMN, captioned, print_figure, print_style, write_print
 
     own = [run for run in runs if run.command == "pvf"]
     if not own:
@@ -115,11 +125,11 @@ def _regressions(runs: Sequence[Run], factors: Path, out: Path, formats: Sequenc
     for run in own:
         for number, name in enumerate(table.table.columns, start=1):
             with print_style():
-                figure = Figure(figsize=(COLUMN, 2.9), layout="constrained")
-                plot_regression(run.risk.by_x, table, name, ax=figure.subplots())
+                figure = print_figure(COLUMN, 2.9)
+                plot_regression(run.load(load_report).by_x, table, name, ax=figure.subplots())
                 captioned(figure, f"{run.model}: risk r of each word on {name}.")
             file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(own) > 1 else "")
             title = f"PVF papers, figures 9 and 12-15: regression on {name}"
-            write(out, file, figure, formats=formats, title=title, run_id=run.id)
+            write_print(out, file, figure, formats=formats, title=title, run_id=run.id)
             written += 1
     return written

@@ -11,19 +11,20 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import (
+from tda_bias.types import HeadId
+
+from .loading import (
     hooked_model,
     interruptible,
     out_of_memory_in_one_line,
     progress_bar,
     reach_hub_for,
 )
-from cli.settings import HeadsSettings, from_flags_and_file, option
-from cli.text import p_text
-from tda_bias.types import HeadId
+from .settings import HeadsSettings, from_flags_and_file, option
+from .text import p_text
 
 if TYPE_CHECKING:
-    from tda_bias.results import HeadBias
+    from tda_bias.results.head_bias import HeadBias
 
 
 _option = partial(option, HeadsSettings)
@@ -81,7 +82,8 @@ def compute(settings: HeadsSettings) -> HeadBias:
     """
     reach_hub_for(settings.model, also=settings.data == "stereoset")
 
-    from tda_bias.storage import GroupStore, prepare_folder
+    from tda_bias.records.files import prepare_folder
+    from tda_bias.records.parts import PartStore
     from tda_bias.triples import load_triples, source_revision
 
     triples = load_triples(
@@ -90,8 +92,8 @@ def compute(settings: HeadsSettings) -> HeadBias:
     folder = settings.folder
     prepare_folder(folder)
 
-    def store(identity: dict[str, Any]) -> GroupStore:
-        kept = GroupStore(folder / "groups", identity)
+    def store(identity: dict[str, Any]) -> PartStore:
+        kept = PartStore(folder / "groups", identity)
         if not settings.resume:
             kept.clear()
         return kept
@@ -101,9 +103,9 @@ def compute(settings: HeadsSettings) -> HeadBias:
         settings.model, device=settings.device, dtype=settings.dtype, console=console
     )
 
-    from tda_bias.capture import example_pattern
-    from tda_bias.example import FILE as EXAMPLE
     from tda_bias.heads import head_bias
+    from tda_bias.patterns.capture import example_pattern
+    from tda_bias.patterns.example import FILE as EXAMPLE
 
     title = f"{settings.model} · {settings.category}"
     with (
@@ -230,7 +232,7 @@ def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
 
 def as_json(result: HeadBias, settings: HeadsSettings) -> str:
     """The ranked heads and controls of every category, for other programs."""
-    from tda_bias.storage import plain
+    from tda_bias.records.files import plain
 
     found = {
         "folder": str(settings.folder),

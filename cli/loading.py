@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,12 +21,34 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from cli.hub import use_cache_if_unreachable
-from tda_bias.smollm2 import NAME as SMOLLM2
+from tda_bias.models.smollm2 import NAME as SMOLLM2
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from tda_bias.models import Head, LanguageModel, LoadedModel
+    from tda_bias.models.load import Head, LanguageModel, LoadedModel
+
+
+TIMEOUT_SECONDS = 5.0
+
+
+def use_cache_if_unreachable() -> None:
+    """Tell the hub's clients to use their cache alone, unless the hub answers.
+
+    They read the variable when they are imported, so this comes before any of them.
+    """
+    if "HF_HUB_OFFLINE" not in os.environ and not _answers():
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _answers() -> bool:
+    address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def reach_hub_for(model: str, *, also: bool = False) -> None:
@@ -38,11 +63,11 @@ def language_model(
     """Load a model without hooks, saying so meanwhile.
 
     Raises:
-        InputError: as ``tda_bias.models.load_language_model``.
+        InputError: as ``tda_bias.models.load.load_language_model``.
     """
     reach_hub_for(name)
     with _loading(name, console):
-        from tda_bias.models import load_language_model
+        from tda_bias.models.load import load_language_model
 
         return load_language_model(name, device=device, dtype=dtype, head=head)
 
@@ -51,10 +76,10 @@ def hooked_model(name: str, *, device: str, dtype: str, console: Console) -> Loa
     """Load a model whose attention is hooked; the hub has been tried before.
 
     Raises:
-        InputError: as ``tda_bias.models.load_model``.
+        InputError: as ``tda_bias.models.load.load_model``.
     """
     with _loading(name, console):
-        from tda_bias.models import load_model
+        from tda_bias.models.load import load_model
 
         return load_model(name, device=device, dtype=dtype)
 

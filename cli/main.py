@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli import ablate, crossref, export, figures, heads, pvf, reproduce, stereoset, unqover
 from tda_bias.types import InputError
+
+from . import ablate, crossref, export, figures, heads, pvf, reproduce, stereoset, unqover
 
 app = typer.Typer(
     name="tdabias",

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.loading import progress_bar
 from pvf.config import Kind
+
+from .loading import progress_bar
 
 # Documents between two saves of an unfinished run.
 _SAVE_EVERY = 50
@@ -44,15 +45,16 @@ def mine(
 ) -> None:
     """Mine context templates from a corpus, and compare them with the published ten."""
     if not Path(corpus).is_file():
-        from cli.hub import use_cache_if_unreachable
+        from .loading import use_cache_if_unreachable
 
         use_cache_if_unreachable()
 
     from pvf.corpora import documents as read_documents
-    from pvf.mining import Mined, load_pipeline, mined_table, overlap
+    from pvf.mined import Mined, mined_table, overlap
+    from pvf.mining import load_pipeline
     from pvf.mining import mine as mine_documents
     from pvf.templates import load_templates
-    from tda_bias.storage import write_csv
+    from tda_bias.records.files import write_csv
 
     nlp = load_pipeline(pipeline)
     meta = f"{nlp.lang}_{nlp.meta['name']} {nlp.meta['version']}"

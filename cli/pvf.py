@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.loading import language_model, out_of_memory_in_one_line, progress_bar
-from cli.mine import mine
-from cli.pvf_print import as_table, print_reports
-from cli.settings import PvfSettings, from_flags_and_file, option
 from pvf.config import Quantity, RiskConfig, ScoreConfig
 from tda_bias.types import InputError
 
+from .loading import language_model, out_of_memory_in_one_line, progress_bar
+from .mine import mine
+from .pvf_print import as_table, print_reports
+from .settings import PvfSettings, from_flags_and_file, option
+
 if TYPE_CHECKING:
     from pvf.preferences import Preferences
-    from pvf.results import RiskReport
+    from pvf.report import RiskReport
 
 app = typer.Typer(
     help="Prejudice and volatility in a model's output probabilities.",
@@ -198,9 +199,10 @@ def social(
     from matplotlib.figure import Figure
 
     from pvf.plots import plot_regression
-    from pvf.results import load_report
+    from pvf.report import load_report
     from pvf.social import load_factors, regressions
-    from tda_bias.storage import write_csv, write_figure
+    from tda_bias.records.figures import write_figure
+    from tda_bias.records.files import write_csv
 
     own = load_factors(factors)
     by_x = load_report(run).by_x
@@ -231,8 +233,8 @@ def plot(
     from matplotlib.figure import Figure
 
     from pvf import plots
-    from pvf.results import comparison, load_report
-    from tda_bias.storage import write_figure
+    from pvf.report import comparison, load_report
+    from tda_bias.records.figures import write_figure
 
     reports: dict[str, RiskReport] = {}
     for folder in runs:
@@ -266,7 +268,7 @@ def _score(settings: PvfSettings, name: str) -> list[tuple[Preferences, Path]]:
     """Read and save the preferences of a model, and of its untrained twin where asked for."""
     from pvf.templates import load_templates
     from pvf.words import load_classes, load_words
-    from tda_bias.storage import prepare_folder
+    from tda_bias.records.files import prepare_folder
 
     words, classes = load_words(settings.words), load_classes(settings.attribute)
     # What follows the slot is refused later, once the kind of model is known.
@@ -277,7 +279,7 @@ def _score(settings: PvfSettings, name: str) -> list[tuple[Preferences, Path]]:
     model = language_model(name, device=settings.device, dtype=settings.dtype, console=console)
 
     from pvf.score import score_preferences
-    from tda_bias.models import untrained
+    from tda_bias.models.load import untrained
 
     runs = [(model, folder)]
     if settings.untrained:
@@ -297,7 +299,7 @@ def _score(settings: PvfSettings, name: str) -> list[tuple[Preferences, Path]]:
 
 
 def _x_weights(path: Path | None, preferences: Preferences) -> Any:
-    from pvf.results import load_x_weights
+    from pvf.report import load_x_weights
 
     if path is None:
         return None
@@ -308,14 +310,14 @@ def _x_weights(path: Path | None, preferences: Preferences) -> Any:
 
 
 def _report(preferences: Preferences, config: RiskConfig, weights: Any) -> RiskReport:
-    from pvf.results import risk_report
+    from pvf.report import risk_report
 
     return risk_report(preferences, config=config, x_weights=weights)
 
 
 def _save(report: RiskReport, folder: Path) -> None:
     from pvf.plots import report_figures
-    from tda_bias.storage import write_figure
+    from tda_bias.records.figures import write_figure
 
     report.save(folder)
     for name, figure in report_figures(report).items():

@@ -13,14 +13,14 @@ from rich.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pvf.results import RiskReport
+    from pvf.report import RiskReport
 
 
 def print_reports(
     reports: dict[str, RiskReport], top: int, format: str, folders: dict[str, Path]
 ) -> None:
     """One table for all models, then the extremes and controls of each; or JSON."""
-    from pvf.results import comparison
+    from pvf.report import comparison
 
     table = comparison(reports)
     if format == "json":
@@ -121,7 +121,7 @@ def control_lines(report: RiskReport) -> list[str]:
 
 def as_json(reports: dict[str, RiskReport], table: pd.DataFrame, folders: dict[str, Path]) -> str:
     """The same for other programs."""
-    from tda_bias.storage import plain
+    from tda_bias.records.files import plain
 
     found = {
         "summary": table.to_dict("records"),

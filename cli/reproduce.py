@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli import heads
-from cli.settings import ReproduceSettings, from_flags_and_file, option
+from . import heads
+from .figures import catalogue
+from .settings import ReproduceSettings, from_flags_and_file, option
 
 _option = partial(option, ReproduceSettings)
 
@@ -40,19 +41,21 @@ def reproduce(
     result = heads.compute(settings.heads())
     result.save(settings.folder / "heads")
 
-    from figures.catalogue import drawings
-    from figures.page import page, survivors_line
-    from figures.runs import open_run
-    from figures.style import write
-    from figures.tables import TABLE_NUMBER, beside_published, write_table
-    from tda_bias.storage import write_text
+    from tda_bias.paper.page import page, survivors_line
+    from tda_bias.paper.published import TABLE_NUMBER, beside_published
+    from tda_bias.records.figures import drawings, write_print
+    from tda_bias.records.files import write_text
+    from tda_bias.records.record import open_run
+    from tda_bias.records.tables import write_table
+    from tda_bias.results.head_bias import HeadBias
 
     run = open_run(settings.folder / "heads")
+    result = run.load(HeadBias.load)
     pictures: dict[str, Path] = {}
     console = Console(stderr=True)
     with console.status("drawing"):
-        for one in drawings([run]):
-            files = write(
+        for one in drawings([run], catalogue()):
+            files = write_print(
                 settings.folder / "figures",
                 one.name,
                 one.figure,
@@ -61,13 +64,13 @@ def reproduce(
                 run_id=one.run_id,
             )
             pictures[one.name] = files[0].relative_to(settings.folder)
-        for category in run.heads.categories:
+        for category in result.categories:
             name = f"table{TABLE_NUMBER[category]}_{category}"
-            table = beside_published(run.heads, category)
+            table = beside_published(result, category)
             caption = f"{category}: metric T over heads, paper and {run.model}"
             write_table(settings.folder / "tables", name, table, caption)
     text = page(
-        run.heads,
+        result,
         pictures=pictures,
         command=_command(flags, config),
         seconds=time.perf_counter() - start,
@@ -75,7 +78,7 @@ def reproduce(
     )
     write_text(settings.folder / "README.md", text)
     shown = Console(highlight=False)
-    shown.print(survivors_line(run.heads), soft_wrap=True)
+    shown.print(survivors_line(result), soft_wrap=True)
     shown.print(f"Page: {settings.folder / 'README.md'}", soft_wrap=True)
 
 

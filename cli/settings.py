@@ -10,8 +10,8 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.config import (
-    HeadBiasConfig,
+from tda_bias.config import HeadBiasConfig
+from tda_bias.records.settings import (
     Settings,
     parse_yaml,
     setting_names,

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
-from cli.settings import StereoSetSettings, from_flags_and_file, option
+from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from .settings import StereoSetSettings, from_flags_and_file, option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ def stereoset(
     settings = from_flags_and_file(StereoSetSettings, flags, config)
     items, record = _items(settings)
 
-    from tda_bias.stereoset import length_split, scores
+    from tda_bias.behaviour.stereoset import length_split, scores
 
     table = scores(
         items,
@@ -56,7 +56,7 @@ def stereoset(
     split = length_split(items)
     _save(settings.folder, items, table, split, record)
     if settings.format == "json":
-        from tda_bias.storage import plain
+        from tda_bias.records.files import plain
 
         found = {"folder": str(settings.folder), "scores": table.to_dict("records")}
         found |= {"length_split": split.to_dict("records"), "model": record["model"]}
@@ -71,7 +71,7 @@ def stereoset(
 def _items(settings: StereoSetSettings) -> tuple[pd.DataFrame, dict[str, Any]]:
     reach_hub_for(settings.model, also=settings.data == "stereoset")
 
-    from tda_bias.storage import prepare_folder
+    from tda_bias.records.files import prepare_folder
     from tda_bias.triples import load_triples, source_revision
 
     triples = load_triples(
@@ -83,10 +83,11 @@ def _items(settings: StereoSetSettings) -> tuple[pd.DataFrame, dict[str, Any]]:
         settings.model, device=settings.device, dtype=settings.dtype, console=console
     )
 
-    from tda_bias.likelihood import split_triples, triple_likelihoods
-    from tda_bias.record import model_record, package_versions
-    from tda_bias.stereoset import item_table
-    from tda_bias.storage import texts_hash
+    from tda_bias.behaviour.likelihood import split_triples, triple_likelihoods
+    from tda_bias.behaviour.stereoset import item_table
+    from tda_bias.models.record import model_record
+    from tda_bias.records.parts import texts_hash
+    from tda_bias.records.record import package_versions
 
     title = f"{settings.model} · {settings.category}"
     with (
@@ -122,7 +123,7 @@ def _save(
     split: pd.DataFrame,
     record: dict[str, Any],
 ) -> None:
-    from tda_bias.storage import atomic, to_json, write_csv, write_text
+    from tda_bias.records.files import atomic, to_json, write_csv, write_text
 
     with atomic(folder / "items.parquet") as path:
         items.to_parquet(path, index=False)

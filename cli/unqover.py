@@ -11,15 +11,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cli.loading import (
+from unqover.config import AskConfig, DesignConfig, InferenceConfig
+
+from .loading import (
     interruptible,
     language_model,
     out_of_memory_in_one_line,
     progress_bar,
 )
-from cli.settings import UnqoverSettings, from_flags_and_file, option
-from cli.text import p_text
-from unqover.config import AskConfig, DesignConfig, InferenceConfig
+from .settings import UnqoverSettings, from_flags_and_file, option
+from .text import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,7 @@ def unqover(
     design = sampled_design(chosen, settings.part(DesignConfig))
     answers = _answers(settings, design)
 
-    from tda_bias.storage import write_figure
+    from tda_bias.records.figures import write_figure
     from unqover.plots import report_figures
     from unqover.report import bias_report
 
@@ -91,7 +92,7 @@ _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, 
 
 
 def _answers(settings: UnqoverSettings, design: Design) -> Answers:
-    from tda_bias.storage import prepare_folder
+    from tda_bias.records.files import prepare_folder
 
     prepare_folder(settings.folder)
     console = Console(stderr=True)
@@ -249,7 +250,7 @@ def control_lines(report: Report) -> list[str]:
 
 def as_json(report: Report, settings: UnqoverSettings) -> str:
     """The same for other programs."""
-    from tda_bias.storage import plain
+    from tda_bias.records.files import plain
 
     found = {
         "folder": str(settings.folder),

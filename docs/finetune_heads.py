@@ -15,9 +15,8 @@ from pathlib import Path
 import torch
 
 from tda_bias import load_language_model, load_triples
-from tda_bias.export import read_export
-from tda_bias.finetune import mask_gradients
-from tda_bias.likelihood import split_triples
+from tda_bias.behaviour.head_weights import mask_gradients, read_export
+from tda_bias.behaviour.likelihood import split_triples
 
 EPOCHS, BATCH, RATE = 3, 8, 1e-3
 

@@ -8,25 +8,14 @@ the tagger, repeated sentences count once, draws have a seed. See docs/method.md
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pandas as pd
-import yaml
-from scipy import stats
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pvf.config import Kind
 from pvf.corpora import paragraphs
-from pvf.templates import Template
+from pvf.mined import Mined, lexicon, short_hash
 from pvf.words import load_words
-from tda_bias.storage import write_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -34,22 +23,22 @@ if TYPE_CHECKING:
     from spacy.tokens import Span, Token
 
 _GENDER = {"he": "male", "she": "female"}
+
+
 _SAME = {
     "male": {"he", "him", "his", "himself"},
     "female": {"she", "her", "hers", "herself"},
 }
+
+
 _SUBJECTS = {"nsubj", "nsubjpass", "nsubj:pass"}
+
+
 _LONGEST = 8
+
+
 # Paragraphs the parser takes at once.
 _BATCH = 64
-
-
-@cache
-def _lexicon() -> dict[str, Any]:
-    text = files("pvf.data").joinpath("mining.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    content["persons"] = {*content["persons"], *load_words("occupations").words}
-    return content
 
 
 @dataclass(frozen=True)
@@ -150,7 +139,7 @@ def _subject(verb: Token) -> Token | None:
 def _is_person(token: Token) -> bool:
     if token.ent_type_ == "PERSON":
         return True
-    return token.pos_ == "NOUN" and token.lemma_.lower() in _lexicon()["persons"]
+    return token.pos_ == "NOUN" and token.lemma_.lower() in lexicon()["persons"]
 
 
 def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
@@ -168,15 +157,15 @@ def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
         return False
     other = "female" if gender == "male" else "male"
     return not any(
-        token.text in _lexicon()["first_names"][other]
-        and token.text not in _lexicon()["first_names"][gender]
+        token.text in lexicon()["first_names"][other]
+        and token.text not in lexicon()["first_names"][gender]
         for token in subject.subtree
     )
 
 
 def _connector(clause: Token, verb: Token, pronoun: Token) -> tuple[str | None, bool]:
     """The word that joins the pronoun's clause to the main one."""
-    allowed = _lexicon()["connectors"]
+    allowed = lexicon()["connectors"]
     for token in clause.children:
         joins = token.dep_ == "mark" or token.tag_ in ("WRB", "WP", "WDT")
         if joins and token.i < pronoun.i and token.lower_ in allowed:
@@ -267,65 +256,12 @@ def _acceptable(template: str) -> bool:
     """No names, no gendered words, no numbers, not too long."""
     words = template.replace("[X],", "[X]").replace(",", "").split()
     own = [word for word in words[1:] if word not in ("[X]", "[Y]")]
-    gendered = set(_lexicon()["gendered_words"])
+    gendered = set(lexicon()["gendered_words"])
     return (
         len(own) <= _LONGEST
         and all(word.replace("-", "").isalpha() and word == word.lower() for word in own)
         and not gendered.intersection(own)
     )
-
-
-# -- corpora ---------------------------------------------------------------------------------------
-
-
-@dataclass
-class Mined:
-    """What has been counted so far; saved between documents, so that a run can go on.
-
-    Attributes:
-        counts: Template to number of distinct sentences.
-        documents: Template to number of documents.
-        about: Template to connector, lemma and the hash of the first sentence.
-        overt: Verbs seen with an overt "that".
-        seen: Hashes of paragraphs and of sentences that count once.
-        done: Documents finished.
-        sentences: Distinct sentences parsed.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    documents: Counter[str] = field(default_factory=Counter)
-    about: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    overt: Counter[str] = field(default_factory=Counter)
-    seen: set[str] = field(default_factory=set)
-    done: int = 0
-    sentences: int = 0
-
-    def save(self, path: Path, settings: dict[str, Any]) -> None:
-        """Write the state beside its settings."""
-        state = {**vars(self), "seen": sorted(self.seen), "settings": settings}
-        write_text(path, json.dumps(state))
-
-    @classmethod
-    def load(cls, path: Path, settings: dict[str, Any]) -> Mined:
-        """Read a state, or begin.
-
-        Raises:
-            InputError: if the state belongs to other settings or cannot be read.
-        """
-        if not path.is_file():
-            return cls()
-        try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            raise InputError(f"{path} cannot be read; delete it or start over") from None
-        if state.pop("settings") != settings:
-            raise InputError(
-                f"{path} is of a run with other settings; choose another --out, or start over with "
-                "--no-resume"
-            )
-        counters = {name: Counter(state[name]) for name in ("counts", "documents", "overt")}
-        about = {template: tuple(parts) for template, parts in state["about"].items()}
-        return cls(**{**state, **counters, "about": about, "seen": set(state["seen"])})
 
 
 def mine(
@@ -367,14 +303,10 @@ def _new_paragraphs(document: str, mined: Mined) -> Iterator[str]:
 
 
 def _first_time(what: str, text: str, mined: Mined) -> bool:
-    mark = what + _hash(text)
+    mark = what + short_hash(text)
     new = mark not in mined.seen
     mined.seen.add(mark)
     return new
-
-
-def _hash(text: str) -> str:
-    return hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).hexdigest()
 
 
 def _count(sentence: Span, kind: Kind, mined: Mined, in_document: set[str]) -> None:
@@ -387,72 +319,4 @@ def _count(sentence: Span, kind: Kind, mined: Mined, in_document: set[str]) -> N
     for template, one in {found.template: found for found in mine_sentence(sentence, kind)}.items():
         mined.counts[template] += 1
         in_document.add(template)
-        mined.about.setdefault(template, (one.connector, one.lemma, _hash(sentence.text)))
-
-
-def mined_table(mined: Mined, *, min_count: int = 2, min_documents: int = 1) -> pd.DataFrame:
-    """Templates that occur often enough and are grammatical before ``[Y]``, most frequent first.
-
-    A template with "that" is kept if its verb reports, or was seen with an overt "that" in the
-    corpus; no word of the sentences is kept but those of the template.
-
-    Returns:
-        Columns ``template count n_docs connector example``, the last the hash of a sentence.
-    """
-    reporting = set(_lexicon()["reporting_verbs"])
-    rows = []
-    for template, count in mined.counts.items():
-        connector, lemma, example = mined.about[template]
-        licensed = connector != "that" or lemma in reporting or mined.overt[lemma] > 0
-        if licensed and count >= min_count and mined.documents[template] >= min_documents:
-            rows.append((template, count, mined.documents[template], connector, example))
-    columns = ["template", "count", "n_docs", "connector", "example"]
-    table = pd.DataFrame(rows, columns=columns)
-    return table.sort_values(["count", "template"], ascending=[False, True], ignore_index=True)
-
-
-# -- comparison ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """How mined templates compare with published ones.
-
-    Attributes:
-        recall: Share of the published templates among the first 10, 50 and 100 mined.
-        found: Published templates found at all.
-        missing: The others.
-        jaccard: Weighted: sum of the smaller weights over sum of the larger ones.
-        spearman: Of the counts of common templates; NaN for fewer than 3.
-        that_share: Weight of mined templates "The [X] VERB that [Y]".
-    """
-
-    recall: dict[int, float]
-    found: int
-    missing: tuple[str, ...]
-    jaccard: float
-    spearman: float
-    that_share: float
-
-
-def overlap(mined: pd.DataFrame, published: list[Template]) -> Overlap:
-    """Compare with published templates; see ``Overlap``."""
-    reference = {template.text: template.count for template in published}
-    own = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
-    total_own, total = sum(own.values()) or 1.0, sum(reference.values())
-    every = {*own, *reference}
-    weights = [(own.get(t, 0.0) / total_own, reference.get(t, 0.0) / total) for t in every]
-    common = [template for template in reference if template in own]
-    counts = [own[t] for t in common], [reference[t] for t in common]
-    varied = len(common) >= 3 and len(set(counts[0])) > 1
-    spearman = float(stats.spearmanr(*counts).statistic) if varied else float("nan")
-    that = [n for t, n in own.items() if t.endswith(" that [Y]") and len(t.split()) == 5]
-    first = list(mined["template"])
-    return Overlap(
-        recall={k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
-        found=len(common),
-        missing=tuple(template for template in reference if template not in own),
-        jaccard=sum(min(pair) for pair in weights) / sum(max(pair) for pair in weights),
-        spearman=spearman,
-        that_share=sum(that) / total_own,
-    )
+        mined.about.setdefault(template, (one.connector, one.lemma, short_hash(sentence.text)))

@@ -15,12 +15,12 @@ from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.distributions import survival
-from tda_bias.colours import BLUE, GREY, ORANGE
+from tda_bias.records.figures import BLUE, GREY, ORANGE
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from pvf.preferences import Preferences
-    from pvf.results import RiskReport
+    from pvf.report import RiskReport
     from pvf.social import Factors
 
 _NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}

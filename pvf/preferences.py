@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 
 from pvf.config import Aggregate
 from pvf.templates import Template
-from tda_bias.storage import atomic, reading_run, remove_leftovers, to_json, write_text
+from tda_bias.records.files import atomic, remove_leftovers, to_json, write_text
+from tda_bias.records.record import reading_run
 from tda_bias.types import InputError
 
 _KEYS = ["x", "template"]

@@ -18,10 +18,13 @@ from torch import Tensor
 from pvf.config import ScoreConfig
 from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import WordForms, WordTree, word_tree
-from tda_bias.batches import batches_of_similar_width, padded
-from tda_bias.gaps import begun, decoded_log_probs, gap_token, masked_log_probs
-from tda_bias.models import LanguageModel
-from tda_bias.token_trees import TokenTree, log_probs, merge, reader_of, special_tokens_around
+from tda_bias.models.batching import batches_of_similar_width, padded, special_tokens_around
+from tda_bias.models.causal import reader_of
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import log_probs
+from tda_bias.models.masked import masked_log_probs
+from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
+from tda_bias.models.token_trees import TokenTree, merge
 from tda_bias.types import InputError
 
 Progress = Callable[[int, int], None]

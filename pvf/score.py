@@ -14,9 +14,10 @@ from pvf.readers import MaskedReader, Progress, reader
 from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import word_forms
 from pvf.words import WordClasses, WordList
-from tda_bias.models import LanguageModel
-from tda_bias.record import model_record, package_versions
-from tda_bias.storage import texts_hash
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.record import model_record
+from tda_bias.records.parts import texts_hash
+from tda_bias.records.record import package_versions
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)

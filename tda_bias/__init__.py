@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig as HeadBiasConfig
     from tda_bias.heads import head_bias as head_bias
-    from tda_bias.models import LanguageModel as LanguageModel
-    from tda_bias.models import LoadedModel as LoadedModel
-    from tda_bias.models import bridge_model as bridge_model
-    from tda_bias.models import load_language_model as load_language_model
-    from tda_bias.models import load_model as load_model
-    from tda_bias.results import HeadBias as HeadBias
+    from tda_bias.models.load import LanguageModel as LanguageModel
+    from tda_bias.models.load import LoadedModel as LoadedModel
+    from tda_bias.models.load import bridge_model as bridge_model
+    from tda_bias.models.load import load_language_model as load_language_model
+    from tda_bias.models.load import load_model as load_model
+    from tda_bias.results.head_bias import HeadBias as HeadBias
     from tda_bias.triples import load_triples as load_triples
     from tda_bias.types import HeadId as HeadId
     from tda_bias.types import InputError as InputError

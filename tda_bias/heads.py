@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.batches import TokenizedTriple, tokenize
-from tda_bias.capture import PatternBatch, PatternReader, prefix_sharing
 from tda_bias.config import HeadBiasConfig
-from tda_bias.group_result import GroupResult, group_result
-from tda_bias.models import LoadedModel
-from tda_bias.record import attention_record, model_record, package_versions, texts_record
-from tda_bias.results import HeadBias
-from tda_bias.samples import MIN_TOKENS, GroupSampler
-from tda_bias.storage import GroupStore, texts_hash
-from tda_bias.tables import (
+from tda_bias.models.load import LoadedModel
+from tda_bias.models.record import attention_record, model_record
+from tda_bias.patterns.capture import PatternBatch, PatternReader, prefix_sharing
+from tda_bias.patterns.passes import TokenizedTriple, texts_record, tokenize
+from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.record import package_versions
+from tda_bias.resampling import generator
+from tda_bias.results.head_bias import HeadBias
+from tda_bias.results.tables import (
     category_table,
     combined_table,
     controls,
-    generator,
     group_row,
     head_table,
     in_order,
 )
+from tda_bias.statistic.group_result import GroupResult, group_result
+from tda_bias.topology.sampler import MIN_TOKENS, GroupSampler
 from tda_bias.types import InputError, Triple
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def head_bias(
     *,
     config: HeadBiasConfig | None = None,
     progress: Progress | None = None,
-    store: Callable[[dict[str, Any]], GroupStore] | None = None,
+    store: Callable[[dict[str, Any]], PartStore] | None = None,
 ) -> HeadBias:
     """The topological bias statistic of every attention head, with its tests and controls.
 
@@ -95,7 +96,7 @@ class _Run:
         model: LoadedModel,
         config: HeadBiasConfig,
         progress: Progress | None,
-        store: Callable[[dict[str, Any]], GroupStore] | None,
+        store: Callable[[dict[str, Any]], PartStore] | None,
     ) -> None:
         self.model = model
         self.config = config
@@ -199,7 +200,7 @@ class _Run:
     # -- the groups --
 
     def _results(
-        self, groups: dict[GroupKey, list[TokenizedTriple]], kept: GroupStore | None
+        self, groups: dict[GroupKey, list[TokenizedTriple]], kept: PartStore | None
     ) -> list[GroupResult]:
         reader = PatternReader(self.model, batch_size=self.config.batch_size)
         results, sharing = [], None

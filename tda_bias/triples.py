@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from tda_bias.storage import read_text
+from tda_bias.records.files import read_text
 from tda_bias.types import CATEGORIES, ROLES, Category, InputError, Triple
 
 HUB_DATASET = "McGill-NLP/stereoset"

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-import torch
 from hypothesis import settings
 
-from tda_bias.models import LanguageModel, LoadedModel, bridge_model, load_model
-from tda_bias.triples import load_triples
+from pvf.config import RiskConfig
+from pvf.report import risk_report
+from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
+from tda_bias.behaviour.ablation import Ablator
+from tda_bias.behaviour.ablation_study import ablation_study
+from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_model
+from tda_bias.patterns.capture import example_pattern
 from tda_bias.types import Triple
+from tests.support.answers import made_up_answers
+from tests.support.models import tiny_hf_model
+from tests.support.preferences import made_up as preferences_of
 
 mpl.use("Agg")
 # The same examples in every run; no deadline, because the first call of a library is slow.
@@ -43,66 +50,6 @@ def _words(text: str) -> list[str]:
     from tokenizers import pre_tokenizers
 
     return [word for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text)]
-
-
-def tiny_hf_model(kind: str, vocabulary: int, **changes):
-    """A two-layer, four-head model of any architecture, with weights large enough to matter."""
-    import transformers as tf
-
-    llama = {
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 128,
-    }
-    grouped = {**llama, "num_key_value_heads": 2}
-    gpt2 = {"vocab_size": vocabulary, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
-    opt = {
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "word_embed_proj_dim": 32,
-        "ffn_dim": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 128,
-    }
-    t5 = {"vocab_size": vocabulary, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4}
-    t5 |= {"num_layers": 2, "decoder_start_token_id": 1}
-    bart = {"vocab_size": vocabulary, "d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
-    bart |= {"encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": 128}
-    bart |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
-    distil = {"vocab_size": vocabulary, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
-    xlnet = {"vocab_size": vocabulary, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}
-    bloom = {"vocab_size": vocabulary, "hidden_size": 32, "n_layer": 2, "n_head": 4}
-    table = {
-        "gpt2": (tf.GPT2LMHeadModel, tf.GPT2Config, gpt2),
-        "gpt_neox": (tf.GPTNeoXForCausalLM, tf.GPTNeoXConfig, llama),
-        "llama": (tf.LlamaForCausalLM, tf.LlamaConfig, grouped),
-        "qwen2": (tf.Qwen2ForCausalLM, tf.Qwen2Config, grouped),
-        "gemma2": (tf.Gemma2ForCausalLM, tf.Gemma2Config, {**grouped, "head_dim": 8}),
-        "mistral": (tf.MistralForCausalLM, tf.MistralConfig, grouped),
-        "opt": (tf.OPTForCausalLM, tf.OPTConfig, opt),
-        "bloom": (tf.BloomForCausalLM, tf.BloomConfig, bloom),
-        "bert": (tf.BertForMaskedLM, tf.BertConfig, llama),
-        "roberta": (tf.RobertaForMaskedLM, tf.RobertaConfig, llama),
-        "t5": (tf.T5ForConditionalGeneration, tf.T5Config, t5),
-        "bart": (tf.BartForConditionalGeneration, tf.BartConfig, bart),
-        "distilbert": (tf.DistilBertForMaskedLM, tf.DistilBertConfig, distil),
-        "albert": (tf.AlbertForMaskedLM, tf.AlbertConfig, {**llama, "embedding_size": 16}),
-        "xlnet": (tf.XLNetLMHeadModel, tf.XLNetConfig, xlnet),
-    }
-    model_class, config_class, settings = table[kind]
-    special = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 1}
-    config = config_class(**{**special, **settings, **changes})
-    config._attn_implementation = "eager"
-    torch.manual_seed(0)
-    model = model_class(config)
-    for name, parameter in model.named_parameters():
-        if parameter.ndim > 1:  # sharp enough attention that a wrong mask cannot hide
-            parameter.data.normal_(0, 0.3 if "embed" not in name and "wte" not in name else 1.0)
-    return model.eval()
 
 
 @pytest.fixture(scope="session")
@@ -185,3 +132,41 @@ def stereoset() -> Path:
 def smollm2() -> LoadedModel:
     """The real SmolLM2-135M."""
     return load_model("smollm2-135m", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def heads_run(tiny) -> HeadBias:
+    """A tiny model on all starter categories."""
+    triples = load_triples("starter", category="all", limit=4)
+    return head_bias(tiny("gpt2"), triples, config=HeadBiasConfig(n_resamples=99))
+
+
+@pytest.fixture(scope="session")
+def example(tiny):
+    return example_pattern(tiny("gpt2"), load_triples("starter", category="gender")[0])
+
+
+@pytest.fixture(scope="session")
+def risk_report_of_two():
+    return risk_report(preferences_of(), config=RiskConfig(n_resamples=100))
+
+
+@pytest.fixture(scope="session")
+def folders(heads_run, example, tiny, tmp_path_factory):
+    """Runs of every command, as they lie on disk."""
+    base = tmp_path_factory.mktemp("runs")
+    heads_run.with_record(settings={"category": "all"}).save(base / "heads")
+    example.save(base / "heads")
+    for number in range(2):
+        report = risk_report(preferences_of(number), config=RiskConfig(n_resamples=100))
+        report.preferences.save(base / f"pvf{number}")
+        report.save(base / f"pvf{number}")
+    model = tiny("gpt2")
+    triples = load_triples("starter", category="gender", limit=2)
+    study = ablation_study(
+        Ablator(model, triples), heads_run, category="gender", top=1, n_resamples=99
+    )
+    study.with_record(command="ablate", model="tiny-gpt2").save(base / "heads" / "ablate")
+    for name in ("gender", "gender_race"):
+        made_up_answers(name, subjects=6, attributes=3).save(base / name)
+    return base

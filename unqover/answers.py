@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.storage import atomic, prepare_folder, reading_run, to_json, write_text
+from tda_bias.records.files import atomic, prepare_folder, to_json, write_text
+from tda_bias.records.record import reading_run
 
 _KEYS = ["x1", "x2", "template", "attribute"]
 # Order of mention, polarity, whose score: the last three axes.

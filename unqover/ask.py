@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models import LanguageModel
-from tda_bias.record import model_record, package_versions
-from tda_bias.storage import GroupStore
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.record import model_record
+from tda_bias.records.parts import PartStore
+from tda_bias.records.record import package_versions
 from tda_bias.types import InputError
 from unqover.answers import Answers
+from unqover.askers import asker
 from unqover.config import AskConfig
 from unqover.design import Design
 from unqover.instances import Asked, Asker, Instance, Progress
-from unqover.scores import asker
 
 # Pairs whose answers are saved together: a killed run loses no more than these.
 _PAIRS = 64
@@ -55,7 +56,7 @@ def ask_questions(
     weights = model.weight_hash()
     store = None
     if parts is not None:
-        store = GroupStore(parts, _settings(model, weights, config, own))
+        store = PartStore(parts, _settings(model, weights, config, own))
         if not resume:
             store.clear()
     n_pairs, n_templates, n_attributes = design.shape

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.colours import BLUE, GREEN, GREY, ORANGE
+from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE
 from tda_bias.types import InputError
 from unqover.bias import comparative, factorial, scores
 from unqover.report import Report, cells_of

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.storage import write_csv
+from tda_bias.records.files import write_csv
 from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.bias import (

@@ -3,7 +3,7 @@ import json
 import pandas as pd
 import pytest
 
-from cli.main import run
+from tdabias_cli.main import run
 
 
 @pytest.fixture(scope="module")

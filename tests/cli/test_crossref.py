@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli.main import run
-from tests.pvf.test_preferences import made_up
+from tdabias_cli.main import run
+from tests.support.preferences import made_up
 
 
 @pytest.fixture(scope="module")

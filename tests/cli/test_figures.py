@@ -1,6 +1,6 @@
 import pytest
 
-from cli.main import run
+from tdabias_cli.main import run
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_reproduce_writes_one_page_with_its_pictures_and_tables(folder):
 def test_the_configuration_is_what_the_command_does_by_default():
     from pathlib import Path
 
-    from cli.settings import ReproduceSettings, read_yaml
+    from tdabias_cli.settings import ReproduceSettings, read_yaml
 
     path = Path(__file__).parents[2] / "configs" / "paper_gpt2.yaml"
     written = ReproduceSettings(**read_yaml(path))
@@ -80,8 +80,8 @@ def test_no_run_is_one_line(tmp_path, capsys):
 def risk_run(tmp_path_factory):
     """A saved run of `tdabias pvf`, from made-up preferences."""
     from pvf.config import RiskConfig
-    from pvf.results import risk_report
-    from tests.pvf.test_preferences import made_up
+    from pvf.report import risk_report
+    from tests.support.preferences import made_up
 
     folder = tmp_path_factory.mktemp("pvf") / "run"
     report = risk_report(made_up(n_x=8), config=RiskConfig(n_resamples=100))

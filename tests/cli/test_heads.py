@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cli.main import run
 from tda_bias import HeadBias
+from tdabias_cli.main import run
 
 CATEGORY = ["--category", "gender"]
 
@@ -73,7 +73,7 @@ def test_json_is_printed_for_other_programs(arguments, capsys):
 def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
     assert run(arguments) == 0
     first = (tmp_path / "out" / "heads.csv").read_text()
-    monkeypatch.setattr("tda_bias.capture.PatternReader._run", None)
+    monkeypatch.setattr("tda_bias.patterns.capture.PatternReader._run", None)
     assert run(arguments) == 0
     assert (tmp_path / "out" / "heads.csv").read_text() == first
 
@@ -122,7 +122,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(arguments, tmp_path)
 
 @pytest.mark.parametrize("name", ["paper_gpt2", "quick"])
 def test_the_configurations_of_the_project_are_valid(name):
-    from cli.settings import HeadsSettings, from_flags_and_file
+    from tdabias_cli.settings import HeadsSettings, from_flags_and_file
 
     path = Path("configs") / f"{name}.yaml"
     settings = from_flags_and_file(HeadsSettings, {"model": "m", "category": "gender"}, path)
@@ -186,12 +186,12 @@ def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(
     arguments, tmp_path, capsys, monkeypatch
 ):
     (tmp_path / "out").write_text("a file")
-    monkeypatch.setattr("tda_bias.models.load_model", None)
+    monkeypatch.setattr("tda_bias.models.load.load_model", None)
     assert "cannot write" in refused(capsys, arguments)
 
 
 def test_an_architecture_that_cannot_be_hooked_is_refused(tokenizer, tmp_path, capsys):
-    from tests.conftest import tiny_hf_model
+    from tests.support.models import tiny_hf_model
 
     tiny_hf_model("distilbert", len(tokenizer)).save_pretrained(tmp_path / "m")
     tokenizer.save_pretrained(tmp_path / "m")
@@ -202,7 +202,7 @@ def test_an_architecture_that_cannot_be_hooked_is_refused(tokenizer, tmp_path, c
 
 
 def test_a_text_longer_than_the_context_is_refused(tokenizer, tmp_path, capsys):
-    from tests.conftest import tiny_hf_model
+    from tests.support.models import tiny_hf_model
 
     tiny_hf_model("gpt2", len(tokenizer), n_positions=9).save_pretrained(tmp_path / "m")
     tokenizer.save_pretrained(tmp_path / "m")
@@ -237,7 +237,7 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
 
 
 def command(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-c", "from cli.main import main; main()", *arguments]
+    return [sys.executable, "-c", "from tdabias_cli.main import main; main()", *arguments]
 
 
 def test_a_killed_process_leaves_whole_files_and_the_next_one_goes_on(arguments, tmp_path):
@@ -271,7 +271,7 @@ def test_a_killed_process_leaves_whole_files_and_the_next_one_goes_on(arguments,
 def test_help_loads_neither_torch_nor_a_model_library():
     code = (
         "import sys\n"
-        "from cli.main import run\n"
+        "from tdabias_cli.main import run\n"
         "run(['--help']); run(['heads', '--help'])\n"
         "heavy = {'torch', 'transformers', 'transformer_lens', 'datasets', 'matplotlib'}\n"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)\n"

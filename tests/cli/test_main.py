@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from cli import settings
-from cli.main import run
+from tdabias_cli import settings
+from tdabias_cli.main import run
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_help_names_every_default(command, of, capsys, monkeypatch):
 def test_no_part_of_a_help_text_is_lost(command, capsys, monkeypatch):
     import inspect
 
-    from cli import ablate, crossref, export, figures, reproduce
+    from tdabias_cli import ablate, crossref, export, figures, reproduce
 
     module = {m.__name__.split(".")[1]: m for m in (ablate, crossref, export, figures, reproduce)}
     monkeypatch.setenv("COLUMNS", "300")

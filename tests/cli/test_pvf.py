@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from cli.main import run
-from tests.pvf.test_preferences import made_up
+from tdabias_cli.main import run
+from tests.support.preferences import made_up
 
 FAST = ["--n-resamples", "100"]
 
@@ -12,7 +12,7 @@ FAST = ["--n-resamples", "100"]
 @pytest.fixture(scope="module")
 def folders(subwords, tmp_path_factory):
     """Two tiny models whose tokenizer knows the words, and word and template files."""
-    from tests.conftest import tiny_hf_model
+    from tests.support.models import tiny_hf_model
 
     base = tmp_path_factory.mktemp("pvf")
     for number in range(2):
@@ -75,9 +75,9 @@ def test_scoring_says_what_was_read(folders, tmp_path, capsys):
 
 
 def test_risk_of_a_saved_run_needs_no_model(scored, capsys, monkeypatch):
-    import tda_bias.models
+    import tda_bias.models.load
 
-    monkeypatch.setattr(tda_bias.models, "load_language_model", None)
+    monkeypatch.setattr(tda_bias.models.load, "load_language_model", None)
     assert run(["pvf", "risk", str(scored / "run0"), *FAST, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["summary"][0]["R"] == pytest.approx(
@@ -152,7 +152,7 @@ def test_settings_come_from_a_file_and_flags_win(folders, tmp_path, capsys):
 def test_published_settings_are_valid():
     from pathlib import Path
 
-    from cli.settings import PvfSettings, from_flags_and_file
+    from tdabias_cli.settings import PvfSettings, from_flags_and_file
 
     for name in ("gender", "race", "religion"):
         settings = from_flags_and_file(PvfSettings, {}, Path(f"configs/pvf_{name}.yaml"))

@@ -3,9 +3,9 @@ import json
 import pandas as pd
 import pytest
 
-from cli.main import run
-from tests.conftest import tiny_hf_model
-from tests.unqover.conftest import FEW
+from tdabias_cli.main import run
+from tests.support.answers import FEW
+from tests.support.models import tiny_hf_model
 from unqover.config import DesignConfig
 
 FAST = ["--n-resamples", "100", "--n-flips", "19"]
@@ -148,7 +148,7 @@ def test_settings_from_a_file(folder, tmp_path, capsys):
 def test_the_configuration_of_the_project_asks_everything():
     from pathlib import Path
 
-    from cli.settings import UnqoverSettings, from_flags_and_file
+    from tdabias_cli.settings import UnqoverSettings, from_flags_and_file
     from unqover.classes import load_class
     from unqover.design import sampled_design
 
@@ -161,7 +161,7 @@ def test_the_configuration_of_the_project_asks_everything():
 def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(
     folder, tmp_path, capsys, monkeypatch
 ):
-    from unqover.scores import ContinuationAsker
+    from unqover.askers import ContinuationAsker
 
     ask, calls = ContinuationAsker.ask, []
 

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from pvf.corpora import documents, paragraphs
-from pvf.mining import Mined, load_pipeline, mine, mine_sentence, mined_table, overlap
+from pvf.mined import Mined, mined_table, overlap
+from pvf.mining import load_pipeline, mine, mine_sentence
 from pvf.templates import Template, load_templates
 from tda_bias.types import InputError
 

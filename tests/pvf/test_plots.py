@@ -5,10 +5,10 @@ import pytest
 
 from pvf import plots
 from pvf.config import RiskConfig
-from pvf.results import risk_report
+from pvf.report import risk_report
 from pvf.social import Factors
 from tda_bias.types import InputError
-from tests.pvf.test_preferences import made_up
+from tests.support.preferences import made_up
 
 
 @pytest.fixture(scope="module")

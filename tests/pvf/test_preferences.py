@@ -14,39 +14,11 @@ from pvf.preferences import (
     continued_words,
     same_prompts,
 )
-from pvf.templates import Template
 from tda_bias.types import InputError
+from tests.support.preferences import made_up
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "pvf_unqover.json").read_text())
 CASES = {case["id"]: case for case in GOLDEN["preference_cases"]}
-
-
-def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of=(0, 0, 1)):
-    """Preferences with random word probabilities, for tests that need no model."""
-    rng = np.random.default_rng(seed)
-    log_prob = np.log(rng.uniform(0.001, 0.2, (n_x, n_contexts, len(words))))
-    record = {
-        "command": "pvf",
-        "model": {"name": f"model-{seed}", "weights": f"hash-{seed}", "parameters": 10 + seed},
-        "words": {
-            "x": {"name": "made up", "source": "here"},
-            "y": {"name": "gender", "source": "here"},
-            "continued": [],
-            "not_read": {},
-            "shared_by_classes": [],
-            "tokens_of_each": {word: [1] for word in words},
-        },
-    }
-    return Preferences(
-        x=tuple(f"job{i}" for i in range(n_x)),
-        templates=tuple(Template(f"The [X] v{c} that [Y]", c + 1.0) for c in range(n_contexts)),
-        classes=("male", "female"),
-        words=tuple(words),
-        class_of=np.array(class_of),
-        log_prob=log_prob,
-        continued=np.zeros_like(log_prob),
-        record=record,
-    )
 
 
 @pytest.mark.parametrize("name", [name for name, c in CASES.items() if "word_probs" in c["input"]])

@@ -8,9 +8,9 @@ from pvf.config import ScoreConfig
 from pvf.score import score_preferences
 from pvf.templates import Template
 from pvf.words import WordClasses, WordList
-from tda_bias.models import LanguageModel
+from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError
-from tests.conftest import tiny_hf_model
+from tests.support.models import tiny_hf_model
 
 CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
 MASKED = ["bert", "roberta", "distilbert", "albert"]
@@ -269,7 +269,7 @@ def test_text_behind_the_slot_is_refused_for_a_causal_model(tiny_lm, some_words,
 
 
 def test_an_encoder_without_a_language_head_is_refused(subwords, tmp_path):
-    from tda_bias.models import load_language_model
+    from tda_bias.models.load import load_language_model
 
     tiny_hf_model("bert", len(subwords)).bert.save_pretrained(tmp_path)
     subwords.save_pretrained(tmp_path)

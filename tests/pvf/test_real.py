@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from pvf.config import RiskConfig, ScoreConfig
-from pvf.results import risk_report
+from pvf.report import risk_report
 from pvf.score import score_preferences
 from pvf.templates import load_templates
 from pvf.words import WordList, load_classes, load_words
-from tda_bias.models import load_language_model
+from tda_bias.models.load import load_language_model
 
 pytestmark = pytest.mark.real
 

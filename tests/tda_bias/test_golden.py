@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tda_bias.inference import label_test, paired_test, paper_pvalue
-from tda_bias.persistence import births_deaths
-from tda_bias.statistic import GroupStatistic, group_statistic
-from tda_bias.steps import step_function
+from tda_bias.inference.paper import paper_pvalue
+from tda_bias.inference.resampled import label_test, paired_test
+from tda_bias.statistic.group_statistic import GroupStatistic, group_statistic
+from tda_bias.topology.persistence import births_deaths
+from tda_bias.topology.steps import step_function
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "tda.json").read_text())
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}

@@ -8,12 +8,12 @@ import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.controls import adjust_for_length
-from tda_bias.inference import paper_pvalue
-from tda_bias.statistic import group_statistic
-from tda_bias.storage import GroupStore
+from tda_bias.inference.paper import paper_pvalue
+from tda_bias.records.parts import PartStore
+from tda_bias.statistic.controls import adjust_for_length
+from tda_bias.statistic.group_statistic import group_statistic
 from tda_bias.types import InputError, Triple
-from tests.conftest import tiny_hf_model
+from tests.support.models import tiny_hf_model
 
 QUICK = HeadBiasConfig(n_resamples=99)
 NUMBERS = ["S", "relative", "var_stereotype", "var_anti", "var_unrelated", "T", "p_paper"]
@@ -301,7 +301,7 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
             raise StopError
 
     def store(identity):
-        return GroupStore(tmp_path, identity)
+        return PartStore(tmp_path, identity)
 
     with pytest.raises(StopError):
         head_bias(model, gender, config=QUICK, store=store, progress=stop)
@@ -322,10 +322,10 @@ def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_p
     model = tiny("gpt2")
 
     def store(identity):
-        return GroupStore(tmp_path, identity)
+        return PartStore(tmp_path, identity)
 
     head_bias(model, gender, config=QUICK, store=store)
-    monkeypatch.setattr("tda_bias.capture.PatternReader._run", None)
+    monkeypatch.setattr("tda_bias.patterns.capture.PatternReader._run", None)
     found = head_bias(model, gender, config=quick(pvalue="label"), store=store)
     assert found.record["config"]["pvalue"] == "label"
     with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.batches import tokenize
-from tda_bias.capture import PatternReader, prefix_sharing
-from tda_bias.persistence import births_deaths
+from tda_bias.patterns.capture import PatternReader, prefix_sharing
+from tda_bias.patterns.passes import tokenize
+from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import HeadId
-from tests.tda_bias.test_capture import read
+from tests.support.patterns import read
 
 pytestmark = pytest.mark.real
 
@@ -50,7 +50,7 @@ def test_shared_and_plain_runs_agree(smollm2, triples, result):
 
 
 def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
-    from tda_bias.models import load_language_model
+    from tda_bias.models.load import load_language_model
 
     reference = load_language_model("smollm2-135m", attention="eager").hf_model
     tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
@@ -90,7 +90,7 @@ def test_a_real_result_comes_back_as_it_was_saved(result, tmp_path):
 
 
 def test_continuations_are_scored_as_by_the_plain_model(smollm2, triples):
-    from tda_bias.likelihood import triple_likelihoods
+    from tda_bias.behaviour.likelihood import triple_likelihoods
 
     found = triple_likelihoods(smollm2, triples[:2])
     for triple, own in zip(triples[:2], found, strict=True):
@@ -106,10 +106,10 @@ def test_continuations_are_scored_as_by_the_plain_model(smollm2, triples):
 
 
 def test_removing_a_real_head_is_zeroing_its_exported_slice(smollm2, triples):
-    from tda_bias.ablation import Ablator
-    from tda_bias.export import head_slices
-    from tda_bias.likelihood import triple_likelihoods
-    from tda_bias.models import load_language_model
+    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.behaviour.head_weights import head_slices
+    from tda_bias.behaviour.likelihood import triple_likelihoods
+    from tda_bias.models.load import load_language_model
 
     head = HeadId(20, 3)
     ablator = Ablator(smollm2, triples[:2], ablation="zero")
@@ -128,7 +128,7 @@ def test_removing_a_real_head_is_zeroing_its_exported_slice(smollm2, triples):
 def test_first_order_estimates_go_with_real_effects(smollm2, triples):
     from scipy import stats
 
-    from tda_bias.ablation import Ablator
+    from tda_bias.behaviour.ablation import Ablator
 
     ablator = Ablator(smollm2, triples[:4])
     heads = [HeadId(layer, head) for layer in (5, 15, 25) for head in range(0, 9, 2)]

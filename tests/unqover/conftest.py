@@ -1,54 +1,9 @@
-import numpy as np
 import pytest
 
-from unqover.answers import Answers
-from unqover.ask import as_answers
+from tests.support.answers import FEW, made_up_answers
 from unqover.classes import load_class
 from unqover.config import DesignConfig
 from unqover.design import sampled_design
-
-FEW = """
-factors: [gender]
-compare: across
-subjects:
-  female: [Mary, Ann]
-  male: [James, Bo]
-forms:
-  name: {mention: "{subject}", answer: "{subject}"}
-  man: {mention: "{a} {subject} {noun}", answer: "the {subject} {noun}", nouns: [cook, nurse]}
-frames:
-  - {form: name, context: "{first} wrote to {second}."}
-  - {form: man, context: "Today {second} felt that {first} knew."}
-attributes:
-  nouns: [nurse, cook, old uncle]
-"""
-
-
-def made_up_answers(
-    name="gender", subjects=4, attributes=5, lean=0.0, noise=1.0, seed=0
-) -> Answers:
-    """Answers of an imagined model: random, plus what is asked for."""
-    config = DesignConfig(subjects=subjects, attributes=attributes)
-    design = sampled_design(load_class(name), config)
-    rng = np.random.default_rng(seed)
-    shape = (*design.shape, 2, 2, 2)
-    log_prob = rng.normal(-3, noise, shape)
-    log_prob[..., 0, 0] += lean  # x1 for the attribute
-    log_prob[~np.broadcast_to(design.asked, design.shape)] = np.nan
-    record = {
-        "command": "unqover",
-        "model": {"name": "made-up", "weights": "w"},
-        "ask": "cloze",
-        "questions": design.n_questions,
-        "design": design.record,
-    }
-    return as_answers(
-        design,
-        log_prob=log_prob,
-        mass=np.exp(log_prob).sum(-1),
-        n_tokens=np.ones((len(design.templates), len(design.subjects)), dtype=int),
-        record=record,
-    )
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tda_bias.types import InputError
-from tests.unqover.conftest import FEW
+from tests.support.answers import FEW
 from unqover.classes import NAMED, attributes_of, load_class
 from unqover.wording import templates
 

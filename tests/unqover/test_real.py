@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tda_bias.models import load_language_model
-from tests.unqover.test_scores import answer, every_question
+from tda_bias.models.load import load_language_model
+from tests.support.asked import answer, every_question
 from unqover.ask import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig

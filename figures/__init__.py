@@ -1,1 +1,0 @@
-"""Every figure and table of the papers, and those they lack, drawn from saved runs."""

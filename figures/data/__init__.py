@@ -1,1 +1,0 @@
-"""Published numbers, each with its source."""

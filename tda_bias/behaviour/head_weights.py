@@ -1,0 +1,232 @@
+"""The weights of single heads: which slices of which parameters, and training only those."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from tda_bias.types import HeadId, InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+Part = Literal["q", "k", "v", "o"]
+
+
+_PART = {
+    "q_proj": "q", "query": "q", "q_lin": "q",
+    "k_proj": "k", "key": "k", "k_lin": "k",
+    "v_proj": "v", "value": "v", "v_lin": "v",
+    "o_proj": "o", "out_proj": "o", "output.dense": "o", "out_lin": "o", "c_proj": "o",
+    "dense": "o", "c_attn": "qkv", "query_key_value": "qkv",
+}  # fmt: skip
+
+
+_NAME = re.compile(
+    r"\.(?:layers|layer|h|blocks)\.(?P<layer>\d+)\.(?P<module>[a-z_]*att[a-z_]*)\.(?:self\.)?(?P<part>"
+    + "|".join(sorted(map(re.escape, _PART), key=len, reverse=True))
+    + r")\.(?P<kind>weight|bias)$"
+)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A range of one parameter along one axis.
+
+    Attributes:
+        parameter: Its name in the state dict.
+        part: q, k, v or o.
+        axis: 0 for rows, 1 for columns.
+        start: First index.
+        stop: One past the last.
+        shared_with: Other heads of the layer that use the same range (grouped keys and values).
+    """
+
+    parameter: str
+    part: Part
+    axis: int
+    start: int
+    stop: int
+    shared_with: tuple[int, ...] = ()
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The view of a tensor (parameter, gradient, mask) that this is."""
+        return tensor.narrow(self.axis, self.start, self.stop - self.start)
+
+
+def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
+    """Where a head's weights are: rows of q, k, v with their biases, columns of o.
+
+    The bias of the output projection belongs to no head.
+
+    Args:
+        hf_model: A plain Hugging Face model, without hooks.
+        head: The head.
+
+    Raises:
+        InputError: if the model has no such head, or its attention is laid out in a way not known.
+    """
+    config = hf_model.config.get_text_config()
+    n_heads = int(config.num_attention_heads)
+    named = _attention_parameters(hf_model)
+    layers = sorted(named)
+    if head.layer not in named or not 0 <= head.head < n_heads:
+        known = (
+            f"layers 0 to {layers[-1]} with heads 0 to {n_heads - 1}" if layers else "none known"
+        )
+        raise InputError(f"{head} does not exist in a {type(hf_model).__name__}: {known}")
+    found: list[Slice] = []
+    for part, (name, shape) in sorted(named[head.layer].items()):
+        found += _slices(part, name, shape, head.head, n_heads, _n_groups(config, n_heads))
+    if {one.part for one in found} != {"q", "k", "v", "o"}:
+        raise InputError(
+            f"{type(hf_model).__name__} keeps its attention in parameters this version does not "
+            f"know: {', '.join(name for name, _ in named[head.layer].values())}"
+        )
+    return found
+
+
+def _n_groups(config: Any, n_heads: int) -> int:
+    return int(getattr(config, "num_key_value_heads", None) or n_heads)
+
+
+def _attention_parameters(
+    hf_model: PreTrainedModel,
+) -> dict[int, dict[str, tuple[str, tuple[int, ...]]]]:
+    """By layer and (part, kind): name and shape of the parameters of self-attention."""
+    found: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
+    for name, parameter in hf_model.named_parameters():
+        match = _NAME.search(name)
+        if match and "cross" not in match["module"] and "encoder_attn" not in match["module"]:
+            key = f"{_PART[match['part']]} {match['kind']}"
+            found.setdefault(int(match["layer"]), {})[key] = (name, tuple(parameter.shape))
+    return found
+
+
+def _slices(
+    key: str, name: str, shape: tuple[int, ...], head: int, n_heads: int, n_groups: int
+) -> list[Slice]:
+    part, kind = key.split()
+    if part == "o":
+        if kind == "bias":
+            return []
+        # GPT-2's Conv1D keeps weights the other way round.
+        axis = 0 if name.endswith("c_proj.weight") else 1
+        size = shape[axis] // n_heads
+        return [Slice(name, "o", axis, head * size, (head + 1) * size)]
+    if part == "qkv":
+        return _joint(name, kind, shape, head, n_heads)
+    rows = n_heads if part == "q" else n_groups
+    size = shape[0] // rows
+    own = head if part == "q" else head * n_groups // n_heads
+    per = n_heads // rows
+    shared = tuple(h for h in range(own * per, (own + 1) * per) if h != head) if per > 1 else ()
+    label: Part = "q" if part == "q" else ("k" if part == "k" else "v")
+    return [Slice(name, label, 0, own * size, (own + 1) * size, shared)]
+
+
+def _joint(name: str, kind: str, shape: tuple[int, ...], head: int, n_heads: int) -> list[Slice]:
+    """GPT-2 keeps all queries, then all keys, then all values; NeoX and BLOOM go head by head."""
+    conv = ".c_attn." in name
+    axis = 1 if conv and kind == "weight" else 0
+    size = shape[axis] // (3 * n_heads)
+    found = []
+    labels: tuple[Part, ...] = ("q", "k", "v")
+    for number, label in enumerate(labels):
+        start = (number * n_heads + head if conv else 3 * head + number) * size
+        found.append(Slice(name, label, axis, start, start + size))
+    return found
+
+
+def export_record(
+    hf_model: PreTrainedModel,
+    chosen: Sequence[Mapping[str, Any]],
+    *,
+    model: Mapping[str, Any],
+    rule: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What ``tdabias export`` writes.
+
+    Args:
+        hf_model: A plain Hugging Face model.
+        chosen: Per head ``layer head`` and what is known of it.
+        model: The model's part of the run record.
+        rule: How the heads were chosen.
+    """
+    heads = []
+    for row in chosen:
+        head = HeadId(int(row["layer"]), int(row["head"]))
+        slices = [asdict(one) for one in head_slices(hf_model, head)]
+        heads.append({"name": str(head), **row, "slices": slices})
+    about = {key: model.get(key) for key in ("name", "revision", "architecture", "weights")}
+    return {"format": "tdabias heads 1", "model": about, "rule": dict(rule), "heads": heads}
+
+
+def read_export(record: Mapping[str, Any]) -> list[HeadId]:
+    """The heads of an exported file.
+
+    Raises:
+        InputError: if it is none.
+    """
+    try:
+        if record["format"] != "tdabias heads 1":
+            raise KeyError("format")
+        return [HeadId(int(row["layer"]), int(row["head"])) for row in record["heads"]]
+    except (KeyError, TypeError, ValueError):
+        raise InputError("this is no file that `tdabias export` wrote") from None
+
+
+@contextmanager
+def mask_gradients(
+    hf_model: PreTrainedModel,
+    heads: Sequence[HeadId],
+    *,
+    parts: Sequence[Part] = ("q", "k", "v", "o"),
+) -> Iterator[list[torch.nn.Parameter]]:
+    """Let only some heads learn while the block runs.
+
+    Every other parameter is frozen; within the parameters that hold the heads, gradients outside
+    their slices are zero. Weight decay acts without gradients: set it to 0, or it shrinks the other
+    heads in the same matrices. Keys and values that heads share (grouped queries) are trained for
+    all of them.
+
+    Args:
+        hf_model: A plain Hugging Face model.
+        heads: The heads to train.
+        parts: Which of their projections.
+
+    Yields:
+        The parameters to hand to the optimiser.
+
+    Raises:
+        InputError: if there is no head, or the model has no such head.
+    """
+    slices = [one for head in heads for one in head_slices(hf_model, head) if one.part in parts]
+    if not slices:
+        raise InputError("`heads` and `parts` name nothing to train")
+    named = dict(hf_model.named_parameters())
+    before = {name: parameter.requires_grad for name, parameter in named.items()}
+    masks: dict[str, Tensor] = {}
+    for one in slices:
+        mask = masks.setdefault(one.parameter, torch.zeros_like(named[one.parameter]))
+        one.of(mask).fill_(1.0)
+    handles = []
+    try:
+        for name, parameter in named.items():
+            parameter.requires_grad_(name in masks)
+            if name in masks:
+                mask = masks[name]
+                handles.append(parameter.register_hook(lambda gradient, mask=mask: gradient * mask))
+        yield [named[name] for name in masks]
+    finally:
+        for handle in handles:
+            handle.remove()
+        for name, parameter in named.items():
+            parameter.requires_grad_(before[name])

@@ -1,0 +1,244 @@
+"""Log-probabilities of continuations given their context, for every kind of language model.
+
+Causal models: the continuation's tokens, one after the other, the context run once for the three
+texts of a triple. Masked models: the pseudo-log-likelihood, each token of the continuation masked
+in turn (Salazar et al. 2020). Encoder-decoders: the decoder fills a gap behind the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from tda_bias.models.batching import batches_of_similar_width, common_prefix, special_tokens_around
+from tda_bias.models.causal import reader_of
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.masked import masked_log_probs
+from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
+from tda_bias.models.token_trees import TokenTree, merge, path_to
+from tda_bias.types import InputError, Triple
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class TripleLikelihood:
+    """Log-probabilities of the tokens of a triple's continuations, in the order of ``ROLES``.
+
+    Attributes:
+        tokens: One array per continuation.
+    """
+
+    tokens: tuple[Float[np.ndarray, " token"], ...]
+
+    @property
+    def total(self) -> Float[np.ndarray, " role"]:
+        """Log-probability of each continuation."""
+        return np.array([own.sum() for own in self.tokens])
+
+    @property
+    def mean(self) -> Float[np.ndarray, " role"]:
+        """The same per token."""
+        return np.array([own.mean() for own in self.tokens])
+
+    @property
+    def n_tokens(self) -> tuple[int, ...]:
+        """Tokens of each continuation."""
+        return tuple(len(own) for own in self.tokens)
+
+
+@dataclass(frozen=True)
+class SplitTriple:
+    """Token ids of a triple's texts without special tokens, and where continuations begin.
+
+    Attributes:
+        ids: In the order of ``ROLES``.
+        start: Index of each continuation's first token.
+    """
+
+    ids: tuple[list[int], ...]
+    start: tuple[int, ...]
+
+
+def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[SplitTriple]:
+    """Tokenise contexts and whole texts; a token that covers both belongs to the continuation.
+
+    Raises:
+        InputError: if a context or a continuation has no token of its own.
+    """
+    tokenizer = model.tokenizer
+    contexts = [triple.context.strip() for triple in triples]
+    texts = [text for triple in triples for text in triple.texts()]
+    context_ids = tokenizer(contexts, add_special_tokens=False)["input_ids"] if triples else []
+    text_ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if triples else []
+    found = []
+    for number, (triple, context) in enumerate(zip(triples, context_ids, strict=True)):
+        own = tuple(text_ids[3 * number : 3 * number + 3])
+        start = tuple(common_prefix(context, ids) for ids in own)
+        if min(start) == 0 or any(s == len(ids) for s, ids in zip(start, own, strict=True)):
+            raise InputError(
+                f"{triple.source}: the tokenizer makes no token of the context or a continuation"
+            )
+        found.append(SplitTriple(own, start))
+    return found
+
+
+def triple_likelihoods(
+    model: LanguageModel,
+    triples: Sequence[Triple],
+    *,
+    batch_size: int = 32,
+    share_prefix: str = "auto",
+    progress: Progress | None = None,
+) -> list[TripleLikelihood]:
+    """Log-probabilities of every continuation of every triple.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        triples: The texts.
+        batch_size: Texts per forward pass.
+        share_prefix: ``auto`` or ``never``: run a causal model's context once per triple.
+        progress: Called with finished triples and all.
+
+    Raises:
+        InputError: if the model has no language-model head or is of another kind, or a text is too
+            long for it.
+    """
+    model.require_language_head()
+    split = split_triples(model, triples)
+    match model.kind:
+        case "causal":
+            return _causal(model, split, batch_size, share_prefix, progress)
+        case "masked":
+            return _masked(model, split, batch_size, progress)
+        case "seq2seq":
+            return _seq2seq(model, triples, split, batch_size, progress)
+        case kind:
+            raise InputError(
+                f"`model` {model.name} is a {kind} language model; continuations are scored with "
+                "causal, masked and sequence-to-sequence ones"
+            )
+
+
+def continuation_tree(
+    split: SplitTriple, leading: Sequence[int], *, contexts: bool = False
+) -> tuple[TokenTree, Int[np.ndarray, " reading"]]:
+    """The three texts as one tree that reads every token of the continuations, text by text.
+
+    Args:
+        split: The texts.
+        leading: Special tokens in front of them.
+        contexts: Read the context's tokens after its first too, before the others. Where a token
+            covers the end of the context and the beginning of a continuation, what all three texts
+            share is the context.
+
+    Returns:
+        The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``, 3
+        for the context.
+    """
+    # Nothing is read after a text's last token, so it is not run.
+    tokens, parent, ends = merge([[*leading, *ids][:-1] for ids in split.ids])
+    nodes: list[int] = []
+    read: list[int] = []
+    part: list[int] = []
+    for role, (end, ids, start) in enumerate(zip(ends, split.ids, split.start, strict=True)):
+        path, text = path_to(int(end), parent), [*leading, *ids]
+        spans = [(role, len(leading) + start, len(text))]
+        if contexts and role == 0:
+            spans.insert(0, (3, max(len(leading), 1), len(leading) + min(split.start)))
+        for label, first, stop in spans:
+            nodes += path[first - 1 : stop - 1]
+            read += text[first:stop]
+            part += [label] * (stop - first)
+    return TokenTree(tokens, parent, np.array(nodes), np.array(read)), np.array(part)
+
+
+def as_likelihood(split: SplitTriple, values: np.ndarray) -> TripleLikelihood:
+    """Readings of a ``continuation_tree``, continuation by continuation."""
+    sizes = [len(ids) - start for ids, start in zip(split.ids, split.start, strict=True)]
+    return TripleLikelihood(tuple(np.split(values, np.cumsum(sizes)[:-1])))
+
+
+def _causal(
+    model: LanguageModel,
+    split: list[SplitTriple],
+    batch_size: int,
+    share_prefix: str,
+    progress: Progress | None,
+) -> list[TripleLikelihood]:
+    leading = special_tokens_around(model.tokenizer)[0]
+    trees = [continuation_tree(one, leading)[0] for one in split]
+    if not trees:
+        return []
+    reader, packed, _ = reader_of(
+        model, trees, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix
+    )
+    found = reader.read(trees, packed=packed, progress=progress)
+    return [as_likelihood(one, values) for one, values in zip(split, found, strict=True)]
+
+
+def _masked(
+    model: LanguageModel, split: list[SplitTriple], batch_size: int, progress: Progress | None
+) -> list[TripleLikelihood]:
+    tokenizer = model.tokenizer
+    if tokenizer.mask_token_id is None:
+        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
+    leading, trailing = special_tokens_around(tokenizer)
+    rows, places, tokens = [], [], []
+    for one in split:
+        for ids, start in zip(one.ids, one.start, strict=True):
+            whole = [*leading, *ids, *trailing]
+            for place in range(start + len(leading), len(ids) + len(leading)):
+                rows.append([*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]])
+                places.append(place)
+                tokens.append(np.array([whole[place]]))
+    values = np.empty(len(rows))
+    done = 0
+    for batch in batches_of_similar_width([len(row) for row in rows], batch_size):
+        found = masked_log_probs(
+            model, [rows[i] for i in batch], [places[i] for i in batch], [tokens[i] for i in batch]
+        )
+        values[batch] = np.concatenate(found)
+        done += len(batch)
+        if progress is not None:
+            progress(done * len(split) // len(rows), len(split))
+    sizes = [sum(len(i) - s for i, s in zip(o.ids, o.start, strict=True)) for o in split]
+    parts = np.split(values, np.cumsum(sizes)[:-1])
+    return [as_likelihood(one, part) for one, part in zip(split, parts, strict=True)]
+
+
+def _seq2seq(
+    model: LanguageModel,
+    triples: Sequence[Triple],
+    split: list[SplitTriple],
+    batch_size: int,
+    progress: Progress | None,
+) -> list[TripleLikelihood]:
+    gap = gap_token(model)
+    texts = [f"{triple.context.strip()} {gap}" for triple in triples]
+    sources = model.tokenizer(texts)["input_ids"]
+    found: list[TripleLikelihood | None] = [None] * len(split)
+    done = 0
+    rows = max(1, batch_size // 3)
+    for batch in batches_of_similar_width([len(source) for source in sources], rows):
+        trees = []
+        for i in batch:
+            # The decoder's tokens before the gap take the place of the context.
+            one = split[i]
+            start = min(one.start)
+            before = begun(model, one.ids[0][:start])
+            own = SplitTriple(
+                tuple([*before, *ids[start:]] for ids in one.ids),
+                tuple(s - start + len(before) for s in one.start),
+            )
+            trees.append(continuation_tree(own, [])[0])
+        values = decoded_log_probs(model, [sources[i] for i in batch], trees, batch_size=batch_size)
+        for i, value in zip(batch, values, strict=True):
+            found[i] = as_likelihood(split[i], value)
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(split))
+    return [one for one in found if one is not None]

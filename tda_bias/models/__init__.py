@@ -1,0 +1,32 @@
+"""Models by name or path, and what they predict: read once, used by heads, words and questions.
+
+The names below load on first use: importing this package does not load torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tda_bias.models.load import LanguageModel as LanguageModel
+    from tda_bias.models.load import LoadedModel as LoadedModel
+    from tda_bias.models.load import bridge_model as bridge_model
+    from tda_bias.models.load import load_language_model as load_language_model
+    from tda_bias.models.load import load_model as load_model
+    from tda_bias.models.load import untrained as untrained
+
+__all__ = [
+    "LanguageModel",
+    "LoadedModel",
+    "bridge_model",
+    "load_language_model",
+    "load_model",
+    "untrained",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("tda_bias.models.load"), name)

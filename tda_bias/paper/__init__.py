@@ -1,0 +1,1 @@
+"""The head paper beside a run: its tables, its claims, one page."""

@@ -1,0 +1,96 @@
+"""The head paper's tables as data frames, beside those of a run."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from tda_bias.types import InputError, RankBy
+
+if TYPE_CHECKING:
+    from tda_bias.results.head_bias import HeadBias
+
+TABLE_NUMBER = {"gender": 1, "profession": 2, "race": 3, "religion": 4}
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The numbers that the paper prints, with their source."""
+    text = files("tda_bias.data").joinpath("published.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") -> pd.DataFrame:
+    """The two groups with the largest and the two with the smallest mean over heads.
+
+    Returns:
+        Columns ``group mean minimum maximum triples unstable`` and the mean over the other heads;
+        unstable is the number of heads whose unrelated texts hardly vary in that group, which is
+        where extreme values come from.
+
+    Source: Varadarajan & Songdechakraiwut, tables 1-4.
+    """
+    own = result.groups[result.groups["category"] == category]
+    if own.empty:
+        raise InputError(f"the run has no groups of {category}")
+    ordered = own.sort_values(f"{by}_mean", ascending=False, kind="stable")
+    chosen = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
+    combined = result.combined[result.combined["category"] == category]
+    unstable = combined.groupby("group")["unstable"].sum()
+    stable = stable_means(result, category, by=by)
+    return pd.DataFrame(
+        {
+            "group": chosen["group"],
+            "mean": chosen[f"{by}_mean"],
+            "minimum": chosen[f"{by}_min"],
+            "maximum": chosen[f"{by}_max"],
+            "triples": chosen["n"],
+            "unstable": [int(unstable[group]) for group in chosen["group"]],
+            "mean of the others": [float(stable.get(g, np.nan)) for g in chosen["group"]],
+        }
+    ).reset_index(drop=True)
+
+
+def stable_means(result: HeadBias, category: str, *, by: RankBy) -> pd.Series[float]:
+    """Each group's mean over the heads whose unrelated texts vary."""
+    own = result.combined[(result.combined["category"] == category) & ~result.combined["unstable"]]
+    return own.groupby("group")[f"combined_{by}"].mean()
+
+
+def published_groups(category: str) -> pd.DataFrame:
+    """The paper's table of a category."""
+    heads = published()["heads"]
+    return pd.DataFrame(heads["tables"][category], columns=heads["columns"])
+
+
+def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") -> pd.DataFrame:
+    """The paper's groups with its numbers and ours for the same groups, and where ours stand."""
+    own = result.groups[result.groups["category"] == category]
+    own = own.assign(rank=own[f"{by}_mean"].rank(ascending=False).astype(int)).set_index("group")
+    rows = []
+    for row in published_groups(category).to_dict("records"):
+        name = next((g for g in own.index if str(g).casefold() == row["group"].casefold()), None)
+        ours = own.loc[name] if name is not None else None
+        rows.append(
+            {
+                "group": row["group"],
+                **{f"{c}, paper": row[c] for c in ("mean", "minimum", "maximum")},
+                **{
+                    f"{c}, here": float("nan") if ours is None else float(ours[f"{by}_{short}"])
+                    for c, short in (("mean", "mean"), ("minimum", "min"), ("maximum", "max"))
+                },
+                "rank here": "" if ours is None else f"{int(ours['rank'])} of {len(own)}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def is_papers_model(model: str) -> bool:
+    """Whether a model is the one the paper ran."""
+    return model in published()["heads"]["names"]

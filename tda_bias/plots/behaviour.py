@@ -1,0 +1,134 @@
+"""Heads against behaviour, as matplotlib axes: targets, correlation maps, ablation effects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, NullFormatter
+from scipy.stats import spearmanr
+
+from tda_bias.records.figures import GREY, ORANGE
+
+if TYPE_CHECKING:
+    from tda_bias.behaviour.ablation_study import AblationStudy
+    from tda_bias.behaviour.crossref import HeadMap
+
+
+def plot_targets(
+    table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes | None = None
+) -> Axes:
+    """Targets as points: what their heads do against what the model says, with Spearman's rho.
+
+    Args:
+        table: From ``tda_bias.behaviour.targets.joined``.
+        quantity: Column on the vertical axis.
+        summary: Column on the horizontal axis.
+        ax: Where to draw; a new figure without it.
+    """
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
+    for category, own in table.groupby("category"):
+        ax.scatter(own[summary], own[quantity], s=16, label=str(category))
+    ax.margins(x=0.12)
+    _name_points(ax, list(table["target"]), x, y)
+    varied = len(np.unique(x)) > 1 and len(np.unique(y)) > 1
+    rho = f"{spearmanr(x, y).statistic:.2f}" if varied else "undefined"
+    ax.set_title(f"{len(table)} targets, Spearman {rho}", fontsize="small")
+    ax.set_xlabel(f"{summary} over heads")
+    ax.set_ylabel(quantity)
+    if table["category"].nunique() > 1:
+        ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> None:
+    """Name points from the outside in, leaving out names that would cover another."""
+    place = np.column_stack([v - np.median(v) for v in (x, y)])
+    spread = np.maximum(np.abs(place).max(0), 1e-12)
+    outermost = np.argsort(-np.abs(place / spread).max(1), kind="stable")
+    box = ax.get_window_extent()
+    at = (np.column_stack([x, y]) - np.array([x.min(), y.min()])) / np.maximum(
+        [np.ptp(x), np.ptp(y)], 1e-12
+    )
+    at = at * [box.width, box.height] * 72 / ax.figure.dpi
+    taken: list[tuple[float, float, float]] = []
+    for index in outermost:
+        (across, up), width = at[index], 3.6 * len(names[index])
+        if all(abs(up - u) > 8 or across > a + w or a > across + width for a, u, w in taken):
+            taken.append((across, up, width))
+            ax.annotate(
+                names[index],
+                (x[index], y[index]),
+                xytext=(3, 3),
+                textcoords="offset points",
+                fontsize=6,
+                alpha=0.8,
+            )
+
+
+def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
+    """Spearman's rho over targets of every head's |T| with a quantity, layers by heads.
+
+    Filled dots: family-wise p < .05; open ones: q < .05.
+
+    Args:
+        found: From ``tda_bias.behaviour.crossref.head_map``.
+        n: Number of targets, for the title.
+        ax: Where to draw; a new figure without it.
+    """
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    wide = {c: found.table.pivot(index="layer", columns="head", values=c) for c in ("rho", "p_max")}
+    wide["q"] = found.table.pivot(index="layer", columns="head", values="q")
+    rho = wide["rho"].to_numpy()
+    limit = float(np.nanmax(np.abs(rho), initial=0.0)) or 1.0
+    image = ax.imshow(rho, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    family = wide["p_max"].to_numpy() < 0.05
+    discovery = (wide["q"].to_numpy() < 0.05) & ~family
+    for chosen, face, edge in ((family, "black", "white"), (discovery, "none", "black")):
+        layer, head = np.nonzero(chosen)
+        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
+    ax.set_xlabel("head")
+    ax.set_ylabel("layer")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
+    bar.set_label(f"Spearman of |T| with {found.quantity} over {n} targets")
+    return ax
+
+
+def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | None = None) -> Axes:
+    """Size of the effect on the log-odds of every head against its place in a ranking.
+
+    Args:
+        study: From ``tda_bias.behaviour.ablation_study.ablation_study``.
+        by: Column of ``study.heads``; the map the run ranks by if None.
+        ax: Where to draw; a new figure without it.
+    """
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    by = by or f"z_{study.record['rank_by']}"
+    own = study.heads
+    measured = own[own["exact"].notna()]
+    ax.scatter(own[by], own["effect"].abs(), s=9, color=GREY, label="first order, every head")
+    ax.scatter(
+        measured[by], measured["exact"].abs(), s=16, facecolor="none", edgecolor=ORANGE,
+        label="exact",
+    )  # fmt: skip
+    rho = study.agreement.set_index("ranking").loc[by]
+    ax.set_title(f"Spearman {rho['rho_effect']:.2f}, p {rho['p_effect']:.2g}", fontsize="small")
+    ax.set_yscale("log")
+    ax.set_xlabel({"importance": "gradient importance"}.get(by, f"map: mean {by}"))
+    if by == "importance":
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_ylabel("|change of the mean log-odds|, nats")
+    ax.legend(
+        frameon=False, fontsize="small", loc="upper left" if by == "importance" else "upper right"
+    )
+    return ax

@@ -1,0 +1,115 @@
+"""Results to matplotlib axes."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from tda_bias.results.tables import tested_map
+from tda_bias.types import RankBy
+
+if TYPE_CHECKING:
+    from tda_bias.results.head_bias import HeadBias
+
+# Visible on dark cells too.
+_OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
+_LABEL = {
+    "relative": "|relative statistic|",
+    "statistic": "|S|",
+    "metric": "|metric T|",
+}
+
+
+def plot_heatmap(
+    result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "relative"
+) -> Axes:
+    """The map of a category: mean over groups of the z-score over heads.
+
+    Heads that survive the family-wise hot-spot test (max-z p < .05) carry a filled dot, those with
+    q < .05 an open one; unstable heads are crossed out.
+
+    Args:
+        result: From ``head_bias``.
+        ax: Where to draw; a new figure without it.
+        category: Which map.
+        by: Which combined value.
+    """
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    values = result.category_map(category, by=by)
+    limit, extend = _limit(values, result.layer_by_head("unstable", category).astype(bool))
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    ax.set_xlabel("head")
+    ax.set_ylabel("layer")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
+    _mark(result, ax, category, tested_map(by))
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend)
+    bar.set_label(f"mean z over groups of {_LABEL[by]}")
+    ax.set_title(f"{category} · {result.record['model']['name']}", fontsize="medium")
+    return ax
+
+
+def _limit(values: np.ndarray, unstable: np.ndarray) -> tuple[float, str]:
+    """The largest size among stable heads, and which end of the scale others go beyond.
+
+    An unstable head must not wash out all others.
+    """
+    stable = values[~unstable & np.isfinite(values)]
+    limit = float(np.abs(stable).max(initial=0.0)) or 1.0
+    above, below = np.nanmax(values) > limit, np.nanmin(values) < -limit
+    return limit, {(1, 1): "both", (1, 0): "max", (0, 1): "min"}.get((above, below), "neither")
+
+
+def _mark(result: HeadBias, ax: Axes, category: str, tested: RankBy) -> None:
+    family = result.layer_by_head(f"p_max_{tested}", category) < 0.05
+    discovery = (result.layer_by_head(f"q_{tested}", category) < 0.05) & ~family
+    unstable = result.layer_by_head("unstable", category).astype(bool)
+    for chosen, style in (
+        (family, {"marker": "o", "facecolor": "black", "edgecolor": "white"}),
+        (discovery, {"marker": "o", "facecolor": "none", "edgecolor": "black"}),
+        (unstable, {"marker": "x", "color": "black", "linewidth": 0.8, "path_effects": _OUTLINE}),
+    ):
+        layer, head = np.nonzero(chosen)
+        ax.scatter(head, layer, s=18, **style)
+
+
+def caption(result: HeadBias, category: str, by: RankBy) -> str:
+    """The line under a map: how many texts, and what to hold it against."""
+    c = result.controls(category)
+    found = c["hot_spots_p05"]
+    return (
+        f"{c['groups']} groups, {c['triples']} triples. {found} of {c['heads']} heads have a "
+        f"hot-spot p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
+        f"{c['hot_spots_p_max05']} with max-z p < .05 (filled), "
+        f"{c['hot_spots_q05']} with q < .05 (filled or open). "
+        f"Split-half reliability {_number(c['reliability'])}. Crosses: unstable in some group."
+    )
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None or not np.isfinite(value) else f"{value:.2f}"
+
+
+def heatmap_figure(result: HeadBias) -> Figure:
+    """One map per category of the run, each with its control line, at a page's width."""
+    names = result.categories
+    layers, heads = result.category_map(names[0]).shape
+    height = min(max(2.6 + 0.11 * layers, 3.2), 7.5)
+    width = min(max(3.6 + 0.11 * heads, 4.6), 7.0)
+    columns = min(2, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    for index, category in enumerate(names):
+        ax = figure.add_subplot(rows, columns, index + 1)
+        plot_heatmap(result, ax=ax, category=category, by=result.rank_by)
+        text = textwrap.fill(caption(result, category, result.rank_by), int(width * 14))
+        ax.set_xlabel(f"head\n\n{text}", fontsize="small")
+    return figure

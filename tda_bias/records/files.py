@@ -1,0 +1,116 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TEMPORARY = ".unfinished-"
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` that becomes ``path`` when the block ends well.
+
+    Raises:
+        InputError: if the folder cannot be written or the disk is full; ``path`` is as it was.
+    """
+    # The suffix stays, because some writers choose the format by it.
+    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(4)}~{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+        ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make sure, before hours of work, that results can be written to a folder.
+
+    Raises:
+        InputError: if it cannot be made or written.
+    """
+    with atomic(folder / "writable") as path:
+        path.write_text("", encoding="utf-8")
+    (folder / "writable").unlink()
+    remove_leftovers(folder)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files of a process that was killed while it wrote."""
+    for path in folder.rglob(f"{_TEMPORARY}*~*"):
+        path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a table, whole or not at all."""
+    with atomic(path) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
+    """The text of a user's file.
+
+    Args:
+        source: Its path.
+        setting: What it was given as, for the message.
+        named: What could have been given instead of a file.
+
+    Raises:
+        InputError: if it cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(source).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"`{setting}` {source} is not a UTF-8 text file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(
+            f"`{setting}` must be {', '.join(named)} or a readable file; {str(source)!r}: {reason}"
+        ) from None
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """Readable JSON; NaN, which JSON does not know, becomes null."""
+    return json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """The same without NumPy's types, and with None for NaN and infinities."""
+    match value:
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case np.generic():
+            return plain(value.item())
+        case float():
+            return value if np.isfinite(value) else None
+        case _:
+            return value

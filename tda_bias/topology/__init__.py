@@ -1,0 +1,1 @@
+"""Attention patterns to births and deaths, and these to step functions."""

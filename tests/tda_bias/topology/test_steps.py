@@ -1,0 +1,119 @@
+"""Step functions and distances: against numeric integration and POT."""
+
+import itertools
+
+import numpy as np
+import ot
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tda_bias.topology.steps import (
+    exact_step_function,
+    squared_wasserstein,
+    step_function,
+    union_grid,
+)
+from tda_bias.types import InputError
+
+sets = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(lambda v: np.sort(np.array(v)))
+
+
+def pseudo_inverse(values: np.ndarray, x: float) -> float:
+    """values[i] on (i/m, (i+1)/m]."""
+    m = len(values)
+    return values[min(max(int(np.ceil(x * m)) - 1, 0), m - 1)]
+
+
+def step_by_integration(values: np.ndarray, n_steps: int, j: int) -> float:
+    """n_steps times the integral over the step, cut at every jump: exact for a flat function."""
+    low, high = j / n_steps, (j + 1) / n_steps
+    jumps = [i / len(values) for i in range(len(values) + 1)]
+    cuts = sorted({low, high, *(c for c in jumps if low < c < high)})
+    pieces = itertools.pairwise(cuts)
+    return n_steps * sum((b - a) * pseudo_inverse(values, (a + b) / 2) for a, b in pieces)
+
+
+def test_an_empty_set_and_zero_steps_are_refused():
+    with pytest.raises(InputError, match="`values` is empty"):
+        step_function(np.empty((3, 0)), 4)
+    with pytest.raises(InputError, match="`n_steps` must be at least 1; got 0"):
+        step_function(np.ones(3), 0)
+    with pytest.raises(InputError, match="`sizes` must be positive"):
+        union_grid([3, 0])
+
+
+def test_different_numbers_of_steps_are_refused():
+    with pytest.raises(InputError, match="same number of steps; got 3 and 4"):
+        squared_wasserstein(np.ones(3), np.ones(4))
+
+
+@given(sets, st.integers(1, 30))
+def test_every_step_is_the_mean_of_the_pseudo_inverse(values, n_steps):
+    found = step_function(values, n_steps)
+    expected = [step_by_integration(values, n_steps, j) for j in range(n_steps)]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@given(sets, st.integers(1, 30))
+def test_steps_ascend_and_keep_the_mean(values, n_steps):
+    found = step_function(values, n_steps)
+    assert (np.diff(found) >= -1e-12).all()
+    np.testing.assert_allclose(found.mean(), values.mean(), atol=1e-12)
+
+
+def test_leading_axes_and_torch_work_alike():
+    values = np.sort(np.random.default_rng(0).random((2, 3, 5)))
+    found = step_function(values, 8)
+    for index in np.ndindex(2, 3):
+        np.testing.assert_array_equal(found[index], step_function(values[index], 8))
+    np.testing.assert_array_equal(step_function(torch.from_numpy(values), 8).numpy(), found)
+
+
+@given(sets, sets)
+def test_the_exact_distance_is_that_of_pot(first, second):
+    grid = union_grid([len(first), len(second)])
+    f, g = exact_step_function(first, grid), exact_step_function(second, grid)
+    # POT returns the distance to the power p: already squared.
+    expected = ot.wasserstein_1d(first, second, p=2)
+    np.testing.assert_allclose(squared_wasserstein(f, g), expected, rtol=1e-9, atol=1e-12)
+
+
+@given(sets, sets)
+def test_smoothing_never_lengthens_and_keeps_equal_sizes_exact(first, second):
+    n_steps = max(len(first), len(second))
+    smoothed = squared_wasserstein(step_function(first, n_steps), step_function(second, n_steps))
+    exact = ot.wasserstein_1d(first, second, p=2)
+    assert smoothed <= exact + 1e-12
+    if len(first) == len(second):
+        np.testing.assert_allclose(smoothed, exact, rtol=1e-9, atol=1e-12)
+
+
+def test_the_mean_of_exact_rows_is_the_barycentre():
+    """The exact barycentre's quantile function is the mean of the sets' quantile functions."""
+    rng = np.random.default_rng(0)
+    sizes = [3, 4, 6]
+    values = [np.sort(rng.random(m)) for m in sizes]
+    grid = union_grid(sizes)
+    centre = np.mean([exact_step_function(v, grid) for v in values], axis=0)
+    width = np.diff(grid, prepend=0.0)
+    quantiles = centre / np.sqrt(width * len(grid))
+    middle = grid - width / 2
+    expected = [np.mean([pseudo_inverse(v, x) for v in values]) for x in middle]
+    np.testing.assert_allclose(quantiles, expected, atol=1e-12)
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=5))
+def test_the_union_grid_holds_every_border_once(sizes):
+    from fractions import Fraction
+
+    expected = sorted({Fraction(i, m) for m in sizes for i in range(1, m + 1)})
+    np.testing.assert_allclose(union_grid(sizes), [float(x) for x in expected], atol=1e-12)
+
+
+def test_a_small_example_can_be_checked_by_hand():
+    """On four steps, the borders at thirds cut the second and the third step."""
+    np.testing.assert_allclose(
+        step_function(np.array([1.0, 2.0, 4.0]), 4), [1.0, 5 / 3, 8 / 3, 4.0]
+    )
