@@ -16,6 +16,7 @@ import yaml
 from scipy import stats
 
 from pvf.templates import Template
+from pvf.words import load_words
 from tda_bias.records.files import write_text
 from tda_bias.types import InputError
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+import tda_bias
 from tda_bias.behaviour.crossref import (
     correlations,
     head_map,
@@ -264,7 +265,7 @@ def test_every_person_of_a_target_can_be_asked_about():
     from pvf.words import load_words
     from tda_bias.behaviour import crossref
 
-    text = (Path(crossref.__file__).parent / "data" / "targets.yaml").read_text(encoding="utf-8")
+    text = (Path(tda_bias.__file__).parent / "data" / "targets.yaml").read_text(encoding="utf-8")
     person = yaml.safe_load(text)["person"]
     assert list(load_words("people").words) == list(person.values())
     found = crossref.match_words([*person, "Bible"], load_words("people").words)
