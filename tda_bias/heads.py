@@ -205,8 +205,9 @@ class _Run:
         reader = PatternReader(self.model, batch_size=self.config.batch_size)
         results, sharing = [], None
         for (category, group), triples in groups.items():
-            texts = texts_hash([triple.ids for triple in triples])
-            saved = kept.load(category, group, texts) if kept else None
+            name = f"{category} {group}"
+            depends_on = {"texts": texts_hash([triple.ids for triple in triples])}
+            saved = kept.load(name, depends_on) if kept else None
             if saved is not None:
                 results.append(GroupResult.from_arrays(category, group, saved))
                 self._advance(3 * len(triples))
@@ -216,7 +217,7 @@ class _Run:
                     sharing = self._sharing(reader, groups)
             result = self._group(category, group, triples, reader, sharing)
             if kept:
-                kept.save(category, group, texts, result.to_arrays())
+                kept.save(name, depends_on, result.to_arrays())
             results.append(result)
         return results
 

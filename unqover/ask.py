@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
-from tda_bias.records.parts import PartStore
+from tda_bias.records.parts import open_parts
 from tda_bias.records.record import package_versions
 from tda_bias.types import InputError
 from unqover.answers import Answers
@@ -54,26 +54,22 @@ def ask_questions(
     config = config or AskConfig()
     own = asker(model, config)
     weights = model.weight_hash()
-    store = None
-    if parts is not None:
-        store = PartStore(parts, _settings(model, weights, config, own))
-        if not resume:
-            store.clear()
+    store = open_parts(parts, _settings(model, weights, config, own), resume=resume)
     n_pairs, n_templates, n_attributes = design.shape
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
     mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
     n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
     start, done, reused = time.perf_counter(), 0, 0
     for block in _blocks(design):
-        found = store.load(design.name, block.name, block.hash) if store else None
+        name, depends_on = f"{design.name} {block.name}", {"texts": block.hash}
+        found = store.load(name, depends_on)
         if found is None:
             found = block.arrays(own.ask(block.instances))
             if not np.isfinite(found["log_prob"]).all():
                 raise InputError(
                     f"`model` {model.name} gives undefined probabilities; use --dtype float32"
                 )
-            if store:
-                store.save(design.name, block.name, block.hash, found)
+            store.save(name, depends_on, found)
         else:
             reused += 1
         index = np.ix_(block.pairs, np.array([block.template]), np.flatnonzero(block.asked))

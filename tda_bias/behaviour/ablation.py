@@ -130,6 +130,8 @@ class Ablator:
             model, self._trees, batch_size=batch_size, texts_per_tree=3
         )
         self.replacement = self._means(split, batch_size) if ablation == "mean" else None
+        unrelated = [one.ids[ROLES.index("unrelated")] for one in split]
+        self._replaced_by = texts_hash([(ids,) for ids in unrelated]) if ablation == "mean" else 0
 
     @property
     def n_layers(self) -> int:
@@ -174,12 +176,17 @@ class Ablator:
             self.check(heads)
         found = [[np.full(len(t.read_node), np.nan) for t in self._trees] for _ in sets]
         passes = list(self._reader.passes(self._trees, packed=self.packed))
+        removed = {
+            "heads": [[str(head) for head in heads] for heads in sets],
+            "replacement": self._replaced_by,
+        }
         for number, one in enumerate(passes):
-            ids = texts_hash([tuple(one.inputs["input_ids"].tolist())])
-            saved = store.load("pass", str(number), ids) if store is not None else None
+            name = f"pass {number}"
+            depends_on = {"texts": self._texts_hash(one), "packed": self.packed, **removed}
+            saved = store.load(name, depends_on) if store is not None else None
             values = saved["values"] if saved is not None else self._pass(one, sets, restart)
             if store is not None and saved is None:
-                store.save("pass", str(number), ids, {"values": values})
+                store.save(name, depends_on, {"values": values})
             ends = np.cumsum([len(own) for own in one.readings])[:-1]
             for index, own in enumerate(values):
                 for tree, which, value in zip(
@@ -265,6 +272,15 @@ class Ablator:
         return FirstOrder(effect, importance, direct)
 
     # -- parts --
+
+    def _texts_hash(self, one: TreePass) -> str:
+        """Of everything a pass reads, in order."""
+        rows = []
+        for index, readings in zip(one.tree, one.readings, strict=True):
+            tree = self._trees[index]
+            parts = (tree.tokens, tree.parent, tree.read_node, tree.read_token, readings)
+            rows.append(tuple(np.asarray(part).tolist() for part in parts))
+        return texts_hash(rows)
 
     def _new(self, layer: int, own: list[int]) -> Tensor:
         """What replaces the output of some heads of a layer."""

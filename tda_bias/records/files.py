@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -72,6 +73,20 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table, whole or not at all."""
     with atomic(path) as temporary:
         table.to_csv(temporary, index=False)
+
+
+def arrays_from(data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file.
+
+    Raises:
+        ValueError: if the bytes are none, or hold anything but plain arrays.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as saved:
+            return {name: saved[name] for name in saved.files}
+    except Exception as error:
+        # What a damaged archive makes zipfile, zlib and NumPy stumble over has no common class.
+        raise ValueError(f"no archive of arrays: {error}") from error
 
 
 def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:

@@ -5,89 +5,143 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xxhash
 
-from tda_bias.records.files import atomic
+from tda_bias.records.files import arrays_from, atomic
 from tda_bias.types import InputError
 
-if TYPE_CHECKING:
-    pass
+_START_OVER = "start over with --no-resume"
 
 
 class PartStore:
-    """The finished groups of a run, one file each, reused when the run is started again.
+    """The finished parts of a run, one file each, reused when the run is started again.
+
+    A part names what it is, everything its numbers depend on, and a hash of all that and of the
+    numbers. One that belongs to something else is refused, never mixed in; so is a damaged one.
 
     Args:
-        folder: Where the files are.
-        settings: Everything the saved numbers depend on. A file saved under other settings is
-            refused, never mixed in.
+        folder: Where the files are; None keeps nothing.
+        identity: What the numbers of every part depend on: model, weights, settings.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
         self._folder = folder
-        self._settings = json.loads(json.dumps(settings, sort_keys=True))
+        self._identity = _as_read_back(identity)
 
-    def load(self, category: str, group: str, texts: str) -> dict[str, np.ndarray] | None:
-        """The arrays of a finished group, or None.
+    def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
+        """The arrays of a finished part, or None.
 
         Args:
-            category: The group's category.
-            group: The group.
-            texts: Hash of the group's texts: with the settings, what the arrays depend on.
+            name: The part, as it was saved.
+            depends_on: What this part depends on beside the identity: a hash of its texts, the
+                heads that were removed.
 
         Raises:
-            InputError: if the group was saved under other settings or from other texts.
+            InputError: if the part was saved under another identity, depends on something else, is
+                another part's file, or is damaged.
         """
-        path = self._path(category, group)
+        if self._folder is None:
+            return None
+        path = self._path(self._folder, name)
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-                arrays = {name: saved[name] for name in saved.files}
+            arrays = arrays_from(path.read_bytes())
+            header = json.loads(str(arrays.pop("header")))
+            saved = header.pop("hash")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{path} cannot be read ({error}); delete it or start over with --no-resume"
+                f"{path} cannot be read ({error}); delete it or {_START_OVER}"
             ) from error
-        header = json.loads(str(arrays.pop("header")))
-        changed = _differences(header, {**self._settings, "texts": texts})
-        if changed:
+        if saved != _hash(header, arrays):
             raise InputError(
-                f"{self._folder.parent} holds groups saved with other settings ({changed}); choose "
-                "another --out, or start over with --no-resume"
+                f"{path} is not as it was saved: it is damaged; delete it or {_START_OVER}"
             )
+        self._check(path, header, name, depends_on)
         return arrays
 
-    def save(self, category: str, group: str, texts: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Save a finished group."""
-        header = json.dumps({**self._settings, "texts": texts})
-        with atomic(self._path(category, group)) as temporary, temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(header), **arrays)
+    def save(
+        self, name: str, depends_on: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        """Save a finished part.
+
+        Raises:
+            InputError: if the file cannot be written.
+        """
+        if self._folder is None:
+            return
+        header = {"part": name, "identity": self._identity, "depends_on": _as_read_back(depends_on)}
+        sealed = json.dumps({**header, "hash": _hash(header, arrays)})
+        path = self._path(self._folder, name)
+        with atomic(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, header=np.array(sealed), **arrays)
 
     def clear(self) -> None:
-        """Forget all finished groups."""
+        """Forget all finished parts."""
+        if self._folder is None:
+            return
         for path in self._folder.glob("*.npz"):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
-    def _path(self, category: str, group: str) -> Path:
-        readable = re.sub(r"[^A-Za-z0-9]+", "-", group).strip("-")[:40]
-        mark = hashlib.blake2b(group.encode(), digest_size=4).hexdigest()
-        return self._folder / f"{category}-{readable}-{mark}.npz"
+    def _check(
+        self, path: Path, header: Mapping[str, Any], name: str, depends_on: Mapping[str, Any]
+    ) -> None:
+        if header["part"] != name:
+            raise InputError(
+                f"{path} holds {header['part']!r}, not {name!r}; delete it or {_START_OVER}"
+            )
+        changed = differences(header["identity"], self._identity)
+        other = differences(header["depends_on"], _as_read_back(depends_on))
+        if changed or other:
+            listed = [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items()]
+            listed += [f"other {key}" for key in other]
+            raise InputError(
+                f"{path.parent.parent} holds parts saved with other settings "
+                f"({', '.join(listed)}); choose another --out, or {_START_OVER}"
+            )
+
+    @staticmethod
+    def _path(folder: Path, name: str) -> Path:
+        readable = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:50]
+        mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+        return folder / f"{readable}-{mark}.npz"
 
 
-def _differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def open_parts(folder: Path | None, identity: Mapping[str, Any], *, resume: bool) -> PartStore:
+    """The parts of a run; without ``resume`` those of earlier runs are deleted first."""
+    store = PartStore(folder, identity)
+    if not resume:
+        store.clear()
+    return store
+
+
+def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Names whose values differ, with both; a missing one is None."""
     names = sorted(set(saved) | set(now))
-    changed = [name for name in names if saved.get(name) != now.get(name)]
-    return ", ".join(
-        "other texts" if n == "texts" else f"{n} was {saved.get(n)!r}, now {now.get(n)!r}"
-        for n in changed
-    )
+    return {n: (saved.get(n), now.get(n)) for n in names if saved.get(n) != now.get(n)}
 
 
-def texts_hash(token_ids: list[tuple[list[int], ...]]) -> str:
+def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
     """Hash of the token ids of texts, in order."""
     return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()
+
+
+def _as_read_back(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same after a journey through JSON, as a saved part has it."""
+    back: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True))
+    return back
+
+
+def _hash(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Of what a part says of itself and of its arrays, names and shapes included."""
+    content = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        content.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        content.update(array.tobytes())
+    return str(content.hexdigest())

@@ -1,4 +1,4 @@
-"""Files are whole or not there; groups saved under other settings are refused."""
+"""Files are whole or not there; parts of something else, or damaged, are refused."""
 
 import errno
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tda_bias.records.files import atomic, prepare_folder, remove_leftovers, write_text
-from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.parts import PartStore, open_parts, texts_hash
 from tda_bias.types import InputError
 
 ARRAYS = {"q": np.arange(3.0)}
@@ -57,45 +57,103 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     assert listing(tmp_path) == ["kept.txt"]
 
 
-def test_a_group_is_found_again(tmp_path):
+TEXTS = {"texts": "hash"}
+
+
+def saved_part(folder: Path, name: str = "gender g", **identity) -> Path:
+    PartStore(folder, identity).save(name, TEXTS, ARRAYS)
+    (path,) = [p for p in folder.glob("*.npz") if name.split()[-1] in p.name]
+    return path
+
+
+def test_a_part_is_given_back_as_it_was_saved(tmp_path):
     store = PartStore(tmp_path, {"model": "m"})
-    assert store.load("gender", "a/b c", "hash") is None
-    store.save("gender", "a/b c", "hash", ARRAYS)
-    found = PartStore(tmp_path, {"model": "m"}).load("gender", "a/b c", "hash")
-    np.testing.assert_array_equal(found["q"], ARRAYS["q"])
-    assert set(found) == {"q"}
+    assert store.load("gender a/b c", TEXTS) is None
+    store.save("gender a/b c", TEXTS, ARRAYS)
+    again = PartStore(tmp_path, {"model": "m"}).load("gender a/b c", TEXTS)
+    np.testing.assert_array_equal(again["q"], ARRAYS["q"])
+    assert set(again) == {"q"}
 
 
-def test_groups_with_similar_names_do_not_share_a_file(tmp_path):
+def test_a_store_without_a_folder_keeps_nothing():
+    store = open_parts(None, {"model": "m"}, resume=False)
+    store.save("gender g", TEXTS, ARRAYS)
+    assert store.load("gender g", TEXTS) is None
+
+
+def test_parts_with_similar_names_do_not_share_a_file(tmp_path):
     store = PartStore(tmp_path, {})
-    store.save("race", "Cape Verde", "x", ARRAYS)
-    assert store.load("race", "Cape-Verde", "x") is None
+    store.save("race Cape Verde", TEXTS, ARRAYS)
+    assert store.load("race Cape-Verde", TEXTS) is None
 
 
 @pytest.mark.parametrize(
-    ("settings", "texts", "message"),
+    ("identity", "depends_on", "message"),
     [
-        ({"model": "n", "seed": 0}, "hash", "model was 'm', now 'n'"),
-        ({"model": "m", "seed": 1}, "hash", "seed was 0, now 1"),
-        ({"model": "m"}, "hash", "seed was 0, now None"),
-        ({"model": "m", "seed": 0}, "other", "other texts"),
+        ({"model": "n", "seed": 0}, TEXTS, "model was 'm', now 'n'"),
+        ({"model": "m", "seed": 1}, TEXTS, "seed was 0, now 1"),
+        ({"model": "m"}, TEXTS, "seed was 0, now None"),
+        ({"model": "m", "seed": 0}, {"texts": "x"}, "other texts"),
+        ({"model": "m", "seed": 0}, {**TEXTS, "heads": [["L0H1"]]}, "other heads"),
+        ({"model": "m", "seed": 0}, {}, "other texts"),
     ],
 )
-def test_a_changed_setting_is_refused_by_name(tmp_path, settings, texts, message):
-    PartStore(tmp_path, {"model": "m", "seed": 0}).save("gender", "g", "hash", ARRAYS)
-    with pytest.raises(InputError, match=message):
-        PartStore(tmp_path, settings).load("gender", "g", texts)
+def test_a_changed_setting_is_refused_by_name(tmp_path, identity, depends_on, message):
+    saved_part(tmp_path, model="m", seed=0)
+    with pytest.raises(InputError, match=f"{message}.*choose another --out, or start over"):
+        PartStore(tmp_path, identity).load("gender g", depends_on)
 
 
-def test_a_damaged_group_is_refused_and_can_be_cleared(tmp_path):
-    store = PartStore(tmp_path, {})
-    store.save("gender", "g", "hash", ARRAYS)
-    path = next(tmp_path.glob("*.npz"))
+def test_a_cut_part_is_refused_and_can_be_cleared(tmp_path):
+    path = saved_part(tmp_path)
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(InputError, match="cannot be read .*--no-resume"):
-        store.load("gender", "g", "hash")
-    store.clear()
-    assert store.load("gender", "g", "hash") is None
+    with pytest.raises(InputError, match=f"{path.name} cannot be read .*--no-resume"):
+        PartStore(tmp_path, {}).load("gender g", TEXTS)
+    store = open_parts(tmp_path, {}, resume=False)
+    assert store.load("gender g", TEXTS) is None
+
+
+def test_another_parts_file_under_this_name_is_refused(tmp_path):
+    here, other = saved_part(tmp_path, "gender girl"), saved_part(tmp_path, "gender boy")
+    here.write_bytes(other.read_bytes())
+    with pytest.raises(InputError, match="girl.*holds 'gender boy', not 'gender girl'; delete it"):
+        PartStore(tmp_path, {}).load("gender girl", TEXTS)
+
+
+def test_numbers_changed_behind_the_archives_own_checksums_are_noticed(tmp_path):
+    path = saved_part(tmp_path)
+    with np.load(path) as saved:
+        header = saved["header"]
+    np.savez(path, header=header, q=ARRAYS["q"] + 1e-12)
+    with pytest.raises(InputError, match=f"{path.name} is not as it was saved"):
+        PartStore(tmp_path, {}).load("gender g", TEXTS)
+
+
+def test_every_flipped_bit_is_noticed_or_without_effect(tmp_path):
+    path = saved_part(tmp_path, model="m")
+    store, whole = PartStore(tmp_path, {"model": "m"}), path.read_bytes()
+    refused = 0
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        path.write_bytes(damaged)
+        try:
+            again = store.load("gender g", TEXTS)
+        except InputError as error:
+            refused += 1
+            assert path.name in str(error)
+            assert "--no-resume" in str(error)
+        else:
+            np.testing.assert_array_equal(again["q"], ARRAYS["q"])
+    # What may change unseen is what nothing reads: times and attributes inside the archive.
+    assert refused > 0.8 * len(whole)
+
+
+def test_a_part_of_another_version_is_refused(tmp_path):
+    path = saved_part(tmp_path)
+    np.savez(path, header=np.array('{"format": 2, "texts": "hash"}'), **ARRAYS)
+    with pytest.raises(InputError, match="cannot be read .*start over with --no-resume"):
+        PartStore(tmp_path, {}).load("gender g", TEXTS)
 
 
 def test_the_hash_of_texts_depends_on_tokens_and_their_order():
