@@ -3,7 +3,7 @@
 The papers' procedure (find sentences in which a word of y belongs to the subject, keep the
 predicate, count) with a parser in place of their coreference system, and without the faults of the
 published script: every part of a predicate is taken from the verb's own children, pasts come from
-the tagger, repeated sentences count once, draws have a seed. See docs/method.md.
+the tagger, repeated sentences count once, draws have a seed. See docs/method/pvf.md.
 """
 
 from __future__ import annotations

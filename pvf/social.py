@@ -1,7 +1,7 @@
 """Does the risk of an occupation go with what is known of it? Least squares on a user's factors.
 
 No factor data come with the package. The papers used years of education, the share of women, hourly
-pay (all US Bureau of Labor Statistics) and the log frequency of the word; see docs/method.md.
+pay (all US Bureau of Labor Statistics) and the log frequency of the word; see docs/method/pvf.md.
 
 Source: [PCF] equation 12 (with the intercept that their plots have), [BVF] figures 9 and 12-15.
 """

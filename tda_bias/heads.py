@@ -69,7 +69,7 @@ def head_bias(
             context, or patterns are NaN.
 
     Source: Varadarajan & Songdechakraiwut, sections 2 and 3; the tests are described in
-    docs/method.md.
+    docs/method/heads.md.
     """
     return _Run(_loaded(model), config or HeadBiasConfig(), progress, store).run(triples)
 

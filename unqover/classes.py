@@ -227,7 +227,7 @@ def load_class(source: str | Path, *, attribute_set: str | None = None) -> Subje
     """A class of subjects.
 
     Args:
-        source: A name of ``NAMED``, or a YAML file (docs/method.md describes it).
+        source: A name of ``NAMED``, or a YAML file (docs/method/unqover.md describes it).
         attribute_set: Attributes of another set of ``ATTRIBUTE_SETS`` than the class's own.
 
     Raises:

@@ -197,7 +197,7 @@ def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> Lo
         device: ``auto`` (a CUDA GPU where there is one, else the CPU), or any torch device. Apple's
             MPS is used only when asked for: it can be silently wrong.
         dtype: ``float32``, ``float64``, ``float16`` or ``bfloat16``. Half precision can make
-            patterns useless; see docs/method.md.
+            patterns useless; see docs/method/heads.md.
 
     Raises:
         InputError: if the model cannot be found or read, TransformerLens cannot hook its
