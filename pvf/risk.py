@@ -97,6 +97,17 @@ def decompose(
     Raises:
         InputError: if a preference does not sum to 1, weights are unusable, or options do not fit.
 
+    Examples:
+        One word, three contexts, two classes. Leaning by as much one way and the other is all
+        volatility; leaning the same way everywhere is all prejudice.
+
+        >>> risk = decompose(np.array([[[0.5, 0.5], [0.35, 0.65], [0.65, 0.35]]]))
+        >>> f"{risk.R:.2f} = {risk.R_p:.2f} + {risk.R_v:.2f}"
+        '0.20 = 0.00 + 0.20'
+        >>> risk = decompose(np.array([[[0.6, 0.4], [0.6, 0.4], [0.6, 0.4]]]))
+        >>> f"{risk.R:.2f} = {risk.R_p:.2f} + {risk.R_v:.2f}"
+        '0.20 = 0.20 + 0.00'
+
     Source: [PCF] equations 1-7, [BVF] section 3.
     """
     preferences = _checked_preferences(p)

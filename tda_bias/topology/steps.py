@@ -32,6 +32,10 @@ def step_function(values: Array, n_steps: int) -> Array:
 
     Raises:
         InputError: if there is no value, or ``n_steps`` is not positive.
+
+    Examples:
+        >>> step_function(np.array([1.0, 3.0]), 3)
+        array([1., 2., 3.])
     """
     if n_steps < 1:
         raise InputError(f"`n_steps` must be at least 1; got {n_steps}")
@@ -112,6 +116,10 @@ def squared_wasserstein(f: Array, g: Array) -> Array:
 
     Raises:
         InputError: if the numbers of steps differ.
+
+    Examples:
+        >>> float(squared_wasserstein(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 6.0])))
+        3.0
 
     Source: Varadarajan & Songdechakraiwut, section 2.2 (where the name lacks the square).
     """

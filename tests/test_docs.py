@@ -1,0 +1,133 @@
+"""What is written about the code is true of it: names, examples, links, and the site."""
+
+import doctest
+import importlib
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+PACKAGES = ("tda_bias", "pvf", "unqover")
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def imported(name: str):
+    """What a dotted name stands for: a module, or something in it, or a field of a class in it."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError as error:
+            if not name.startswith(str(error.name)):
+                raise  # something else is missing, inside a module that exists
+            continue
+        for attribute in parts[length:]:
+            fields = getattr(found, "__annotations__", {})
+            found = getattr(found, attribute, None) or fields[attribute]
+        return found
+    raise ModuleNotFoundError(name)
+
+
+def code_names() -> list[str]:
+    text = (REPOSITORY / "docs" / "symbols.md").read_text(encoding="utf-8")
+    names = re.findall(rf"`((?:{'|'.join(PACKAGES)})\.[\w.]+)`", text)
+    assert len(names) > 40
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize("name", code_names())
+def test_a_name_on_the_page_of_symbols_is_in_the_code(name):
+    assert imported(name) is not None
+
+
+def test_a_name_that_is_not_in_the_code_would_be_noticed():
+    for name in ("pvf.risk.nothing", "pvf.nothing", "pvf.risk.Risk.nothing"):
+        with pytest.raises((KeyError, ModuleNotFoundError)):
+            imported(name)
+
+
+def modules_with_examples() -> list[str]:
+    files = [path for package in PACKAGES for path in (REPOSITORY / package).rglob("*.py")]
+    names = [
+        ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+        for path in files
+        if ">>> " in path.read_text(encoding="utf-8")
+    ]
+    assert names
+    return sorted(names)
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_the_examples_in_docstrings_give_what_they_say(name):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testmod(importlib.import_module(name), optionflags=flags)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_links_between_the_files_of_the_repository_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'src="([^"]+)"', text)
+    for target in targets:
+        if not re.match(r"[a-z]+:|#", target):
+            assert (page.parent / target.split("#")[0]).exists(), target
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=REPOSITORY,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Fetched(HTMLParser):
+    """Addresses that a browser asks for by itself when it opens a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        fetched = [named.get("src"), named.get("srcset"), named.get("data")]
+        if tag == "link" and named.get("rel") not in ("canonical", "prev", "next"):
+            fetched.append(named.get("href"))
+        self.addresses += [address for address in fetched if address]
+
+
+def test_the_site_builds_without_a_warning_and_fetches_nothing_from_the_network(site):
+    pages = sorted(site.rglob("*.html"))
+    assert {"index.html", "tutorial.html", "symbols.html"} <= {page.name for page in pages}
+    for page in pages:
+        parser = Fetched()
+        parser.feed(page.read_text(encoding="utf-8"))
+        outside = [a for a in parser.addresses if re.match(r"(https?:)?//", a)]
+        assert not outside, (page, outside)
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_every_module_has_a_page_in_the_reference(site):
+    for package in PACKAGES:
+        for path in (REPOSITORY / package).rglob("*.py"):
+            inside = path.relative_to(REPOSITORY).with_suffix(".html")
+            if path.name == "__init__.py":
+                inside = inside.with_name("index.html")
+            assert (site / "reference" / inside).exists(), path
