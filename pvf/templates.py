@@ -64,21 +64,21 @@ def load_templates(source: str | Path = "gender", *, y_last: bool = True) -> lis
 
 def _parsed(text: str, source: str, y_last: bool) -> list[Template]:
     reader = csv.DictReader(text.splitlines(), strict=True)
-    templates: list[Template] = []
+    templates: dict[str, Template] = {}
     try:
         if not {"template", "count"} <= set(reader.fieldnames or ()):
             raise InputError(f"`templates` {source} must have the columns template,count")
         for row in reader:
             where = f"`templates` {source} line {reader.line_num}"
-            one = _template(row["template"], row["count"], where, y_last)
-            if any(one.text == other.text for other in templates):
+            template = _template(row["template"], row["count"], where, y_last)
+            if template.text in templates:
                 raise InputError(f"{where}: the template stands twice")
-            templates.append(one)
+            templates[template.text] = template
     except csv.Error as error:
         raise InputError(f"`templates` {source} line {reader.reader.line_num}: {error}") from None
     if not templates:
         raise InputError(f"`templates` {source} has no template")
-    return templates
+    return list(templates.values())
 
 
 def _template(text: str | None, count: str | None, where: str, y_last: bool) -> Template:

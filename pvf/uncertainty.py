@@ -7,43 +7,19 @@ upwards, in resamples too; the BCa interval corrects for the latter.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
-from scipy import stats
 
 from pvf.risk import Risk, norm_order, positive_norm, volatility
+from tda_bias.resampling import Intervals, bootstrap_intervals, times_drawn
 from tda_bias.types import InputError
 
 Over = Literal["templates", "x", "both"]
 # Resamples computed together: bounds the memory to some 100 MB for 1,000 x and 5 classes.
 _BATCH = 250
 _DECIMALS = 12
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Bootstrap intervals of several quantities.
-
-    Attributes:
-        standard_error: Standard deviation over resamples.
-        percentile: ``(2, ...)`` lower and upper limits.
-        bca: The same, bias-corrected and accelerated; NaN where every resample gives one value.
-    """
-
-    standard_error: Float[np.ndarray, "..."]
-    percentile: Float[np.ndarray, "limit ..."]
-    bca: Float[np.ndarray, "limit ..."]
-
-    def limits(self, method: str) -> Float[np.ndarray, "limit ..."]:
-        """Of one method; the percentile's where BCa is undefined."""
-        if method == "percentile":
-            return self.percentile
-        return np.where(np.isnan(self.bca), self.percentile, self.bca)
 
 
 def risk_intervals(
@@ -81,8 +57,8 @@ def risk_intervals(
         x = drawn[0] if over != "templates" else all_x
         contexts = drawn[-1] if over != "x" else all_contexts
         x, contexts = np.atleast_2d(x), np.atleast_2d(contexts)
-        r = resampled(_multiplicity(contexts, n_contexts))
-        weights = _multiplicity(x, n_x) * risk.x_weights
+        r = resampled(times_drawn(contexts, n_contexts))
+        weights = times_drawn(x, n_x) * risk.x_weights
         # An x without any drawn context, or a draw of weightless x only, is left out.
         defined = np.isfinite(r[0]) * weights
         total = np.sum(np.nan_to_num(r) * defined, axis=-1) / defined.sum(-1)
@@ -91,7 +67,9 @@ def risk_intervals(
 
     data = {"templates": (all_contexts,), "x": (all_x,), "both": (all_x, all_contexts)}[over]
     _refuse_single(data, over)
-    return _intervals(data, statistic, n_resamples, confidence, rng)
+    return bootstrap_intervals(
+        data, statistic, n_resamples=n_resamples, confidence=confidence, batch=_BATCH, rng=rng
+    )
 
 
 def x_intervals(
@@ -114,23 +92,19 @@ def x_intervals(
     n_contexts = risk.J.shape[1]
 
     def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        r = resampled(_multiplicity(np.atleast_2d(drawn), n_contexts))
+        r = resampled(times_drawn(np.atleast_2d(drawn), n_contexts))
         return r[:, 0] if drawn.ndim == 1 else np.moveaxis(r, 1, -1)
 
     data = (np.arange(n_contexts),)
     _refuse_single(data, "templates")
-    return _intervals(data, statistic, n_resamples, confidence, rng)
+    return bootstrap_intervals(
+        data, statistic, n_resamples=n_resamples, confidence=confidence, batch=_BATCH, rng=rng
+    )
 
 
 def _refuse_single(data: tuple[np.ndarray, ...], over: str) -> None:
     if min(map(len, data)) < 2:
         raise InputError(f"a bootstrap over {over} needs at least 2 of them")
-
-
-def _multiplicity(drawn: Int[np.ndarray, "draw n"], n: int) -> Float[np.ndarray, "draw n_all"]:
-    """How often each was drawn."""
-    flat = drawn + n * np.arange(len(drawn))[:, None]
-    return np.bincount(flat.reshape(-1), minlength=n * len(drawn)).reshape(-1, n).astype(float)
 
 
 def _resampled(risk: Risk, order: float, one_sided: bool) -> Callable[[np.ndarray], np.ndarray]:
@@ -153,40 +127,3 @@ def _resampled(risk: Risk, order: float, one_sided: bool) -> Callable[[np.ndarra
         return np.round(np.stack([r, r_p, volatility(r, r_p)]), _DECIMALS)
 
     return risks
-
-
-def _intervals(
-    data: tuple[np.ndarray, ...],
-    statistic: Callable[..., np.ndarray],
-    n_resamples: int,
-    confidence: float,
-    rng: np.random.Generator,
-) -> Intervals:
-    with warnings.catch_warnings():
-        # What has one value in all resamples has no BCa interval; it is NaN and says so.
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
-        percentile = stats.bootstrap(
-            data,
-            statistic,
-            n_resamples=n_resamples,
-            batch=_BATCH,
-            confidence_level=confidence,
-            method="percentile",
-            rng=rng,
-        )
-        bca = stats.bootstrap(
-            data,
-            statistic,
-            n_resamples=0,
-            batch=_BATCH,
-            confidence_level=confidence,
-            method="BCa",
-            bootstrap_result=percentile,
-            rng=rng,
-        )
-    return Intervals(
-        standard_error=np.asarray(percentile.standard_error),
-        percentile=np.stack(percentile.confidence_interval),
-        bca=np.stack(bca.confidence_interval),
-    )

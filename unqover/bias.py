@@ -190,11 +190,10 @@ def aggregates(given: Sums, group: Int[np.ndarray, " subject"] | None = None) ->
         Rows of groups without any comparison are NaN and take no part in mu and eta.
     """
     own = np.arange(given.n_subjects) if group is None else np.asarray(group)
-    signed, plain = membership(given, own)
-    n = plain @ given.n
+    member = Membership.of(given, own)
+    gamma, eta = member.means(given.C, given.n), member.means(given.sign, given.n)
     with np.errstate(invalid="ignore"):
-        gamma, eta = (signed @ given.C) / n, (signed @ given.sign) / n
-        gamma_of_group = (signed @ given.C).sum(1) / n.sum(1)
+        gamma_of_group = (member.signed @ given.C).sum(1) / (member.plain @ given.n).sum(1)
     return Aggregates(
         gamma=gamma,
         eta=eta,
@@ -204,27 +203,63 @@ def aggregates(given: Sums, group: Int[np.ndarray, " subject"] | None = None) ->
     )
 
 
-def membership(
-    given: Sums,
-    group: Int[np.ndarray, " subject"],
-    weight: Float[np.ndarray, " subject"] | None = None,
-) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Matrices ``(group, pair)`` that add up a group's comparisons: with its sign, and plain.
+@dataclass(frozen=True)
+class Membership:
+    """Which comparisons count for which group: built once, weighted anew for every resample.
 
-    Args:
-        given: Comparisons.
-        group: Group of each subject; -1 for none.
-        weight: Of each subject (how often it was drawn); a pair weighs their product.
+    Attributes:
+        signed: ``(group, pair)``, adds up a group's comparisons with its sign.
+        plain: The same without signs.
+        subject: The group's subject of each entry of the two matrices, in their order.
+        opponent: The subject it is compared with.
     """
-    one, two = group[given.first], group[given.second]
-    kept = np.flatnonzero(one != two)
-    of_pair = np.ones(len(one)) if weight is None else weight[given.first] * weight[given.second]
-    row = np.concatenate([one[kept], two[kept]])
-    value = np.concatenate([of_pair[kept], -of_pair[kept]])
-    column, known = np.tile(kept, 2), row >= 0
-    shape = (int(group.max(initial=-1)) + 1, len(one))
-    signed = sparse.csr_array((value[known], (row[known], column[known])), shape=shape)
-    return signed, abs(signed)
+
+    signed: sparse.csr_array
+    plain: sparse.csr_array
+    subject: Int[np.ndarray, " entry"]
+    opponent: Int[np.ndarray, " entry"]
+
+    @classmethod
+    def of(cls, given: Sums, group: Int[np.ndarray, " subject"]) -> Membership:
+        """Pairs of subjects of different groups.
+
+        Args:
+            given: Comparisons.
+            group: Group of each subject; -1 for none.
+        """
+        subject = np.concatenate([given.first, given.second])
+        opponent = np.concatenate([given.second, given.first])
+        pair = np.tile(np.arange(len(given.first)), 2)
+        sign = np.repeat([1.0, -1.0], len(given.first))
+        row = group[subject]
+        used = (row >= 0) & (row != group[opponent])
+        order = np.flatnonzero(used)[np.lexsort((pair[used], row[used]))]
+        shape = (int(group.max(initial=-1)) + 1, len(given.first))
+        begin = np.concatenate([[0], np.cumsum(np.bincount(row[order], minlength=shape[0]))])
+        signed = sparse.csr_array((sign[order], pair[order], begin), shape=shape)
+        return cls(signed, abs(signed), subject[order], opponent[order])
+
+    def weighted(self, weight: Float[np.ndarray, " subject"]) -> Membership:
+        """The same where a comparison weighs the product of its subjects' weights."""
+        return self._times(weight[self.subject] * weight[self.opponent])
+
+    def against(self, weight: Float[np.ndarray, " subject"]) -> Membership:
+        """The same where a comparison weighs as the subject on the other side does."""
+        return self._times(weight[self.opponent])
+
+    def _times(self, factor: Float[np.ndarray, " entry"]) -> Membership:
+        signed, plain = (
+            sparse.csr_array((m.data * factor, m.indices, m.indptr), shape=m.shape)
+            for m in (self.signed, self.plain)
+        )
+        return Membership(signed, plain, self.subject, self.opponent)
+
+    def means(
+        self, total: Float[np.ndarray, "pair attribute"], n: Int[np.ndarray, "pair attribute"]
+    ) -> Float[np.ndarray, "group attribute"]:
+        """A group's signed sum over its number of comparisons; NaN where there is none."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray((self.signed @ total) / (self.plain @ n))
 
 
 def mean_largest(gamma: Float[np.ndarray, "... group attribute"]) -> float:

@@ -6,22 +6,26 @@ any bias. Their chance level comes from flipping the signs of C, which exchanges
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
+from tda_bias.resampling import benjamini_hochberg, bootstrap_intervals, share_reached
 from tda_bias.types import InputError
-from unqover.bias import Sums, aggregates, mean_largest, mean_size, membership, sums
+from unqover.bias import Membership, Sums, mean_largest, mean_size, sums
 
 Flip = Literal["comparison", "pair"]
 Drawn = Literal["both", "opponents"]
-_TIE = 1e-12
+# A variance below the square of this is rounding.
+_NOTHING = 1e-12
+# BCa counts resamples equal to the estimate; rounding must not tell them apart.
 _DECIMALS = 12
+# Resamples drawn together.
+_BATCH = 200
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Chance:
 
     def pvalues(self, mu: float, eta: float) -> tuple[float, float]:
         """Shares of flips with at least the observed mu and eta, the observed one counted."""
-        return _share(self.mu, mu), _share(self.eta, eta)
+        return float(share_reached(self.mu, mu)), float(share_reached(self.eta, eta))
 
 
 def chance(
@@ -66,34 +70,34 @@ def chance(
         rng: The generator they come from.
 
     Raises:
-        InputError: if ``flip`` is unknown.
+        InputError: if ``flip`` is unknown, or a pair compares a subject to itself.
     """
     if flip not in ("comparison", "pair"):
         raise InputError(f"`flip` must be one of comparison, pair; got {flip!r}")
+    given = sums(C, first, second, n_subjects)
+    member = Membership.of(given, np.arange(n_subjects) if group is None else np.asarray(group))
     found = np.empty((2, n_flips))
-    for draw, changed in enumerate(flipped(C, flip, n_flips=n_flips, rng=rng)):
-        own = aggregates(sums(changed, first, second, n_subjects), group)
-        found[:, draw] = own.mu, own.mean_eta
+    for draw, (total, sign) in enumerate(flipped_sums(C, flip, n_flips=n_flips, rng=rng)):
+        gamma, eta = member.means(total, given.n), member.means(sign, given.n)
+        found[:, draw] = mean_largest(gamma), mean_size(eta)
     return Chance(*found)
 
 
-def flipped(
+def flipped_sums(
     C: Float[np.ndarray, "pair template attribute"],
     flip: Flip,
     *,
     n_flips: int,
     rng: np.random.Generator,
-) -> Iterator[Float[np.ndarray, "pair template attribute"]]:
-    """Comparisons with signs drawn at random, as in ``chance``."""
-    shape = C.shape if flip == "comparison" else (C.shape[0], 1, C.shape[2])
+) -> Iterator[tuple[Float[np.ndarray, "pair attribute"], Float[np.ndarray, "pair attribute"]]]:
+    """Sums over templates of C and of its signs, with signs drawn at random as in ``chance``."""
+    if flip == "pair":  # the templates of a pair keep their signs, so they are added up once
+        C, direction = np.nansum(C, 1, keepdims=True), np.nansum(np.sign(C), 1, keepdims=True)
+    else:
+        C, direction = np.nan_to_num(C), np.nan_to_num(np.sign(C))
     for _ in range(n_flips):
-        yield C * (rng.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1)
-
-
-def _share(null: np.ndarray, observed: float) -> float:
-    if not np.isfinite(observed):
-        return np.nan
-    return float((1 + (null >= observed - _TIE).sum()) / (1 + len(null)))
+        drawn = rng.integers(0, 2, size=C.shape, dtype=np.int8) * 2 - 1
+        yield (C * drawn).sum(1), (direction * drawn).sum(1)
 
 
 @dataclass(frozen=True)
@@ -139,41 +143,28 @@ def group_intervals(
         confidence: Coverage.
         rng: The generator they come from.
     """
-    observed = aggregates(given, group).gamma
-    alone = drawn == "opponents"
+    member, alone = Membership.of(given, group), drawn == "opponents"
+    observed = member.means(given.C, given.n)
     size = np.bincount(group)
     total = np.zeros_like(observed)
     squares, counts = np.zeros_like(observed), np.zeros_like(observed)
     for _ in range(n_resamples):
         weight = _multiplicity(group, rng, together=alone)
-        signed, plain = (
-            _opponents(given, group, weight) if alone else membership(given, group, weight)
-        )
-        with np.errstate(invalid="ignore"):
-            off = (signed @ given.C) / (plain @ given.n) - observed
+        resampled = member.against(weight) if alone else member.weighted(weight)
+        off = resampled.means(given.C, given.n) - observed
         known = np.isfinite(off)
         total += np.where(known, off, 0.0)
         squares += np.where(known, off**2, 0.0)
         counts += known
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = (squares - total**2 / counts) / (counts - 1)
-        error = np.sqrt(np.where(variance > _TIE**2, variance, np.nan))
+        error = np.sqrt(np.where(variance > _NOTHING**2, variance, np.nan))
         opponents = len(group) - int(size.max())
         freedom = max(1, (opponents if alone else int(size.min())) - 1)
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
     half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
-    return GroupIntervals(error, observed - half, observed + half, pvalue, _qvalues(pvalue))
-
-
-def _opponents(given: Sums, group: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Membership where a pair weighs as its other subject does; none within a group."""
-    shape = (int(group.max()) + 1, len(given.first))
-    signed = np.zeros(shape)
-    pair = np.flatnonzero(group[given.first] != group[given.second])
-    first, second = given.first[pair], given.second[pair]
-    signed[group[first], pair] = weight[second]
-    signed[group[second], pair] = -weight[first]
-    return signed, np.abs(signed)
+    qvalue = np.stack([benjamini_hochberg(row) for row in pvalue])
+    return GroupIntervals(error, observed - half, observed + half, pvalue, qvalue)
 
 
 def _multiplicity(group: np.ndarray, rng: np.random.Generator, *, together: bool) -> np.ndarray:
@@ -185,15 +176,6 @@ def _multiplicity(group: np.ndarray, rng: np.random.Generator, *, together: bool
         drawn = rng.choice(members, len(members))
         weight += np.bincount(drawn, minlength=len(group))
     return weight
-
-
-def _qvalues(pvalue: np.ndarray) -> np.ndarray:
-    found = np.full_like(pvalue, np.nan)
-    for row, own in zip(found, pvalue, strict=True):
-        known = np.isfinite(own)
-        if known.any():
-            row[known] = stats.false_discovery_control(own[known])
-    return found
 
 
 @dataclass(frozen=True)
@@ -243,48 +225,40 @@ def model_intervals(
     if n_attributes < 2 or min(map(len, members)) < 2:
         raise InputError("a bootstrap needs at least 2 subjects in each group and 2 attributes")
     alone = group is None
-    own = np.arange(given.n_subjects) if group is None else group
+    member = Membership.of(given, np.arange(given.n_subjects) if group is None else group)
 
     def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
         stacked = [np.atleast_2d(part) for part in drawn]
         found = np.array(
-            [_resampled(given, own, parts, alone) for parts in zip(*stacked, strict=True)]
+            [_resampled(given, member, parts, alone) for parts in zip(*stacked, strict=True)]
         )
         return np.round(found[0] if drawn[0].ndim == 1 else found.T, _DECIMALS)
 
-    data = (*members, np.arange(n_attributes))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
-        options: dict[str, Any] = {"confidence_level": confidence, "rng": rng, "batch": 200}
-        first = stats.bootstrap(
-            data, statistic, n_resamples=n_resamples, method="percentile", **options
-        )
-        second = stats.bootstrap(
-            data, statistic, n_resamples=0, method="BCa", bootstrap_result=first, **options
-        )
-    limits = []
-    for index in range(2):
-        bca = [float(np.asarray(side)[index]) for side in second.confidence_interval]
-        plain = [float(np.asarray(side)[index]) for side in first.confidence_interval]
-        defined = bool(np.isfinite(bca).all())
-        low, high = bca if defined else plain
-        limits.append(Interval(low, high, "BCa" if defined else "percentile"))
-    return limits[0], limits[1]
+    found = bootstrap_intervals(
+        (*members, np.arange(n_attributes)),
+        statistic,
+        n_resamples=n_resamples,
+        confidence=confidence,
+        batch=_BATCH,
+        rng=rng,
+    )
+    mu, eta = (
+        Interval(float(low), float(high), "BCa" if bca else "percentile")
+        for low, high, bca in zip(*found.limits(), found.has_bca, strict=True)
+    )
+    return mu, eta
 
 
 def _resampled(
-    given: Sums, group: np.ndarray, drawn: tuple[np.ndarray, ...], alone: bool
+    given: Sums, member: Membership, drawn: tuple[np.ndarray, ...], alone: bool
 ) -> tuple[float, float]:
     """Mu and eta of one draw of subjects and attributes; ``alone``: each is its own group."""
     *subjects, attributes = drawn
     weight = np.bincount(np.concatenate(subjects), minlength=given.n_subjects).astype(float)
-    signed, plain = _opponents(given, group, weight) if alone else membership(given, group, weight)
+    own = member.against(weight) if alone else member.weighted(weight)
     chosen = np.unique(attributes)
-    n = plain @ given.n[:, attributes]
-    with np.errstate(invalid="ignore"):
-        eta = (signed @ given.sign[:, attributes]) / n
-        gamma = (signed @ given.C[:, chosen]) / (plain @ given.n[:, chosen])
+    eta = own.means(given.sign[:, attributes], given.n[:, attributes])
+    gamma = own.means(given.C[:, chosen], given.n[:, chosen])
     if alone:  # a subject counts as often as it was drawn
         often = weight.astype(int)
         gamma, eta = np.repeat(gamma, often, axis=0), np.repeat(eta, often, axis=0)

@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.records.files import write_csv
+from tda_bias.resampling import share_reached
 from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.bias import (
     Aggregates,
     Comparative,
+    Membership,
     Sums,
     aggregates,
     comparative,
@@ -25,7 +27,14 @@ from unqover.bias import (
     sums,
 )
 from unqover.config import SCALES, InferenceConfig, Scale
-from unqover.inference import Flip, Interval, chance, flipped, group_intervals, model_intervals
+from unqover.inference import (
+    Flip,
+    Interval,
+    chance,
+    flipped_sums,
+    group_intervals,
+    model_intervals,
+)
 
 CELLS = "combination"
 
@@ -312,21 +321,23 @@ def _joint_table(answers: Answers, found: Comparative, config: InferenceConfig) 
         return pd.DataFrame()
     observed = factorial(gamma)
     rng = np.random.default_rng([config.seed, 3])
-    null = np.empty((3, config.n_flips))
+    given = _sums(answers, found)
+    member = Membership.of(given, cell)
+    null = np.empty((config.n_flips, 3))
     for part, others in enumerate(([1], [0], [0, 1])):
         left = without_factors(answers, found.C, others)
-        for draw, changed in enumerate(flipped(left, "pair", n_flips=config.n_flips, rng=rng)):
-            own = sums(changed, answers.first, answers.second, len(answers.subjects))
-            null[part, draw] = _mean_squares(aggregates(own, cell).gamma.reshape(gamma.shape))[part]
-    own_squares = _mean_squares(gamma)
-    reached = null >= own_squares[:, None] - 1e-15
+        drawn = flipped_sums(left, "pair", n_flips=config.n_flips, rng=rng)
+        for draw, (total, _) in enumerate(drawn):
+            flipped = member.means(total, given.n).reshape(gamma.shape)
+            null[draw, part] = _mean_squares(flipped)[part]
+    squares = _mean_squares(gamma)
     return pd.DataFrame(
         {
             "part": [*answers.factors, "interaction"],
             "share": observed.shares,
-            "mean_square": own_squares,
-            "mean_square_chance": null.mean(1),
-            "p": (1 + reached.sum(1)) / (1 + config.n_flips),
+            "mean_square": squares,
+            "mean_square_chance": null.mean(0),
+            "p": share_reached(null, squares),
         }
     )
 

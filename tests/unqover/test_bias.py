@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from tda_bias.types import InputError
 from unqover.bias import (
+    Membership,
     aggregates,
     comparative,
     factorial,
@@ -291,3 +292,32 @@ def test_an_incomplete_table_has_no_factorial():
         factorial(gamma)
     with pytest.raises(InputError, match="two crossed factors"):
         factorial(np.zeros((1, 2, 1)))
+
+
+# -- membership ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [[0, 0, 1, 1, 2], [0, 1, 2, 3, 4], [0, 0, -1, -1, 1]])
+def test_members_of_groups_are_added_up_pair_by_pair(group):
+    rng = np.random.default_rng(3)
+    first, second = np.array([(i, j) for i in range(5) for j in range(i + 1, 5)]).T
+    given = sums(rng.uniform(-1, 1, (10, 2, 3)), first, second, 5)
+    weight, group = rng.integers(0, 3, 5).astype(float), np.array(group)
+    member = Membership.of(given, group)
+    ways = {
+        "all alike": (member, lambda own, other: 1.0),
+        "by both": (member.weighted(weight), lambda own, other: weight[own] * weight[other]),
+        "by the other": (member.against(weight), lambda own, other: weight[other]),
+    }
+    for found, weigh in ways.values():
+        expected = np.full((group.max() + 1, 3), np.nan)
+        for g in range(group.max() + 1):
+            total, n = np.zeros(3), np.zeros(3)
+            for pair, (x1, x2) in enumerate(zip(first, second, strict=True)):
+                for own, other, sign in ((x1, x2, 1), (x2, x1, -1)):
+                    if group[own] == g != group[other]:
+                        total += sign * weigh(own, other) * given.C[pair]
+                        n += weigh(own, other) * given.n[pair]
+            if n[0] > 0:
+                expected[g] = total / n
+        np.testing.assert_allclose(found.means(given.C, given.n), expected, atol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from tda_bias.types import InputError
-from unqover.bias import aggregates, sums
+from unqover.bias import Membership, aggregates, sums
 from unqover.inference import chance, group_intervals, model_intervals
 
 
@@ -59,6 +59,41 @@ def test_pvalues_count_the_observed_and_ties():
     assert found.pvalues(0.5, 1.0) == (1.0, 1.0)
     assert found.pvalues(0.6, 1.1) == (1 / 201, 1 / 201)
     assert np.isnan(found.pvalues(np.nan, 0.0)[0])
+
+
+@pytest.mark.parametrize("flip", ["comparison", "pair"])
+def test_flips_and_resamples_share_one_membership(flip, monkeypatch):
+    """It does not depend on signs; building it anew took most of the time."""
+    built, build = [], Membership.of.__func__
+
+    def counted(cls, given, group):
+        built.append(len(given.first))
+        return build(cls, given, group)
+
+    monkeypatch.setattr(Membership, "of", classmethod(counted))
+    first, second, group = cross(3, 3)
+    C = np.random.default_rng(0).uniform(-1, 1, (9, 2, 3))
+    chance(C, first, second, 6, flip=flip, n_flips=50, rng=np.random.default_rng(0))
+    assert built == [9]
+    given = sums(C, first, second, 6)
+    group_intervals(given, group, n_resamples=50, rng=np.random.default_rng(0))
+    model_intervals(given, group, n_resamples=50, rng=np.random.default_rng(0))
+    assert built == [9, 9, 9]
+
+
+def test_comparisons_that_were_not_asked_stay_out_of_every_flip():
+    rng = np.random.default_rng(8)
+    first, second = everyone(4)
+    C = rng.uniform(-1, 1, (6, 3, 2))
+    C[0, 1], C[3] = np.nan, np.nan
+    for flip, shape in (("comparison", (6, 3, 2)), ("pair", (6, 1, 2))):
+        found = chance(C, first, second, 4, flip=flip, n_flips=20, rng=np.random.default_rng(7))
+        twin = np.random.default_rng(7)
+        for draw in range(20):
+            signs = twin.integers(0, 2, size=shape, dtype=np.int8) * 2 - 1
+            expected = aggregates(sums(C * signs, first, second, 4))
+            assert found.mu[draw] == pytest.approx(expected.mu)
+            assert found.eta[draw] == pytest.approx(expected.mean_eta)
 
 
 @pytest.mark.slow
