@@ -1,0 +1,114 @@
+"""Commands with their output in the pages of the docs: replayed, compared, and written anew.
+
+In a block that begins with ```` ```console ````, a line that begins with ``$ `` is a command, and
+what follows is what it prints on standard output; ``...`` stands for output that is not shown.
+
+    python -m tests.support.pages FOLDER docs/commands/*.md
+
+replays the pages in FOLDER, where the runs are left, and writes what came out into them.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from unittest import mock
+
+NOT_SHOWN = "..."
+BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╭╮╰╯╞╪╡┳╈]+")
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+TERMINAL = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command as it stands in a page, and the output below it."""
+
+    command: str
+    output: str
+
+
+def steps(text: str) -> list[Step]:
+    """The commands of a page, in order."""
+    return [step for block in BLOCK.findall(text) for step in _steps_of_block(block)]
+
+
+def _steps_of_block(block: str) -> Iterator[Step]:
+    nothing, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
+    assert not nothing.strip(), f"a console block must begin with a command: {block!r}"
+    for part in parts:
+        # A command goes on behind a backslash at the end of a line.
+        command, output = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL).groups()
+        yield Step(command, output)
+
+
+def replay(command: str, folder: Path) -> str:
+    """What a command prints in a folder, in a terminal of 80 columns without colours."""
+    from tdabias_cli.main import run
+
+    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    assert program == "tdabias", f"only tdabias is replayed: {command!r}"
+    printed = io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, TERMINAL),
+        contextlib.redirect_stdout(printed),
+    ):
+        code = run(arguments)
+    assert code == 0, f"{command!r} ended with {code}"
+    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines()) + "\n"
+
+
+def difference(expected: str, printed: str) -> str | None:
+    """The first words that differ; numbers may, by what another processor changes."""
+    if expected.strip() == NOT_SHOWN:
+        return None
+    wanted, given = (BOX.sub(" ", text).split() for text in (expected, printed))
+    for place, pair in enumerate(zip_longest(wanted, given, fillvalue="")):
+        if not _same(*pair):
+            shown = (" ".join(words[place : place + 12]) for words in (wanted, given))
+            return "{!r} became {!r}".format(*shown)
+    return None
+
+
+def _same(expected: str, printed: str) -> bool:
+    if NUMBER.sub("#", expected) != NUMBER.sub("#", printed):
+        return False
+    pairs = zip(NUMBER.findall(expected), NUMBER.findall(printed), strict=True)
+    return all(_close(*pair) for pair in pairs)
+
+
+def _close(expected: str, printed: str) -> bool:
+    fraction = expected.partition("e")[0].partition(".")[2]
+    last_digit = 10.0 ** -len(fraction) if fraction and "e" not in expected else 0.0
+    allowed = 2 * last_digit + 0.02 * abs(float(expected))
+    return abs(float(expected) - float(printed)) <= allowed
+
+
+def renewed(text: str, folder: Path) -> str:
+    """A page with every command's output as it is now."""
+
+    def again(match: re.Match[str]) -> str:
+        return "".join(_renewed(step, folder) for step in _steps_of_block(match.group()))
+
+    return BLOCK.sub(again, text)
+
+
+def _renewed(step: Step, folder: Path) -> str:
+    printed = replay(step.command, folder)
+    return f"$ {step.command}\n{step.output if step.output.strip() == NOT_SHOWN else printed}"
+
+
+if __name__ == "__main__":
+    where, *pages = map(Path, sys.argv[1:])
+    where.mkdir(parents=True, exist_ok=True)
+    for page in pages:
+        text = renewed(page.read_text(encoding="utf-8"), where.resolve())
+        page.write_text(text, encoding="utf-8")
