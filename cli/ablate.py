@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
@@ -21,6 +22,8 @@ from .loading import (
     reach_hub_for,
     refuse_other_weights,
 )
+from .options import Positional, command
+from .settings import Device, FilePath, Name
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation_study import AblationStudy
@@ -28,47 +31,47 @@ if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
 
 
-def ablate(
-    run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
-    category: Annotated[
-        str | None, typer.Option("--category", "-c", help="of a run with several")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="heads from each end of the ranking")] = 10,
-    ablation: Annotated[
-        Literal["mean", "zero"], typer.Option(help="a removed head gives its mean, or nothing")
-    ] = "mean",
-    n_random: Annotated[
-        int, typer.Option(min=20, help="random sets of as many heads of the same layers")
-    ] = 20,
-    pvf: Annotated[
-        bool, typer.Option("--pvf/--no-pvf", help="also R, R_p, R_v of he and she for every set")
-    ] = False,
-    data: Annotated[str | None, typer.Option(help="texts (default: the run's)")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-L", min=1, help="per group")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N, mps")] = "auto",
-    batch_size: Annotated[int, typer.Option("--batch-size", "-b", min=1, help="texts")] = 32,
-    n_resamples: Annotated[int, typer.Option(min=99, help="permutations of heads")] = 9999,
-    seed: Annotated[int, typer.Option(min=0, help="fixes every random draw")] = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume/--no-resume", help="reuse batches an earlier run finished")
-    ] = True,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="folder for the files (default: RUN/ablate)")
-    ] = None,
-) -> None:
+class AblateSettings(BaseModel):
+    """Everything ``tdabias ablate`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    category: str | None = Field(None, description="of a run with several")
+    top: int = Field(10, ge=1, description="heads from each end of the ranking")
+    ablation: Literal["mean", "zero"] = Field(
+        "mean", description="a removed head gives its mean, or nothing"
+    )
+    n_random: int = Field(20, ge=20, description="random sets of as many heads of the same layers")
+    pvf: bool = Field(False, description="also R, R_p, R_v of he and she for every set")
+    data: Name | None = Field(None, description="texts (default: the run's)")
+    limit: int | None = Field(None, ge=1, description="per group")
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
+    batch_size: int = Field(32, ge=1, description="texts")
+    n_resamples: int = Field(9999, ge=99, description="permutations of heads")
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse batches an earlier run finished")
+    out: FilePath | None = Field(None, description="folder for the files (default: RUN/ablate)")
+
+
+@command(AblateSettings)
+def ablate(settings: AblateSettings) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""
     from tda_bias.records.files import prepare_folder
     from tda_bias.records.parts import PartStore
     from tda_bias.results.head_bias import HeadBias
 
-    heads = HeadBias.load(run)
-    name = _category(heads, category)
-    folder = out or run / "ablate"
-    triples = _triples(heads, name, data, limit)
+    heads = HeadBias.load(settings.run)
+    name = _category(heads, settings.category)
+    folder = settings.out or settings.run / "ablate"
+    triples = _triples(heads, name, settings.data, settings.limit)
     prepare_folder(folder)
     console = Console(stderr=True)
     model = hooked_model(
-        model_of(heads.record), device=device, dtype=heads.record["model"]["dtype"], console=console
+        model_of(heads.record),
+        device=settings.device,
+        dtype=heads.record["model"]["dtype"],
+        console=console,
     )
     refuse_other_weights(model, heads.record)
 
@@ -76,34 +79,37 @@ def ablate(
     from tda_bias.behaviour.ablation_study import ablation_study
 
     identity = {
-        "weights": heads.record["model"]["weights"], "category": name, "top": top,
-        "ablation": ablation, "n_random": n_random, "seed": seed, "batch_size": batch_size,
+        "weights": heads.record["model"]["weights"],
+        "category": name,
         "rank_by": heads.rank_by,
-    }  # fmt: skip
+        **settings.model_dump(include={"top", "ablation", "n_random", "seed", "batch_size"}),
+    }
     store = PartStore(folder / "batches", identity)
-    if not resume:
+    if not settings.resume:
         store.clear()
     title = f"{heads.record['model']['name']} · {name}"
     with (
         interruptible("batches", folder / "batches"),
         progress_bar(console, title, "batches") as bar,
-        out_of_memory_in_one_line(model.device, batch_size),
+        out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
-        ablator = Ablator(model, triples, ablation=ablation, batch_size=batch_size)
+        ablator = Ablator(
+            model, triples, ablation=settings.ablation, batch_size=settings.batch_size
+        )
         study = ablation_study(
             ablator,
             heads,
             category=name,
-            top=top,
-            n_random=n_random,
-            n_resamples=n_resamples,
-            seed=seed,
-            behaviour=_behaviour(model) if pvf else None,
+            top=settings.top,
+            n_random=settings.n_random,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+            behaviour=_behaviour(model) if settings.pvf else None,
             store=store,
             progress=bar,
         )
     model_name = heads.record["model"]["name"]
-    study = study.with_record(**identity, run=str(run), command="ablate", model=model_name)
+    study = study.with_record(**identity, run=str(settings.run), command="ablate", model=model_name)
     _save(folder, study)
     _print(study, heads.record["model"]["name"])
     typer.echo(f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)")

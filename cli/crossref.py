@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
 from tda_bias.types import InputError, RankBy
 
+from .options import Positional, command
+from .settings import FilePath
 from .text import p_text
 
 if TYPE_CHECKING:
@@ -20,41 +22,46 @@ if TYPE_CHECKING:
     from tda_bias.behaviour.crossref import HeadMap
     from tda_bias.results.head_bias import HeadBias
 
-MatchOption = Literal["exact", "near", "weak"]
+
+class CrossrefSettings(BaseModel):
+    """Everything ``tdabias crossref`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    behaviour: Annotated[FilePath, Positional()] = Field(
+        description="Folder that `tdabias pvf` or `tdabias unqover` wrote."
+    )
+    stereoset: FilePath | None = Field(
+        None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
+    )
+    by: RankBy | None = Field(
+        None, description="which combined value of a head is T (default: the run's)"
+    )
+    match: Literal["exact", "near", "weak"] = Field(
+        "exact", description="how loosely an occupation may stand for a target"
+    )
+    n_resamples: int = Field(9999, ge=99, description="permutations of targets")
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+    out: FilePath | None = Field(None, description="folder for the files (default: RUN/crossref)")
 
 
-def crossref(
-    run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
-    behaviour: Annotated[
-        Path, typer.Argument(help="Folder that `tdabias pvf` or `tdabias unqover` wrote.")
-    ],
-    stereoset: Annotated[
-        Path | None,
-        typer.Option(help="folder that `tdabias stereoset` wrote: adds its per-target score"),
-    ] = None,
-    by: Annotated[
-        RankBy | None, typer.Option(help="which combined value of a head is T (default: the run's)")
-    ] = None,
-    match: Annotated[
-        MatchOption, typer.Option(help="how loosely an occupation may stand for a target")
-    ] = "exact",
-    n_resamples: Annotated[int, typer.Option(min=99, help="permutations of targets")] = 9999,
-    seed: Annotated[int, typer.Option(min=0, help="fixes every random draw")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="folder for the files (default: RUN/crossref)"),
-    ] = None,
-) -> None:
+@command(CrossrefSettings)
+def crossref(settings: CrossrefSettings) -> None:
     """Correlate, over StereoSet's targets, what heads do with what the model says."""
     import numpy as np
     import pandas as pd
 
-    from tda_bias.behaviour.crossref import correlations, head_map, head_vectors, mantel
+    from tda_bias.behaviour.crossref import correlations, head_map, head_vectors
+    from tda_bias.behaviour.rank_tests import mantel
     from tda_bias.results.head_bias import HeadBias
 
-    heads = HeadBias.load(run)
-    by = by or heads.rank_by
-    table, quantities, bridge = _joined(heads, behaviour, stereoset, by, match)
+    heads = HeadBias.load(settings.run)
+    by = settings.by or heads.rank_by
+    n_resamples, seed = settings.n_resamples, settings.seed
+    table, quantities, bridge = _joined(
+        heads, settings.behaviour, settings.stereoset, by, settings.match
+    )
     found = correlations(
         table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
     )
@@ -75,13 +82,18 @@ def crossref(
         for distance in ("cosine", "spearman"):
             test = mantel(values, own, category, distance=distance, **options)
             profiles.append({"quantity": name, "distance": distance, **test})
-    folder = out or run / "crossref"
+    folder = settings.out or settings.run / "crossref"
     record = {
-        "command": "crossref", "heads": str(run), "behaviour": str(behaviour), "by": by,
-        "stereoset": None if stereoset is None else str(stereoset), "match": match,
-        "n_resamples": n_resamples, "seed": seed, "model": heads.record["model"]["name"],
-        "mantel": profiles, "shuffled_heads": {name: m.shuffled for name, m in maps.items()},
-    }  # fmt: skip
+        "command": "crossref",
+        "heads": str(settings.run),
+        "behaviour": str(settings.behaviour),
+        "by": by,
+        "stereoset": None if settings.stereoset is None else str(settings.stereoset),
+        **settings.model_dump(include={"match", "n_resamples", "seed"}),
+        "model": heads.record["model"]["name"],
+        "mantel": profiles,
+        "shuffled_heads": {name: m.shuffled for name, m in maps.items()},
+    }
     _save(folder, table, found, maps, record)
     _print(table, found, maps, profiles, heads.record["model"]["name"])
     Console(highlight=False).print(
@@ -184,7 +196,7 @@ def _print(
     profiles: list[dict[str, Any]],
     model: str,
 ) -> None:
-    from tda_bias.behaviour.crossref import power
+    from tda_bias.behaviour.rank_tests import power
     from tda_bias.behaviour.targets import match_counts
 
     console = Console(highlight=False)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
 from tda_bias.types import HeadId, InputError, RankBy
 
 from .loading import language_model, model_of, refuse_other_weights
+from .options import Positional, command
+from .settings import FilePath
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,43 +20,43 @@ if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
 
 
-def export(
-    run: Annotated[Path, typer.Argument(help="Folder that `tdabias heads` wrote.")],
-    to: Annotated[Path, typer.Option("--to", help="JSON file to write")],
-    top: Annotated[int, typer.Option(min=1, help="heads from the top of the ranking")] = 10,
-    survivors: Annotated[
-        bool, typer.Option("--survivors", help="only heads that survive correction")
-    ] = False,
-    random_seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="instead of the chosen heads as many random ones of their layers: a control"
-        ),
-    ] = None,
-    category: Annotated[
-        str | None, typer.Option("--category", "-c", help="of a run with several")
-    ] = None,
-    by: Annotated[
-        RankBy | None, typer.Option(help="the map that ranks (default: the run's)")
-    ] = None,
-) -> None:
+class ExportSettings(BaseModel):
+    """Everything ``tdabias export`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    to: FilePath = Field(description="JSON file to write")
+    top: int = Field(10, ge=1, description="heads from the top of the ranking")
+    survivors: bool = Field(False, description="only heads that survive correction")
+    random_seed: int | None = Field(
+        None,
+        ge=0,
+        description="instead of the chosen heads as many random ones of their layers: a control",
+    )
+    category: str | None = Field(None, description="of a run with several")
+    by: RankBy | None = Field(None, description="the map that ranks (default: the run's)")
+
+
+@command(ExportSettings)
+def export(settings: ExportSettings) -> None:
     """Write chosen heads for other programs: rule, p and q, parameter names and slices."""
     from tda_bias.records.files import to_json, write_text
     from tda_bias.results.head_bias import HeadBias
 
-    heads = HeadBias.load(run)
-    by = by or heads.rank_by
-    if survivors:
+    heads = HeadBias.load(settings.run)
+    by, category = settings.by or heads.rank_by, settings.category
+    if settings.survivors:
         chosen = heads.survivors(category=category, by=by)
         if chosen.empty:
             raise InputError(
-                f"no head of {run} survives correction; without --survivors the top of the ranking "
-                "is exported, which is then a ranking of noise"
+                f"no head of {settings.run} survives correction; without --survivors the top of "
+                "the ranking is exported, which is then a ranking of noise"
             )
     else:
-        chosen = heads.top(top, category=category, by=by)
-    if random_seed is not None:
-        chosen = _random_instead(heads, chosen, random_seed, category, by)
+        chosen = heads.top(settings.top, category=category, by=by)
+    if settings.random_seed is not None:
+        chosen = _random_instead(heads, chosen, settings.random_seed, category, by)
     about = heads.record["model"]
     console = Console(stderr=True)
     model = language_model(
@@ -67,21 +69,21 @@ def export(
     rule = {
         "map": by,
         "category": category or heads.categories[0],
-        "top": None if survivors else top,
-        "survivors_only": survivors,
-        "random_seed": random_seed,
+        "top": None if settings.survivors else settings.top,
+        "survivors_only": settings.survivors,
+        "random_seed": settings.random_seed,
         "surviving_heads": len(heads.survivors(category=category, by=by)),
-        "run": str(run),
+        "run": str(settings.run),
     }
     rows = chosen.to_dict("records")
     record = export_record(model.hf_model, rows, model=about, rule=rule)  # type: ignore[arg-type]
-    write_text(to, to_json(record))
+    write_text(settings.to, to_json(record))
     warning = ""
-    if random_seed is not None:
+    if settings.random_seed is not None:
         warning = " Drawn at random from the layers of the chosen ones: a control."
     elif not rule["surviving_heads"]:
         warning = " None of them survives correction: a ranking of noise."
-    typer.echo(f"{len(rows)} heads of {about['name']} in {to}.{warning}")
+    typer.echo(f"{len(rows)} heads of {about['name']} in {settings.to}.{warning}")
 
 
 def _random_instead(

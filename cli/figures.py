@@ -5,54 +5,58 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
 from tda_bias.types import InputError
+
+from .options import Positional, command
+from .settings import FilePath, Several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tda_bias.records.figures import Entry
-    from tda_bias.records.record import Run
+    from tda_bias.records.runs import Run
 
 
-def figures(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="folder for the files")] = Path(
-        "figures"
-    ),
-    format: Annotated[str, typer.Option(help="svg, pdf, png, or several: svg,pdf")] = "svg,pdf,png",
-    only: Annotated[
-        list[str] | None, typer.Option(help="only this figure; may be given several times")
-    ] = None,
-    factors: Annotated[
-        Path | None,
-        typer.Option(help="CSV x,factor,...[,weight]: adds the PVF papers' regressions"),
-    ] = None,
-) -> None:
+class FiguresSettings(BaseModel):
+    """Everything ``tdabias figures`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+        description="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote."
+    )
+    out: FilePath = Field(Path("figures"), description="folder for the files")
+    format: str = Field("svg,pdf,png", description="svg, pdf, png, or several: svg,pdf")
+    only: Annotated[tuple[str, ...], Several] = Field(
+        (), description="only this figure; may be given several times"
+    )
+    factors: FilePath | None = Field(
+        None, description="CSV x,factor,...[,weight]: adds the PVF papers' regressions"
+    )
+
+
+@command(FiguresSettings)
+def figures(settings: FiguresSettings) -> None:
     """Draw every figure and table that saved runs allow, ready for print."""
-    formats = _formats(format)
+    formats, out = _formats(settings.format), settings.out
 
     from tda_bias.records.figures import drawings, write_print
-    from tda_bias.records.record import with_parts
+    from tda_bias.records.runs import with_parts
 
-    opened = with_parts(runs)
+    opened = with_parts(settings.runs)
     console, errors = Console(highlight=False), Console(stderr=True, soft_wrap=True)
     written = 0
     lacking: list[str] = []
-    for one in drawings(opened, catalogue(), only=only or (), left_out=lacking.append):
+    for one in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
         write_print(out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id)
         console.print(f"{one.name}: {one.title}", soft_wrap=True)
         written += 1
-    if factors is not None:
-        written += _regressions(opened, factors, out, formats)
-    tables = 0 if only else _tables(opened, out)
+    if settings.factors is not None:
+        written += _regressions(opened, settings.factors, out, formats)
+    tables = 0 if settings.only else _tables(opened, out)
     for line in lacking:
         errors.print(f"Not drawn: {line}", highlight=False, markup=False)
     console.print(f"{written} figures ({', '.join(formats)}), {tables} tables. Files: {out}/")

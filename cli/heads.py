@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.config import HeadBiasConfig
 from tda_bias.types import HeadId
 
 from .loading import (
@@ -20,45 +21,39 @@ from .loading import (
     progress_bar,
     reach_hub_for,
 )
-from .settings import HeadsSettings, from_flags_and_file, option
+from .options import command, part_of
+from .settings import FilePath, Format, TriplesSettings, model_folder
 from .text import p_text
 
 if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
 
 
-_option = partial(option, HeadsSettings)
+class HeadsSettings(TriplesSettings, HeadBiasConfig):
+    """Everything ``tdabias heads`` can be told."""
+
+    top: int = Field(10, ge=1, description="heads to print")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/MODEL/CATEGORY)"
+    )
+    resume: bool = Field(True, description="reuse groups that an earlier run finished")
+    format: Format = Field("table", description="what to print")
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        if self.out is not None:
+            return self.out
+        return Path("runs") / model_folder(self.model) / self.category
+
+    def analysis(self) -> HeadBiasConfig:
+        """The part that the library needs."""
+        return part_of(self, HeadBiasConfig)
 
 
-def heads(
-    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
-    category: Annotated[str | None, _option("category", "--category", "-c")] = None,
-    group: Annotated[list[str] | None, _option("group")] = None,
-    data: Annotated[str | None, _option("data")] = None,
-    device: Annotated[str | None, _option("device")] = None,
-    dtype: Annotated[str | None, _option("dtype")] = None,
-    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
-    pvalue: Annotated[str | None, _option("pvalue")] = None,
-    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
-    distance: Annotated[str | None, _option("distance")] = None,
-    backend: Annotated[str | None, _option("backend")] = None,
-    combine: Annotated[str | None, _option("combine")] = None,
-    adjust: Annotated[str | None, _option("adjust")] = None,
-    rank_by: Annotated[str | None, _option("rank_by")] = None,
-    share_prefix: Annotated[str | None, _option("share_prefix")] = None,
-    top: Annotated[int | None, _option("top")] = None,
-    limit: Annotated[int | None, _option("limit", "--limit", "-L")] = None,
-    seed: Annotated[int | None, _option("seed")] = None,
-    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
-    ] = None,
-    resume: Annotated[bool | None, _option("resume", "--resume/--no-resume")] = None,
-    format: Annotated[str | None, _option("format")] = None,
-) -> None:
+@command(HeadsSettings)
+def heads(settings: HeadsSettings) -> None:
     """Rank a model's attention heads by how differently they hold stereotypes together."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    settings = from_flags_and_file(HeadsSettings, flags, config)
     with interruptible("groups", settings.folder / "groups"):
         result = compute(settings)
     result.save(settings.folder)

@@ -2,269 +2,167 @@
 
 from __future__ import annotations
 
-from functools import partial
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import Field, model_validator
 from rich.console import Console
+from rich.table import Table
 
-from pvf.config import Quantity, RiskConfig, ScoreConfig
-from tda_bias.types import InputError
+from pvf.config import RiskConfig, ScoreConfig
 
 from .loading import language_model, out_of_memory_in_one_line, progress_bar
 from .mine import mine
-from .pvf_print import as_table, print_reports
-from .settings import PvfSettings, from_flags_and_file, option
+from .options import Positional, command, part_of
+from .pvf_plot import plot, social
+from .settings import Device, Dtype, FilePath, Format, Name, Several, model_folder
+from .text import table_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pvf.preferences import Preferences
     from pvf.report import RiskReport
+
+_KNOWN = ("gender", "pronouns", "race", "religion", "disability")
+
+
+class ScoreSettings(ScoreConfig):
+    """Everything ``tdabias pvf score`` can be told."""
+
+    model: Annotated[tuple[Name, ...], Several] = Field(
+        min_length=1,
+        description="hub name, local folder, or smollm2-135m; several give one comparison",
+    )
+    attribute: Name = Field(
+        description="gender, pronouns, race, religion, disability, or a YAML file of word classes"
+    )
+    words: Name = Field(
+        "occupations",
+        description="words x: occupations, StereoSet's targets (professions, people), or a file, "
+        "one per line",
+    )
+    templates: Name | None = Field(
+        None,
+        description="gender, race, or a CSV template,count (default: gender for gender and "
+        "pronouns, else race)",
+    )
+    device: Device = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
+    dtype: Dtype = Field("float32", description="type of the weights")
+    untrained: bool = Field(
+        False, description="read the same architecture with random weights too, as a further row"
+    )
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)"
+    )
+
+    @model_validator(mode="after")
+    def _templates_for_own_classes(self) -> ScoreSettings:
+        if self.templates is None and self.attribute not in _KNOWN:
+            raise ValueError("templates is needed with a file of word classes: gender, race or CSV")
+        if len(set(self.model)) < len(self.model):
+            raise ValueError("model must not be given twice")
+        return self
+
+    @property
+    def template_source(self) -> str:
+        """Where the templates come from."""
+        by_default = "gender" if self.attribute in ("gender", "pronouns") else "race"
+        return self.templates or by_default
+
+    def folder(self, model: str) -> Path:
+        """Where a model's files go."""
+        if self.out is not None:
+            return self.out / model_folder(model) if len(self.model) > 1 else self.out
+        name = "-".join(
+            ["pvf", Path(self.attribute).stem]
+            + [Path(self.words).stem] * (self.words != "occupations")
+        )
+        return Path("runs") / model_folder(model) / name
+
+
+class _Printed(RiskConfig):
+    """How risks are computed and printed."""
+
+    x_weights: FilePath | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
+    top: int = Field(5, ge=1, description="words x to print on each side")
+    format: Format = Field("table", description="what to print")
+
+
+class RiskSettings(_Printed):
+    """Everything ``tdabias pvf risk`` can be told; model and words are those of the runs."""
+
+    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+        description="Folders that `tdabias pvf` wrote."
+    )
+
+
+class PvfSettings(ScoreSettings, _Printed):
+    """Everything ``tdabias pvf`` can be told: reading and risk."""
+
 
 app = typer.Typer(
     help="Prejudice and volatility in a model's output probabilities.",
     invoke_without_command=True,
-    no_args_is_help=True,
+    add_completion=False,
 )
 app.command("mine")(mine)
-_option = partial(option, PvfSettings)
-_Runs = Annotated[list[Path], typer.Argument(help="Folders that `tdabias pvf` wrote.")]
-
-# Options, declared once: several commands take the same ones.
-Models = Annotated[list[str] | None, _option("model", "--model", "-m")]
-Attribute = Annotated[str | None, _option("attribute", "--attribute", "-a")]
-Words = Annotated[str | None, _option("words")]
-Templates = Annotated[str | None, _option("templates")]
-Device = Annotated[str | None, _option("device")]
-Dtype = Annotated[str | None, _option("dtype")]
-BatchSize = Annotated[int | None, _option("batch_size", "--batch-size", "-b")]
-Forms = Annotated[str | None, _option("forms")]
-Bos = Annotated[str | None, _option("bos")]
-MaskEnd = Annotated[str | None, _option("mask_end")]
-MaskedWords = Annotated[str | None, _option("masked_words")]
-SharePrefix = Annotated[str | None, _option("share_prefix")]
-Out = Annotated[Path | None, _option("out", "--out", "--output", "-o")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
-]
-XWeights = Annotated[Path | None, _option("x_weights")]
-Aggregate = Annotated[str | None, _option("aggregate")]
-Criterion = Annotated[str | None, _option("criterion")]
-ScaleOption = Annotated[str | None, _option("scale")]
-Definition = Annotated[str | None, _option("definition")]
-TemplateWeights = Annotated[str | None, _option("template_weights")]
-MinMass = Annotated[float | None, _option("min_mass")]
-NResamples = Annotated[int | None, _option("n_resamples")]
-IntervalOption = Annotated[str | None, _option("interval")]
-Confidence = Annotated[float | None, _option("confidence")]
-Seed = Annotated[int | None, _option("seed")]
-Untrained = Annotated[bool | None, _option("untrained", "--untrained/--no-untrained")]
-Top = Annotated[int | None, _option("top")]
-Format = Annotated[str | None, _option("format")]
 
 
 @app.callback()
-def pvf(
-    context: typer.Context,
-    model: Models = None,
-    attribute: Attribute = None,
-    words: Words = None,
-    templates: Templates = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch_size: BatchSize = None,
-    forms: Forms = None,
-    bos: Bos = None,
-    mask_end: MaskEnd = None,
-    masked_words: MaskedWords = None,
-    share_prefix: SharePrefix = None,
-    x_weights: XWeights = None,
-    aggregate: Aggregate = None,
-    criterion: Criterion = None,
-    scale: ScaleOption = None,
-    definition: Definition = None,
-    template_weights: TemplateWeights = None,
-    min_mass: MinMass = None,
-    n_resamples: NResamples = None,
-    interval: IntervalOption = None,
-    confidence: Confidence = None,
-    seed: Seed = None,
-    top: Top = None,
-    out: Out = None,
-    format: Format = None,
-    untrained: Untrained = None,
-    config: ConfigFile = None,
-) -> None:
+@command(PvfSettings)
+def pvf(settings: PvfSettings) -> None:
     """Read a model's preferences and split their risk into prejudice and volatility.
 
     With a command (score, risk, mine, social, plot), only that part.
     """
-    flags = {n: v for n, v in locals().items() if n not in ("context", "config")}
-    if context.invoked_subcommand is not None:
-        given = next((name for name, value in flags.items() if value is not None), None)
-        if given or config:
-            raise InputError(
-                f"give --{(given or 'config').replace('_', '-')} behind the command: "
-                f"tdabias pvf {context.invoked_subcommand} --..."
-            )
-        return
-    settings = from_flags_and_file(PvfSettings, flags, config)
     reports, folders = {}, {}
     for name in settings.model:
         for preferences, folder in _score(settings, name):
-            weights = _x_weights(settings.x_weights, preferences)
-            report = _report(preferences, settings.part(RiskConfig), weights)
-            _save(report, folder)
-            reports[preferences.model], folders[preferences.model] = report, folder
-    print_reports(reports, settings.top, settings.format, folders)
+            reports[preferences.model] = _report(preferences, settings, folder)
+            folders[preferences.model] = folder
+    print_reports(reports, settings, folders)
 
 
 @app.command()
-def score(
-    model: Models = None,
-    attribute: Attribute = None,
-    words: Words = None,
-    templates: Templates = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch_size: BatchSize = None,
-    forms: Forms = None,
-    bos: Bos = None,
-    mask_end: MaskEnd = None,
-    masked_words: MaskedWords = None,
-    share_prefix: SharePrefix = None,
-    out: Out = None,
-    config: ConfigFile = None,
-) -> None:
+@command(ScoreSettings, file=PvfSettings)
+def score(settings: ScoreSettings) -> None:
     """Read word probabilities and save them; every later number needs no model."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    settings = from_flags_and_file(PvfSettings, flags, config)
     for name in settings.model:
-        ((preferences, _),) = _score(settings, name)
-        mass = preferences.by_class().union_mass
-        typer.echo(
-            f"{name}: {len(preferences.words)} words read in {mass.size} prompts, mean union mass "
-            f"{mass.mean():.3g}. Files: {settings.folder(name)}/ (words.parquet, "
-            "preferences.parquet, run.json)"
-        )
+        for preferences, folder in _score(settings, name):
+            mass = preferences.by_class().union_mass
+            typer.echo(
+                f"{preferences.model}: {len(preferences.words)} words read in {mass.size} prompts, "
+                f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
+                "preferences.parquet, run.json)"
+            )
 
 
 @app.command()
-def risk(
-    runs: _Runs,
-    x_weights: XWeights = None,
-    aggregate: Aggregate = None,
-    criterion: Criterion = None,
-    scale: ScaleOption = None,
-    definition: Definition = None,
-    template_weights: TemplateWeights = None,
-    min_mass: MinMass = None,
-    n_resamples: NResamples = None,
-    interval: IntervalOption = None,
-    confidence: Confidence = None,
-    seed: Seed = None,
-    top: Top = None,
-    format: Format = None,
-    config: ConfigFile = None,
-) -> None:
+@command(RiskSettings, file=PvfSettings)
+def risk(settings: RiskSettings) -> None:
     """Compute the risks of saved preferences, without the model."""
     from pvf.preferences import Preferences
 
-    flags = {n: v for n, v in locals().items() if n not in ("runs", "config", "Preferences")}
-    # Model and attribute are those of the runs.
-    settings = from_flags_and_file(
-        PvfSettings, {**flags, "model": ["saved"], "attribute": "gender"}, config
-    )
     reports, folders = {}, {}
-    for folder in runs:
+    for folder in settings.runs:
         preferences = Preferences.load(folder)
-        weights = _x_weights(settings.x_weights, preferences)
         name = preferences.model if preferences.model not in reports else str(folder)
-        reports[name] = _report(preferences, settings.part(RiskConfig), weights)
-        folders[name] = folder
-        _save(reports[name], folder)
-    print_reports(reports, settings.top, settings.format, folders)
+        reports[name], folders[name] = _report(preferences, settings, folder), folder
+    print_reports(reports, settings, folders)
 
 
-@app.command()
-def social(
-    run: Annotated[Path, typer.Argument(help="Folder that `tdabias pvf` wrote.")],
-    factors: Annotated[Path, typer.Option(help="CSV with the columns x,factor,...[,weight]")],
-    response: Annotated[Quantity, typer.Option(help="what is explained")] = "r",
-    out: Annotated[
-        Path | None, typer.Option(help="folder for the files (default: RUN/social)")
-    ] = None,
-) -> None:
-    """Regress the risk of each x on factors of yours: pay, education, share of women, ..."""
-    from matplotlib.figure import Figure
-
-    from pvf.plots import plot_regression
-    from pvf.report import load_report
-    from pvf.social import load_factors, regressions
-    from tda_bias.records.figures import write_figure
-    from tda_bias.records.files import write_csv
-
-    own = load_factors(factors)
-    by_x = load_report(run).by_x
-    table = regressions(by_x, own, response=response)
-    folder = out or run / "social"
-    write_csv(folder / "regressions.csv", table)
-    for number, name in enumerate(own.table.columns, start=1):
-        figure = Figure(figsize=(4.8, 3.6), layout="constrained")
-        plot_regression(by_x, own, name, response=response, ax=figure.subplots())
-        write_figure(folder, f"factor{number}", figure)
-    console = Console(highlight=False)
-    columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
-    console.print(as_table(table[columns], f"{response} of each x on its factors"))
-    console.print(f"Files: {folder}/ (regressions.csv, factor1.png, ...)", soft_wrap=True)
-
-
-@app.command()
-def plot(
-    runs: _Runs,
-    out: Annotated[Path, typer.Option("--out", "-o", help="folder for the figures")] = Path(
-        "figures-pvf"
-    ),
-    x: Annotated[
-        list[str] | None, typer.Option(help="word x for the heat map; may be given several times")
-    ] = None,
-) -> None:
-    """Draw the figures of one run, or compare several."""
-    from matplotlib.figure import Figure
-
-    from pvf import plots
-    from pvf.report import comparison, load_report
-    from tda_bias.records.figures import write_figure
-
-    reports: dict[str, RiskReport] = {}
-    for folder in runs:
-        report = load_report(folder)
-        reports[report.model if report.model not in reports else str(folder)] = report
-    comparison(reports)  # refuses what cannot stand in one figure
-    figures: dict[str, Figure] = {}
-    for name, report in reports.items():
-        prefix = f"{name.replace('/', '--')}-" if len(reports) > 1 else ""
-        for kind, figure in plots.report_figures(report, x=x).items():
-            figures[prefix + kind] = figure
-    if len(reports) > 1:
-        several = Figure(figsize=(1.6 + 1.4 * len(reports), 4.2), layout="constrained")
-        plots.plot_signed_means(reports, ax=several.subplots())
-        size = Figure(figsize=(4.8, 3.6), layout="constrained")
-        plots.plot_against_size(reports, ax=size.subplots())
-        figures |= {"models-signed_means": several, "models-size": size}
-    if len(reports) == 2:
-        change = Figure(figsize=(3.8, 3.6), layout="constrained")
-        plots.plot_change(*reports.values(), ax=change.subplots())
-        figures["models-change"] = change
-    for name, figure in figures.items():
-        write_figure(out, name, figure)
-    typer.echo(f"Files: {', '.join(f'{out}/{name}.png' for name in figures)} (and .svg)")
+app.command("social")(social)
+app.command("plot")(plot)
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _score(settings: PvfSettings, name: str) -> list[tuple[Preferences, Path]]:
+def _score(settings: ScoreSettings, name: str) -> list[tuple[Preferences, Path]]:
     """Read and save the preferences of a model, and of its untrained twin where asked for."""
     from pvf.templates import load_templates
     from pvf.words import load_classes, load_words
@@ -281,44 +179,151 @@ def _score(settings: PvfSettings, name: str) -> list[tuple[Preferences, Path]]:
     from pvf.score import score_preferences
     from tda_bias.models.load import untrained
 
-    runs = [(model, folder)]
+    config = part_of(settings, ScoreConfig)
+    readers = [(model, folder)]
     if settings.untrained:
-        runs.append((untrained(model, seed=settings.seed), folder / "untrained"))
-    found = []
-    for one, where in runs:
+        readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
+    scored = []
+    for reader, where in readers:
         with (
-            progress_bar(console, f"{one.name} · {settings.attribute}", "rows") as progress,
+            progress_bar(console, f"{reader.name} · {settings.attribute}", "rows") as progress,
             out_of_memory_in_one_line(model.device, settings.batch_size),
         ):
             preferences = score_preferences(
-                one, words, templates, classes, config=settings.part(ScoreConfig), progress=progress
+                reader, words, templates, classes, config=config, progress=progress
             )
         preferences.save(where)
-        found.append((preferences, where))
-    return found
+        scored.append((preferences, where))
+    return scored
 
 
-def _x_weights(path: Path | None, preferences: Preferences) -> Any:
-    from pvf.report import load_x_weights
-
-    if path is None:
-        return None
-    weights, missing = load_x_weights(path, preferences.x)
-    if missing:
-        typer.echo(f"No weight, so 0: {', '.join(missing)}", err=True)
-    return weights
-
-
-def _report(preferences: Preferences, config: RiskConfig, weights: Any) -> RiskReport:
-    from pvf.report import risk_report
-
-    return risk_report(preferences, config=config, x_weights=weights)
-
-
-def _save(report: RiskReport, folder: Path) -> None:
+def _report(preferences: Preferences, settings: _Printed, folder: Path) -> RiskReport:
+    """The risks of saved preferences, saved beside them with their figures."""
     from pvf.plots import report_figures
+    from pvf.report import load_x_weights, risk_report
     from tda_bias.records.figures import write_figure
 
+    weights = None
+    if settings.x_weights is not None:
+        weights, missing = load_x_weights(settings.x_weights, preferences.x)
+        if missing:
+            typer.echo(f"No weight, so 0: {', '.join(missing)}", err=True)
+    report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     report.save(folder)
     for name, figure in report_figures(report).items():
         write_figure(folder, name, figure)
+    return report
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def print_reports(
+    reports: dict[str, RiskReport], settings: _Printed, folders: dict[str, Path]
+) -> None:
+    """One table for all models, then the extremes and controls of each; or JSON."""
+    from pvf.report import comparison
+
+    table = comparison(reports)
+    if settings.format == "json":
+        typer.echo(as_json(reports, table, folders))
+        return
+    console = Console(highlight=False)
+    console.print(risk_table(table, next(iter(reports.values()))))
+    for name, report in reports.items():
+        console.print(extremes_table(report, settings.top))
+        for line in [*control_lines(report), f"Files: {folders[name]}/ (by_x.csv, run.json, ...)"]:
+            console.print(line, soft_wrap=True)
+
+
+def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
+    """R, R_p and R_v of every model, with intervals, above the reference models."""
+    config, n = report.config, report.controls
+    title = (
+        f"{' / '.join(n['classes'])} · {n['x']} words x, {n['templates']} templates · "
+        f"{config.confidence:.0%} intervals over both"
+    )
+    shown = Table("model", title=title, title_justify="left")
+    for heading in ("R", "R_p prejudice", "R_v volatility"):
+        shown.add_column(heading, justify="right")
+    for row in table.to_dict("records"):
+        cells = []
+        for quantity in ("R", "R_p", "R_v"):
+            low, high = (row.get(f"{quantity}_{end}_both") for end in ("low", "high"))
+            defined = low is not None and low == low
+            interval = f"\n{low:.3f} to {high:.3f}" if defined else ""
+            cells.append(f"{row[quantity]:.4f}{interval}")
+        shown.add_row(str(row["name"]), *cells, style=None if row["row"] == "measured" else "dim")
+    return shown
+
+
+def extremes_table(report: RiskReport, top: int) -> Table:
+    """The x that lean most to each side (two classes), or those with the largest risk."""
+    classes = report.preferences.classes
+    columns = ["x", "r", "r_p", "r_v", *(f"s_{label}" for label in classes), "union_mass"]
+    if len(classes) == 2:
+        ordered = report.by_x.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
+        middle = len(ordered) > 2 * top
+        import pandas as pd
+
+        chosen = pd.concat([ordered.head(top), ordered.tail(top)]) if middle else ordered
+        title = f"{report.model} · words that lean most to {classes[0]} and to {classes[1]}"
+    else:
+        columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass"]
+        ordered = report.by_x.assign(s=report.risk.mean_s.max(1))
+        chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
+        title = f"{report.model} · words with the largest risk"
+    return table_of(chosen[columns], title)
+
+
+def control_lines(report: RiskReport) -> list[str]:
+    """What the numbers must be held against."""
+    n = report.controls
+    null = report.summary.iloc[-1]
+    lines = [
+        f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
+        f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
+        f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+        f"Contexts: {n['templates']} templates weigh like {n['n_effective_contexts']:.1f}. So few "
+        f"give even a model without prejudice, whose preferences are random in each template, "
+        f"R_p = {null['R_p']:.3f}.",
+    ]
+    if n["words_shared_by_classes"] or n["words_not_read"]:
+        shared, unread = n["words_shared_by_classes"], n["words_not_read"]
+        lines.append(
+            f"Words not read: {len(shared)} in two classes, {len(unread)} that these settings "
+            "exclude for this tokenizer; run.json names them."
+        )
+    if n["words_that_begin_others"]:
+        lines.append(
+            f"Words that are, in tokens, the beginning of another: "
+            f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
+            "for the shorter."
+        )
+    if n["prompts_without_mass"] or n["prompts_left_out"]:
+        lines.append(
+            f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
+            f"there); {n['prompts_left_out']} are left out by --min-mass."
+        )
+    if report.config.definition == "one_sided":
+        lines.append("One-sided, as the published code: half the paper's volatility.")
+    return lines
+
+
+def as_json(reports: dict[str, RiskReport], table: pd.DataFrame, folders: dict[str, Path]) -> str:
+    """The same for other programs."""
+    from tda_bias.records.files import plain
+
+    found = {
+        "summary": table.to_dict("records"),
+        "models": {
+            name: {
+                "folder": str(folders[name]),
+                "model": report.preferences.record["model"],
+                "controls": report.controls,
+                "x": report.by_x.to_dict("records"),
+            }
+            for name, report in reports.items()
+        },
+    }
+    return json.dumps(plain(found), indent=2, allow_nan=False)

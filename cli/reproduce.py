@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Literal
 
-import typer
+from pydantic import Field
 from rich.console import Console
+
+from tda_bias.config import HeadBiasConfig
+from tda_bias.types import PValue, RankBy
 
 from . import heads
 from .figures import catalogue
-from .settings import ReproduceSettings, from_flags_and_file, option
+from .options import command, command_line
+from .settings import FilePath, TriplesSettings, model_folder
 
-_option = partial(option, ReproduceSettings)
+
+class ReproduceSettings(TriplesSettings, HeadBiasConfig):
+    """Everything ``tdabias reproduce`` can be told; defaults are what the head paper did."""
+
+    category: Literal["gender", "profession", "race", "religion", "all"] = Field(
+        "all", description="which categories"
+    )
+    pvalue: PValue = Field("paper", description="which p-value the q columns use")
+    rank_by: RankBy = Field("metric", description="the map that ranks heads")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/MODEL/reproduce)"
+    )
+    resume: bool = Field(True, description="reuse groups that an earlier run finished")
+
+    @property
+    def folder(self) -> Path:
+        """Where the page goes; the run itself goes to ``heads`` inside it."""
+        return self.out or Path("runs") / model_folder(self.model) / "reproduce"
+
+    def heads(self) -> heads.HeadsSettings:
+        """The run of ``tdabias heads``."""
+        return heads.HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads"})
 
 
-def reproduce(
-    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
-    data: Annotated[str | None, _option("data")] = None,
-    device: Annotated[str | None, _option("device")] = None,
-    dtype: Annotated[str | None, _option("dtype")] = None,
-    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
-    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
-    limit: Annotated[int | None, _option("limit", "--limit", "-L")] = None,
-    seed: Annotated[int | None, _option("seed")] = None,
-    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
-    resume: Annotated[bool | None, _option("resume", "--resume/--no-resume")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
-    ] = None,
-) -> None:
+# What `tdabias heads` prints is no part of this command; its configuration files are.
+@command(ReproduceSettings, file=heads.HeadsSettings)
+def reproduce(settings: ReproduceSettings) -> None:
     """Run what the head paper did and write one page that sets its values beside these."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    settings = from_flags_and_file(ReproduceSettings, flags, config)
     start = time.perf_counter()
     result = heads.compute(settings.heads())
     result.save(settings.folder / "heads")
@@ -45,7 +53,7 @@ def reproduce(
     from tda_bias.paper.published import TABLE_NUMBER, beside_published
     from tda_bias.records.figures import drawings, write_print
     from tda_bias.records.files import write_text
-    from tda_bias.records.record import open_run
+    from tda_bias.records.runs import open_run
     from tda_bias.records.tables import write_table
     from tda_bias.results.head_bias import HeadBias
 
@@ -72,7 +80,7 @@ def reproduce(
     text = page(
         result,
         pictures=pictures,
-        command=_command(flags, config),
+        command=command_line(["reproduce"], settings),
         seconds=time.perf_counter() - start,
         run_id=run.id,
     )
@@ -80,14 +88,3 @@ def reproduce(
     shown = Console(highlight=False)
     shown.print(survivors_line(result), soft_wrap=True)
     shown.print(f"Page: {settings.folder / 'README.md'}", soft_wrap=True)
-
-
-def _command(flags: Mapping[str, Any], config: Path | None) -> str:
-    """What was typed, with the long names of options."""
-    words = ["tdabias", "reproduce"]
-    for name, value in {**flags, "config": config}.items():
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-        elif value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join(words)

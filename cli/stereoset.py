@@ -3,46 +3,49 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
-from .settings import StereoSetSettings, from_flags_and_file, option
+from .options import command
+from .settings import FilePath, Format, TriplesSettings, model_folder
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_option = partial(option, StereoSetSettings)
 _PER = {"sum": "sum", "mean": "per token"}
 
 
-def stereoset(
-    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
-    category: Annotated[str | None, _option("category", "--category", "-c")] = None,
-    group: Annotated[list[str] | None, _option("group")] = None,
-    data: Annotated[str | None, _option("data")] = None,
-    device: Annotated[str | None, _option("device")] = None,
-    dtype: Annotated[str | None, _option("dtype")] = None,
-    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
-    share_prefix: Annotated[str | None, _option("share_prefix")] = None,
-    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
-    confidence: Annotated[float | None, _option("confidence")] = None,
-    limit: Annotated[int | None, _option("limit", "--limit", "-L")] = None,
-    seed: Annotated[int | None, _option("seed")] = None,
-    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
-    ] = None,
-    format: Annotated[str | None, _option("format")] = None,
-) -> None:
+class StereoSetSettings(TriplesSettings):
+    """Everything ``tdabias stereoset`` can be told."""
+
+    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+    share_prefix: Literal["auto", "never"] = Field(
+        "auto", description="run the context of a triple once, where that is exact"
+    )
+    n_resamples: int = Field(2000, ge=100, description="bootstrap resamples of items")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+    seed: int = Field(0, ge=0, description="fixes every random draw")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
+    )
+    format: Format = Field("table", description="what to print")
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        by_default = Path("runs") / model_folder(self.model) / f"stereoset-{self.category}"
+        return self.out or by_default
+
+
+@command(StereoSetSettings)
+def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    settings = from_flags_and_file(StereoSetSettings, flags, config)
     items, record = _items(settings)
 
     from tda_bias.behaviour.stereoset import length_split, scores

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
@@ -19,7 +19,8 @@ from .loading import (
     out_of_memory_in_one_line,
     progress_bar,
 )
-from .settings import UnqoverSettings, from_flags_and_file, option
+from .options import command, part_of
+from .settings import Device, Dtype, FilePath, Format, Name, model_folder
 from .text import p_text
 
 if TYPE_CHECKING:
@@ -29,44 +30,47 @@ if TYPE_CHECKING:
     from unqover.design import Design
     from unqover.report import Report
 
-_option = partial(option, UnqoverSettings)
+_FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
 
 
-def unqover(
-    model: Annotated[str | None, _option("model", "--model", "-m")] = None,
-    class_: Annotated[str | None, _option("class_", "--class")] = None,
-    subjects: Annotated[int | None, _option("subjects")] = None,
-    attributes: Annotated[int | None, _option("attributes")] = None,
-    attribute_set: Annotated[str | None, _option("attribute_set")] = None,
-    ask: Annotated[str | None, _option("ask")] = None,
-    negation: Annotated[str | None, _option("negation")] = None,
-    length: Annotated[str | None, _option("length")] = None,
-    share_prefix: Annotated[str | None, _option("share_prefix")] = None,
-    device: Annotated[str | None, _option("device")] = None,
-    dtype: Annotated[str | None, _option("dtype")] = None,
-    batch_size: Annotated[int | None, _option("batch_size", "--batch-size", "-b")] = None,
-    n_flips: Annotated[int | None, _option("n_flips")] = None,
-    n_resamples: Annotated[int | None, _option("n_resamples")] = None,
-    confidence: Annotated[float | None, _option("confidence")] = None,
-    seed: Annotated[int | None, _option("seed")] = None,
-    top: Annotated[int | None, _option("top")] = None,
-    out: Annotated[Path | None, _option("out", "--out", "--output", "-o")] = None,
-    resume: Annotated[bool | None, _option("resume", "--resume/--no-resume")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", "-C", help="YAML file of settings; flags win")
-    ] = None,
-    format: Annotated[str | None, _option("format")] = None,
-) -> None:
+class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
+    """Everything ``tdabias unqover`` can be told."""
+
+    model: Name = Field(
+        min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
+    )
+    class_: Name = Field(
+        alias="class",
+        min_length=1,
+        description="gender, nationality, ethnicity, religion, education, age, gender_race, "
+        "gender_race_names, or a YAML file of subjects, attributes and frames",
+    )
+    device: Device = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
+    dtype: Dtype = Field("float32", description="type of the weights")
+    top: int = Field(5, ge=1, description="attributes (or groups) to print")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/MODEL/unqover-CLASS)"
+    )
+    resume: bool = Field(True, description="reuse answers that an earlier run finished")
+    format: Format = Field("table", description="what to print")
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        name = f"unqover-{Path(self.class_).stem}"
+        if self.attribute_set is not None:
+            name += f"-{self.attribute_set}"
+        return self.out or Path("runs") / model_folder(self.model) / name
+
+
+@command(UnqoverSettings)
+def unqover(settings: UnqoverSettings) -> None:
     """Ask underspecified questions about pairs of people, and measure whom the model picks."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    flags["class"] = flags.pop("class_")
-    settings = from_flags_and_file(UnqoverSettings, flags, config)
-
     from unqover.classes import load_class
     from unqover.design import sampled_design
 
     chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
-    design = sampled_design(chosen, settings.part(DesignConfig))
+    design = sampled_design(chosen, part_of(settings, DesignConfig))
     answers = _answers(settings, design)
 
     from tda_bias.records.figures import write_figure
@@ -74,7 +78,7 @@ def unqover(
     from unqover.report import bias_report
 
     answers.save(settings.folder)
-    report = bias_report(answers, config=settings.part(InferenceConfig))
+    report = bias_report(answers, config=part_of(settings, InferenceConfig))
     report.save(settings.folder)
     for name, figure in report_figures(report).items():
         write_figure(settings.folder, name, figure)
@@ -86,9 +90,6 @@ def unqover(
     console.print(ranked_table(report, settings.top))
     for line in [*control_lines(report), f"Files: {settings.folder}/ ({_FILES})"]:
         console.print(line, soft_wrap=True)
-
-
-_FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
 
 
 def _answers(settings: UnqoverSettings, design: Design) -> Answers:
@@ -115,7 +116,7 @@ def _answers(settings: UnqoverSettings, design: Design) -> Answers:
         return ask_questions(
             model,
             design,
-            config=settings.part(AskConfig),
+            config=part_of(settings, AskConfig),
             parts=parts,
             resume=settings.resume,
             progress=progress,

@@ -27,10 +27,11 @@ def test_reproduce_writes_one_page_with_its_pictures_and_tables(folder):
 def test_the_configuration_is_what_the_command_does_by_default():
     from pathlib import Path
 
-    from tdabias_cli.settings import ReproduceSettings, read_yaml
+    from tda_bias.records.settings import read_settings
+    from tdabias_cli.reproduce import ReproduceSettings
 
     path = Path(__file__).parents[2] / "configs" / "paper_gpt2.yaml"
-    written = ReproduceSettings(**read_yaml(path))
+    written = ReproduceSettings(**read_settings(path))
     assert written == ReproduceSettings(model="gpt2")
 
 

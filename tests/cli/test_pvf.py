@@ -152,10 +152,11 @@ def test_settings_come_from_a_file_and_flags_win(folders, tmp_path, capsys):
 def test_published_settings_are_valid():
     from pathlib import Path
 
-    from tdabias_cli.settings import PvfSettings, from_flags_and_file
+    from tdabias_cli.options import merged
+    from tdabias_cli.pvf import PvfSettings
 
     for name in ("gender", "race", "religion"):
-        settings = from_flags_and_file(PvfSettings, {}, Path(f"configs/pvf_{name}.yaml"))
+        settings = merged(PvfSettings, {}, config=Path(f"configs/pvf_{name}.yaml"))
         assert settings.attribute == name
 
 

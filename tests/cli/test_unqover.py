@@ -148,13 +148,14 @@ def test_settings_from_a_file(folder, tmp_path, capsys):
 def test_the_configuration_of_the_project_asks_everything():
     from pathlib import Path
 
-    from tdabias_cli.settings import UnqoverSettings, from_flags_and_file
+    from tdabias_cli.options import merged, part_of
+    from tdabias_cli.unqover import UnqoverSettings
     from unqover.classes import load_class
     from unqover.design import sampled_design
 
     path = Path(__file__).parents[2] / "configs" / "unqover_gender.yaml"
-    settings = from_flags_and_file(UnqoverSettings, {"model": "m"}, path)
-    design = sampled_design(load_class(settings.class_), settings.part(DesignConfig))
+    settings = merged(UnqoverSettings, {"model": "m"}, config=path)
+    design = sampled_design(load_class(settings.class_), part_of(settings, DesignConfig))
     assert design.n_questions == 70 * 70 * 4 * 70 * 4
 
 

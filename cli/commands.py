@@ -1,0 +1,86 @@
+"""The commands there are; the module of one is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+# Module and function of each command, or module with an ``app`` of several, by its name; and the
+# first sentence of its help, so that the program's own help imports none of them.
+COMMANDS = {
+    "heads": "Rank a model's attention heads by how differently they hold stereotypes together.",
+    "unqover": "Ask underspecified questions about pairs of people, and measure whom the model "
+    "picks.",
+    "ablate": "Remove heads of a run and measure what changes; compare with random heads.",
+    "export": "Write chosen heads for other programs: rule, p and q, parameter names and slices.",
+    "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
+    "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT score.",
+    "figures": "Draw every figure and table that saved runs allow, ready for print.",
+    "reproduce": "Run what the head paper did and write one page that sets its values beside "
+    "these.",
+    "pvf": "Prejudice and volatility in a model's output probabilities.",
+}
+
+
+class _Program(TyperGroup):
+    """The commands of the table."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command as the program's help lists it."""
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is asked for, from its module."""
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # what typos are compared with
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and loaded(str(name)), rest
+
+
+def loaded(name: str) -> Any:
+    """A command with its options, from the module of its name.
+
+    The module holds a function of that name that ``options.command`` made, or ``app``, a group.
+    """
+    module = import_module(f".{name}", __package__)
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False)
+        app.command(name)(getattr(module, name))
+    return typer.main.get_command(app)
+
+
+def program() -> Any:
+    """The program, ready to be called with a command line."""
+    app = typer.Typer(
+        name="tdabias",
+        cls=_Program,
+        help="Which attention heads carry a language model's stereotypes, and how sure are we.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    return typer.main.get_command(app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"tdabias {version('tdabias')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of the program itself."""

@@ -1,0 +1,315 @@
+"""Options of a command, built from its settings: each is declared once, in a pydantic class.
+
+A value comes from, the first that has it:
+
+1. the command line: ``--n-resamples 999``;
+2. the environment: ``TDABIAS_<COMMAND>_<OPTION>``, for example ``TDABIAS_HEADS_N_RESAMPLES=999`` or
+   ``TDABIAS_PVF_RISK_SEED=1``; several values stand with commas between them;
+3. the YAML file behind ``--config``: ``n_resamples: 999``;
+4. the default that the class gives.
+
+What is given by its place (a folder of a run) comes from the command line alone. All values meet
+the same checks, those of the class.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from rich.markup import escape
+
+from tda_bias.records.settings import (
+    is_number,
+    plain_type,
+    read_settings,
+    setting_names,
+    takes_several,
+    unknown_setting,
+    validated,
+)
+from tda_bias.types import InputError
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+# One letter means the same in every command.
+SHORT = {
+    "attribute": "-a",
+    "batch_size": "-b",
+    "category": "-c",
+    "config": "-C",
+    "documents": "-n",
+    "limit": "-L",
+    "model": "-m",
+    "out": "-o",
+}
+# Another long name of an option.
+ALIAS = {"out": "--output"}
+# What most commands have stands last in their help, in this order.
+_LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet")
+_CONFIG = Annotated[
+    Path | None,
+    typer.Option("--config", SHORT["config"], help="YAML file of settings; flags win"),
+]
+
+
+class Positional:
+    """Marks a setting that is given by its place: ``run: Annotated[Path, Positional()]``."""
+
+
+def command(
+    settings: type[Settings], *, file: type[BaseModel] | None = None
+) -> Callable[[Callable[[Settings], None]], Callable[..., None]]:
+    """Make a function of settings a command: its options are those of the class.
+
+    Args:
+        settings: The command's settings; descriptions are the help texts.
+        file: Settings of a whole that this command is a part of: a configuration file of the whole
+            serves here too, and what it says of other parts is passed over.
+
+    Returns:
+        What turns ``def heads(settings: HeadsSettings) -> None`` into a function for typer.
+    """
+
+    def decorated(function: Callable[[Settings], None]) -> Callable[..., None]:
+        def run(context: typer.Context, config: Path | None = None, **given: Any) -> None:
+            flags = {name: value for name, value in given.items() if value not in (None, [])}
+            words = _command_words(context)
+            if context.invoked_subcommand is not None:
+                _refuse_before_subcommand([*words, context.invoked_subcommand], flags, config)
+                return
+            function(merged(settings, flags, words=words, config=config, file=file))
+
+        parameters = [
+            inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *_parameters(settings),
+        ]
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorated
+
+
+def merged(
+    settings: type[Settings],
+    flags: Mapping[str, Any],
+    *,
+    words: list[str] | None = None,
+    config: Path | None = None,
+    file: type[BaseModel] | None = None,
+) -> Settings:
+    """Settings from flags, the environment and a file; the first that names a value has it.
+
+    Args:
+        settings: The class to build.
+        flags: Values of the command line by the names of fields.
+        words: The command's own words, ``["pvf", "risk"]``; without them the environment is not
+            read.
+        config: The YAML file.
+        file: As in ``command``.
+
+    Raises:
+        InputError: on an unknown name, a value that does not fit, or an unreadable file.
+    """
+    names = {name: field.alias or name for name, field in settings.model_fields.items()}
+    by_place = {names[name] for name, field in settings.model_fields.items() if _by_place(field)}
+    values: dict[str, Any] = {}
+    source: dict[str, str] = {}
+    layers = (
+        _of_file(config, settings, by_place, file or settings),
+        _of_environment(words or [], settings, by_place),
+        {names[name]: (value, "") for name, value in flags.items()},
+    )
+    for layer in layers:
+        for name, (value, where) in layer.items():
+            values[name], source[name] = value, where
+    return validated(settings, values, source=source)
+
+
+def command_line(words: list[str], settings: BaseModel) -> str:
+    """A command line that gives these settings again: everything that is not a default."""
+    arguments, options = [], []
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if name not in settings.model_fields_set or value is None:
+            continue
+        several = list(value) if isinstance(value, tuple) else [value]
+        flag = _flag(name, field)
+        if _by_place(field):
+            arguments += [str(one) for one in several]
+        elif isinstance(value, bool):
+            options.append(flag if value else f"--no-{flag.removeprefix('--')}")
+        else:
+            options += [word for one in several for word in (flag, str(one))]
+    return shlex.join(["tdabias", *words, *arguments, *options])
+
+
+def part_of(whole: BaseModel, settings: type[Settings]) -> Settings:
+    """The settings of one of the library's functions, among those of a command."""
+    return settings(**whole.model_dump(include=set(settings.model_fields)))
+
+
+# -- where values come from ------------------------------------------------------------------------
+
+
+def _of_file(
+    config: Path | None, settings: type[BaseModel], by_place: set[str], whole: type[BaseModel]
+) -> dict[str, tuple[Any, str]]:
+    if config is None:
+        return {}
+    values = read_settings(config)
+    here, anywhere = set(setting_names(settings)) - by_place, set(setting_names(whole))
+    for name in values:
+        if name in by_place:
+            raise InputError(f"{config}: `{name}` is given on the command line, not in a file")
+        if name not in here | anywhere:
+            raise InputError(f"{config}: {unknown_setting(name, settings, but=by_place)}")
+    return {name: (value, str(config)) for name, value in values.items() if name in here}
+
+
+def _of_environment(
+    words: list[str], settings: type[BaseModel], by_place: set[str]
+) -> dict[str, tuple[Any, str]]:
+    if not words:
+        return {}
+    found: dict[str, tuple[Any, str]] = {}
+    for name, field in settings.model_fields.items():
+        written = field.alias or name
+        key = variable(words, written)
+        text = os.environ.get(key)
+        if text is None or written in by_place:
+            continue
+        several = takes_several(field)
+        found[written] = ([p.strip() for p in text.split(",")] if several else text, key)
+    return found
+
+
+def variable(words: list[str], name: str) -> str:
+    """The environment variable of a command's option."""
+    return "_".join(["tdabias", *words, name]).upper().replace("-", "_")
+
+
+def _command_words(context: typer.Context) -> list[str]:
+    """The words of a command without the program's: ``["pvf", "risk"]``."""
+    words: list[str] = []
+    at: Any = context
+    while at.parent is not None:
+        words.insert(0, str(at.info_name))
+        at = at.parent
+    return words
+
+
+def _refuse_before_subcommand(
+    words: list[str], flags: Mapping[str, Any], config: Path | None
+) -> None:
+    given = next(iter(flags), None)
+    if given or config:
+        name = (given or "config").rstrip("_").replace("_", "-")
+        raise InputError(f"give --{name} behind the command: tdabias {' '.join(words)} --...")
+
+
+# -- the signature ---------------------------------------------------------------------------------
+
+
+def _parameters(settings: type[BaseModel]) -> Iterator[inspect.Parameter]:
+    """What typer reads: one parameter for each setting, and ``--config``."""
+    fields = settings.model_fields
+    for name in _ordered(settings):
+        annotation: Any = _CONFIG if name == "config" else _annotation(name, fields[name])
+        required = name != "config" and _by_place(fields[name])
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=annotation,
+            default=inspect.Parameter.empty if required else None,
+        )
+
+
+def _ordered(settings: type[BaseModel]) -> list[str]:
+    """The settings as help lists them: what must be given, the command's, those of its parts."""
+    fields = settings.model_fields
+    declared = [name for part in settings.__mro__ for name in getattr(part, "__annotations__", {})]
+    names = [name for name in dict.fromkeys(declared) if name in fields and name not in _LAST]
+    names.sort(key=lambda name: not fields[name].is_required())
+    return names + [name for name in _LAST if name in fields or name == "config"]
+
+
+def _annotation(name: str, field: FieldInfo) -> Any:
+    """A typer parameter. All but switches are read as text, so that the class alone checks them."""
+    plain = plain_type(field)
+    if _by_place(field):
+        kind: Any = plain if plain in (str, Path) else str
+        several = list[kind] if takes_several(field) else kind
+        return Annotated[several, typer.Argument(help=_help(field))]
+    flag = _flag(name, field)
+    if plain is bool:
+        flags = f"{flag}/--no-{flag.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(flags, help=_help(field))]
+    spellings = [flag, *(d[name] for d in (ALIAS, SHORT) if name in d)]
+    option = typer.Option(
+        *spellings,
+        help=_help(field),
+        metavar=_type_name(field),
+        autocompletion=_completion(_choices(field)),
+    )
+    return Annotated[list[str] | None if takes_several(field) else str | None, option]
+
+
+def _flag(name: str, field: FieldInfo) -> str:
+    return f"--{(field.alias or name).replace('_', '-')}"
+
+
+def _help(field: FieldInfo) -> str:
+    """The description, with the choices that it does not name, and the default."""
+    text = field.description or ""
+    choices, remarks = _choices(field), []
+    if choices and not all(choice in text for choice in choices):
+        remarks.append(f"one of {', '.join(choices)}")
+    if field.is_required() and not _by_place(field):
+        remarks.append("required")
+    elif field.default not in (None, ()) and not field.is_required():
+        remarks.append(f"default: {field.default}")
+    # Round brackets, and escaped: square ones are markup in help texts, and vanish.
+    return escape(f"{text} ({'; '.join(remarks)})" if remarks else text)
+
+
+def _type_name(field: FieldInfo) -> str:
+    """The type and its limits: ``<int 1..100>``."""
+    plain = plain_type(field)
+    name = {int: "int", float: "float", Path: "path"}.get(plain, "str")
+    if takes_several(field):
+        return f"<list[{name}]>"
+    if is_number(field):
+        ends = {
+            attribute: getattr(rule, attribute)
+            for rule in field.metadata
+            for attribute in ("ge", "gt", "le", "lt")
+            if hasattr(rule, attribute)
+        }
+        low, high = ends.get("ge", ends.get("gt", "")), ends.get("le", ends.get("lt", ""))
+        return f"<{name} {low}..{high}>" if ends else f"<{name}>"
+    return f"<{name}>"
+
+
+def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
+    if not choices:
+        return None
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
+
+
+def _by_place(field: FieldInfo) -> bool:
+    return any(isinstance(mark, Positional) for mark in field.metadata)
+
+
+def _choices(field: FieldInfo) -> tuple[str, ...]:
+    plain = plain_type(field)
+    return get_args(plain) if get_origin(plain) is Literal else ()

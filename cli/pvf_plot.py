@@ -1,0 +1,104 @@
+"""``tdabias pvf plot`` and ``pvf social``: figures and regressions of saved runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
+
+from pvf.config import Quantity
+
+from .options import Positional, command
+from .settings import FilePath, Several
+from .text import table_of
+
+if TYPE_CHECKING:
+    from pvf.report import RiskReport
+
+
+class SocialSettings(BaseModel):
+    """Everything ``tdabias pvf social`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias pvf` wrote.")
+    factors: FilePath = Field(description="CSV with the columns x,factor,...[,weight]")
+    response: Quantity = Field("r", description="what is explained")
+    out: FilePath | None = Field(None, description="folder for the files (default: RUN/social)")
+
+
+class PlotSettings(BaseModel):
+    """Everything ``tdabias pvf plot`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+        description="Folders that `tdabias pvf` wrote."
+    )
+    x: Annotated[tuple[str, ...], Several] = Field(
+        (), description="word x for the heat map; may be given several times"
+    )
+    out: FilePath = Field(Path("figures-pvf"), description="folder for the figures")
+
+
+@command(SocialSettings)
+def social(settings: SocialSettings) -> None:
+    """Regress the risk of each x on factors of yours: pay, education, share of women, ..."""
+    from matplotlib.figure import Figure
+
+    from pvf.plots import plot_regression
+    from pvf.report import load_report
+    from pvf.social import load_factors, regressions
+    from tda_bias.records.figures import write_figure
+    from tda_bias.records.files import write_csv
+
+    chosen = load_factors(settings.factors)
+    by_x = load_report(settings.run).by_x
+    table = regressions(by_x, chosen, response=settings.response)
+    folder = settings.out or settings.run / "social"
+    write_csv(folder / "regressions.csv", table)
+    for number, name in enumerate(chosen.table.columns, start=1):
+        figure = Figure(figsize=(4.8, 3.6), layout="constrained")
+        plot_regression(by_x, chosen, name, response=settings.response, ax=figure.subplots())
+        write_figure(folder, f"factor{number}", figure)
+    console = Console(highlight=False)
+    columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
+    console.print(table_of(table[columns], f"{settings.response} of each x on its factors"))
+    console.print(f"Files: {folder}/ (regressions.csv, factor1.png, ...)", soft_wrap=True)
+
+
+@command(PlotSettings)
+def plot(settings: PlotSettings) -> None:
+    """Draw the figures of one run, or compare several."""
+    from matplotlib.figure import Figure
+
+    from pvf import plots
+    from pvf.report import comparison, load_report
+    from tda_bias.records.figures import write_figure
+
+    reports: dict[str, RiskReport] = {}
+    for folder in settings.runs:
+        report = load_report(folder)
+        reports[report.model if report.model not in reports else str(folder)] = report
+    comparison(reports)  # refuses what cannot stand in one figure
+    figures: dict[str, Figure] = {}
+    for name, report in reports.items():
+        prefix = f"{name.replace('/', '--')}-" if len(reports) > 1 else ""
+        for kind, figure in plots.report_figures(report, x=settings.x or None).items():
+            figures[prefix + kind] = figure
+    if len(reports) > 1:
+        several = Figure(figsize=(1.6 + 1.4 * len(reports), 4.2), layout="constrained")
+        plots.plot_signed_means(reports, ax=several.subplots())
+        size = Figure(figsize=(4.8, 3.6), layout="constrained")
+        plots.plot_against_size(reports, ax=size.subplots())
+        figures |= {"models-signed_means": several, "models-size": size}
+    if len(reports) == 2:
+        change = Figure(figsize=(3.8, 3.6), layout="constrained")
+        plots.plot_change(*reports.values(), ax=change.subplots())
+        figures["models-change"] = change
+    for name, figure in figures.items():
+        write_figure(settings.out, name, figure)
+    typer.echo(f"Files: {', '.join(f'{settings.out}/{name}.png' for name in figures)} (and .svg)")
