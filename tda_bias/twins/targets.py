@@ -1,0 +1,195 @@
+"""Another target of the same kind in a triple, wherever the triple names its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tda_bias.twins.gender import gender_words
+from tda_bias.twins.kinds import Form, Kinds, Target
+from tda_bias.twins.twins import content, text_fields, with_texts
+from tda_bias.twins.words import in_case_of, replaced
+from tda_bias.types import InputError, Triple
+
+# What a noun does not stand before: "the Japanese have", "the Japanese garden" has it otherwise.
+_NOT_A_NOUN = frozenset(
+    "a an the this that these those and or but nor so if because although though while when where "
+    "until since than as about above across after against along among around at before behind "
+    "below beside between beyond by despite down during except for from in inside into like near "
+    "of off on onto out outside over past through to toward towards under up upon with within "
+    "without who whom whose which what why how is was are were be been being am has had have "
+    "having do does did can could will would shall should may might must not never always often "
+    "sometimes also too i you he she it we they there here now then today yesterday tomorrow "
+    "come comes came go goes went get gets got make makes made take takes took give gives gave "
+    "say says said see sees saw know knows knew think thinks thought love loves like likes live "
+    "lives eat eats ate speak speaks spoke enjoy enjoys sit sits sat stand stands stood set sets "
+    "tend tends seem seems look looks work works bring brings brought sent smelled".split()
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a target stands in a text, and in which form."""
+
+    start: int
+    end: int
+    form: Form
+
+
+def places(text: str, target: Target) -> list[Place]:
+    """Every place of a target in a text, in any of its forms."""
+    return [
+        Place(found.start(), found.end(), _form(text, found, target))
+        for found in target.pattern.finditer(text)
+    ]
+
+
+def _form(text: str, found: re.Match[str], target: Target) -> Form:
+    """The form, from the words around it where the spelling leaves it open."""
+    possible = target.read[" ".join(found.group().lower().split())]
+    if len(possible) == 1:
+        return next(iter(possible))
+    nouns: list[Form] = [form for form in ("noun", "nouns") if form in possible]
+    if "adjective" in possible and (not nouns or not _is_noun(text, found)):
+        return "adjective"
+    return nouns[0]
+
+
+def _is_noun(text: str, found: re.Match[str]) -> bool:
+    """Whether an article or a number word stands before, and no noun behind."""
+    behind = re.match(r"\s+(\w+)", text[found.end() :])
+    if behind is not None:
+        word = behind.group(1).lower()
+        if word not in _NOT_A_NOUN and not word.endswith("ed"):
+            return False
+    before = text[: found.start()]
+    if not before.strip():
+        return behind is not None
+    return (
+        re.search(
+            r"\b(?:an?|the|this|that|these|those|another|every|each|some|any|all|many|most|few|several|"
+            r"other|one|two|three|\d+)\s+$",
+            before,
+            re.IGNORECASE,
+        )
+        is not None
+    )
+
+
+# -- one triple ------------------------------------------------------------------------------------
+
+
+def with_target(triple: Triple, own: Target, other: Target) -> Triple:
+    """The triple about another target: in all four texts, with articles and apostrophes to fit."""
+    texts = (_with_target(text, own, other) for text in text_fields(triple))
+    return with_texts(triple, other.name, texts)
+
+
+def _with_target(text: str, own: Target, other: Target) -> str:
+    return replaced(
+        text,
+        [
+            (at.start, at.end, _in_case(other.written[at.form], text[at.start : at.end]))
+            for at in places(text, own)
+        ],
+    )
+
+
+def _in_case(word: str, like: str) -> str:
+    """Names lose their capitals too where the original has none: "the arab man"."""
+    return word.lower() if like.islower() else in_case_of(word, like)
+
+
+def fits(triple: Triple, own: Target) -> Callable[[Target], bool]:
+    """What tells whether another target can take the place of a triple's own.
+
+    It must have each form that is needed, must not stand in the texts already ("Lebanon borders
+    Syria"), and if it is a man's, no word of the texts may be a woman's.
+    """
+    texts = text_fields(triple)
+    forms = {at.form for text in texts for at in places(text, own)}
+    whole = "\n".join(texts)
+    of_a_woman = _feminine().search(whole) is not None
+
+    def fit(other: Target) -> bool:
+        return (
+            other.name != own.name
+            and forms <= set(other.written)
+            and not (other.masculine and of_a_woman)
+            and other.pattern.search(whole) is None
+        )
+
+    return fit
+
+
+@cache
+def _feminine() -> re.Pattern[str]:
+    words = sorted({*gender_words().feminine, "her", "hers"}, key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
+
+
+# -- which others ----------------------------------------------------------------------------------
+
+
+def pool(kinds: Kinds, kind: str, present: set[str], k: int) -> list[Target]:
+    """The targets that may be drawn for a kind.
+
+    Args:
+        kinds: All kinds.
+        kind: The one asked for.
+        present: Targets of the data.
+        k: Twins of each triple.
+
+    Returns:
+        Those of the data; all of the kind where these are too few.
+
+    Raises:
+        InputError: if even these are.
+    """
+    everything = kinds.of_kind(kind)
+    if len(everything) == 1:
+        raise InputError(
+            f"the kind {kind!r} has a single target, {everything[0].name}; a twin needs another "
+            "one to put in its place"
+        )
+    if k >= len(everything):
+        raise InputError(
+            f"`k` must be at most {len(everything) - 1}, the other targets of the kind {kind!r}; "
+            f"got {k}"
+        )
+    of_the_data = [target for target in everything if target.name in present]
+    return of_the_data if len(of_the_data) > k else everything
+
+
+def drawn(
+    items: Sequence[tuple[Triple, Target]],
+    others: Sequence[Target],
+    *,
+    k: int,
+    rng: np.random.Generator,
+) -> list[tuple[Target, ...]]:
+    """K other targets for each item, so that all targets serve about equally often.
+
+    Items come in a random order that does not depend on the order given; each takes, among those
+    that fit, the targets that have served least, ties at random.
+
+    Returns:
+        For each item; fewer than K where fewer fit.
+    """
+    order = sorted(range(len(items)), key=lambda i: content(items[i][0]))
+    served = {target.name: 0 for target in others}
+    chosen: list[tuple[Target, ...]] = [()] * len(items)
+    for position in rng.permutation(len(items)):
+        index = order[position]
+        fit = fits(*items[index])
+        fitting = [target for target in others if fit(target)]
+        shuffled = [fitting[i] for i in rng.permutation(len(fitting))]
+        picked = sorted(shuffled, key=lambda target: served[target.name])[:k]
+        for target in picked:
+            served[target.name] += 1
+        chosen[index] = tuple(picked)
+    return chosen
