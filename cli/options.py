@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -85,7 +85,9 @@ def command(
             if context.invoked_subcommand is not None:
                 _refuse_before_subcommand([*words, context.invoked_subcommand], flags, config)
                 return
-            function(merged(settings, flags, words=words, config=config, file=file))
+            parts = getattr(context.command, "commands", {})
+            environment = values_of_environment(settings, words, parts=parts)
+            function(merged(settings, flags, environment=environment, config=config, file=file))
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -103,7 +105,7 @@ def merged(
     settings: type[Settings],
     flags: Mapping[str, Any],
     *,
-    words: list[str] | None = None,
+    environment: Mapping[str, tuple[Any, str]] | None = None,
     config: Path | None = None,
     file: type[BaseModel] | None = None,
 ) -> Settings:
@@ -112,8 +114,7 @@ def merged(
     Args:
         settings: The class to build.
         flags: Values of the command line by the names of fields.
-        words: The command's own words, ``["pvf", "risk"]``; without them the environment is not
-            read.
+        environment: As ``values_of_environment`` gives them.
         config: The YAML file.
         file: As in ``command``.
 
@@ -121,12 +122,11 @@ def merged(
         InputError: on an unknown name, a value that does not fit, or an unreadable file.
     """
     names = {name: field.alias or name for name, field in settings.model_fields.items()}
-    by_place = {names[name] for name, field in settings.model_fields.items() if _by_place(field)}
     values: dict[str, Any] = {}
     source: dict[str, str] = {}
     layers = (
-        _of_file(config, settings, by_place, file or settings),
-        _of_environment(words or [], settings, by_place),
+        _of_file(config, settings, file or settings),
+        environment or {},
         {names[name]: (value, "") for name, value in flags.items()},
     )
     for layer in layers:
@@ -162,11 +162,11 @@ def part_of(whole: BaseModel, settings: type[Settings]) -> Settings:
 
 
 def _of_file(
-    config: Path | None, settings: type[BaseModel], by_place: set[str], whole: type[BaseModel]
+    config: Path | None, settings: type[BaseModel], whole: type[BaseModel]
 ) -> dict[str, tuple[Any, str]]:
     if config is None:
         return {}
-    values = read_settings(config)
+    values, by_place = read_settings(config), _names_by_place(settings)
     here, anywhere = set(setting_names(settings)) - by_place, set(setting_names(whole))
     for name in values:
         if name in by_place:
@@ -176,21 +176,40 @@ def _of_file(
     return {name: (value, str(config)) for name, value in values.items() if name in here}
 
 
-def _of_environment(
-    words: list[str], settings: type[BaseModel], by_place: set[str]
+def values_of_environment(
+    settings: type[BaseModel], words: list[str], *, parts: Collection[str] = ()
 ) -> dict[str, tuple[Any, str]]:
-    if not words:
-        return {}
-    found: dict[str, tuple[Any, str]] = {}
-    for name, field in settings.model_fields.items():
-        written = field.alias or name
-        key = variable(words, written)
-        text = os.environ.get(key)
-        if text is None or written in by_place:
+    """What environment variables say of a command's settings.
+
+    Args:
+        settings: The command's settings.
+        words: Its words, ``["pvf", "risk"]``.
+        parts: Commands below it, whose variables begin alike.
+
+    Returns:
+        By the name of the setting its value and the variable.
+
+    Raises:
+        InputError: on a variable that begins like the command's and is none of them.
+    """
+    by_variable = {
+        variable(words, field.alias or name): (field.alias or name, field)
+        for name, field in settings.model_fields.items()
+        if not _by_place(field)
+    }
+    others = tuple(variable([*words, part], "") for part in parts)
+    values: dict[str, tuple[Any, str]] = {}
+    for key, text in os.environ.items():
+        if not key.startswith(variable(words, "")) or key.startswith(others):
             continue
-        several = takes_several(field)
-        found[written] = ([p.strip() for p in text.split(",")] if several else text, key)
-    return found
+        if key not in by_variable:
+            name = key.removeprefix(variable(words, "")).lower()
+            unknown = unknown_setting(name, settings, but=_names_by_place(settings))
+            raise InputError(f"environment variable {key}: {unknown}")
+        name, field = by_variable[key]
+        several = [part.strip() for part in text.split(",")]
+        values[name] = (several if takes_several(field) else text, key)
+    return values
 
 
 def variable(words: list[str], name: str) -> str:
@@ -304,6 +323,11 @@ def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
     if not choices:
         return None
     return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
+
+
+def _names_by_place(settings: type[BaseModel]) -> set[str]:
+    fields = settings.model_fields.items()
+    return {field.alias or name for name, field in fields if _by_place(field)}
 
 
 def _by_place(field: FieldInfo) -> bool:

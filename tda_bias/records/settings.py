@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from tda_bias.types import InputError
 
@@ -47,8 +48,9 @@ def validated(
     try:
         return settings(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        message = _one_line(error, settings)
+        # A value that does not fit says more than one that is not there.
+        first = min(error.errors(), key=lambda one: one["type"] == "missing")
+        message = _one_line(first, settings)
         if first["loc"]:
             message += _where(str(first["loc"][0]), source)
         if first["type"] == "missing" and given_as == "options":
@@ -223,8 +225,7 @@ def setting_names(settings: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in settings.model_fields.items()]
 
 
-def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
-    first = error.errors()[0]
+def _one_line(first: ErrorDetails, settings: type[BaseModel]) -> str:
     name = str(first["loc"][0]) if first["loc"] else ""
     given = first.get("input")
     match first["type"]:
@@ -235,6 +236,8 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
         case "literal_error":
             allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
             return f"`{name}` must be one of {allowed}; got {_shown(given)}"
+        case "string_too_short" | "too_short":
+            return f"`{name}` must not be empty"
         case "value_error":
             return f"`{name}` {first['ctx']['error']}" if name else f"{first['ctx']['error']}"
         case _:

@@ -1,0 +1,241 @@
+"""Options from settings: where a value comes from, and what a settings class turns into."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+
+from tda_bias.types import InputError
+from tdabias_cli.options import Positional, command, command_line, merged, values_of_environment
+from tdabias_cli.settings import FilePath, Several
+
+
+class CookSettings(BaseModel):
+    """A command with one option of each kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pot: Annotated[FilePath, Positional()] = Field(description="what it is cooked in")
+    dish: str = Field(min_length=1, description="what is cooked")
+    class_: str | None = Field(None, alias="class", description="of the cook")
+    heat: Literal["low", "high"] = Field("low", description="of the stove")
+    minutes: int = Field(10, ge=1, le=600, description="on the stove")
+    salt: float = Field(0.5, ge=0, le=1, description="a pinch")
+    stir: bool = Field(True, description="all the time")
+    spices: Annotated[tuple[str, ...], Several] = Field((), description="what else [pepper]")
+    seed: int = Field(0, ge=0, description="of the tomato")
+
+
+class KitchenSettings(CookSettings):
+    """A whole of which cooking is a part."""
+
+    plates: int = Field(2, description="to wash")
+
+
+def cook(*arguments: str, **more) -> CookSettings:
+    """The settings that a command line gives."""
+    given = []
+
+    @command(CookSettings, **more)
+    def cooking(settings: CookSettings) -> None:
+        """Cook."""
+        given.append(settings)
+
+    app = typer.Typer(add_completion=False)
+    app.command("cook")(cooking)
+    app.command("wash")(lambda: None)
+    app(list(arguments), prog_name="kitchen", standalone_mode=False)
+    return given[0]
+
+
+# -- bad input --
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--minutes", "0"], "`minutes` must be greater than or equal to 1; got 0"),
+        (["--minutes", "601"], "`minutes` must be less than or equal to 600; got 601"),
+        (["--minutes", "soon"], "`minutes` must be a valid integer; got soon"),
+        (["--heat", "hot"], "`heat` must be one of low, high; got 'hot'"),
+        (["--salt", "nan"], "`salt` must be"),
+        (["--dish", ""], "`dish` must not be empty"),
+    ],
+)
+def test_a_flag_that_does_not_fit_is_named(arguments, message):
+    with pytest.raises(InputError, match=message):
+        cook("cook", "pot", "--dish", "soup", *arguments)
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(InputError, match="`dish` is missing; give --dish"):
+        cook("cook", "pot")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("minutes: 0", r"`minutes` must be greater than or equal to 1; got 0 \(.*cook.yaml\)"),
+        ("minutes: true", r"`minutes` must be a number; got true \(.*cook.yaml\)"),
+        ("salt: false", "`salt` must be a number; got false"),
+        ("minutes: 010", "010 is not a plain decimal number"),
+        ("minutes: 0x10", "0x10 is not a plain decimal number"),
+        ("minutes: 1:30", "1:30 is not a plain decimal number"),
+        ("salt: 1:30.5", "1:30.5 is not a plain decimal number"),
+        ("minutes: 1\nminutes: 2", r"'minutes' stands there twice \(line 2\)"),
+        ("spices: &a [x]\nclass: *a", r"aliases cannot be used \(line 2\)"),
+        ("spices: " + "[" * 20_000, r"nested more than 20 deep"),
+        ("spices: !!set {a, b}", "no text, number, list or mapping"),
+        ('dish: "a\\0b"', "`dish` holds a NUL character"),
+        ('dish: "\\ud800"', "`dish` holds bytes that are no UTF-8 text"),
+        ("dish: 2020-01-01", "put a text in quotes"),
+        ("dish: " + "x" * 1_000_000, "has more than 1,000,000 characters"),
+        ("pot: x", "`pot` is given on the command line, not in a file"),
+        ("colour: red", "unknown setting `colour`; allowed are dish, class, heat"),
+        ("1: 2", "must hold `setting: value` lines"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(tmp_path, content, message):
+    (tmp_path / "cook.yaml").write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        cook("cook", "pot", "--config", str(tmp_path / "cook.yaml"))
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+def test_an_alias_bomb_is_refused_at_once(tmp_path):
+    lines = ["spices: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"s{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    (tmp_path / "cook.yaml").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="aliases cannot be used"):
+        cook("cook", "pot", "--config", str(tmp_path / "cook.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("TDABIAS_COOK_MINUTES", "0", r"got 0 \(TDABIAS_COOK_MINUTES\)"),
+        ("TDABIAS_COOK_STIR", "perhaps", r"`stir` must be a valid boolean.*TDABIAS_COOK_STIR"),
+        ("TDABIAS_COOK_MINUTE", "1", "environment variable TDABIAS_COOK_MINUTE: unknown setting"),
+        ("TDABIAS_COOK_POT", "x", "environment variable TDABIAS_COOK_POT: unknown setting `pot`"),
+    ],
+)
+def test_a_variable_that_does_not_fit_is_named(monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match=message):
+        cook("cook", "pot", "--dish", "soup")
+
+
+@pytest.mark.parametrize(
+    ("pot", "message"),
+    [
+        ("x" * 256, "255 bytes in a name"),
+        ("ä" * 128, "255 bytes in a name"),
+        ("/".join(["x"] * 101), "100 folders in each other"),
+        ("/".join(["x" * 200] * 30), "4095 bytes"),
+    ],
+)
+def test_a_path_that_no_file_system_takes_is_refused(pot, message):
+    with pytest.raises(InputError, match=f"`pot` must not have more than {message}"):
+        cook("cook", pot, "--dish", "soup")
+
+
+# -- where values come from --
+
+
+def test_the_command_line_wins_over_the_environment_that_over_the_file_that_over_the_default(
+    tmp_path, monkeypatch
+):
+    config = tmp_path / "cook.yaml"
+    config.write_text("dish: file\nheat: high\nsalt: 0.25\nclass: first\n")
+    monkeypatch.setenv("TDABIAS_COOK_DISH", "environment")
+    monkeypatch.setenv("TDABIAS_COOK_SALT", "0.75")
+    found = cook("cook", "pot", "-C", str(config), "--dish", "flag")
+    assert (found.dish, found.salt, found.heat, found.minutes) == ("flag", 0.75, "high", 10)
+    assert (found.pot, found.class_) == (Path("pot"), "first")
+
+
+def test_every_option_can_be_set_in_the_environment(monkeypatch):
+    values = {
+        "DISH": "soup", "CLASS": "second", "HEAT": "high", "MINUTES": "3", "SALT": "0.1",
+        "STIR": "false", "SPICES": "pepper, bay leaf", "SEED": "4",
+    }  # fmt: skip
+    for name, value in values.items():
+        monkeypatch.setenv(f"TDABIAS_COOK_{name}", value)
+    assert cook("cook", "pot") == CookSettings(
+        pot=Path("pot"), dish="soup", minutes=3, heat="high", salt=0.1, stir=False,
+        spices=("pepper", "bay leaf"), seed=4, **{"class": "second"},
+    )  # fmt: skip
+
+
+def test_variables_of_a_part_are_not_those_of_the_whole(monkeypatch):
+    monkeypatch.setenv("TDABIAS_COOK_RICE_SEED", "1")
+    assert values_of_environment(CookSettings, ["cook"], parts=["rice"]) == {}
+    found = values_of_environment(CookSettings, ["cook", "rice"])
+    assert found == {"seed": ("1", "TDABIAS_COOK_RICE_SEED")}
+
+
+def test_a_switch_of_the_file_can_be_taken_back(tmp_path):
+    config = tmp_path / "cook.yaml"
+    config.write_text("dish: soup\nstir: false\nspices: pepper\n")
+    assert not cook("cook", "pot", "-C", str(config)).stir
+    found = cook("cook", "pot", "-C", str(config), "--stir", "--spices", "a", "--spices", "b")
+    assert found.stir
+    assert found.spices == ("a", "b")
+
+
+def test_a_file_of_the_whole_serves_its_part_and_wrong_names_are_still_refused(tmp_path):
+    config = tmp_path / "kitchen.yaml"
+    config.write_text("dish: soup\nplates: 3\n")
+    assert cook("cook", "pot", "-C", str(config), file=KitchenSettings).dish == "soup"
+    with pytest.raises(InputError, match="unknown setting `plates`"):
+        cook("cook", "pot", "-C", str(config))
+    config.write_text("dish: soup\nspoons: 3\n")
+    with pytest.raises(InputError, match="unknown setting `spoons`"):
+        cook("cook", "pot", "-C", str(config), file=KitchenSettings)
+
+
+# -- help and command lines --
+
+
+def test_help_shows_types_limits_choices_defaults_and_square_brackets(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    @command(CookSettings)
+    def cooking(settings: CookSettings) -> None:
+        """Cook."""
+
+    app = typer.Typer(add_completion=False)
+    app.command("cook")(cooking)
+    app(["--help"], prog_name="kitchen", standalone_mode=False)
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for text in (
+        "{pot}", "--dish <str> what is cooked (required)", "--class <str> of the cook --",
+        "--heat <str> of the stove (one of low, high; default: low)",
+        "--minutes <int 1..600> on the stove (default: 10)", "--salt <float 0..1> a pinch",
+        "--stir --no-stir <bool> all the time (default: True)",
+        "--spices <list[str]> what else [pepper]", "--config -C <path> YAML file",
+    ):  # fmt: skip
+        assert text in shown, text
+    assert shown.index("--dish") < shown.index("--class") < shown.index("--seed")
+
+
+def test_a_command_line_gives_its_settings_again(monkeypatch):
+    monkeypatch.setenv("TDABIAS_COOK_SEED", "7")
+    given = cook(
+        "cook", "my pot", "--dish", "a soup", "--class", "first", "--no-stir", "--spices", "x",
+        "--spices", "y", "--minutes", "5",
+    )  # fmt: skip
+    line = command_line(["cook"], given)
+    assert line.startswith("tdabias cook 'my pot' --dish 'a soup' --class first")
+    monkeypatch.delenv("TDABIAS_COOK_SEED")
+    import shlex
+
+    assert cook(*shlex.split(line)[1:]) == given
+
+
+def test_settings_need_no_command_line():
+    found = merged(CookSettings, {"pot": "p", "dish": "soup", "class_": "third"})
+    assert (found.dish, found.class_) == ("soup", "third")
