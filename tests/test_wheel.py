@@ -18,20 +18,23 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 INSTALLED_AS = {"tda_bias": "tda_bias", "pvf": "pvf", "unqover": "unqover", "cli": "tdabias_cli"}
 SOURCES = (*INSTALLED_AS, "pyproject.toml", "setup.py", "README.md", "LICENSE")
-CACHES = ("__pycache__", ".*_cache")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Built from a copy: a `build` folder left in the repository would leak old modules into it."""
-    source = tmp_path_factory.mktemp("source")
+def source(tmp_path_factory) -> Path:
+    """A copy: a `build` folder left in the repository would leak old modules into the wheel."""
+    copied = tmp_path_factory.mktemp("source")
+    without_caches = shutil.ignore_patterns("__pycache__")
     for name in SOURCES:
         if (REPOSITORY / name).is_dir():
-            shutil.copytree(
-                REPOSITORY / name, source / name, ignore=shutil.ignore_patterns(*CACHES)
-            )
+            shutil.copytree(REPOSITORY / name, copied / name, ignore=without_caches)
         else:
-            shutil.copy(REPOSITORY / name, source)
+            shutil.copy(REPOSITORY / name, copied)
+    return copied
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory) -> Path:
     made = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--wheel-dir", str(made), str(source))
     [path] = made.glob("*.whl")
@@ -75,15 +78,15 @@ def test_a_wheel_has_the_four_packages_at_its_top_and_nothing_else(wheel):
     assert top == {*INSTALLED_AS.values(), f"tdabias-{declared_version()}.dist-info"}
 
 
-def test_a_wheel_holds_every_file_of_the_packages(wheel):
+def test_a_wheel_holds_every_file_of_the_packages_and_no_other(wheel, source):
     expected = {
-        str(Path(package, path.relative_to(REPOSITORY / folder)))
+        str(Path(package, path.relative_to(source / folder)))
         for folder, package in INSTALLED_AS.items()
-        for path in (REPOSITORY / folder).rglob("*")
-        if path.is_file() and not any(Path(path).match(f"*/{cache}/*") for cache in CACHES)
+        for path in (source / folder).rglob("*")
+        if path.is_file()
     }
-    kinds = {Path(name).suffix or Path(name).name for name in expected}
-    assert {".py", ".yaml", ".jsonl", ".csv", ".typed"} <= kinds
+    assert {".py", ".yaml", ".jsonl", ".csv"} <= {Path(name).suffix for name in expected}
+    assert {f"{package}/py.typed" for package in INSTALLED_AS.values()} <= expected
     held = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in held if ".dist-info/" not in name} == expected
 
