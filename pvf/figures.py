@@ -16,7 +16,7 @@ from pvf.plots import (
 )
 from pvf.report import RiskReport, comparison, load_report
 from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
-from tda_bias.records.record import Run
+from tda_bias.records.runs import Run
 
 
 def signed_means(runs: Sequence[Run]) -> Figure:

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tda_bias.records.record import HookedModelRecord, ModelRecord
+
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel, LoadedModel
 
 
-def model_record(model: LanguageModel, *, weights: str) -> dict[str, Any]:
+def model_record(model: LanguageModel, *, weights: str) -> ModelRecord:
     """The model as it was run; ``weights`` is its ``weight_hash``."""
+    return ModelRecord(**_about(model, weights))
+
+
+def hooked_model_record(model: LoadedModel, *, weights: str) -> HookedModelRecord:
+    """The same, with what of its attention was hooked."""
+    return HookedModelRecord(
+        **_about(model, weights),
+        attention=model.attention,
+        layers=tuple(model.pattern_hooks.values()),
+    )
+
+
+def _about(model: LanguageModel, weights: str) -> dict[str, Any]:
     return {
         "name": model.name,
         "architecture": model.architecture,

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.records.files import atomic
+from tda_bias.records.runs import open_run
+from tda_bias.records.writing import adding_to_run
 from tda_bias.types import Attention, InputError
 
 FILE = "example.npz"
@@ -34,40 +35,61 @@ class ExamplePattern:
     attention: Attention
     patterns: Float[np.ndarray, "layer head query key"]
 
-    def save(self, folder: Path) -> None:
-        """Write ``example.npz``, whole or not at all."""
-        with atomic(folder / FILE) as path, path.open("wb") as file:
-            np.savez_compressed(
-                file,
-                model=self.model,
-                group=self.group,
-                text=self.text,
-                tokens=np.array(self.tokens),
-                attention=self.attention,
-                patterns=self.patterns,
-            )
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays by name."""
+        return {
+            "model": np.array(self.model),
+            "group": np.array(self.group),
+            "text": np.array(self.text),
+            "tokens": np.array(self.tokens),
+            "attention": np.array(self.attention),
+            "patterns": self.patterns,
+        }
+
+    def save(self, folder: str | Path) -> None:
+        """Add the pattern to the run in a folder.
+
+        Raises:
+            InputError: if there is no run, or the folder cannot be written.
+        """
+        with adding_to_run(folder) as run:
+            run.arrays(FILE, self.to_arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> ExamplePattern:
-        """Read what ``save`` wrote.
+        """The pattern of the run in a folder.
 
         Raises:
-            InputError: if the folder has no such file.
+            InputError: if there is no run of ``tdabias heads``, it has no such file, or that is
+                damaged.
         """
-        path = Path(folder) / FILE
+        run = open_run(folder, "heads")
+        saved = run.arrays(FILE)
         try:
-            with np.load(path, allow_pickle=False) as saved:
-                direction = str(saved["attention"])
-                return cls(
-                    model=str(saved["model"]),
-                    group=str(saved["group"]),
-                    text=str(saved["text"]),
-                    tokens=tuple(saved["tokens"].tolist()),
-                    attention="causal" if direction == "causal" else "bidirectional",
-                    patterns=saved["patterns"],
-                )
-        except (OSError, ValueError, KeyError) as error:
+            direction = str(saved["attention"])
+            example = cls(
+                model=str(saved["model"]),
+                group=str(saved["group"]),
+                text=str(saved["text"]),
+                tokens=tuple(str(token) for token in saved["tokens"]),
+                attention="causal" if direction == "causal" else "bidirectional",
+                patterns=saved["patterns"],
+            )
+            example.check()
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(
-                f"{folder} has no readable {FILE}; the same `tdabias heads` command makes it "
-                "(finished groups are reused)"
+                f"{run.folder / FILE} holds no pattern of one text ({error}); {run.again}"
             ) from error
+        return example
+
+    def check(self) -> None:
+        """Make sure that there is one square pattern per head, over the tokens.
+
+        Raises:
+            ValueError: if not.
+        """
+        n = len(self.tokens)
+        if n < 2 or self.patterns.ndim != 4 or self.patterns.shape[2:] != (n, n):
+            raise ValueError(f"{n} tokens with patterns of shape {self.patterns.shape}")
+        if 0 in self.patterns.shape or not np.isfinite(self.patterns).all():
+            raise ValueError("patterns are missing or undefined")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tda_bias.records.files import atomic
-from tda_bias.records.record import Run
+from tda_bias.records.runs import Run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -75,8 +75,17 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
     written = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
     for path in written:
         with atomic(path) as temporary:
-            figure.savefig(temporary, dpi=200)
+            save_figure(temporary, figure)
     return written
+
+
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    metadata: Any = {"Date": None} if path.suffix == ".svg" else None
+    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"]}):
+        figure.savefig(path, dpi=200, metadata=metadata)
 
 
 def write_print(

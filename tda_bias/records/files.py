@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +21,17 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+# What stands in a folder whose run is finished.
+RECORD = "run.json"
 _TEMPORARY = ".unfinished-"
+_LEFTOVER = re.compile(re.escape(_TEMPORARY) + r"[0-9a-f]{8}~(?P<name>.+)")
+_STAGE = "run"
+
+
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside a path, whose file or folder is a leftover if the process is killed."""
+    # The suffix stays, because some writers choose the format by it.
+    return path.with_name(f"{_TEMPORARY}{secrets.token_hex(4)}~{path.name}")
 
 
 @contextmanager
@@ -28,39 +41,93 @@ def atomic(path: Path) -> Iterator[Path]:
     Raises:
         InputError: if the folder cannot be written or the disk is full; ``path`` is as it was.
     """
-    # The suffix stays, because some writers choose the format by it.
-    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(4)}~{path.name}")
+    temporary = temporary_name(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
-        ) from error
+        with write_errors(path):
+            make_folder(path.parent)
+            yield temporary
+            put_in_place(temporary, path)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """An empty hidden folder inside ``folder``, gone when the block ends."""
+    stage = temporary_name(folder / _STAGE)
+    with write_errors(folder):
+        make_folder(stage)
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn whatever the file system refuses into one line.
+
+    Raises:
+        InputError: naming the path and the reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+        ) from error
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, once its content is on the disk."""
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    os.replace(temporary, path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, however many they are.
+
+    Raises:
+        InputError: if no path can look like that.
+    """
+    if "\0" in str(folder):
+        raise InputError(f"no folder can be called {str(folder)!r}")
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(exist_ok=True)
+
+
 def prepare_folder(folder: Path) -> None:
     """Make sure, before hours of work, that results can be written to a folder.
+
+    Only for the process that holds the folder: what another one is just writing looks like the
+    leftover of a killed one.
 
     Raises:
         InputError: if it cannot be made or written.
     """
-    with atomic(folder / "writable") as path:
-        path.write_text("", encoding="utf-8")
-    (folder / "writable").unlink()
+    with write_errors(folder):
+        make_folder(folder)
+        with tempfile.TemporaryFile(dir=folder, prefix=_TEMPORARY):
+            pass
     remove_leftovers(folder)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files of a process that was killed while it wrote."""
-    for path in folder.rglob(f"{_TEMPORARY}*~*"):
-        path.unlink(missing_ok=True)
+    """Delete what a process left that was killed while it wrote there, or into a folder inside."""
+    for path in (*folder.glob(f"{_TEMPORARY}*~*"), *folder.glob(f"*/{_TEMPORARY}*~*")):
+        name = _LEFTOVER.fullmatch(path.name)
+        if name is None:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            # Any other folder of such a name is the user's.
+            if name["name"] == _STAGE:
+                shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):  # it disturbs nobody
+                path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -125,6 +192,8 @@ def plain(value: Any) -> Any:
             return [plain(item) for item in value]
         case np.generic():
             return plain(value.item())
+        case Path():
+            return str(value)
         case float():
             return value if np.isfinite(value) else None
         case _:

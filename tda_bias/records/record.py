@@ -1,21 +1,27 @@
-"""Run records: what a command writes about its run, and finished runs opened again."""
+"""The record of a run: what every command says of it, typed and versioned, in ``run.json``.
+
+What one command says beside this stands in a subclass, next to the result that it describes.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
-from importlib.metadata import version
+from datetime import UTC, datetime
+from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from tda_bias.types import InputError
+import xxhash
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-T = TypeVar("T")
+from tda_bias.records.files import RECORD, to_json
+from tda_bias.types import Attention, InputError
+
+VERSION = 2
 # Commands whose runs have figures.
 COMMANDS = ("heads", "pvf", "unqover", "ablate", "crossref")
 _PACKAGES = (
@@ -25,17 +31,208 @@ _PACKAGES = (
 
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages whose numbers these are."""
-    found = {name: version(name) for name in _PACKAGES.split()}
+    found = {name: installed(name) for name in _PACKAGES.split()}
     return {**found, "python": platform.python_version()}
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# A number that may be undefined: NaN here, null in JSON.
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+
+
+class RecordPart(BaseModel):
+    """A part of a record. It keeps entries it does not know: a subclass may."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+    # Transition: until every reader names attributes.
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def keys(self) -> list[str]:
+        return [name for name, _ in self]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = getattr(self, name, None)
+        return default if value is None else value
+
+
+class ModelRecord(RecordPart):
+    """A model as it was run; what an older version did not write is None.
+
+    Attributes:
+        name: As it was asked for.
+        architecture: Its class in transformers.
+        revision: On the hub.
+        weights: Hash of the weights.
+        dtype: Their type.
+        device: Where they were.
+        parameters: Their number.
+        tokenizer: Class of the tokenizer.
+        vocabulary: Its size.
+    """
+
+    name: str
+    architecture: str | None = None
+    revision: str | None = None
+    weights: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    parameters: int | None = None
+    tokenizer: str | None = None
+    vocabulary: int | None = None
+
+
+class HookedModelRecord(ModelRecord):
+    """A model whose attention was read: with the direction and the layers that were hooked."""
+
+    weights: str
+    dtype: str
+    attention: Attention
+    layers: tuple[int, ...] = Field(min_length=1)
+
+
+class DataRecord(RecordPart):
+    """Where texts came from: what was given, and which state of it."""
+
+    source: str
+    revision: str | None = None
+
+
+class FileRecord(RecordPart):
+    """A file of a run: hash of its bytes (XXH3, 128 bits), and the rows of a table."""
+
+    hash: str
+    rows: int | None = None
+
+
+class RunRecord(RecordPart):
+    """What every command writes of its run.
+
+    Attributes:
+        version: Of the record's form.
+        command: Which command wrote it.
+        tdabias: Version of this package.
+        created: When, in UTC.
+        model: The model.
+        settings: What the command was told.
+        data: The texts.
+        made_from: Hashes of the results it was made from, by command; see ``Run.content``.
+        packages: Versions of the packages whose numbers these are.
+        files: Every file of the run; None in runs of version 0.1.
+    """
+
+    version: Literal[2] = 2
+    command: str
+    tdabias: str | None = Field(default_factory=lambda: installed("tdabias"))
+    created: str | None = Field(default_factory=now)
+    model: ModelRecord
+    settings: dict[str, Any] = Field(default_factory=dict)
+    data: DataRecord | None = None
+    made_from: dict[str, str] = Field(default_factory=dict)
+    packages: dict[str, str] = Field(default_factory=package_versions)
+    files: dict[str, FileRecord] | None = None
+
+    @field_validator("files")
+    @classmethod
+    def _inside_the_folder(cls, files: dict[str, FileRecord] | None) -> Any:
+        for name in files or ():
+            if name in ("", ".", "..", RECORD) or set(name) & set("/\\\0"):
+                raise ValueError(f"names {name!r}, which is no file of a run")
+        return files
+
+
+R = TypeVar("R", bound=RunRecord)
+
+
+def updated(record: R, entries: Mapping[str, Any]) -> R:
+    """The same record with further entries; new ones win.
+
+    Raises:
+        TypeError: if a record has no such entry.
+        InputError: if a value does not fit.
+    """
+    unknown = sorted(set(entries) - set(type(record).model_fields))
+    if unknown:
+        raise TypeError(f"{type(record).__name__} has no {unknown[0]}")
+    return validated_record(type(record), {**dict(record), **entries}, "the record")
+
+
+def validated_record(kind: type[R], values: Mapping[str, Any], where: str) -> R:
+    """A record from plain values.
+
+    Raises:
+        InputError: naming the first value that does not fit; ``where`` begins the message.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{where}: `{name}`: {reason[0].lower()}{reason[1:]}") from None
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def sealed(record: RunRecord) -> str:
+    """The text of ``run.json``: the record, and a hash that shows later changes to it."""
+    values: dict[str, Any] = json.loads(to_json(record.model_dump()))
+    last = {name: values.pop(name) for name in ("packages", "files")}
+    return to_json({**values, **last, "checksum": _checksum({**values, **last})})
+
+
+def parsed(text: str, where: Path) -> dict[str, Any]:
+    """The plain values of a ``run.json``, in the form of this version.
+
+    Raises:
+        InputError: if it is no record, was changed, or is of a newer version.
+    """
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON ({error})") from None
+    if not isinstance(values, dict) or not isinstance(values.get("command", "heads"), str):
+        raise InputError(f"{where} is no record of a run")
+    found = values.get("version")
+    if found is None:
+        return _of_version_0_1(values)
+    if isinstance(found, int) and found > VERSION:
+        raise InputError(
+            f"{where} was written by a newer tdabias (its records are of version {found}, this one "
+            f"reads up to {VERSION}); update tdabias"
+        )
+    if values.pop("checksum", None) != _checksum(values):
+        raise InputError(
+            f"{where} is not as it was written: it was changed or damaged; run the command again "
+            "with --overwrite (finished parts are reused)"
+        )
+    return values
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return str(xxhash.xxh3_128_hexdigest(json.dumps(values, sort_keys=True).encode()))
+
+
+def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
+    """A record as version 0.1 wrote it: without version and files, some without command."""
+    values.setdefault("command", "heads")
+    if isinstance(values.get("model"), str):
+        values["model"] = {"name": values["model"], "weights": values.pop("weights", None)}
+    for name in ("tdabias", "created", "files"):
+        values.setdefault(name, None)
+    values.setdefault("packages", {})
+    return values
 
 
 @contextmanager
 def reading_run(folder: Path, command: str) -> Iterator[None]:
-    """Turn whatever reading a run's files raises into one line.
-
-    Raises:
-        InputError: if the folder holds no finished run of the command.
-    """
+    """Transition."""
     try:
         yield
     except InputError:
@@ -44,73 +241,3 @@ def reading_run(folder: Path, command: str) -> Iterator[None]:
         raise InputError(
             f"{folder} holds no finished run of `tdabias {command}` ({error})"
         ) from error
-
-
-@dataclass(frozen=True)
-class Run:
-    """One finished run. It knows where it is and what it says of itself; loaders are handed to it.
-
-    Attributes:
-        folder: Where it is.
-        command: What wrote it.
-        record: Its ``run.json``.
-    """
-
-    folder: Path
-    command: str
-    record: dict[str, Any]
-    _loaded: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
-
-    @cached_property
-    def id(self) -> str:
-        """Twelve characters that name this run: a hash of its record."""
-        text = json.dumps(self.record, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-
-    @property
-    def model(self) -> str:
-        """Name of its model."""
-        named = self.record.get("model", "")
-        return str(named["name"] if isinstance(named, dict) else named)
-
-    def load(self, loader: Callable[[Path], T]) -> T:
-        """What a loader makes of the folder, read once."""
-        if loader not in self._loaded:
-            self._loaded[loader] = loader(self.folder)
-        loaded: T = self._loaded[loader]
-        return loaded
-
-
-def open_run(folder: Path) -> Run:
-    """A finished run of any command.
-
-    Raises:
-        InputError: if the folder holds none.
-    """
-    try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        command = record.get("command", "heads")
-    except (OSError, ValueError, AttributeError):
-        known = ", ".join(f"`tdabias {name}`" for name in COMMANDS)
-        raise InputError(f"{folder} holds no finished run; {known} make one") from None
-    if command not in COMMANDS:
-        raise InputError(
-            f"{folder} is a run of `tdabias {command}`, which has no figures; give runs of "
-            f"{', '.join(COMMANDS)}"
-        )
-    return Run(folder, command, record)
-
-
-def with_parts(folders: Sequence[Path]) -> list[Run]:
-    """The runs, and the ablations and cross-references inside their folders.
-
-    Raises:
-        InputError: as ``open_run``.
-    """
-    found = [open_run(folder) for folder in folders]
-    for run in list(found):
-        for name in ("ablate", "crossref"):
-            inside = run.folder / name
-            if (inside / "run.json").is_file() and inside not in folders:
-                found.append(open_run(inside))
-    return found

@@ -1,16 +1,19 @@
-"""Tables in CSV, Markdown and LaTeX."""
+"""Tables: written as CSV, Markdown and LaTeX; read with the columns and types they must have."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
+import pandera.pandas as pa
+from pandera.errors import SchemaErrors
 
 from tda_bias.records.files import write_csv, write_text
 
-if TYPE_CHECKING:
-    pass
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def write_table(folder: Path, name: str, table: pd.DataFrame, caption: str) -> list[Path]:
@@ -47,3 +50,102 @@ def _rounded(table: pd.DataFrame) -> pd.DataFrame:
         else:
             shown[name] = ["" if v != v or v is None else str(v) for v in shown[name]]
     return shown
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def numbers(**options: Any) -> pa.Column:
+    """A column of numbers, some of which may be undefined (NaN)."""
+    return pa.Column(float, nullable=True, coerce=True, **options)
+
+
+def finite(**options: Any) -> pa.Column:
+    """A column of numbers that are all defined."""
+    return pa.Column(float, coerce=True, **options)
+
+
+def shares(**options: Any) -> pa.Column:
+    """A column of probabilities, p- or q-values; NaN where undefined."""
+    return pa.Column(float, pa.Check.in_range(0.0, 1.0), nullable=True, coerce=True, **options)
+
+
+def counts(**options: Any) -> pa.Column:
+    """A column of whole numbers from 0 on: how many, or which layer."""
+    return pa.Column(int, pa.Check.ge(0), **options)
+
+
+def texts(**options: Any) -> pa.Column:
+    """A column of texts."""
+    return pa.Column(str, **options)
+
+
+def flags(**options: Any) -> pa.Column:
+    """A column of true and false."""
+    return pa.Column(bool, **options)
+
+
+def columns(kinds: Mapping[str, pa.Column]) -> pa.DataFrameSchema:
+    """The columns a table must have; it may have more. Names are fixed unless ``regex`` is set."""
+    return pa.DataFrameSchema(dict(kinds))
+
+
+def parsed_table(
+    content: bytes, name: str, schema: pa.DataFrameSchema, *, rows: int | None = None
+) -> pd.DataFrame:
+    """A table from the bytes of a CSV or Parquet file.
+
+    Args:
+        content: The bytes.
+        name: The file's name, whose ending says which.
+        schema: The columns it must have.
+        rows: How many rows it must have.
+
+    Raises:
+        ValueError: saying in one line what does not fit.
+    """
+    try:
+        table = _of_csv(content, schema) if name.endswith(".csv") else _of_parquet(content)
+    except Exception as error:
+        # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
+        raise ValueError(f"no table ({_first_line(error)})") from error
+    try:
+        table = schema.validate(table, lazy=True)
+    except SchemaErrors as error:
+        raise ValueError(_reason(error)) from None
+    if rows is not None and len(table) != rows:
+        raise ValueError(f"has {len(table)} rows where {rows} were written")
+    return table
+
+
+def _of_csv(content: bytes, schema: pa.DataFrameSchema) -> pd.DataFrame:
+    # A target may be called "None" or "NA": only an empty field is an undefined one.
+    as_text = {
+        n: str for n, c in schema.columns.items() if c.dtype and pa.dtypes.is_string(c.dtype)
+    }
+    return pd.read_csv(
+        io.BytesIO(content),
+        dtype=as_text,
+        keep_default_na=False,
+        na_values=[""],
+    )
+
+
+def _of_parquet(content: bytes) -> pd.DataFrame:
+    return pd.read_parquet(io.BytesIO(content))
+
+
+def _reason(error: SchemaErrors) -> str:
+    first = error.failure_cases.iloc[0]
+    column, check, case, row = (first[n] for n in ("column", "check", "failure_case", "index"))
+    if check == "column_in_dataframe":
+        return f"lacks the column {case!r}"
+    if check.startswith("no_regex_column_match"):
+        return f"lacks a column like {column!r}"
+    if check == "not_nullable":
+        return f"the column {column!r} is empty in row {int(row) + 1}"
+    return f"the column {column!r} must be {check}; got {case!r}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]

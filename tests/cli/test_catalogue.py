@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tda_bias.records.figures import COLUMN, PAGE, drawings, write_print
-from tda_bias.records.record import open_run, with_parts
+from tda_bias.records.runs import open_run, with_parts
 from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 
