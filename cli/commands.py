@@ -26,20 +26,14 @@ COMMANDS = {
 
 
 class _Program(TyperGroup):
-    """The commands of the table."""
+    """The commands of the table, as the program's help lists them."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command as the program's help lists it."""
-        if cmd_name not in COMMANDS:
-            return None
-        return TyperCommand(cmd_name, help=COMMANDS[cmd_name])
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=text) for name, text in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for, from its module."""
-        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[arg-type]  # what typos are compared with
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and loaded(str(name)), rest
 

@@ -103,11 +103,11 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, bool) or not isinstance(key, str | int | float):
-                raise _error("a key must be a word; put it in quotes", key_node)
+                raise _RefusedError("a key must be a word; put it in quotes", key_node.start_mark)
             if key in seen:
-                raise _error(f"{key!r} stands there twice", key_node)
+                raise _RefusedError(f"{key!r} stands there twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
@@ -116,18 +116,20 @@ class _PlainLoader(yaml.SafeLoader):
         digits = text.lstrip("+-")
         # YAML 1.1 reads 010 as 8, 0x10 as 16 and 1:30 as 90, which nobody means here.
         if not digits.isascii() or not digits.isdigit() or (digits[0] == "0" and digits != "0"):
-            raise _error(f"{text} is not a plain decimal number", node)
+            raise _RefusedError(f"{text} is not a plain decimal number", node.start_mark)
         if len(digits) > 18:
-            raise _error("a number has more than 18 digits", node)
+            raise _RefusedError("a number has more than 18 digits", node.start_mark)
         return int(text)
 
     def construct_fraction(self, node: yaml.ScalarNode) -> float:
         if ":" in node.value or "_" in node.value:
-            raise _error(f"{node.value} is not a plain decimal number", node)
-        return float(self.construct_yaml_float(node))  # type: ignore[no-untyped-call]
+            raise _RefusedError(f"{node.value} is not a plain decimal number", node.start_mark)
+        return float(self.construct_yaml_float(node))
 
     def construct_undefined(self, node: yaml.Node) -> Any:
-        raise _error("no text, number, list or mapping; put a text in quotes", node)
+        raise _RefusedError(
+            "no text, number, list or mapping; put a text in quotes", node.start_mark
+        )
 
 
 _PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_decimal)
@@ -152,10 +154,11 @@ def parse_yaml(text: str, where: str) -> Any:
         _refuse_deep(text)
         return yaml.load(text, Loader=_PlainLoader)
     except _RefusedError as error:
-        raise InputError(f"{where}: {error.problem} (line {_line(error)})") from None
+        raise InputError(f"{where}: {error}") from None
     except yaml.YAMLError as error:
-        line = _line(error)
-        raise InputError(f"{where} is not YAML{f' (line {line})' if line else ''}") from None
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark is not None else ""
+        raise InputError(f"{where} is not YAML{line}") from None
 
 
 def _refuse_deep(text: str) -> None:
@@ -163,27 +166,20 @@ def _refuse_deep(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_PlainLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise _RefusedError(problem="aliases cannot be used", problem_mark=event.start_mark)
+            raise _RefusedError("aliases cannot be used", event.start_mark)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > _MAX_DEPTH:
-            problem = f"nested more than {_MAX_DEPTH} deep"
-            raise _RefusedError(problem=problem, problem_mark=event.start_mark)
+            raise _RefusedError(f"nested more than {_MAX_DEPTH} deep", event.start_mark)
 
 
-class _RefusedError(yaml.MarkedYAMLError):
+class _RefusedError(Exception):
     """YAML, but not what can be used here."""
 
-
-def _error(problem: str, node: yaml.Node) -> _RefusedError:
-    return _RefusedError(problem=problem, problem_mark=node.start_mark)
-
-
-def _line(error: yaml.YAMLError) -> int | None:
-    mark = getattr(error, "problem_mark", None)
-    return None if mark is None else mark.line + 1
+    def __init__(self, problem: str, mark: Any) -> None:
+        super().__init__(f"{problem} (line {mark.line + 1})")
 
 
 # -- what a class of settings allows ---------------------------------------------------------------
