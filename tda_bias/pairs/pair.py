@@ -1,0 +1,188 @@
+"""A minimal pair of texts, sets of them, and the words in which texts differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from tda_bias.types import InputError
+
+Scored = Literal["whole", "shared", "difference"]
+SCORED: tuple[Scored, ...] = ("whole", "shared", "difference")
+Span = tuple[int, int]
+
+_WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
+_EVALUATION_ONLY = ("crows",)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two texts that differ in what is tested, and in as little else as possible.
+
+    Attributes:
+        id: Its name within the set.
+        set: The set it belongs to.
+        group: What it is about: an occupation, a bias type, a paradigm.
+        more: The text that is stereotypical, or grammatical.
+        less: The other one.
+        context: What both texts continue, if anything; then only the continuation is scored.
+        type: A division of the set that its own score is given for.
+        scored: ``whole``: the whole text, or the whole continuation; ``difference``: the words in
+            which the two differ; ``shared``: what they have in common, given what differs. The last
+            is a quantity of masked models; for others it means ``whole``.
+        cluster: Pairs that are no independent draws (a writer, an occupation) share it.
+        source: Where the pair stands, for messages.
+    """
+
+    id: str
+    set: str
+    group: str
+    more: str
+    less: str
+    context: str | None = None
+    type: str | None = None
+    scored: Scored = "whole"
+    cluster: str | None = None
+    source: str = ""
+
+    def texts(self) -> tuple[str, str]:
+        """The two full texts: the context, where there is one, one space, and what follows."""
+        before = f"{self.context.strip()} " if self.context else ""
+        return before + self.more.strip(), before + self.less.strip()
+
+    @property
+    def unit(self) -> str:
+        """What is drawn when pairs are resampled."""
+        return self.group if self.cluster is None else self.cluster
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs with what is known of them together.
+
+    Attributes:
+        name: ``crows``, ``winobias``, ``winogender``, ``blimp``, or what a user's file says.
+        pairs: The pairs, in the order of the source.
+        source: Where they were read.
+        revision: What pins their content: the hub's commit, or a hash of the files' bytes.
+        licence: Of the texts, where it is known.
+        trainable: Whether those who made it allow training on it.
+        uneven: Names of pairs whose texts differ in more than what is tested: slips of the source.
+            They are part of the official score.
+    """
+
+    name: str
+    pairs: tuple[Pair, ...]
+    source: str
+    revision: str | None
+    licence: str | None = None
+    trainable: bool = True
+    uneven: frozenset[str] = frozenset()
+
+    def require_trainable(self) -> None:
+        """Refuse to train on texts that are for evaluation only.
+
+        Raises:
+            InputError: if those who made the set say so.
+        """
+        if not self.trainable:
+            raise InputError(
+                f"{self.name} ({self.source}) must not be trained on: its data statement says that "
+                "it is for evaluation only; train on other pairs and evaluate on these"
+            )
+
+
+def is_evaluation_only(name: str) -> bool:
+    """Whether a set's name is that of texts that must not be trained on."""
+    return re.sub(r"[^a-z]", "", name.lower()).startswith(_EVALUATION_ONLY)
+
+
+def checked(pair: Pair) -> Pair:
+    """The same pair, if it can be compared.
+
+    Raises:
+        InputError: if a side is empty, both are equal, or the group has no name.
+    """
+    for name in ("id", "group", "more", "less"):
+        if not getattr(pair, name).strip():
+            raise InputError(f"{pair.source}: `{name}` must be a text that is not empty")
+    if pair.context is not None and not pair.context.strip():
+        raise InputError(f"{pair.source}: `context` must be left out or a text that is not empty")
+    if pair.more.split() == pair.less.split():
+        raise InputError(f"{pair.source}: `more` and `less` are the same text: {pair.more!r}")
+    return pair
+
+
+def chosen(
+    pairs: Sequence[Pair], groups: Sequence[str] | None = None, limit: int | None = None
+) -> list[Pair]:
+    """Pairs of some groups, at most so many of each group and type, in their order.
+
+    Raises:
+        InputError: if a group does not occur.
+    """
+    known = sorted({pair.group for pair in pairs})
+    for group in groups or ():
+        if group not in known:
+            close = get_close_matches(group, known, n=3, cutoff=0.4)
+            hint = f"did you mean {' or '.join(close)}" if close else f"there are {_few(known)}"
+            raise InputError(f"`group` {group!r} does not occur in these pairs; {hint}")
+    counts: dict[tuple[str, str | None], int] = {}
+    kept = []
+    for pair in pairs:
+        key = (pair.group, pair.type)
+        counts[key] = counts.get(key, 0) + 1
+        if (not groups or pair.group in groups) and (limit is None or counts[key] <= limit):
+            kept.append(pair)
+    return kept
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return ", ".join(names[:12]) + more
+
+
+def words(text: str) -> list[Span]:
+    """Where the words and the punctuation marks of a text stand, in characters."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def differing_spans(texts: Sequence[str]) -> tuple[Span, ...]:
+    """The characters from the first to the last word in which texts differ.
+
+    Args:
+        texts: Two or more.
+
+    Returns:
+        For each text first and past-the-last character; an empty range where a text has no word of
+        its own (it lacks a word the others have).
+    """
+    spans = [words(text) for text in texts]
+    spelled = [
+        [text[start:stop] for start, stop in own] for text, own in zip(texts, spans, strict=True)
+    ]
+    first = _common(spelled)
+    rest = [own[first:] for own in spelled]
+    last = _common([own[::-1] for own in rest])
+    found = []
+    for text, own in zip(texts, spans, strict=True):
+        kept = own[first : len(own) - last]
+        if kept:
+            found.append((kept[0][0], kept[-1][1]))
+        else:
+            place = own[first][0] if first < len(own) else len(text)
+            found.append((place, place))
+    return tuple(found)
+
+
+def _common(sequences: Sequence[Sequence[str]]) -> int:
+    """How many first words sequences share."""
+    length = 0
+    for items in zip(*sequences, strict=False):
+        if len(set(items)) > 1:
+            break
+        length += 1
+    return length
