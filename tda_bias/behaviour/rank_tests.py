@@ -53,7 +53,7 @@ def correlation(
 
     def statistic(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
         # A resample of one value only has no correlation: it counts as none.
-        return np.nan_to_num(spearman(a, b))
+        return np.asarray(np.nan_to_num(spearman(a, b)))
 
     interval = bootstrap_intervals((x, y), statistic, paired=True, n_resamples=_BOOTSTRAP, rng=rng)
     low, high = interval.bca
@@ -185,7 +185,7 @@ def _permuted(
         return np.asarray(moved)
     lost = ((moved @ explained) ** 2).sum(1, keepdims=True)
     left = np.sqrt(np.maximum(1 - lost, 0.0))
-    return np.divide(moved, left, out=np.zeros_like(moved), where=left > _NOTHING)
+    return np.asarray(np.divide(moved, left, out=np.zeros_like(moved), where=left > _NOTHING))
 
 
 def mantel(
