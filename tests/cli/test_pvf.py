@@ -149,6 +149,29 @@ def test_settings_come_from_a_file_and_flags_win(folders, tmp_path, capsys):
     assert (saved["criterion"], saved["template_weights"]) == ("l2", "uniform")
 
 
+def test_scoring_reads_the_untrained_twin_where_a_file_asks_for_it(folders, tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text("untrained: true\nseed: 3\ncriterion: l1\n")
+    command = arguments(folders, "score", "-C", str(tmp_path / "c.yaml"))
+    assert run([*command, "--out", str(tmp_path / "o")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"{folders / 'tiny0'}: 4 words read in 12 prompts")
+    assert lines[1].startswith(f"{folders / 'tiny0'}, random weights: 4 words read")
+    assert (tmp_path / "o" / "untrained" / "preferences.parquet").is_file()
+
+
+def test_risk_of_saved_runs_takes_what_a_file_says_of_risk_alone(scored, tmp_path, capsys):
+    from tdabias_cli.pvf import RiskSettings
+
+    assert not {"model", "attribute", "words"} & set(RiskSettings.model_fields)
+    (tmp_path / "c.yaml").write_text(
+        "model: [a, a]\nattribute: nowhere.yaml\nbatch_size: 5\ncriterion: l2\nn_resamples: 100\n"
+    )
+    assert run(["pvf", "risk", str(scored / "run0"), "-C", str(tmp_path / "c.yaml")]) == 0
+    assert json.loads((scored / "run0" / "risk.json").read_text())["config"]["criterion"] == "l2"
+    capsys.readouterr()
+
+
 def test_published_settings_are_valid():
     from pathlib import Path
 
