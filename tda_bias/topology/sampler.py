@@ -1,23 +1,27 @@
-"""Patterns of one group to its step functions: the only large arrays a run holds at a time."""
+"""Patterns of one group to the Gram matrices of its step functions, layer by layer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
+from tda_bias.topology.compiled import Rows, Task, in_threads, pays, tasks_of
+from tda_bias.topology.gram import Gram, gram_matrices
 from tda_bias.topology.persistence import (
-    BirthsDeaths,
+    directed,
     edge_weights,
     n_births,
     n_deaths,
     ragged_births_deaths,
 )
-from tda_bias.topology.steps import Array, exact_step_function, step_function, union_grid
+from tda_bias.topology.set_store import SetStore
+from tda_bias.topology.steps import StepGrid
 from tda_bias.types import Attention, Backend, Combine, Distance, InputError
 
 if TYPE_CHECKING:
@@ -27,111 +31,189 @@ if TYPE_CHECKING:
 SIZE_OF = (n_births, n_deaths)
 # A text of fewer tokens has no deaths, hence no value in dimension 1.
 MIN_TOKENS = 3
+# Texts whose matrices torch works on together on a processor.
 _TEXTS_TOGETHER = 8
+# Beyond this, sets that wait for the rest of their group wait in a file.
+_MOST_BYTES = 256_000_000
+# Sorted sets and Gram matrices that are in memory at a time when a group is complete.
+_WORKING_BYTES = 128_000_000
 
 
 @dataclass(frozen=True)
-class StepGrid:
-    """How the sets of one group and dimension become rows of one common length.
+class LayerGram:
+    """What is left of one layer of a group; dimension 0 first, on the CPU.
 
     Attributes:
-        dim: Homology dimension: 0 births, 1 deaths.
-        distance: ``steps`` smooths to the size of the largest set; ``exact`` uses the union grid.
-        n_steps: Length of a row.
-        grid: Interval ends of the union grid, None for ``steps``.
+        layer: Index among the layers with attention.
+        gram: <f_i - c, f_j - c> over the number of steps, c the mean of the step functions of all
+            texts of the group; squared attention-weight units.
+        sums: Sums of the births and of the deaths, attention-weight units.
     """
 
-    dim: int
-    distance: Distance
-    n_steps: int
-    grid: Float[np.ndarray, " grid"] | None
-
-    @classmethod
-    def for_lengths(cls, dim: int, distance: Distance, n_tokens: np.ndarray) -> StepGrid:
-        """The grid of a group whose texts have these numbers of tokens, at least ``MIN_TOKENS``."""
-        sizes = [SIZE_OF[dim](n) for n in np.unique(n_tokens).tolist()]
-        if distance == "exact":
-            grid = union_grid(sizes)
-            return cls(dim, distance, len(grid), grid)
-        return cls(dim, distance, max(sizes), None)
-
-    def rows(self, values: Array) -> Array:
-        """Sorted sets of one size ``(..., size)`` as rows ``(..., n_steps)`` of the grid."""
-        if self.grid is not None:
-            return exact_step_function(values, self.grid)
-        return step_function(values, self.n_steps)
+    layer: int
+    gram: tuple[Float64[Tensor, "head text text"], Float64[Tensor, "head text text"]]
+    sums: tuple[Float64[Tensor, "head text"], Float64[Tensor, "head text"]]
 
 
 class GroupSampler:
-    """Takes the patterns of one group's texts and keeps their step functions.
+    """Takes the patterns of one group's texts and keeps what is computed from them.
+
+    Births and deaths are computed as patterns come. Inner products need all texts of the group, so
+    the sorted sets, half as large as the patterns, wait for the last one: see ``SetStore``.
 
     Args:
-        n_tokens: ``(triple, role)`` numbers of tokens of all texts of the group.
+        n_tokens: Numbers of tokens of all texts of the group, at least ``MIN_TOKENS``; the text
+            indices of batches are places in it.
+        n_layers: Layers with attention.
         attention: Direction of the model's attention.
         combine: As in ``births_deaths``.
         backend: As in ``births_deaths``.
         distance: As in ``StepGrid``.
+        most_bytes: Memory for sorted sets that wait; beyond, they wait in a file.
 
     Attributes:
         grids: One per dimension.
-        steps: Per dimension ``(layer, role, head, triple, steps)`` on the CPU, filled by ``add``;
-            roles in the order of ``ROLES``. Empty before the first batch.
+
+    Raises:
+        InputError: if a text has fewer tokens.
     """
 
     def __init__(
         self,
-        n_tokens: Int[np.ndarray, "triple 3"],
+        n_tokens: Int[np.ndarray, " text"],
         *,
         n_layers: int,
         attention: Attention,
         combine: Combine,
         backend: Backend,
         distance: Distance,
+        most_bytes: int = _MOST_BYTES,
     ) -> None:
-        self._n_triples = len(n_tokens)
+        self._n_tokens = n_tokens.reshape(-1)
+        if self._n_tokens.min() < MIN_TOKENS:
+            raise InputError(
+                f"a text has {self._n_tokens.min()} tokens; births and deaths need {MIN_TOKENS}"
+            )
         self._n_layers = n_layers
-        self._attention = attention
+        self._attention: Attention = attention
         self._combine: Combine = combine
         self._backend: Backend = backend
-        self.grids = tuple(StepGrid.for_lengths(dim, distance, n_tokens) for dim in range(2))
-        self.steps: list[Tensor] = []
+        self._most_bytes = most_bytes
+        sizes = [np.array([size(n) for n in self._n_tokens.tolist()]) for size in SIZE_OF]
+        self.grids = tuple(StepGrid.for_sizes(d, distance, sizes[d]) for d in range(2))
+        # The births of all texts, then their deaths.
+        ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+        self._offsets = (ends[: len(self._n_tokens) + 1], ends[len(self._n_tokens) :])
+        self._missing = set(range(len(self._n_tokens)))
+        self._store: SetStore | None = None
+        self._compiled = False
 
-    def add(self, batch: PatternBatch) -> None:
-        """Births and deaths of a batch, straight to step functions; patterns are not kept."""
-        layer, head = batch.patterns.shape[1:3]
-        if not self.steps:
-            self.steps = [self._empty(head, grid, batch.patterns.dtype) for grid in self.grids]
-        layers = slice(batch.first_layer, batch.first_layer + layer)
+    def add(self, batch: PatternBatch) -> Iterator[LayerGram]:
+        """Births and deaths of a batch; patterns are not kept.
+
+        Returns:
+            With the last text of the group its layers in order, computed as they are taken;
+            otherwise nothing.
+        """
+        store = self._store or self._prepared(batch.patterns)
+        if self._compiled:
+            self._add_compiled(batch, store)
+        else:
+            self._add_batched(batch, store)
+        self._missing -= set(batch.text.tolist())
+        if self._missing:
+            return iter(())
+        self._store = None
+        return self._layers(store, batch.patterns.shape[2], batch.patterns.device)
+
+    def _prepared(self, patterns: Tensor) -> SetStore:
+        rows = self._n_layers * patterns.shape[2]
+        entries = rows * int((self._n_tokens**2).sum())
+        self._compiled = self._backend == "mst" and pays(patterns.device, entries)
+        dtype = np.dtype(np.float64 if patterns.dtype == torch.float64 else np.float32)
+        self._store = SetStore(rows, int(self._offsets[1][-1]), dtype, self._most_bytes)
+        return self._store
+
+    # -- sorted sets --
+
+    def _add_compiled(self, batch: PatternBatch, store: SetStore) -> None:
+        tasks: list[Task] = []
+        lengths = batch.length.tolist()
+        for place, (text, n) in enumerate(zip(batch.text.tolist(), lengths, strict=True)):
+            patterns = batch.patterns[place, :, :, :n, :n].flatten(0, 1)
+            both_directions, patterns = directed(patterns, self._attention, self._combine)
+            tasks += self._tasks(patterns.numpy(), text, both_directions, store)
+        in_threads(tasks)
+
+    def _tasks(
+        self,
+        patterns: Float[np.ndarray, "row n n"],
+        text: int,
+        both_directions: bool,
+        store: SetStore,
+    ) -> list[Task]:
+        columns = [int(offsets[text]) for offsets in self._offsets]
+        if store.array is not None:
+            births, deaths = (Rows(store.array, column) for column in columns)
+            return tasks_of(patterns, births, deaths, both_directions=both_directions)
+        sizes = [size(patterns.shape[1]) for size in SIZE_OF]
+        sets = [np.empty((len(patterns), size), patterns.dtype) for size in sizes]
+
+        def write(rows: slice) -> None:
+            for values, column in zip(sets, columns, strict=True):
+                store.write(rows.start, column, values[rows])
+
+        births, deaths = (Rows(values) for values in sets)
+        return tasks_of(patterns, births, deaths, both_directions=both_directions, done=write)
+
+    def _add_batched(self, batch: PatternBatch, store: SetStore) -> None:
         # Texts of similar length together: the work grows with the square of the longest.
-        for chosen in torch.split(batch.length.argsort(), _TEXTS_TOGETHER):
-            length = batch.length[chosen]
-            n = int(length.max())
+        on_processor = batch.patterns.device.type == "cpu"
+        together = _TEXTS_TOGETHER if on_processor else len(batch.text)
+        for chosen in torch.split(batch.length.argsort(), together):
+            lengths = batch.length[chosen]
+            n = int(lengths.max())
             patterns = batch.patterns[chosen.to(batch.patterns.device), :, :, :n, :n]
             weights = edge_weights(
                 patterns.flatten(1, 2), attention=self._attention, combine=self._combine
             )
-            found = ragged_births_deaths(weights, length, backend=self._backend)
-            self._keep(found, batch.text[chosen].tolist(), length.tolist(), layers)
+            both = ragged_births_deaths(weights, lengths, backend=self._backend)
+            sets = [values.cpu().numpy() for values in (both.births, both.deaths)]
+            texts = batch.text[chosen].tolist()
+            for index, (text, length) in enumerate(zip(texts, lengths.tolist(), strict=True)):
+                for size, offsets, values in zip(SIZE_OF, self._offsets, sets, strict=True):
+                    store.write(0, int(offsets[text]), values[index, :, : size(length)])
 
-    def _keep(
-        self, found: BirthsDeaths[Tensor], texts: list[int], lengths: list[int], layers: slice
-    ) -> None:
-        sets = (found.births, found.deaths)
-        # A text at a time: its rows fit in the processor's cache, those of a batch do not.
-        for index, (text, length) in enumerate(zip(texts, lengths, strict=True)):
-            triple, role = divmod(text, 3)
-            for grid, values, steps in zip(self.grids, sets, self.steps, strict=True):
-                rows = grid.rows(values[index, :, : SIZE_OF[grid.dim](length)])
-                kept = steps[layers, role, :, triple]
-                kept.copy_(rows.reshape(kept.shape))
+    # -- Gram matrices --
 
-    def _empty(self, heads: int, grid: StepGrid, dtype: torch.dtype) -> Tensor:
-        kept = torch.float64 if dtype == torch.float64 else torch.float32
-        shape = (self._n_layers, 3, heads, self._n_triples, grid.n_steps)
-        try:
-            return torch.empty(shape, dtype=kept)
-        except RuntimeError:
-            gigabytes = kept.itemsize * np.prod([float(x) for x in shape]) / 1e9
-            raise InputError(
-                f"a group's step functions need {gigabytes:.1f} GB of memory; use --limit"
-            ) from None
+    def _layers(self, store: SetStore, heads: int, device: torch.device) -> Iterator[LayerGram]:
+        layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + store.row_bytes)
+        together = max(1, _WORKING_BYTES // layer_bytes)
+        for first in range(0, self._n_layers, together):
+            layers = range(first, min(first + together, self._n_layers))
+            grams = self._grams(store, range(first * heads, layers.stop * heads), device)
+            for layer in layers:
+                rows = slice((layer - first) * heads, (layer - first + 1) * heads)
+                births, deaths = (gram.part(rows) for gram in grams)
+                yield LayerGram(
+                    layer, (births.products, deaths.products), (births.sums, deaths.sums)
+                )
+
+    def _grams(self, store: SetStore, rows: range, device: torch.device) -> list[Gram]:
+        """Of births and of deaths, over some rows of the store, read a few at a time."""
+        step = max(1, _WORKING_BYTES // store.row_bytes) if store.row_bytes else len(rows)
+        parts: list[list[Gram]] = [[], []]
+        for start in range(rows.start, rows.stop, step):
+            values = store.read(slice(start, min(start + step, rows.stop)))
+            for dim, grid in enumerate(self.grids):
+                parts[dim].append(self._gram(values, self._offsets[dim], grid, device))
+        return [Gram.joined(grams) for grams in parts]
+
+    def _gram(
+        self, values: np.ndarray, offsets: np.ndarray, grid: StepGrid, device: torch.device
+    ) -> Gram:
+        if self._compiled:
+            return gram_matrices(values, offsets, grid, compiled=True)
+        # Not every device has double precision.
+        where = torch.device("cpu") if device.type == "mps" else device
+        return gram_matrices(torch.from_numpy(values).to(where), offsets, grid, compiled=False)

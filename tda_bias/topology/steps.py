@@ -5,14 +5,15 @@ Source: Varadarajan & Songdechakraiwut, section 2.2.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.types import InputError
+from tda_bias.types import Distance, InputError
 
 Array = TypeVar("Array", np.ndarray, Tensor)
 
@@ -44,25 +45,39 @@ def step_function(values: Array, n_steps: int) -> Array:
     if isinstance(values, np.ndarray):
         return step_function(torch.from_numpy(np.ascontiguousarray(values)), n_steps).numpy()
     m = values.shape[-1]
-    if m == n_steps:
-        return values.clone()
+    if m <= n_steps:
+        return step_columns(values, n_steps, 0, n_steps)
     # Positions j * m / n_steps of the step borders, in whole values and a remainder: exact, and on
     # the CPU, because not every device has double precision.
     border = torch.arange(n_steps + 1) * m
     whole, part = border // n_steps, (border % n_steps).double() / n_steps
-    if m < n_steps:
-        # A step is shorter than a value's interval and meets at most two of them: their weighted
-        # mean, which needs no cumulative sum and loses no digits.
-        first = whole[:-1]
-        second = torch.clamp(first + 1, max=m - 1)
-        beyond = torch.where(whole[1:] > first, part[1:] * n_steps / m, 0.0).to(values)
-        left, right = (values.index_select(-1, i.to(values.device)) for i in (first, second))
-        return torch.lerp(left, right, beyond)
     cumulative = torch.nn.functional.pad(values.double().cumsum(-1), (1, 0))
     at_whole = cumulative.index_select(-1, whole.to(values.device))
     following = values.double().index_select(-1, torch.clamp(whole, max=m - 1).to(values.device))
     interpolated = at_whole + part.to(values.device) * following
     return (interpolated.diff(dim=-1) * (n_steps / m)).to(values.dtype)
+
+
+def step_columns(
+    values: Float[Tensor, "... m"], n_steps: int, start: int, stop: int
+) -> Float[Tensor, "... columns"]:
+    """Steps ``start`` to ``stop`` of ``step_function`` for m <= n_steps.
+
+    A step is then no longer than a value's interval and meets at most two of them: their weighted
+    mean, which needs no cumulative sum and loses no digits.
+    """
+    m = values.shape[-1]
+    if m == n_steps:
+        return values[..., start:stop].clone()
+    # Step borders in values, as whole ones and a remainder of n_steps: exact. On the CPU, because
+    # not every device has double precision.
+    border = torch.arange(start, stop + 1) * m
+    whole, part = border // n_steps, border % n_steps
+    first = whole[:-1]
+    second = torch.clamp(first + 1, max=m - 1)
+    beyond = torch.where(whole[1:] > first, part[1:].double() / m, 0.0).to(values)
+    left, right = (values.index_select(-1, i.to(values.device)) for i in (first, second))
+    return torch.lerp(left, right, beyond)
 
 
 def union_grid(sizes: list[int]) -> Float[np.ndarray, " grid"]:
@@ -96,12 +111,59 @@ def exact_step_function(values: Array, grid: Float[np.ndarray, " grid"]) -> Arra
     """
     if isinstance(values, np.ndarray):
         return exact_step_function(torch.from_numpy(np.ascontiguousarray(values)), grid).numpy()
+    return exact_columns(values, grid, 0, len(grid))
+
+
+def exact_columns(
+    values: Float[Tensor, "... m"], grid: Float[np.ndarray, " grid"], start: int, stop: int
+) -> Float[Tensor, "... columns"]:
+    """Columns ``start`` to ``stop`` of ``exact_step_function``."""
     m = values.shape[-1]
-    width = np.diff(grid, prepend=0.0)
-    middle = grid - width / 2
+    ends = grid[start:stop]
+    width = np.diff(ends, prepend=grid[start - 1] if start else 0.0)
+    middle = ends - width / 2
     index = torch.from_numpy(np.minimum((middle * m).astype(np.int64), m - 1)).to(values.device)
     scale = torch.from_numpy(np.sqrt(width * len(grid))).to(values)
     return values.index_select(-1, index) * scale
+
+
+@dataclass(frozen=True)
+class StepGrid:
+    """How the sets of one group and dimension become rows of one common length.
+
+    Attributes:
+        dim: Homology dimension: 0 births, 1 deaths.
+        distance: ``steps`` smooths to the size of the largest set; ``exact`` uses the union grid.
+        n_steps: Length of a row.
+        grid: Interval ends of the union grid, None for ``steps``.
+    """
+
+    dim: int
+    distance: Distance
+    n_steps: int
+    grid: Float[np.ndarray, " grid"] | None
+
+    @classmethod
+    def for_sizes(cls, dim: int, distance: Distance, sizes: Int[np.ndarray, " set"]) -> StepGrid:
+        """The grid of a group whose sets have these sizes, none of them 0."""
+        if distance == "exact":
+            grid = union_grid(np.unique(sizes).tolist())
+            return cls(dim, distance, len(grid), grid)
+        return cls(dim, distance, int(sizes.max()), None)
+
+    def rows(self, values: Array) -> Array:
+        """Sorted sets of one size ``(..., size)`` as rows ``(..., n_steps)`` of the grid."""
+        if self.grid is not None:
+            return exact_step_function(values, self.grid)
+        return step_function(values, self.n_steps)
+
+    def columns(
+        self, values: Float[Tensor, "... size"], start: int, stop: int
+    ) -> Float[Tensor, "... columns"]:
+        """Columns ``start`` to ``stop`` of ``rows``."""
+        if self.grid is not None:
+            return exact_columns(values, self.grid, start, stop)
+        return step_columns(values, self.n_steps, start, stop)
 
 
 def squared_wasserstein(f: Array, g: Array) -> Array:
