@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -52,6 +53,22 @@ def load_triples(
     if groups:
         triples = _only(triples, groups)
     return triples if limit is None else _at_most(triples, limit)
+
+
+def triple_ids(triples: Iterable[Triple]) -> list[str]:
+    """What names each triple wherever it was read from: a hash of what it says.
+
+    A triple that stands several times gets ``-2``, ``-3``, ... behind it.
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for triple in triples:
+        said = [triple.category, triple.group, triple.context]
+        said += [triple.stereotype, triple.anti_stereotype, triple.unrelated]
+        name = hashlib.blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return found
 
 
 def source_revision(source: str | Path) -> str | None:

@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -10,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.triples import from_dataset, hub_revision, load_triples, source_revision
+from tda_bias.triples import (
+    from_dataset,
+    hub_revision,
+    load_triples,
+    source_revision,
+    triple_ids,
+)
 from tda_bias.types import ROLES, InputError, Triple
 
 ITEM = {
@@ -46,6 +53,19 @@ def dev_json(folder: Path, *items: dict, shuffle: int = 0) -> Path:
 
 def without_source(triples: list[Triple]) -> list[tuple]:
     return [(t.group, t.category, t.context, t.texts()) for t in triples]
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_a_triple_is_named_by_what_it_says_and_a_repeat_by_its_number():
+    one = Triple("he", "gender", "c", "s", "a", "u", source="here")
+    other = Triple("he", "gender", "c", "s", "a", "v")
+    ids = triple_ids([one, other, replace(one, source="there"), one])
+    assert ids[2:] == [f"{ids[0]}-2", f"{ids[0]}-3"]
+    assert ids[1] != ids[0]
+    assert triple_ids([other, one])[::-1] == ids[:2]
+    assert len({*triple_ids([one, replace(one, group="h", category="race")])}) == 2
 
 
 # -- the bundled set --
