@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint docs bench figures baselines clean
+.PHONY: demo test lint docs pages bench figures baselines clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,10 @@ lint: $(INSTALLED)
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open site/index.html"
+
+# What the commands of the docs print, replayed in a folder of their own and written into the pages.
+pages: $(INSTALLED)
+	$(BIN)/python -m tests.support.pages build/pages docs/commands/*.md docs/tutorial.md
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads

@@ -6,10 +6,17 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
+import typer
+
+from tda_bias import InputError, load_triples
+from tda_bias.statistic.group_statistic import group_statistic
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("tda_bias", "pvf", "unqover")
@@ -131,3 +138,50 @@ def test_every_module_has_a_page_in_the_reference(site):
             if path.name == "__init__.py":
                 inside = inside.with_name("index.html")
             assert (site / "reference" / inside).exists(), path
+
+
+def python_blocks(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        textwrap.dedent(block)
+        for block in re.findall(r"^ *```python\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+    ]
+
+
+def test_the_worked_examples_for_contributors_work(capsys):
+    statistic, its_test, data_set, command = python_blocks(REPOSITORY / "CONTRIBUTING.md")
+
+    code = {"np": np, "group_statistic": group_statistic, "replace": replace}
+    exec(statistic, code)
+    exec(its_test, code)
+    code["test_participation_is_the_defined_ratio_and_1_where_all_contexts_carry_alike"]()
+
+    code = {}
+    exec(data_set, code)
+    [pair] = code["from_csv"]("number,job,usual,unusual\n7,nurse,She left.,He left.\n", "jobs.csv")
+    assert (pair.id, pair.group, pair.more, pair.less) == ("7", "nurse", "She left.", "He left.")
+    with pytest.raises(InputError, match=r"jobs.csv pair 7: `more` and `less` are the same text"):
+        code["from_csv"]("number,job,usual,unusual\n7,nurse,She left.,She left.\n", "jobs.csv")
+
+    code = {"__package__": "tdabias_cli", "__name__": "tdabias_cli.lengths"}
+    exec(command, code)
+    app = typer.Typer(add_completion=False)
+    app.command("lengths")(code["lengths"])
+    app(["--category", "gender"], standalone_mode=False)
+    groups = [triple.group for triple in load_triples("starter", category="gender")]
+    printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert list(printed) == list(dict.fromkeys(groups))
+    assert all(5 < float(count) < 40 for count in printed.values())
+
+
+def test_every_folder_and_module_at_the_top_of_the_library_has_its_place_in_the_tree():
+    [tree] = re.findall(
+        r"```\n(tda_bias/\n.*?)```", (REPOSITORY / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
+    named = set(re.findall(r"[\w/]+", "\n".join(line[:28] for line in tree.splitlines())))
+    shims = {"persistence", "steps"}  # importable under their old names
+    for path in (REPOSITORY / "tda_bias").iterdir():
+        if path.suffix == ".py" and path.stem not in {"__init__", "__main__", *shims}:
+            assert path.stem in named, path
+        elif path.is_dir() and path.name != "__pycache__":
+            assert f"{path.name}/" in named, path
