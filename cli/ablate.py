@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.records.text import number_text, p_text
 from tda_bias.types import InputError
 
 from .loading import (
@@ -24,6 +25,7 @@ from .loading import (
 )
 from .options import Positional, command
 from .settings import Device, FilePath, Name
+from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation_study import AblationStudy
@@ -108,8 +110,7 @@ def ablate(settings: AblateSettings) -> None:
             store=store,
             progress=bar,
         )
-    model_name = heads.record["model"]["name"]
-    study = study.with_record(**identity, run=str(settings.run), command="ablate", model=model_name)
+    study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
     _save(folder, study)
     _print(study, heads.record["model"]["name"])
     typer.echo(f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)")
@@ -161,14 +162,12 @@ def _save(folder: Path, study: AblationStudy) -> None:
     from matplotlib.figure import Figure
 
     from tda_bias.plots.behaviour import plot_ablation
-    from tda_bias.records.figures import write_figure
 
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     plot_ablation(study, ax=left)
     plot_ablation(study, by="importance", ax=right)
-    write_figure(folder, "effects", figure)
-    study.save(folder)
+    study.save(folder, figures={"effects": figure})
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -183,7 +182,6 @@ _OUTCOMES = {
 
 
 def _print(study: AblationStudy, model: str) -> None:
-    console = Console(highlight=False)
     n = study.record
     title = (
         f"{model} · {n['category']} · {n['top']} top heads removed together, {n['triples']} items"
@@ -200,23 +198,22 @@ def _print(study: AblationStudy, model: str) -> None:
             f"{row['effect']:+.3f}",
             f"{row['random_mean']:+.3f} ({row['random_sd']:.3f})",
             f"{row['percentile']:.0f}",
-            f"{row['p']:.3f}",
+            p_text(row["p"]),
         )
-    console.print(shown)
+    print_table(shown)
     table = Table(title="Does a ranking predict the size of the effect?", title_justify="left")
     table.add_column("ranking of heads")
     for heading in ("rho, first order", "p", "rho, exact", "p", "heads"):
         table.add_column(heading, justify="right")
     for row in study.agreement.to_dict("records"):
-        cells = [_number(row[f"{k}_{t}"]) for t in ("effect", "exact") for k in ("rho", "p")]
+        cells = []
+        for size in ("effect", "exact"):
+            asked = row[f"n_{size}"] > 0
+            cells += [number_text(row[f"rho_{size}"]) if asked else ""]
+            cells += [p_text(row[f"p_{size}"]) if asked else ""]
         table.add_row(row["ranking"], *cells, f"{row['n_effect']}, {row['n_exact']}")
-    console.print(table)
-    for line in _lines(study):
-        console.print(line, soft_wrap=True)
-
-
-def _number(value: float) -> str:
-    return "" if value != value else (f"{value:.4f}" if abs(value) < 0.01 else f"{value:.2f}")
+    print_table(table)
+    print_lines(*_lines(study))
 
 
 def _lines(study: AblationStudy) -> list[str]:
@@ -227,8 +224,9 @@ def _lines(study: AblationStudy) -> list[str]:
         more = "larger" if own["rho_effect"] > 0 else "smaller"
         verdict = f"heads that stand high in the topological ranking have {more} effects"
     lines = [
-        f"Over all heads: {verdict} (Spearman {own['rho_effect']:.2f}, p {own['p_effect']:.2g}); "
-        f"gradient importance: {rows['importance']['rho_effect']:.2f}, direct effect: "
+        f"Over all heads: {verdict} (Spearman {own['rho_effect']:.2f}, "
+        f"p {p_text(own['p_effect'])}); gradient importance: "
+        f"{rows['importance']['rho_effect']:.2f}, direct effect: "
         f"{rows['abs_direct']['rho_effect']:.2f}. First-order and exact effects where both "
         f"exist: {rows['abs_effect']['rho_exact']:.2f}.",
         f"With {study.record['n_random']} random sets no p can be below "

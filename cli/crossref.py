@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from rich.console import Console
 from rich.table import Table
 
+from tda_bias.records.text import p_text
 from tda_bias.types import InputError, RankBy
 
 from .options import Positional, command
 from .settings import FilePath
-from .text import p_text
+from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,10 +96,7 @@ def crossref(settings: CrossrefSettings) -> None:
     }
     _save(folder, table, found, maps, record)
     _print(table, found, maps, profiles, heads.record["model"]["name"])
-    Console(highlight=False).print(
-        f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)",
-        soft_wrap=True,
-    )
+    print_lines(f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)")
 
 
 def _joined(
@@ -199,7 +196,6 @@ def _print(
     from tda_bias.behaviour.rank_tests import power
     from tda_bias.behaviour.targets import match_counts
 
-    console = Console(highlight=False)
     n = len(table)
     shown = Table(title=f"{model} · {n} targets ({match_counts(table)})", title_justify="left")
     shown.add_column("quantity")
@@ -212,9 +208,8 @@ def _print(
         shown.add_row(
             row["quantity"], row["summary"], *cells, p_text(row["p_partial"]), p_text(row["q"])
         )
-    console.print(shown)
-    for line in [_covariate_line(table), *_lines(found, maps, profiles, power(n), n)]:
-        console.print(line, soft_wrap=True)
+    print_table(shown)
+    print_lines(_covariate_line(table), *_lines(found, maps, profiles, power(n), n))
 
 
 def _covariate_line(table: pd.DataFrame) -> str:

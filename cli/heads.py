@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
+from tda_bias.records.text import number_text, p_text
 from tda_bias.types import HeadId
 
 from .loading import (
@@ -23,7 +24,7 @@ from .loading import (
 )
 from .options import command, part_of
 from .settings import FilePath, Format, TriplesSettings, model_folder
-from .text import p_text
+from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
@@ -60,13 +61,10 @@ def heads(settings: HeadsSettings) -> None:
     if settings.format == "json":
         typer.echo(as_json(result, settings))
         return
-    console = Console(highlight=False)
     for name in result.categories:
-        console.print(ranked_table(result, name, settings.top))
-        for line in control_lines(result, name) + finding_lines(result, name):
-            console.print(line, soft_wrap=True)
-    for line in run_lines(result, settings):
-        console.print(line, soft_wrap=True)
+        print_table(ranked_table(result, name, settings.top))
+        print_lines(*control_lines(result, name), *finding_lines(result, name))
+    print_lines(*run_lines(result, settings))
 
 
 def compute(settings: HeadsSettings) -> HeadBias:
@@ -141,10 +139,6 @@ def ranked_table(result: HeadBias, category: str, top: int) -> Table:
     return table
 
 
-def _number(value: float | None) -> str:
-    return "undefined" if value is None or value != value else f"{value:.2f}"
-
-
 def control_lines(result: HeadBias, category: str) -> list[str]:
     """Chance, reliability and length: what the ranking must be held against."""
     c = result.controls(category)
@@ -154,11 +148,11 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
         f"and dimension {c['group_tests_p05']} have p < .05 ({c['group_tests_expected']:.0f} "
         "expected).",
         f"Reliability of the map between random halves of the contexts: "
-        f"{_number(c['reliability'])}; Spearman with the map that flipped labels give on average: "
-        f"{_number(c['null_map_correlation'])} (what is reliable without any effect).",
+        f"{number_text(c['reliability'])}; Spearman with the map that flipped labels give on "
+        f"average: {number_text(c['null_map_correlation'])} (what is reliable without any effect).",
         f"Length: Spearman of S with the text-length statistic over {c['groups']} groups: "
-        f"{_number(c['length_correlation_0'])} (dimension 0), "
-        f"{_number(c['length_correlation_1'])} (dimension 1).",
+        f"{number_text(c['length_correlation_0'])} (dimension 0), "
+        f"{number_text(c['length_correlation_1'])} (dimension 1).",
     ]
 
 

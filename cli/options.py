@@ -46,6 +46,7 @@ SHORT = {
     "category": "-c",
     "config": "-C",
     "documents": "-n",
+    "k": "-k",
     "limit": "-L",
     "model": "-m",
     "out": "-o",

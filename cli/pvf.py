@@ -18,7 +18,7 @@ from .mine import mine
 from .options import Positional, command, part_of
 from .pvf_plot import plot, social
 from .settings import Device, Dtype, FilePath, Format, Name, Several, model_folder
-from .text import table_of
+from .text import print_lines, print_table, table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +177,7 @@ def _score(settings: ScoreSettings, name: str) -> list[tuple[Preferences, Path]]
     model = language_model(name, device=settings.device, dtype=settings.dtype, console=console)
 
     from pvf.score import score_preferences
-    from tda_bias.models.load import untrained
+    from tda_bias.models import untrained
 
     config = part_of(settings, ScoreConfig)
     readers = [(model, folder)]
@@ -200,7 +200,8 @@ def _score(settings: ScoreSettings, name: str) -> list[tuple[Preferences, Path]]
 def _report(preferences: Preferences, settings: _Printed, folder: Path) -> RiskReport:
     """The risks of saved preferences, saved beside them with their figures."""
     from pvf.plots import report_figures
-    from pvf.report import load_x_weights, risk_report
+    from pvf.report import risk_report
+    from pvf.weights import load_x_weights
     from tda_bias.records.figures import write_figure
 
     weights = None
@@ -228,12 +229,10 @@ def print_reports(
     if settings.format == "json":
         typer.echo(as_json(reports, table, folders))
         return
-    console = Console(highlight=False)
-    console.print(risk_table(table, next(iter(reports.values()))))
+    print_table(risk_table(table, next(iter(reports.values()))))
     for name, report in reports.items():
-        console.print(extremes_table(report, settings.top))
-        for line in [*control_lines(report), f"Files: {folders[name]}/ (by_x.csv, run.json, ...)"]:
-            console.print(line, soft_wrap=True)
+        print_table(extremes_table(report, settings.top))
+        print_lines(*control_lines(report), f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
 
 
 def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:

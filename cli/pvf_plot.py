@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
-from rich.console import Console
 
 from pvf.config import Quantity
 
 from .options import Positional, command
 from .settings import FilePath, Several
-from .text import table_of
+from .text import print_lines, print_table, table_of
 
 if TYPE_CHECKING:
     from pvf.report import RiskReport
@@ -64,10 +63,9 @@ def social(settings: SocialSettings) -> None:
         figure = Figure(figsize=(4.8, 3.6), layout="constrained")
         plot_regression(by_x, chosen, name, response=settings.response, ax=figure.subplots())
         write_figure(folder, f"factor{number}", figure)
-    console = Console(highlight=False)
     columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
-    console.print(table_of(table[columns], f"{settings.response} of each x on its factors"))
-    console.print(f"Files: {folder}/ (regressions.csv, factor1.png, ...)", soft_wrap=True)
+    print_table(table_of(table[columns], f"{settings.response} of each x on its factors"))
+    print_lines(f"Files: {folder}/ (regressions.csv, factor1.png, ...)")
 
 
 @command(PlotSettings)

@@ -14,6 +14,7 @@ from rich.table import Table
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .options import command
 from .settings import FilePath, Format, TriplesSettings, model_folder
+from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,10 +66,8 @@ def stereoset(settings: StereoSetSettings) -> None:
         found |= {"length_split": split.to_dict("records"), "model": record["model"]}
         typer.echo(json.dumps(plain(found), indent=2, allow_nan=False))
         return
-    console = Console(highlight=False)
-    console.print(score_table(table, settings))
-    for line in [*length_lines(split), *_closing_lines(items, table, settings)]:
-        console.print(line, soft_wrap=True)
+    print_table(score_table(table, settings))
+    print_lines(*length_lines(split), *_closing_lines(items, table, settings))
 
 
 def _items(settings: StereoSetSettings) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -1,20 +1,14 @@
-"""Numbers and tables as commands print them."""
+"""Tables and sentences as commands print them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def p_text(value: float) -> str:
-    """A p-value: four decimals where they matter."""
-    if value != value:
-        return "undefined"
-    return f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
 
 
 def table_of(table: pd.DataFrame, title: str) -> Table:
@@ -26,3 +20,21 @@ def table_of(table: pd.DataFrame, title: str) -> Table:
     for row in table.itertuples(index=False):
         shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
     return shown
+
+
+def print_table(table: Table) -> None:
+    """Print a table, wider than the terminal where its words need it.
+
+    A number that is cut is another number: -5.71... for -5.71e-05.
+    """
+    width = Console().width
+    # At any width; at the terminal's own, what does not fit counts as narrow enough.
+    needed = Console(markup=False, emoji=False, width=100_000).measure(table).minimum
+    Console(highlight=False, markup=False, emoji=False, width=max(width, needed)).print(table)
+
+
+def print_lines(*lines: str) -> None:
+    """Print sentences, which a terminal breaks where it likes; square brackets are no markup."""
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for line in lines:
+        console.print(line)

@@ -11,6 +11,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.records.text import p_text
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 
 from .loading import (
@@ -21,7 +22,7 @@ from .loading import (
 )
 from .options import command, part_of
 from .settings import Device, Dtype, FilePath, Format, Name, model_folder
-from .text import p_text
+from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,11 +86,9 @@ def unqover(settings: UnqoverSettings) -> None:
     if settings.format == "json":
         typer.echo(as_json(report, settings))
         return
-    console = Console(highlight=False)
-    console.print(summary_table(report))
-    console.print(ranked_table(report, settings.top))
-    for line in [*control_lines(report), f"Files: {settings.folder}/ ({_FILES})"]:
-        console.print(line, soft_wrap=True)
+    print_table(summary_table(report))
+    print_table(ranked_table(report, settings.top))
+    print_lines(*control_lines(report), f"Files: {settings.folder}/ ({_FILES})")
 
 
 def _answers(settings: UnqoverSettings, design: Design) -> Answers:

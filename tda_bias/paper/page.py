@@ -14,6 +14,7 @@ from tda_bias.paper.published import (
     published,
 )
 from tda_bias.records.tables import markdown
+from tda_bias.records.text import number_text
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import HeadId
 
@@ -127,20 +128,16 @@ def _controls(result: HeadBias) -> str:
     for category in result.categories:
         c = result.controls(category)
         lines.append(
-            f"- {category}: map reliability {_two(c['reliability'])}; correlation with the map "
-            f"that flipped labels give on average {_two(c['null_map_correlation'])}; Spearman of S "
-            f"with the length statistic {_two(c['length_correlation_0'])} (dimension 0) and "
-            f"{_two(c['length_correlation_1'])} (dimension 1)."
+            f"- {category}: map reliability {number_text(c['reliability'])}; correlation with the "
+            f"map that flipped labels give on average {number_text(c['null_map_correlation'])}; "
+            f"Spearman of S with the length statistic {number_text(c['length_correlation_0'])} "
+            f"(dimension 0) and {number_text(c['length_correlation_1'])} (dimension 1)."
         )
     lines.append(
         "None of this says that a head causes what a model says: `tdabias ablate` measures that. "
         "StereoSet's pairs are contested, and a geometry of attention is not a harm."
     )
     return "\n\n".join(lines)
-
-
-def _two(value: float | None) -> str:
-    return "undefined" if value is None or value != value else f"{value:.2f}"
 
 
 def _shown(pictures: Mapping[str, Path], names: Sequence[str]) -> str:

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from tda_bias.results.tables import tested_map
+from tda_bias.records.text import number_text
+from tda_bias.results.maps import map_columns
 from tda_bias.types import RankBy
 
 if TYPE_CHECKING:
@@ -20,17 +21,14 @@ if TYPE_CHECKING:
 
 # Visible on dark cells too.
 _OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
-_LABEL = {
-    "relative": "|relative statistic|",
-    "statistic": "|S|",
-    "metric": "|metric T|",
-}
+_PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": "|metric T|"}
+_EVIDENCE = {"evidence": "difference in spread", "location": "shift"}
 
 
 def plot_heatmap(
-    result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "relative"
+    result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "evidence"
 ) -> Axes:
-    """The map of a category: mean over groups of the z-score over heads.
+    """The map of a category, in the unit that heads are ranked by.
 
     Heads that survive the family-wise hot-spot test (max-z p < .05) carry a filled dot, those with
     q < .05 an open one; unstable heads are crossed out.
@@ -39,7 +37,7 @@ def plot_heatmap(
         result: From ``head_bias``.
         ax: Where to draw; a new figure without it.
         category: Which map.
-        by: Which combined value.
+        by: Which map.
     """
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
@@ -50,11 +48,20 @@ def plot_heatmap(
     ax.set_ylabel("layer")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
-    _mark(result, ax, category, tested_map(by))
+    columns = map_columns(by, result.category.columns)
+    _mark(result, ax, category, columns.tested)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend)
-    bar.set_label(f"mean z over groups of {_LABEL[by]}")
+    bar.set_label(_label(by, twins=columns.tested.endswith("_twin")))
     ax.set_title(f"{category} · {result.record['model']['name']}", fontsize="medium")
     return ax
+
+
+def _label(by: RankBy, *, twins: bool) -> str:
+    """What a cell's colour means."""
+    if by in _PUBLISHED:
+        return f"mean z over groups of {_PUBLISHED[by]}"
+    what = f"{_EVIDENCE[by]} of triple minus twin" if twins else _EVIDENCE[by]
+    return f"evidence of a {what},\nSDs above its mean under exchange"
 
 
 def _limit(values: np.ndarray, unstable: np.ndarray) -> tuple[float, str]:
@@ -68,7 +75,7 @@ def _limit(values: np.ndarray, unstable: np.ndarray) -> tuple[float, str]:
     return limit, {(1, 1): "both", (1, 0): "max", (0, 1): "min"}.get((above, below), "neither")
 
 
-def _mark(result: HeadBias, ax: Axes, category: str, tested: RankBy) -> None:
+def _mark(result: HeadBias, ax: Axes, category: str, tested: str) -> None:
     family = result.layer_by_head(f"p_max_{tested}", category) < 0.05
     discovery = (result.layer_by_head(f"q_{tested}", category) < 0.05) & ~family
     unstable = result.layer_by_head("unstable", category).astype(bool)
@@ -90,12 +97,8 @@ def caption(result: HeadBias, category: str, by: RankBy) -> str:
         f"hot-spot p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
         f"{c['hot_spots_p_max05']} with max-z p < .05 (filled), "
         f"{c['hot_spots_q05']} with q < .05 (filled or open). "
-        f"Split-half reliability {_number(c['reliability'])}. Crosses: unstable in some group."
+        f"Split-half reliability {number_text(c['reliability'])}. Crosses: unstable in some group."
     )
-
-
-def _number(value: float | None) -> str:
-    return "undefined" if value is None or not np.isfinite(value) else f"{value:.2f}"
 
 
 def heatmap_figure(result: HeadBias) -> Figure:

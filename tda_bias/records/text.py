@@ -1,0 +1,20 @@
+"""Numbers as text, for tables, captions and pages alike."""
+
+from __future__ import annotations
+
+import math
+
+# Below it four decimals would hide the size of a p-value.
+_SMALLEST = 1e-4
+
+
+def number_text(value: float | None, decimals: int = 2) -> str:
+    """A number, or ``undefined`` where there is none: NaN, infinite, or null in a saved record."""
+    return "undefined" if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"
+
+
+def p_text(value: float | None) -> str:
+    """A p- or q-value: four decimals where they matter, never 0 for what is only small."""
+    if value is None or not math.isfinite(value) or value >= 0.1:
+        return number_text(value)
+    return f"{value:.4f}" if value == 0 or value >= _SMALLEST else f"{value:.0e}"

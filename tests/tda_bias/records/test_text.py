@@ -1,0 +1,33 @@
+import math
+
+import pytest
+
+from tda_bias.records.text import number_text, p_text
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_undefined(value):
+    assert number_text(value) == "undefined"
+    assert p_text(value) == "undefined"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1.00"),
+        (0.5, "0.50"),
+        (0.1, "0.10"),
+        (0.0999, "0.0999"),
+        (0.0001, "0.0001"),
+        (0.00004, "4e-05"),
+        (1e-6, "1e-06"),
+        (0.0, "0.0000"),
+    ],
+)
+def test_a_small_p_never_reads_as_none(value, text):
+    assert p_text(value) == text
+
+
+def test_decimals_are_a_choice():
+    assert number_text(-0.126) == "-0.13"
+    assert number_text(2.0, 3) == "2.000"
