@@ -185,3 +185,14 @@ def test_every_folder_and_module_at_the_top_of_the_library_has_its_place_in_the_
             assert path.stem in named, path
         elif path.is_dir() and path.name != "__pycache__":
             assert f"{path.name}/" in named, path
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md", "docs/tutorial.md"])
+def test_the_python_of_a_page_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = python_blocks(REPOSITORY / name)
+    assert blocks
+    code: dict[str, object] = {}
+    for block in blocks:
+        exec(block, code)
