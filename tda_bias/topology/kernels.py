@@ -12,7 +12,7 @@ floating-point numbers, may be taken in any order, so the compiler makes vector 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -269,15 +269,17 @@ def kernels(dtype: np.dtype[Any]) -> Kernels:
 
 
 def _compiled(function: Callable[..., None], *types: Any) -> Callable[..., None]:
+    lock: AbstractContextManager[Any] = nullcontext()
+    kernel: Any
     try:
         kernel = numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # no folder can be written: every process compiles for itself
         kernel = numba.njit(nogil=True)(function)
-        lock = nullcontext()
     else:
         # Of two processes that add to the index at the same time, one would find the other's
         # machine code under its own type or processor.
         lock = FileLock(Path(kernel.stats.cache_path) / f"{function.__name__}.lock")
     with lock:
         kernel.compile(types)
-    return kernel
+    compiled: Callable[..., None] = kernel
+    return compiled

@@ -1,4 +1,6 @@
-"""Births and deaths: against Kruskal by hand, SciPy and GUDHI."""
+"""Births and deaths: against Kruskal by hand and SciPy, on all backends."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,8 +10,27 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from tda_bias.topology.persistence import births_deaths, n_births, n_deaths, ragged_births_deaths
+from tda_bias.topology import compiled, persistence
+from tda_bias.topology.persistence import n_births, n_deaths
 from tda_bias.types import InputError
+
+
+@pytest.fixture(scope="module", params=["compiled", "torch", "gudhi"], autouse=True)
+def backend(request):
+    """The backend's name as it is given; the compiled one is what ``mst`` takes for large input."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "_LARGE", 0)
+        yield {"compiled": "mst"}.get(request.param, request.param)
+
+
+@pytest.fixture(scope="module")
+def births_deaths(backend):
+    return partial(persistence.births_deaths, backend=backend)
+
+
+@pytest.fixture(scope="module")
+def ragged_births_deaths(backend):
+    return partial(persistence.ragged_births_deaths, backend=backend)
 
 
 def random_patterns(*shape: int, seed: int = 0) -> np.ndarray:
@@ -45,13 +66,13 @@ def symmetric_lower(pattern: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (4, 2, 3), (0, 0)])
-def test_a_pattern_that_is_not_square_is_refused(shape):
+def test_a_pattern_that_is_not_square_is_refused(births_deaths, shape):
     with pytest.raises(InputError, match="must have the shape"):
         births_deaths(np.zeros(shape))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_pattern_with_nan_or_infinity_is_refused(bad):
+def test_a_pattern_with_nan_or_infinity_is_refused(births_deaths, bad):
     pattern = random_patterns(4)
     pattern[2, 1] = bad
     with pytest.raises(InputError, match="NaN or infinite"):
@@ -61,12 +82,12 @@ def test_a_pattern_with_nan_or_infinity_is_refused(bad):
 @pytest.mark.parametrize(
     ("option", "value"), [("attention", "masked"), ("combine", "min"), ("backend", "ripser")]
 )
-def test_an_unknown_option_is_refused_with_the_allowed_ones(option, value):
+def test_an_unknown_option_is_refused_with_the_allowed_ones(births_deaths, option, value):
     with pytest.raises(InputError, match=f"`{option}` must be one of .*; got '{value}'"):
         births_deaths(random_patterns(3), **{option: value})
 
 
-def test_whole_numbers_are_refused():
+def test_whole_numbers_are_refused(births_deaths):
     with pytest.raises(InputError, match="floating-point"):
         births_deaths(np.ones((3, 3), dtype=int))
 
@@ -75,7 +96,7 @@ def test_whole_numbers_are_refused():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 12])
-def test_births_and_deaths_are_those_of_kruskal(n):
+def test_births_and_deaths_are_those_of_kruskal(births_deaths, n):
     for pattern in random_patterns(4, n, seed=n):
         births, deaths = kruskal(symmetric_lower(pattern))
         found = births_deaths(pattern)
@@ -85,7 +106,7 @@ def test_births_and_deaths_are_those_of_kruskal(n):
 
 
 @pytest.mark.parametrize("combine", ["max", "mean"])
-def test_bidirectional_patterns_combine_both_directions(combine):
+def test_bidirectional_patterns_combine_both_directions(births_deaths, combine):
     pattern = np.random.default_rng(1).dirichlet(np.ones(7), size=7)
     joined = np.maximum(pattern, pattern.T) if combine == "max" else (pattern + pattern.T) / 2
     births, deaths = kruskal(joined)
@@ -94,7 +115,7 @@ def test_bidirectional_patterns_combine_both_directions(combine):
     np.testing.assert_array_equal(found.deaths, deaths)
 
 
-def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle():
+def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle(births_deaths):
     pattern = random_patterns(6)
     noisy = pattern + np.triu(np.full((6, 6), 9.0))
     found, expected = births_deaths(noisy), births_deaths(pattern)
@@ -102,7 +123,7 @@ def test_causal_reading_ignores_the_diagonal_and_the_upper_triangle():
     np.testing.assert_array_equal(found.deaths, expected.deaths)
 
 
-def test_leading_axes_and_kinds_are_kept():
+def test_leading_axes_and_kinds_are_kept(births_deaths):
     pattern = random_patterns(2, 3, 5)
     as_numpy = births_deaths(pattern)
     as_torch = births_deaths(torch.from_numpy(pattern))
@@ -112,7 +133,7 @@ def test_leading_axes_and_kinds_are_kept():
     np.testing.assert_array_equal(as_torch.deaths.numpy(), as_numpy.deaths)
 
 
-def test_half_precision_is_computed_in_single():
+def test_half_precision_is_computed_in_single(births_deaths):
     pattern = torch.from_numpy(random_patterns(5)).half()
     found = births_deaths(pattern)
     assert found.births.dtype == torch.float32
@@ -130,7 +151,7 @@ patterns = hnp.arrays(
 
 
 @given(patterns)
-def test_births_and_deaths_together_are_all_edges(pattern):
+def test_births_and_deaths_together_are_all_edges(births_deaths, pattern):
     found = births_deaths(pattern)
     edges = pattern[np.tril_indices(len(pattern), -1)]
     np.testing.assert_array_equal(
@@ -139,7 +160,7 @@ def test_births_and_deaths_together_are_all_edges(pattern):
 
 
 @given(patterns, st.randoms(use_true_random=False))
-def test_renaming_the_tokens_changes_nothing(pattern, random):
+def test_renaming_the_tokens_changes_nothing(births_deaths, pattern, random):
     order = list(range(len(pattern)))
     random.shuffle(order)
     weights = symmetric_lower(pattern)
@@ -150,14 +171,7 @@ def test_renaming_the_tokens_changes_nothing(pattern, random):
 
 
 @given(patterns)
-def test_both_backends_agree_also_on_ties(pattern):
-    ours, reference = births_deaths(pattern), births_deaths(pattern, backend="gudhi")
-    np.testing.assert_array_equal(ours.births, reference.births)
-    np.testing.assert_array_equal(ours.deaths, reference.deaths)
-
-
-@given(patterns)
-def test_births_are_the_weights_of_scipys_spanning_tree(pattern):
+def test_births_are_the_weights_of_scipys_spanning_tree(births_deaths, pattern):
     weights = symmetric_lower(pattern)
     # SciPy drops zeros and minimises: shift and turn around.
     shifted = np.where(np.eye(len(weights)), 0.0, 2.0 - weights)
@@ -169,13 +183,13 @@ def test_births_are_the_weights_of_scipys_spanning_tree(pattern):
 # -- padding --
 
 
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=6), st.sampled_from(["mst", "gudhi"]))
-def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(lengths, backend):
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=6))
+def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(ragged_births_deaths, lengths):
     n = max(lengths)
     rng = np.random.default_rng(len(lengths))
     weights = rng.random((len(lengths), 2, n, n))
     weights = weights + weights.swapaxes(-1, -2)
-    found = ragged_births_deaths(torch.from_numpy(weights), torch.tensor(lengths), backend=backend)
+    found = ragged_births_deaths(torch.from_numpy(weights), torch.tensor(lengths))
     for text, length in enumerate(lengths):
         for head in range(2):
             births, deaths = kruskal(weights[text, head, :length, :length])
@@ -185,10 +199,72 @@ def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(lengths, backend)
             assert torch.isinf(found.deaths[text, head, len(deaths) :]).all()
 
 
-def test_a_large_batch_is_the_same_in_pieces(monkeypatch):
+def test_a_large_batch_is_the_same_in_pieces(births_deaths, monkeypatch):
     pattern = random_patterns(20, 6)
     whole = births_deaths(pattern)
-    monkeypatch.setattr("tda_bias.topology.persistence._CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr("tda_bias.topology.batched._CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(compiled, "_TASK_ELEMENTS", 100)
     pieces = births_deaths(pattern)
     np.testing.assert_array_equal(whole.births, pieces.births)
     np.testing.assert_array_equal(whole.deaths, pieces.deaths)
+
+
+# -- backends --
+
+some_weights = hnp.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 3), st.integers(1, 7)).map(lambda s: (*s, s[1])),
+    # Negative and minus zero too: weights are compared through their bits.
+    elements=st.sampled_from([-1.5, -0.0, 0.0, 0.25, 1e-40, 3.0]) | st.floats(-1, 1, width=32),
+)
+
+
+@given(some_weights, st.sampled_from(["causal", "max", "mean"]), st.booleans())
+def test_backends_agree_to_the_last_digit_also_on_ties(births_deaths, pattern, read, double):
+    options = {"attention": "causal"}
+    if read != "causal":
+        options = {"attention": "bidirectional", "combine": read}
+    pattern = pattern.astype(np.float64) if double else pattern
+    ours = births_deaths(pattern, **options)
+    reference = persistence.births_deaths(pattern, backend="torch", **options)
+    assert ours.births.dtype == ours.deaths.dtype == pattern.dtype
+    np.testing.assert_array_equal(ours.births, reference.births)
+    np.testing.assert_array_equal(ours.deaths, reference.deaths)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [17, 64, 161])
+def test_backends_agree_on_larger_matrices_that_are_not_contiguous(
+    births_deaths, backend, n, dtype
+):
+    if backend == "gudhi" and n > 64:
+        pytest.skip("minutes")
+    pattern = torch.from_numpy(random_patterns(3, n + 2)).to(dtype).mT[:, 1:-1, 1:-1].mT
+    ours, reference = births_deaths(pattern), persistence.births_deaths(pattern, backend="torch")
+    np.testing.assert_array_equal(ours.births, reference.births)
+    np.testing.assert_array_equal(ours.deaths, reference.deaths)
+
+
+def test_a_tensor_with_gradients_is_read_and_left_alone(births_deaths):
+    pattern = torch.from_numpy(random_patterns(5)).requires_grad_()
+    assert not births_deaths(pattern).births.requires_grad
+    assert pattern.requires_grad
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_do_not_change_the_result_and_a_late_nan_is_seen(
+    births_deaths, monkeypatch, threads
+):
+    monkeypatch.setattr(compiled, "_TASK_ELEMENTS", 200)
+    pattern = random_patterns(40, 6)
+    expected = births_deaths(pattern)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        ours = births_deaths(pattern)
+        pattern[-1, 0, 5] = np.nan  # above the diagonal: not read, but wrong
+        with pytest.raises(InputError, match="NaN or infinite"):
+            births_deaths(pattern)
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(ours.deaths, expected.deaths)

@@ -95,7 +95,9 @@ SOME = [[4, 0], [5], [2, 1, 3]]
 
 
 def test_a_text_without_deaths_is_refused():
-    with pytest.raises(InputError, match=f"a text has 2 tokens; births and deaths need {MIN_TOKENS}"):
+    with pytest.raises(
+        InputError, match=f"a text has 2 tokens; births and deaths need {MIN_TOKENS}"
+    ):
         GroupSampler(
             np.array([5, 2]), n_layers=1, attention="causal", combine="max", backend="mst",
             distance="steps",
@@ -115,7 +117,9 @@ def test_a_full_disk_is_one_line(monkeypatch):
 
     monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: FullFile())
     group = sampler(most_bytes=0)
-    with pytest.raises(InputError, match=r"need 0\.0 GB in .*: No space left on device; let TMPDIR"):
+    with pytest.raises(
+        InputError, match=r"need 0\.0 GB in .*: No space left on device; let TMPDIR"
+    ):
         group.add(batches(causal_patterns(), [0])[0])
 
 
@@ -139,7 +143,9 @@ def test_sums_are_those_of_births_and_of_deaths(path):
             for text, pattern in enumerate(patterns):
                 sets = births_deaths(pattern[layer.layer, head].numpy())
                 expected = [sets.births.sum(), sets.deaths.sum()]
-                np.testing.assert_allclose([s[head, text] for s in layer.sums], expected, rtol=1e-12)
+                np.testing.assert_allclose(
+                    [s[head, text] for s in layer.sums], expected, rtol=1e-12
+                )
 
 
 @pytest.mark.parametrize("path", PATHS)
