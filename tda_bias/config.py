@@ -24,14 +24,23 @@ class HeadBiasConfig(BaseModel):
     distance: Distance = Field(
         "steps", description="distance between sorted sets: smoothed step functions, or exact"
     )
-    backend: Backend = Field("mst", description="batched spanning tree, or the GUDHI reference")
+    backend: Backend = Field(
+        "mst",
+        description="spanning tree (compiled on the CPU, torch on accelerators), torch "
+        "everywhere, or the GUDHI reference",
+    )
     combine: Combine = Field(
         "max", description="how the two directions of bidirectional attention are combined"
     )
     adjust: Adjust = Field(
         "none", description="remove a linear effect of text length before testing"
     )
-    rank_by: RankBy = Field("relative", description="the map that ranks heads")
+    rank_by: RankBy = Field(
+        "evidence",
+        description="the map that ranks heads: evidence (the paper's dispersion over its noise, "
+        "with twins where there are any), location (the same of the shift), or a published map, "
+        "which ranks heads by their noise",
+    )
     share_prefix: Literal["auto", "never"] = Field(
         "auto", description="run the tokens that a triple's texts share once, where that is exact"
     )

@@ -4,48 +4,44 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pandas as pd
+import torch
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.models.load import LoadedModel
-from tda_bias.models.record import attention_record, model_record
-from tda_bias.patterns.capture import PatternBatch, PatternReader, prefix_sharing
-from tda_bias.patterns.passes import TokenizedTriple, texts_record, tokenize
+from tda_bias.models.record import hooked_model_record
+from tda_bias.patterns.capture import PatternReader
+from tda_bias.patterns.passes import ContextTexts, texts_record, tokenize
 from tda_bias.records.parts import PartStore, texts_hash
-from tda_bias.records.record import package_versions
 from tda_bias.resampling import generator
+from tda_bias.results.controls import controls
 from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.tables import (
-    category_table,
-    combined_table,
-    controls,
-    group_row,
-    head_table,
-    in_order,
-)
-from tda_bias.statistic.group_result import GroupResult, group_result
+from tda_bias.results.record import HeadsRecord
+from tda_bias.results.tables import in_order, tables
+from tda_bias.statistic.group_result import GroupReducer, GroupResult
+from tda_bias.statistic.layout import GroupLayout
 from tda_bias.topology.sampler import MIN_TOKENS, GroupSampler
-from tda_bias.types import InputError, Triple
+from tda_bias.twins.twins import Twins
+from tda_bias.types import ROLES, InputError, Triple
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 Progress = Callable[[int, int], None]
-GroupKey = tuple[str, str]
+T = TypeVar("T")
 
 
 def head_bias(
     model: LoadedModel | TransformerBridge,
     triples: Sequence[Triple],
     *,
+    twins: Twins | None = None,
     config: HeadBiasConfig | None = None,
     progress: Progress | None = None,
     store: Callable[[dict[str, Any]], PartStore] | None = None,
@@ -56,6 +52,8 @@ def head_bias(
         model: From ``load_model``. A bare bridge is taken with its own tokenizer, which may put a
             token in front that Hugging Face's does not.
         triples: From ``load_triples``; each group is compared within itself.
+        twins: From ``tda_bias.twins``: the same texts about other targets. With them every table
+            also holds what is left of a triple when its twin is subtracted.
         config: How to compute; the defaults are the recommended settings.
         progress: Called with (texts done, texts in all) after every forward pass.
         store: Given the settings that the saved numbers depend on, returns the store in which
@@ -68,10 +66,175 @@ def head_bias(
         InputError: if a group has fewer than 2 usable triples, a text is longer than the model's
             context, or patterns are NaN.
 
-    Source: Varadarajan & Songdechakraiwut, sections 2 and 3; the tests are described in
+    Source: Varadarajan & Songdechakraiwut, sections 2 and 3; twins and tests are described in
     docs/method/heads.md.
     """
-    return _Run(_loaded(model), config or HeadBiasConfig(), progress, store).run(triples)
+    model, config, clock = _loaded(model), config or HeadBiasConfig(), Stopwatch()
+    with _evaluating(model):
+        with clock.stage("tokenize"):
+            groups, left_out = _tokenized(model, triples, twins)
+        with clock.stage("identify"):
+            weights = model.weight_hash()
+            parts = store(_identity(model, config, weights)) if store is not None else None
+        reader = PatternReader(
+            model, batch_size=config.batch_size, share_prefix=config.share_prefix
+        )
+        counter = Counter(sum(group.layout.n_texts for group in groups), progress)
+        results = []
+        for group in groups:
+            result = _saved(group, parts)
+            if result is None:
+                with clock.stage("forward"):
+                    reader.find_sharing([texts for other in groups for texts in other.contexts])
+                result = _computed(group, model, reader, config, clock, counter)
+                if parts is not None:
+                    parts.save(group.name, group.depends_on, result.to_arrays())
+            else:
+                counter.add(group.layout.n_texts)
+            results.append(result)
+    with clock.stage("inference"):
+        found = tables(results, config, model=model.name)
+        stated = [
+            controls(category, [r for r in results if r.category == category], found, config)
+            for category in in_order({result.category: None for result in results})
+        ]
+    record = HeadsRecord(
+        model=hooked_model_record(model, weights=weights),
+        config=config,
+        texts=texts_record(
+            [texts for group in groups for texts in group.contexts],
+            groups=len(groups),
+            left_out=left_out,
+        ),
+        twins=twins.record() if twins else None,
+        groups=[
+            {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
+            for r in results
+        ],
+        controls=stated,
+        seconds=clock.rounded(),
+    )
+    return HeadBias(
+        table=found.table,
+        combined=found.combined,
+        category=found.category,
+        groups=found.groups,
+        record=record,
+    )
+
+
+# -- one group -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TokenizedGroup:
+    """The texts of one group.
+
+    Attributes:
+        category: Its category.
+        group: The group.
+        contexts: The triples' texts.
+        twins: The twins' stereotype and anti-stereotype texts.
+        twin_of: ``(twin,)`` the context of each twin.
+    """
+
+    category: str
+    group: str
+    contexts: list[ContextTexts]
+    twins: list[ContextTexts]
+    twin_of: list[int]
+
+    @property
+    def name(self) -> str:
+        """How the group is called among the saved parts."""
+        return f"{self.category}/{self.group}"
+
+    @property
+    def depends_on(self) -> dict[str, str]:
+        """What the group's numbers depend on beside the settings."""
+        texts = [context.ids for context in (*self.contexts, *self.twins)]
+        return {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
+
+    @property
+    def layout(self) -> GroupLayout:
+        """Where its texts stand."""
+        roles = len(self.contexts[0])
+        unrelated = len(self.contexts) * (roles - 2)
+        return GroupLayout(len(self.contexts), unrelated, np.array(self.twin_of, dtype=np.int64))
+
+    @property
+    def n_tokens(self) -> np.ndarray:
+        """``(context, role)`` tokens of the triples' texts."""
+        return np.array([context.n_tokens for context in self.contexts])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """``(text,)`` tokens of every text, in the order of ``layout``."""
+        twins = np.array([twin.n_tokens for twin in self.twins], dtype=int).reshape(-1, 2)
+        return np.concatenate([self.n_tokens.T.reshape(-1), twins.T.reshape(-1)])
+
+    def places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the texts as they are read (context by context) among all, for triples and twins."""
+        n, roles = self.n_tokens.shape
+        context = torch.arange(n * roles)
+        twin = torch.arange(2 * len(self.twins))
+        of_twins = n * roles + (twin % 2) * len(self.twins) + twin // 2
+        return (context % roles) * n + context // roles, of_twins
+
+
+def _saved(group: TokenizedGroup, parts: PartStore | None) -> GroupResult | None:
+    """A group that an earlier run finished."""
+    arrays = parts.load(group.name, group.depends_on) if parts is not None else None
+    if arrays is None:
+        return None
+    return GroupResult.from_arrays(group.category, group.group, arrays)
+
+
+def _computed(
+    group: TokenizedGroup,
+    model: LoadedModel,
+    reader: PatternReader,
+    config: HeadBiasConfig,
+    clock: Stopwatch,
+    counter: Counter,
+) -> GroupResult:
+    """Patterns, births and deaths, step functions, their products, and what follows from these."""
+    before, rows = dict(clock.seconds), reader.new_row_check()
+    rng = generator(config.seed, "splits", group.category, group.group)
+    reducer = GroupReducer(group.layout, group.n_tokens, adjust=config.adjust, rng=rng)
+    sampler = GroupSampler(
+        group.lengths,
+        n_layers=len(model.pattern_hooks),
+        attention=model.attention,
+        combine=config.combine,
+        backend=config.backend,
+        distance=config.distance,
+    )
+    for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
+        for batch in clock.each("forward", reader.read(contexts)):
+            placed = replace(batch, text=places[batch.text])
+            for layer in clock.each("topology", sampler.add(placed)):
+                with clock.stage("statistic"):
+                    reducer.add(layer)
+            counter.add(len(batch.text))
+    with clock.stage("statistic"):
+        result = reducer.result(
+            group.category,
+            group.group,
+            grids=sampler.grids,
+            attention=model.attention,
+            provenance={},
+        )
+    provenance = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "prefix_sharing": reader.sharing.why,
+        "row_sums": asdict(rows),
+        "seconds": clock.since(before, ("forward", "topology", "statistic")),
+    }
+    return replace(result, provenance=provenance)
+
+
+# -- preparation -----------------------------------------------------------------------------------
 
 
 def _loaded(model: LoadedModel | TransformerBridge) -> LoadedModel:
@@ -88,216 +251,111 @@ def _loaded(model: LoadedModel | TransformerBridge) -> LoadedModel:
     )
 
 
-class _Run:
-    """The state of one call of ``head_bias``: what has been done, and how long it took."""
+@contextmanager
+def _evaluating(model: LoadedModel) -> Iterator[None]:
+    """Dropout changes patterns: evaluation mode, and the mode before afterwards."""
+    training = model.hf_model.training
+    model.bridge.eval()
+    try:
+        yield
+    finally:
+        model.bridge.train(training)
 
-    def __init__(
-        self,
-        model: LoadedModel,
-        config: HeadBiasConfig,
-        progress: Progress | None,
-        store: Callable[[dict[str, Any]], PartStore] | None,
-    ) -> None:
-        self.model = model
-        self.config = config
-        self.progress = progress or (lambda done, total: None)
-        self.make_store = store
+
+def _identity(model: LoadedModel, config: HeadBiasConfig, weights: str) -> dict[str, Any]:
+    """What saved groups depend on: all but the tests, which are made from them."""
+    settings = config.model_dump(include={"distance", "backend", "combine", "adjust", "seed"})
+    about = {"format": 3, "model": model.name, "weights": weights, "dtype": model.dtype_name}
+    return {**about, **settings}
+
+
+def _tokenized(
+    model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
+) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
+    """Usable triples by group with their twins, and those left out with the reason."""
+    tokens = tokenize(model.tokenizer, triples, max_tokens=model.max_tokens)
+    twins_of = [twins.of(triple) if twins else () for triple in triples]
+    flat = [twin for several in twins_of for twin in several]
+    twin_tokens = iter(
+        tokenize(model.tokenizer, flat, max_tokens=model.max_tokens, roles=ROLES[:2])
+    )
+    groups: dict[tuple[str, str], TokenizedGroup] = {}
+    left_out = []
+    for triple, texts, several in zip(triples, tokens, twins_of, strict=True):
+        key = (triple.category, triple.group)
+        group = groups.setdefault(key, TokenizedGroup(*key, [], [], []))
+        texts_of_twins = [next(twin_tokens) for _ in several]
+        if min(texts.n_tokens) < MIN_TOKENS:
+            reason = f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
+            left_out.append({"source": triple.source, "group": triple.group, "reason": reason})
+            continue
+        for twin in texts_of_twins:
+            if min(twin.n_tokens) >= MIN_TOKENS:
+                group.twins.append(twin)
+                group.twin_of.append(len(group.contexts))
+        group.contexts.append(texts)
+    if not groups:
+        raise InputError("`triples` is empty: there is nothing to compare")
+    for group in groups.values():
+        if len(group.contexts) < 2:
+            raise InputError(
+                f"the group {group.group!r} ({group.category}) has {len(group.contexts)} usable "
+                "triple, a variance needs 2; raise --limit, or name the groups to use with --group"
+            )
+    return [groups[key] for key in sorted(groups)], left_out
+
+
+# -- what a caller sees meanwhile ------------------------------------------------------------------
+
+
+class Counter:
+    """Texts done so far."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total = 0, total
+        self._progress = progress
+
+    def add(self, texts: int) -> None:
+        """Tell of so many more."""
+        self._done += texts
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+class Stopwatch:
+    """Seconds by stage.
+
+    Attributes:
+        seconds: What each stage has taken so far.
+    """
+
+    def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self.done = 0
-        self.total = 0
-
-    def run(self, triples: Sequence[Triple]) -> HeadBias:
-        with self._evaluating():
-            with self._stage("tokenize"):
-                groups, left_out = self._tokenized(triples)
-            self.total = 3 * sum(len(group) for group in groups.values())
-            if self.make_store is None:
-                identity, kept = None, None
-            else:
-                with self._stage("identify"):
-                    identity = self._identity()
-                kept = self.make_store(identity)
-            results = self._results(groups, kept)
-        with self._stage("inference"):
-            tables = self._tables(results)
-        identity = identity or self._identity()
-        record = {
-            "tdabias": version("tdabias"),
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "model": {
-                **model_record(self.model, weights=identity["weights"]),
-                **attention_record(self.model),
-            },
-            "config": self.config.model_dump(),
-            "texts": texts_record(groups, left_out),
-            "groups": [
-                {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
-                for r in results
-            ],
-            "controls": tables.pop("controls"),
-            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-            "packages": package_versions(),
-        }
-        return HeadBias(**tables, record=record)
-
-    # -- preparation --
 
     @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """Dropout changes patterns: evaluation mode, and the mode before afterwards."""
-        training = self.model.hf_model.training
-        self.model.bridge.eval()
-        try:
-            yield
-        finally:
-            self.model.bridge.train(training)
-
-    @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what the block takes."""
         start = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[name] += time.perf_counter() - start
 
-    def _tokenized(
-        self, triples: Sequence[Triple]
-    ) -> tuple[dict[GroupKey, list[TokenizedTriple]], list[dict[str, str]]]:
-        """Usable triples by group, and those left out with the reason."""
-        tokens = tokenize(self.model.tokenizer, triples, max_tokens=self.model.max_tokens)
-        groups: dict[GroupKey, list[TokenizedTriple]] = {}
-        left_out = []
-        for triple, tokenized in zip(triples, tokens, strict=True):
-            usable = groups.setdefault((triple.category, triple.group), [])
-            if min(tokenized.n_tokens) < MIN_TOKENS:
-                reason = f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
-                left_out.append({"source": triple.source, "group": triple.group, "reason": reason})
-            else:
-                usable.append(tokenized)
-        if not groups:
-            raise InputError("`triples` is empty: there is nothing to compare")
-        for (category, group), usable in groups.items():
-            if len(usable) < 2:
-                raise InputError(
-                    f"the group {group!r} ({category}) has {len(usable)} usable triple, a variance "
-                    "needs 2; raise --limit, or name the groups to use with --group"
-                )
-        return dict(sorted(groups.items())), left_out
+    def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """Count what it takes to make each item, not what is done with it."""
+        iterator = iter(items)
+        while True:
+            with self.stage(name):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
 
-    def _identity(self) -> dict[str, Any]:
-        """The settings that the numbers of a group depend on."""
-        dumped = self.config.model_dump(
-            include={"distance", "backend", "combine", "adjust", "seed"}
-        )
-        return {
-            "format": 2,
-            "model": self.model.name,
-            "weights": self.model.weight_hash(),
-            "dtype": self.model.dtype_name,
-            **dumped,
-        }
+    def since(self, before: dict[str, float], names: Sequence[str]) -> dict[str, float]:
+        """What stages have taken since a copy of ``seconds`` was made."""
+        return {name: round(self.seconds[name] - before.get(name, 0.0), 3) for name in names}
 
-    # -- the groups --
-
-    def _results(
-        self, groups: dict[GroupKey, list[TokenizedTriple]], kept: PartStore | None
-    ) -> list[GroupResult]:
-        reader = PatternReader(self.model, batch_size=self.config.batch_size)
-        results, sharing = [], None
-        for (category, group), triples in groups.items():
-            name = f"{category} {group}"
-            depends_on = {"texts": texts_hash([triple.ids for triple in triples])}
-            saved = kept.load(name, depends_on) if kept else None
-            if saved is not None:
-                results.append(GroupResult.from_arrays(category, group, saved))
-                self._advance(3 * len(triples))
-                continue
-            if sharing is None:
-                with self._stage("forward"):
-                    sharing = self._sharing(reader, groups)
-            result = self._group(category, group, triples, reader, sharing)
-            if kept:
-                kept.save(name, depends_on, result.to_arrays())
-            results.append(result)
-        return results
-
-    def _sharing(
-        self, reader: PatternReader, groups: dict[GroupKey, list[TokenizedTriple]]
-    ) -> tuple[bool, str]:
-        if self.config.share_prefix == "never":
-            return False, "off: as asked"
-        everything = [triple for triples in groups.values() for triple in triples]
-        return prefix_sharing(reader, everything, self.model.attention)
-
-    def _group(
-        self,
-        category: str,
-        group: str,
-        triples: list[TokenizedTriple],
-        reader: PatternReader,
-        sharing: tuple[bool, str],
-    ) -> GroupResult:
-        n_tokens = np.array([triple.n_tokens for triple in triples])
-        sampler = GroupSampler(
-            n_tokens,
-            n_layers=len(self.model.pattern_hooks),
-            attention=self.model.attention,
-            combine=self.config.combine,
-            backend=self.config.backend,
-            distance=self.config.distance,
-        )
-
-        def add(batch: PatternBatch) -> None:
-            with self._stage("topology"):
-                sampler.add(batch)
-
-        before = dict(self.seconds)
-        with self._stage("forward"):
-            rows = reader.read(triples, add, shared=sharing[0], after_pass=self._advance)
-        self.seconds["forward"] -= self.seconds["topology"] - before.get("topology", 0.0)
-        with self._stage("statistic"):
-            result = group_result(
-                category,
-                group,
-                sampler,
-                n_tokens,
-                attention=self.model.attention,
-                adjust=self.config.adjust,
-                rng=generator(self.config.seed, "splits", category, group),
-            )
-        stages = ("forward", "topology", "statistic")
-        spent = {name: round(self.seconds[name] - before.get(name, 0.0), 3) for name in stages}
-        provenance = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "prefix_sharing": sharing[1],
-            "row_sums": asdict(rows),
-            "seconds": spent,
-        }
-        return replace(result, provenance=provenance)
-
-    def _advance(self, texts: int) -> None:
-        self.done += texts
-        self.progress(self.done, self.total)
-
-    # -- the tables --
-
-    def _tables(self, results: list[GroupResult]) -> dict[str, Any]:
-        name = self.model.name
-        heads = [head_table(result, self.config, model=name) for result in results]
-        combined = [combined_table(result, model=name) for result in results]
-        rows = [group_row(*parts) for parts in zip(results, heads, combined, strict=True)]
-        groups, everything = pd.DataFrame(rows), pd.concat(combined, ignore_index=True)
-        table = pd.concat(heads, ignore_index=True)
-        categories, stated = [], []
-        for category in in_order({result.category: None for result in results}):
-            own = [result for result in results if result.category == category]
-            categories.append(category_table(category, own, everything, self.config, model=name))
-            rows_of, groups_of = (f[f["category"] == category] for f in (table, groups))
-            stated.append(controls(rows_of, groups_of, categories[-1], own, self.config))
-        return {
-            "table": table,
-            "combined": everything,
-            "category": pd.concat(categories, ignore_index=True),
-            "groups": groups,
-            "controls": stated,
-        }
+    def rounded(self) -> dict[str, float]:
+        """All stages, to milliseconds."""
+        return {name: round(value, 3) for name, value in self.seconds.items()}

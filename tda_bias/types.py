@@ -13,11 +13,11 @@ ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
 
 Attention = Literal["causal", "bidirectional"]
 Combine = Literal["max", "mean"]
-Backend = Literal["mst", "gudhi"]
+Backend = Literal["mst", "torch", "gudhi"]
 Distance = Literal["steps", "exact"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
-RankBy = Literal["relative", "metric", "statistic"]
+RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]
 
 
 class InputError(ValueError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from tda_bias.inference.resampled import _BLOCK
+from tda_bias.inference.resampled import BLOCK
 from tda_bias.resampling import benjamini_hochberg, permutation_pvalue
 
 
@@ -18,22 +19,35 @@ class HotSpots:
     """The map of a category and its tests.
 
     Attributes:
-        z: ``(head,)``, the observed map: mean over groups of the z-score over heads.
-        null_mean: ``(head,)``, the mean of the map under flips: what a head shows without any
+        z: ``(head,)``, the observed map: mean over groups of the z-score over heads, or of the
+            value over its root mean square.
+        null_mean: ``(head,)``, the mean of the map under exchange: what a head shows without any
             effect, because a few texts dominate it.
-        pvalue: ``(head,)``, one-sided: a map value this large under within-triple flips.
+        null_sd: ``(head,)``, its standard deviation under exchange.
+        pvalue: ``(head,)``: a map value this large under exchange.
         pvalue_max: ``(head,)``, the same for the largest standardised value of the whole map
             (family-wise).
         qvalue: ``(head,)``, Benjamini-Hochberg over heads.
         n_groups: ``(head,)``, number of groups with a defined value.
+        critical: The evidence that a head needs for a family-wise p of .05; NaN without any test.
     """
 
     z: Float[np.ndarray, " head"]
     null_mean: Float[np.ndarray, " head"]
+    null_sd: Float[np.ndarray, " head"]
     pvalue: Float[np.ndarray, " head"]
     pvalue_max: Float[np.ndarray, " head"]
     qvalue: Float[np.ndarray, " head"]
     n_groups: Int[np.ndarray, " head"]
+    critical: float
+
+    @property
+    def evidence(self) -> Float[np.ndarray, " head"]:
+        """``(head,)``, the map minus its mean under exchange, over its SD: the order of max-z p."""
+        undefined = np.full(self.z.shape, np.nan)
+        return np.asarray(
+            np.divide(self.z - self.null_mean, self.null_sd, out=undefined, where=self.null_sd > 0)
+        )
 
 
 def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "... head"]:
@@ -47,76 +61,123 @@ def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "..
     return np.asarray(np.divide(deviation, sd, out=np.full_like(deviation, np.nan), where=sd > 0))
 
 
+@dataclass(frozen=True)
+class GroupTerms:
+    """What a group adds to a map, and how it is exchanged.
+
+    Attributes:
+        terms: ``(unit, head)`` each unit's share of every head's combined value.
+        given: ``(unit,)`` weights of the arrangement the data came in: ``given @ terms`` is the
+            combined value.
+        draw: Makes ``(resample, unit)`` random weights; called once, because all groups' draws
+            together are large. Never an enumeration, because the groups multiply.
+    """
+
+    terms: Float[np.ndarray, "unit head"]
+    given: Float[np.ndarray, " unit"]
+    draw: Callable[[], np.ndarray]
+
+
 def hot_spots(
-    groups: Sequence[Float[np.ndarray, "n head"]],
-    *,
-    n_resamples: int = 9999,
-    rngs: Sequence[np.random.Generator],
+    groups: Sequence[GroupTerms], *, direction: Literal["either", "same"] = "either"
 ) -> HotSpots:
-    """Which heads stand out over the groups of a category more than flipped labels make them.
+    """Which heads stand out over the groups of a category more than exchanged labels make them.
 
     The map is the mean over groups of the z-score over heads of |combined|. It is recomputed under
-    flips within contexts, independent between groups and shared by all heads; a head's p counts
+    exchanges within contexts, independent between groups and shared by all heads; a head's p counts
     the draws with a value at least as large, its family-wise p those whose largest standardised
     value over all heads is.
 
     Args:
-        groups: For each group the contexts' shares of every head's combined value, whose sum over
-            contexts is that value.
-        n_resamples: Draws; never enumerated, because the groups multiply.
-        rngs: One generator per group, so that the order of groups does not matter.
+        groups: The groups, with as many draws each.
+        direction: ``either``: groups may differ in sign, values count by size. ``same``: the signed
+            map, the mean over groups of combined over its root mean square over heads; two-sided.
     """
-    observed = np.stack([z_over_heads(np.abs(terms.sum(0))) for terms in groups])
+    signed = direction == "same"
+    combined = [group.given @ group.terms for group in groups]
+    observed = np.stack([_over_rms(c) if signed else z_over_heads(np.abs(c)) for c in combined])
     n_groups = np.isfinite(observed).sum(0)
     z = _mean_over_groups(observed.sum(0, where=np.isfinite(observed)), n_groups)
-    null = np.zeros((n_resamples, observed.shape[1]), dtype=np.float32)
-    for terms, rng, row in zip(groups, rngs, observed, strict=True):
-        signs = rng.integers(0, 2, size=(n_resamples, len(terms)), dtype=np.int8)
-        _add_null_map(null, 1 - 2 * signs, terms, np.isfinite(row))
-    null = _mean_over_groups(null, n_groups)
+    null = np.zeros((0, 0), dtype=np.float32)
+    for group, row in zip(groups, observed, strict=True):
+        weights = group.draw()
+        if not null.size:
+            null = np.zeros((len(weights), len(row)), dtype=np.float32)
+        _add_null_map(null, weights, group.terms, np.isfinite(row), signed=signed)
+    return map_with_tests(z, _mean_over_groups(null, n_groups), n_groups, two_sided=signed)
+
+
+def map_with_tests(
+    z: Float[np.ndarray, " head"],
+    null: Float[np.ndarray, "resample head"],
+    n_groups: Int[np.ndarray, " head"],
+    *,
+    two_sided: bool = False,
+) -> HotSpots:
+    """A map with its tests, from the same map under every draw."""
+    mean, sd = null.mean(0, dtype=float), null.std(0, dtype=float)
+    size, reached = (np.abs(z), np.abs(null)) if two_sided else (z, null)
     # The null map is kept in single precision: anything closer than this is a tie.
-    pvalue = permutation_pvalue((null >= z - 1e-5).sum(0), n_resamples, exact=False)
+    pvalue = permutation_pvalue((reached >= size - 1e-5).sum(0), len(null), exact=False)
     pvalue = np.where(np.isfinite(z), pvalue, np.nan)
+    pvalue_max, critical = _family_wise(z, null, mean, sd, two_sided=two_sided)
     return HotSpots(
         z=z,
-        null_mean=null.mean(0, dtype=float),
+        null_mean=mean,
+        null_sd=sd,
         pvalue=pvalue,
-        pvalue_max=_largest(z, null),
+        pvalue_max=pvalue_max,
         qvalue=benjamini_hochberg(pvalue),
         n_groups=n_groups,
+        critical=critical,
     )
 
 
-def _add_null_map(null: np.ndarray, flips: np.ndarray, terms: np.ndarray, used: np.ndarray) -> None:
-    """Add one group's z-scores over the heads in use under every flip, in place."""
+def _over_rms(values: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    """Values over their root mean square; NaN where all are 0."""
+    rms = np.sqrt(np.nanmean(values**2)) if np.isfinite(values).any() else 0.0
+    return values / rms if rms > 0 else np.full(values.shape, np.nan)
+
+
+def _add_null_map(
+    null: np.ndarray, weights: np.ndarray, terms: np.ndarray, used: np.ndarray, *, signed: bool
+) -> None:
+    """Add one group's values over the heads in use under every draw, in place."""
     if not used.any():
         return
     # Scaled by its largest column sum, so that single precision holds units of any size.
     scaled = terms[:, used] / np.abs(terms[:, used]).sum(0).max()
     columns = torch.from_numpy(scaled.astype(np.float32))
-    signs = torch.from_numpy(flips.astype(np.float32))
+    signs = torch.from_numpy(weights.astype(np.float32))
     heads = slice(None) if used.all() else used  # a slice is added to in place
-    step = max(1, _BLOCK // columns.shape[1])
-    for start in range(0, len(flips), step):
+    step = max(1, BLOCK // columns.shape[1])
+    for start in range(0, len(weights), step):
         part = slice(start, start + step)
-        value = torch.matmul(signs[part], columns).abs_()
-        value -= value.mean(1, keepdim=True)
+        value = torch.matmul(signs[part], columns)
+        if not signed:
+            value = value.abs_()
+            value -= value.mean(1, keepdim=True)
         sd = torch.linalg.vector_norm(value, dim=1, keepdim=True) / columns.shape[1] ** 0.5
         value /= sd.clamp_min(torch.finfo(sd.dtype).tiny)  # where heads do not vary, z is 0
         null[part, heads] += value.numpy()
 
 
-def _largest(z: np.ndarray, null: np.ndarray) -> np.ndarray:
-    """Family-wise p: each head standardised by its own null mean and SD, then the largest."""
-    mean, sd = null.mean(0, dtype=float), null.std(0, dtype=float)
+def _family_wise(
+    z: np.ndarray, null: np.ndarray, mean: np.ndarray, sd: np.ndarray, *, two_sided: bool
+) -> tuple[np.ndarray, float]:
+    """Each head standardised by its null mean and SD: p of the largest, and its 95 % point."""
     usable = np.isfinite(z) & (sd > 0)
     result = np.full(z.shape, np.nan)
-    if usable.any():
-        largest = ((null[:, usable] - mean[usable]) / sd[usable]).max(1)
-        size = (z[usable] - mean[usable]) / sd[usable]
-        count = len(null) - np.searchsorted(np.sort(largest), size - 1e-4)
-        result[usable] = permutation_pvalue(count, len(null), exact=False)
-    return result
+    if not usable.any():
+        return result, float("nan")
+    standardised = (null[:, usable] - mean[usable]) / sd[usable]
+    size = (z[usable] - mean[usable]) / sd[usable]
+    if two_sided:
+        standardised, size = np.abs(standardised), np.abs(size)
+    largest = np.sort(standardised.max(1))
+    count = len(null) - np.searchsorted(largest, size - 1e-4)
+    result[usable] = permutation_pvalue(count, len(null), exact=False)
+    return result, float(np.quantile(largest, 0.95))
 
 
 def _mean_over_groups(total: np.ndarray, n_groups: np.ndarray) -> np.ndarray:

@@ -15,25 +15,22 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.stats import norm
 from torch import Tensor
 
 from tda_bias.inference.paper import log_choose
-from tda_bias.resampling import permutation_pvalue, tolerance
+from tda_bias.resampling import Exchanges, exchanges, permutation_pvalue, tolerance
 from tda_bias.statistic.group_statistic import GroupStatistic
+from tda_bias.statistic.layout import Versions
 from tda_bias.types import InputError
 
 # Enumerated instead of sampled: 2^12 sign flips, and relabellings up to about the same number.
 EXACT_PAIRS = 12
-
-
 EXACT_RELABELLINGS = 4096
-
-
 # Draws are worked off in blocks of about this many numbers: memory does not grow with them, and
 # a block stays in the processor's cache.
-_BLOCK = 1_000_000
+BLOCK = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -84,10 +81,60 @@ class Draws:
         In torch, which uses all cores for the comparisons as well.
         """
         signs, columns = torch.from_numpy(self.signs), torch.from_numpy(np.ascontiguousarray(terms))
-        step = max(1, _BLOCK // max(1, columns.shape[1]))
+        step = max(1, BLOCK // max(1, columns.shape[1]))
         product = columns.new_empty(min(step, len(signs)), columns.shape[1])
         for block in torch.split(signs, step):
             yield torch.matmul(block, columns, out=product[: len(block)]).abs_()
+
+
+@dataclass(frozen=True)
+class VersionDraws(Draws):
+    """Exchanges of triples with their twins: ``signs`` are weights of versions.
+
+    Attributes:
+        versions: The triples and their twins.
+        member: ``(resample, twinned)`` which version stands for the triple; 0 is the triple.
+    """
+
+    versions: Versions
+    member: Int[np.ndarray, "resample twinned"]
+
+    def sd(self, terms: Float[np.ndarray, "unit test"]) -> Float[np.ndarray, " test"]:
+        """Standard deviation over all arrangements; each context's contrasts have the mean 0."""
+        variance = np.zeros(terms.shape[1])
+        for members in self.versions.members:
+            k = len(members) - 1
+            contrasts = ((k + 1) * terms[members] - terms[members].sum(0)) / k
+            variance += (contrasts**2).mean(0)
+        return np.asarray(np.sqrt(variance))
+
+
+def version_draws(
+    versions: Versions, n_resamples: int, rng: np.random.Generator, *, enumerated: bool = True
+) -> VersionDraws:
+    """Exchanges of every triple with one of its twins, all versions alike probable.
+
+    For a single twin per context this flips the sign of its difference.
+
+    Args:
+        versions: The triples and their twins.
+        n_resamples: Random draws.
+        rng: The generator they come from.
+        enumerated: Give all arrangements where they are few; else always draw.
+    """
+    size = versions.n_twins[versions.twinned] + 1
+    if enumerated:
+        drawn = exchanges(size, n_resamples, rng)
+    else:
+        member = rng.integers(0, size, size=(n_resamples, len(size)))
+        drawn = Exchanges(member, exact=False)
+    return VersionDraws(
+        signs=versions.weights(drawn.member),
+        given=versions.given,
+        exact=drawn.exact,
+        versions=versions,
+        member=drawn.member,
+    )
 
 
 def sign_flips(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
@@ -96,8 +143,14 @@ def sign_flips(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
     if n <= EXACT_PAIRS:
         bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
         return Draws(1.0 - 2.0 * bits, given, exact=True)
-    signs = 1.0 - 2.0 * rng.integers(0, 2, size=(n_resamples, n), dtype=np.int8)
-    return Draws(signs, given, exact=False)
+    return Draws(random_flips(n, n_resamples, rng), given, exact=False)
+
+
+def random_flips(
+    n: int, n_resamples: int, rng: np.random.Generator
+) -> Float[np.ndarray, "resample n"]:
+    """Random signs, also where all of them could be enumerated."""
+    return np.asarray(1.0 - 2.0 * rng.integers(0, 2, size=(n_resamples, n), dtype=np.int8))
 
 
 def relabellings(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:

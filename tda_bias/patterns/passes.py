@@ -1,14 +1,15 @@
 """Triples to forward passes: token ids, and batches that waste little padding.
 
-The three texts of a triple begin with the same tokens. Where a model allows it exactly, a triple is
-run as one sequence: the common prefix once, then the three continuations, each with the positions
-it would have had and blind to the other two. A text is then a list of places in that sequence, and
-its pattern the matching rows and columns.
+The texts of a context begin with the same tokens. Where a model allows it exactly, they are run as
+one sequence: the common prefix once, then the continuations, each with the positions it would have
+had and blind to the others. A text is then a list of places in that sequence, and its pattern the
+matching rows and columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +19,27 @@ from torch import Tensor
 
 from tda_bias.models.batching import batches_of_similar_width, common_prefix, padded
 from tda_bias.records.parts import texts_hash
-from tda_bias.types import InputError, Triple
+from tda_bias.types import ROLES, InputError, Role, Triple
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
-class TokenizedTriple:
-    """Token ids of a triple's texts, in the order of ``ROLES``.
+class ContextTexts:
+    """Token ids of the texts of one context: of a triple, or of those of its twin that are read.
 
     Attributes:
-        ids: The three lists of token ids, special tokens included.
-        prefix: Number of leading tokens that all three share.
+        ids: One list of token ids per text, special tokens included; a triple's in the order of
+            ``ROLES``.
+        prefix: Number of leading tokens that all of them share.
     """
 
-    ids: tuple[list[int], list[int], list[int]]
+    ids: tuple[list[int], ...]
     prefix: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
     @property
     def n_tokens(self) -> tuple[int, ...]:
@@ -44,31 +49,42 @@ class TokenizedTriple:
     @property
     def n_packed(self) -> int:
         """Tokens when the prefix is run once."""
-        return sum(self.n_tokens) - 2 * self.prefix
+        return sum(self.n_tokens) - (len(self) - 1) * self.prefix
 
 
 def tokenize(
-    tokenizer: PreTrainedTokenizerBase, triples: Sequence[Triple], *, max_tokens: int | None
-) -> list[TokenizedTriple]:
+    tokenizer: PreTrainedTokenizerBase,
+    triples: Sequence[Triple],
+    *,
+    max_tokens: int | None,
+    roles: Sequence[Role] = ROLES,
+) -> list[ContextTexts]:
     """Token ids of all texts, with the tokenizer's own special tokens.
+
+    Args:
+        tokenizer: The tokenizer.
+        triples: The triples.
+        max_tokens: The longest text the model takes; None for any.
+        roles: Which of a triple's texts are read.
 
     Raises:
         InputError: if a text has no token, or more than ``max_tokens``; nothing is truncated.
     """
-    texts = [text for triple in triples for text in triple.texts()]
+    places = [ROLES.index(role) for role in roles]
+    texts = [triple.texts()[place] for triple in triples for place in places]
     ids = tokenizer(texts, truncation=False, verbose=False)["input_ids"] if texts else []
     result = []
     for index, triple in enumerate(triples):
-        first, second, third = ids[3 * index : 3 * index + 3]
-        for one in (first, second, third):
-            if not one:
+        tokens = tuple(ids[len(places) * index : len(places) * (index + 1)])
+        for text in tokens:
+            if not text:
                 raise InputError(f"{triple.source}: the tokenizer makes no token of a text")
-            if max_tokens is not None and len(one) > max_tokens:
+            if max_tokens is not None and len(text) > max_tokens:
                 raise InputError(
-                    f"{triple.source} (group {triple.group}): a text has {len(one)} tokens, the "
+                    f"{triple.source} (group {triple.group}): a text has {len(text)} tokens, the "
                     f"model takes {max_tokens}; nothing is truncated, leave the item out"
                 )
-        result.append(TokenizedTriple((first, second, third), common_prefix(first, second, third)))
+        result.append(ContextTexts(tokens, common_prefix(*tokens)))
     return result
 
 
@@ -84,8 +100,8 @@ class ForwardPass:
         attention_mask: 1 for tokens and 0 for padding ``(row, token)``, or an additive mask
             ``(row, 1, query, key)``.
         position_ids: Positions, or None for the model's own.
-        text: Index of each text among all texts of the run (3 * triple + role), row by row, the
-            same number in every row.
+        text: Index of each text among all texts given (texts of a context * context + place), row
+            by row, the same number in every row.
         length: ``(text,)`` numbers of tokens.
         place: ``(text, token)`` places of a text's tokens in its row; beyond its length, anything.
             None where each row is one text.
@@ -100,29 +116,48 @@ class ForwardPass:
 
 
 def forward_passes(
-    triples: Sequence[TokenizedTriple],
+    contexts: Sequence[ContextTexts],
     *,
     batch_size: int,
     shared: bool,
     mask_dtype: torch.dtype = torch.float32,
+    most_patterns: float = math.inf,
 ) -> Iterator[ForwardPass]:
     """Batches of similar length that together hold every text once.
 
     Args:
-        triples: The texts.
+        contexts: The texts, as many of each.
         batch_size: Texts per pass, at least 1.
-        shared: Run each triple's common prefix once; a row then holds three texts.
+        shared: Run each context's common prefix once; a row then holds all its texts.
         mask_dtype: Type of the additive mask, the model's.
+        most_patterns: Entries (text, query, key) of one head's patterns per pass; a single row may
+            have more.
     """
-    if shared:
-        for chosen in batches_of_similar_width(
-            [t.n_packed for t in triples], max(1, batch_size // 3)
-        ):
-            yield _packed_pass(triples, chosen, mask_dtype)
+    if not contexts:
         return
-    ids = [one for triple in triples for one in triple.ids]
-    for chosen in batches_of_similar_width([len(one) for one in ids], batch_size):
-        yield _plain_pass(ids, chosen)
+    if shared:
+        texts = len(contexts[0])
+        widths = [context.n_packed for context in contexts]
+        for chosen in batches_of_similar_width(widths, max(1, batch_size // texts)):
+            for part in _bounded(chosen, [texts * width**2 for width in widths], most_patterns):
+                yield _packed_pass(contexts, part, mask_dtype)
+        return
+    ids = [text for context in contexts for text in context.ids]
+    widths = [len(text) for text in ids]
+    for chosen in batches_of_similar_width(widths, batch_size):
+        for part in _bounded(chosen, [width**2 for width in widths], most_patterns):
+            yield _plain_pass(ids, part)
+
+
+def _bounded(chosen: list[int], size: list[int], most: float) -> Iterator[list[int]]:
+    """A batch in parts: members times the largest of their sizes stays within a bound."""
+    start = 0
+    for end in range(1, len(chosen) + 1):
+        largest = max(size[index] for index in chosen[start:end])
+        if end - start > 1 and (end - start) * largest > most:
+            yield chosen[start : end - 1]
+            start = end - 1
+    yield chosen[start:]
 
 
 def _plain_pass(ids: list[list[int]], chosen: list[int]) -> ForwardPass:
@@ -138,47 +173,48 @@ def _plain_pass(ids: list[list[int]], chosen: list[int]) -> ForwardPass:
 
 
 def _packed_pass(
-    triples: Sequence[TokenizedTriple], chosen: list[int], mask_dtype: torch.dtype
+    contexts: Sequence[ContextTexts], chosen: list[int], mask_dtype: torch.dtype
 ) -> ForwardPass:
-    width = max(triples[i].n_packed for i in chosen)
-    longest = max(max(triples[i].n_tokens) for i in chosen)
+    width = max(contexts[i].n_packed for i in chosen)
+    longest = max(max(contexts[i].n_tokens) for i in chosen)
+    texts = len(contexts[0])
     ids = torch.zeros(len(chosen), width, dtype=torch.long)
     position = torch.zeros_like(ids)
     visible = torch.eye(width, dtype=torch.bool).repeat(len(chosen), 1, 1)
-    place = torch.zeros(3 * len(chosen), longest, dtype=torch.long)
+    place = torch.zeros(texts * len(chosen), longest, dtype=torch.long)
+    line = 0
     for row, index in enumerate(chosen):
-        triple, end = triples[index], triples[index].prefix
-        for role, one in enumerate(triple.ids):
-            own = len(one) - triple.prefix
-            where = torch.cat([torch.arange(triple.prefix), torch.arange(end, end + own)])
-            ids[row, where] = torch.tensor(one)
-            position[row, where] = torch.arange(len(one))
-            causal = torch.ones(len(one), len(one), dtype=torch.bool).tril()
+        context, end = contexts[index], contexts[index].prefix
+        for text in context.ids:
+            rest = len(text) - context.prefix
+            where = torch.cat([torch.arange(context.prefix), torch.arange(end, end + rest)])
+            ids[row, where] = torch.tensor(text)
+            position[row, where] = torch.arange(len(text))
+            causal = torch.ones(len(text), len(text), dtype=torch.bool).tril()
             visible[row, where[:, None], where] |= causal
-            place[3 * row + role, : len(one)] = where
-            end += own
+            place[line, : len(text)] = where
+            end, line = end + rest, line + 1
     return ForwardPass(
         ids=ids,
         attention_mask=torch.zeros(visible.shape, dtype=mask_dtype)
         .masked_fill_(~visible, torch.finfo(mask_dtype).min)
         .unsqueeze(1),
         position_ids=position,
-        text=torch.tensor([3 * index + role for index in chosen for role in range(3)]),
-        length=torch.tensor([n for index in chosen for n in triples[index].n_tokens]),
+        text=torch.tensor([texts * index + t for index in chosen for t in range(texts)]),
+        length=torch.tensor([n for i in chosen for n in contexts[i].n_tokens]),
         place=place,
     )
 
 
 def texts_record(
-    groups: Mapping[tuple[str, str], Sequence[TokenizedTriple]], left_out: list[dict[str, str]]
+    contexts: Sequence[ContextTexts], *, groups: int, left_out: list[dict[str, str]]
 ) -> dict[str, Any]:
     """What was compared, what was left out and why, and a hash of all token ids."""
-    everything = [triple for triples in groups.values() for triple in triples]
     return {
-        "groups": len(groups),
-        "triples_used": len(everything),
+        "groups": groups,
+        "triples_used": len(contexts),
         "triples_left_out": left_out,
-        "tokens": sum(sum(triple.n_tokens) for triple in everything),
-        "tokens_with_prefixes_once": sum(triple.n_packed for triple in everything),
-        "hash": texts_hash([triple.ids for triple in everything]),
+        "tokens": sum(sum(context.n_tokens) for context in contexts),
+        "tokens_with_prefixes_once": sum(context.n_packed for context in contexts),
+        "hash": texts_hash([context.ids for context in contexts]),
     }

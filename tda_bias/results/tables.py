@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,37 +12,114 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.inference.hot_spots import HotSpots, hot_spots, z_over_heads
+from tda_bias.inference.hot_spots import GroupTerms, HotSpots, hot_spots, z_over_heads
+from tda_bias.inference.location import (
+    LocationMap,
+    LocationTest,
+    location_test,
+    location_under_exchange,
+    location_under_flips,
+)
 from tda_bias.inference.paper import paper_pvalue
 from tda_bias.inference.resampled import (
     label_terms,
     max_z,
     paired_terms,
+    random_flips,
     relabellings,
     sign_flips,
     two_sided,
+    version_draws,
 )
-from tda_bias.resampling import benjamini_hochberg, generator, spearman_over_items
+from tda_bias.resampling import benjamini_hochberg, generator
+from tda_bias.results.maps import PUBLISHED
 from tda_bias.statistic.controls import split_half_reliability
 from tda_bias.statistic.group_result import GroupResult
 from tda_bias.statistic.group_statistic import GroupStatistic, unstable_heads
-from tda_bias.types import CATEGORIES, RankBy
+from tda_bias.types import CATEGORIES
 
-# The combined value of a head in a group, by the name it is ranked by.
-MAPS: tuple[RankBy, ...] = ("relative", "statistic", "metric")
+# Combined values of a head in a group; those with twins are there where the run had twins.
+COMBINED = (*PUBLISHED, "location")
+COMBINED_TWIN = ("relative_twin", "location_twin")
+# Maps whose hot-spot test is made.
+TESTED = ("relative", "statistic", "location", "signed_relative")
+TESTED_TWIN = ("relative_twin", "location_twin", "signed_relative_twin")
 
 
-# With fewer contexts than this no arrangement is rare enough for a two-sided p below .05.
-SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a run.
+
+    Attributes:
+        table: One row per group, layer, head and dimension.
+        combined: One row per group, layer and head.
+        category: One row per category, layer and head.
+        groups: One row per group.
+        critical: By category and map, the evidence that a family-wise p of .05 needs.
+    """
+
+    table: pd.DataFrame
+    combined: pd.DataFrame
+    category: pd.DataFrame
+    groups: pd.DataFrame
+    critical: dict[str, dict[str, float]]
 
 
-TESTED_MAPS: tuple[RankBy, ...] = ("relative", "statistic")
+def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str) -> Tables:
+    """All tables of a run.
+
+    Args:
+        results: The groups.
+        config: Number of resamples, seed, which p-value.
+        model: Name for the first column.
+    """
+    twins = any(result.has_twins for result in results)
+    heads, combined, categories, critical = [], [], [], {}
+    for category in in_order({result.category: None for result in results}):
+        members = [result for result in results if result.category == category]
+        locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
+        for result in members:
+            tested = _location_tests(result, config, locations)
+            heads.append(head_table(result, config, tested, model=model, twins=twins))
+            combined.append(combined_table(result, model=model, twins=twins))
+        maps = {name: one.tested() for name, one in locations.items()}
+        maps |= _dispersion_maps(members, config, twins=twins)
+        every = pd.concat(combined, ignore_index=True)
+        categories.append(category_table(category, every, maps, model=model, twins=twins))
+        critical[category] = {name: spots.critical for name, spots in maps.items()}
+    order = {(r.category, r.group): place for place, r in enumerate(results)}
+    everything = _in_run_order(combined, order)
+    table = _in_run_order(heads, order)
+    rows = [group_row(result, table, everything) for result in results]
+    return Tables(
+        table=table,
+        combined=everything,
+        category=pd.concat(categories, ignore_index=True),
+        groups=pd.DataFrame(rows),
+        critical=critical,
+    )
+
+
+def _in_run_order(parts: list[pd.DataFrame], order: Mapping[Any, int]) -> pd.DataFrame:
+    """Tables of groups, as the run had them."""
+    first = [(part["category"].iloc[0], part["group"].iloc[0]) for part in parts]
+    ordered = [
+        part for _, part in sorted(zip(first, parts, strict=True), key=lambda p: order[p[0]])
+    ]
+    return pd.concat(ordered, ignore_index=True)
 
 
 # -- per group -------------------------------------------------------------------------------------
 
 
-def head_table(result: GroupResult, config: HeadBiasConfig, *, model: str) -> pd.DataFrame:
+def head_table(
+    result: GroupResult,
+    config: HeadBiasConfig,
+    locations: Mapping[str, LocationTest],
+    *,
+    model: str,
+    twins: bool,
+) -> pd.DataFrame:
     """One row per dimension, layer and head of a group, with all its p-values."""
     stat = result.statistic
     pvalues = _pvalues(result, config)
@@ -62,6 +141,12 @@ def head_table(result: GroupResult, config: HeadBiasConfig, *, model: str) -> pd
     columns["length_statistic"] = result.length_statistic[dim]
     for name in ("p_paper", "T", "p_paired", "p_label", "p_max", "q_bh"):
         columns[name] = pvalues[name].ravel()
+    columns |= _location_columns("location", result.contrast.location, locations)
+    if twins:
+        columns["n_twinned"] = len(result.versions.twinned)
+        columns |= _location_columns("location_twin", result.contrast.location_twin, locations)
+        columns["relative_twin"] = result.contrast.relative_twin.ravel()
+        columns |= _twin_dispersion_columns(result, config)
     columns["reason"] = stat.reason.ravel()
     return pd.DataFrame(columns)
 
@@ -72,7 +157,7 @@ def _pvalues(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarra
     flips, paired = sign_flips(n, config.n_resamples, rng), paired_terms(stat)
     labels, texts = relabellings(n, config.n_resamples, rng), label_terms(stat)
     paper = paper_pvalue(stat)
-    found = {
+    pvalues = {
         "p_paper": paper.pvalue,
         "T": paper.T,
         "p_paired": two_sided(flips, paired).pvalue,
@@ -80,27 +165,98 @@ def _pvalues(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarra
     }
     # The published p has no draws of its own: its family-wise companion is that of the flips.
     family = (labels, texts) if config.pvalue == "label" else (flips, paired)
-    found["p_max"] = max_z(*family).pvalue
-    found["q_bh"] = benjamini_hochberg(found[f"p_{config.pvalue}"])
-    return found
+    pvalues["p_max"] = max_z(*family).pvalue
+    pvalues["q_bh"] = benjamini_hochberg(pvalues[f"p_{config.pvalue}"])
+    return pvalues
 
 
-def combined_values(stat: GroupStatistic) -> dict[RankBy, Float[np.ndarray, "layer head"]]:
-    """The mean over the two dimensions of S, of ``relative`` and of the paper's metric T.
+def _location_columns(
+    name: str, value: np.ndarray, tests: Mapping[str, LocationTest]
+) -> dict[str, np.ndarray]:
+    if name not in tests:  # fewer than two contexts of this group have a twin
+        undefined = np.full(value.size, np.nan)
+        names = (name, f"p_{name}", f"p_max_{name}", f"q_{name}")
+        return dict.fromkeys(names, undefined)
+    single = tests[name].single.pvalue
+    return {
+        name: value.ravel(),
+        f"p_{name}": single,
+        f"p_max_{name}": tests[name].family.pvalue,
+        f"q_{name}": benjamini_hochberg(single),
+    }
+
+
+def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarray]:
+    """The test of the dispersion of triples minus twins, by exchange of the two."""
+    names = ("p_dispersion_twin", "p_max_dispersion_twin", "q_dispersion_twin")
+    if not result.has_twins:
+        return dict.fromkeys(names, np.full(result.contrast.relative_twin.size, np.nan))
+    rng = generator(config.seed, "twins", result.category, result.group)
+    draws = version_draws(result.versions, config.n_resamples, rng)
+    terms = result.contrast.dispersion / result.contrast.dispersion_total
+    single = two_sided(draws, terms).pvalue.ravel()
+    family = max_z(draws, terms).pvalue.ravel()
+    return dict(zip(names, (single, family, benjamini_hochberg(single)), strict=True))
+
+
+def _location_tests(
+    result: GroupResult, config: HeadBiasConfig, maps: Mapping[str, LocationMap]
+) -> dict[str, LocationTest]:
+    """Location of one group: its tests, and what it adds to the category's maps."""
+    contrast, shape = result.contrast, result.contrast.location.shape
+    rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
+    n, n_resamples = result.versions.n, config.n_resamples
+    rng = partial(generator, config.seed, result.category, result.group)
+
+    def null(name: str, *, enumerated: bool) -> tuple[np.ndarray, bool]:
+        if name == "location":
+            if enumerated:
+                flips = sign_flips(n, n_resamples, rng("location"))
+                return location_under_flips(flips.signs, rows[:n]), flips.exact
+            signs = random_flips(n, n_resamples, rng("locations"))
+            return location_under_flips(signs, rows[:n]), False
+        draws = version_draws(
+            result.versions, n_resamples, rng("location of twins"), enumerated=enumerated
+        )
+        return location_under_exchange(draws, rows), draws.exact
+
+    tests = {}
+    for name, category_map in maps.items():
+        if name == "location_twin" and not result.has_twins:
+            continue
+        observed = getattr(contrast, name)
+        values, exact = null(name, enumerated=True)
+        tests[name] = location_test(observed.ravel(), values, exact=exact)
+        if exact:  # the category's null needs as many draws of every group
+            values, _ = null(name, enumerated=False)
+        category_map.add(observed.reshape(shape[0], -1), values.reshape(len(values), shape[0], -1))
+    return tests
+
+
+def combined_values(
+    result: GroupResult, *, twins: bool
+) -> dict[str, Float[np.ndarray, "layer head"]]:
+    """Means over the two dimensions: S, ``relative``, the paper's metric T, location.
 
     Source: Varadarajan & Songdechakraiwut, section 3 (whose text averages the metrics while its
     formula prints S; both are given).
     """
-    return {
+    stat, contrast = result.statistic, result.contrast
+    values = {
         "relative": stat.relative.mean(0),
         "statistic": stat.S.mean(0),
         "metric": paper_pvalue(stat).T.mean(0),
+        "location": contrast.location.mean(0),
     }
+    if twins:
+        values["relative_twin"] = contrast.relative_twin.mean(0)
+        values["location_twin"] = contrast.location_twin.mean(0)
+    return values
 
 
-def combined_table(result: GroupResult, *, model: str) -> pd.DataFrame:
+def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFrame:
     """One row per layer and head of a group: combined values and their z-scores over heads."""
-    values = combined_values(result.statistic)
+    values = combined_values(result, twins=twins)
     layer, head = (axis.ravel() for axis in np.indices(values["statistic"].shape))
     columns: dict[str, Any] = {
         "model": model,
@@ -109,16 +265,20 @@ def combined_table(result: GroupResult, *, model: str) -> pd.DataFrame:
         "layer": layer,
         "head": head,
     }
-    for name in MAPS:
-        columns[f"combined_{name}"] = values[name].ravel()
-    for name in MAPS:
+    for name, value in values.items():
+        columns[f"combined_{name}"] = value.ravel()
+    for name in (*PUBLISHED, *(["relative_twin"] if twins else [])):
         columns[f"z_{name}"] = z_over_heads(np.abs(values[name].ravel()))
     columns["unstable"] = unstable_heads(result.statistic.var_unrelated).any(0).ravel()
     return pd.DataFrame(columns)
 
 
-def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) -> dict[str, Any]:
+def group_row(result: GroupResult, table: pd.DataFrame, every: pd.DataFrame) -> dict[str, Any]:
     """One line per group: means over heads, the published tables' columns, and the controls."""
+    heads, combined = (
+        frame[(frame["category"] == result.category) & (frame["group"] == result.group)]
+        for frame in (table, every)
+    )
     row: dict[str, Any] = {
         "model": heads["model"].iloc[0],
         "category": result.category,
@@ -136,12 +296,15 @@ def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) 
         stable = heads[(heads["dim"] == dim) & ~heads["unstable"]]
         row[f"S{dim}_mean_stable"] = stable["S"].mean()
         row[f"length_statistic_{dim}"] = result.length_statistic[dim]
-    row["reliability"] = split_half_reliability(_combined_halves(result))
+    row["reliability"] = split_half_reliability(combined_halves(result, "relative"))
+    if "relative_twin" in table:
+        row["n_twinned"] = len(result.versions.twinned)
     return row
 
 
-def _combined_halves(result: GroupResult) -> Float[np.ndarray, "split half head"]:
-    halves = result.halves.astype(float)
+def combined_halves(result: GroupResult, name: str) -> Float[np.ndarray, "split half head"]:
+    """|mean over dimensions| of a statistic in random halves of the contexts."""
+    halves = result.halves[name].astype(float)
     return np.asarray(np.abs(halves.mean(2)).reshape(*halves.shape[:2], -1))
 
 
@@ -150,121 +313,94 @@ def _combined_halves(result: GroupResult) -> Float[np.ndarray, "split half head"
 
 def category_table(
     category: str,
-    results: Sequence[GroupResult],
     combined: pd.DataFrame,
-    config: HeadBiasConfig,
+    maps: Mapping[str, HotSpots],
     *,
     model: str,
+    twins: bool,
 ) -> pd.DataFrame:
     """One row per head: its maps over the groups of a category and the hot-spot tests.
 
     Args:
         category: The category.
-        results: Its groups.
-        combined: Rows of ``combined_table`` of these groups.
-        config: Number of resamples and seed.
+        combined: Rows of ``combined_table`` of its groups, and perhaps of others.
+        maps: Tested maps by name.
         model: Name for the first column.
+        twins: Whether the run had twins.
     """
+    names = (*PUBLISHED, *(["relative_twin"] if twins else []))
     grouped = combined[combined["category"] == category].groupby(["layer", "head"], sort=True)
     table = grouped.agg(
-        **{f"z_{name}": (f"z_{name}", "mean") for name in MAPS},
+        **{f"z_{name}": (f"z_{name}", "mean") for name in names},
         n_groups=("z_relative", "count"),
         n_unstable=("unstable", "sum"),
     ).reset_index()
     table["unstable"] = table["n_unstable"] > 0
-    for name in TESTED_MAPS:
-        found = _hot_spots(results, name, config)
-        table[f"z_null_{name}"] = found.null_mean
-        table[f"p_{name}"] = found.pvalue
-        table[f"p_max_{name}"] = found.pvalue_max
-        table[f"q_{name}"] = found.qvalue
+    for name in (*TESTED, *(TESTED_TWIN if twins else ())):
+        spots = maps[name]
+        if f"z_{name}" not in table:
+            table[f"z_{name}"] = spots.z
+        table[f"z_null_{name}"] = spots.null_mean
+        table[f"sd_null_{name}"] = spots.null_sd
+        table[f"evidence_{name}"] = spots.evidence
+        table[f"p_{name}"] = spots.pvalue
+        table[f"p_max_{name}"] = spots.pvalue_max
+        table[f"q_{name}"] = spots.qvalue
     table.insert(0, "category", category)
     table.insert(0, "model", model)
     return table
 
 
-def _hot_spots(results: Sequence[GroupResult], name: RankBy, config: HeadBiasConfig) -> HotSpots:
-    terms = []
-    for result in results:
-        stat = result.statistic
-        if name == "relative":
-            total = stat.q_stereotype.mean(0) + stat.q_anti.mean(0)
-            scale = np.where(np.isfinite(stat.relative), stat.n * total, np.nan)
-            shares = (stat.q_anti - stat.q_stereotype) / scale
-        else:
-            shares = paired_terms(stat)
-        terms.append(shares.mean(1).reshape(stat.n, -1))
-    rngs = [generator(config.seed, "hot spots", r.category, r.group) for r in results]
-    return hot_spots(terms, n_resamples=config.n_resamples, rngs=rngs)
-
-
-def controls(
-    heads: pd.DataFrame,
-    groups: pd.DataFrame,
-    category: pd.DataFrame,
-    results: Sequence[GroupResult],
-    config: HeadBiasConfig,
-) -> dict[str, Any]:
-    """What must be read beside a category's ranking: chance, reliability, length."""
-    tested = tested_map(config.rank_by)
-    p = heads[f"p_{config.pvalue}"]
-    hot = category[f"p_{tested}"].notna().sum()
-    smallest = SMALLEST_TESTABLE[config.pvalue]
-    testable = p[heads["n"] >= smallest].notna().sum()
-    return {
-        "category": str(category["category"].iloc[0]),
-        "groups": len(groups),
-        "triples": int(groups["n"].sum()),
-        "heads": len(category),
-        "unstable_heads": int(category["unstable"].sum()),
-        "hot_spot_map": tested,
-        "hot_spots_p05": int((category[f"p_{tested}"] < 0.05).sum()),
-        "hot_spots_expected": 0.05 * float(hot),
-        "hot_spots_p_max05": int((category[f"p_max_{tested}"] < 0.05).sum()),
-        "hot_spots_q05": int((category[f"q_{tested}"] < 0.05).sum()),
-        "pvalue": config.pvalue,
-        "smallest_testable_group": smallest,
-        "groups_too_small": int((groups["n"] < smallest).sum()),
-        "group_tests": int(testable),
-        "group_tests_p05": int((p < 0.05).sum()),
-        "group_tests_expected": 0.05 * float(testable),
-        "group_tests_p_max05": int((heads["p_max"] < 0.05).sum()),
-        "groups_p_max05": int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
-        "group_tests_q05": int((heads["q_bh"] < 0.05).sum()),
-        "reliability": _category_reliability(results),
-        "null_map_correlation": spearman_over_items(
-            category[f"z_{tested}"].to_numpy(float), category[f"z_null_{tested}"].to_numpy(float)
-        ),
-        "reliability_group_mean": float(groups["reliability"].mean()),
-        "length_correlation_0": _length_correlation(groups, 0),
-        "length_correlation_1": _length_correlation(groups, 1),
+def _dispersion_maps(
+    results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
+) -> dict[str, HotSpots]:
+    """The tested maps of the paper's statistic, absolute and signed, and of its twin form."""
+    relative = list(_flipped(results, config, [_relative_shares(r) for r in results]))
+    statistic = list(_flipped(results, config, [paired_terms(r.statistic) for r in results]))
+    maps = {
+        "relative": hot_spots(relative),
+        "statistic": hot_spots(statistic),
+        "signed_relative": hot_spots(relative, direction="same"),
     }
+    if twins:
+        exchanged = list(_exchanged(results, config))
+        maps["relative_twin"] = hot_spots(exchanged)
+        maps["signed_relative_twin"] = hot_spots(exchanged, direction="same")
+    return maps
 
 
-def _length_correlation(groups: pd.DataFrame, dim: int) -> float:
-    statistic = groups[f"S{dim}_mean_stable"].to_numpy(float)
-    return spearman_over_items(statistic, groups[f"length_statistic_{dim}"].to_numpy(float))
+def _relative_shares(result: GroupResult) -> np.ndarray:
+    stat: GroupStatistic = result.statistic
+    total = stat.q_stereotype.mean(0) + stat.q_anti.mean(0)
+    scale = np.where(np.isfinite(stat.relative), stat.n * total, np.nan)
+    return np.asarray((stat.q_anti - stat.q_stereotype) / scale)
 
 
-def _category_reliability(results: Sequence[GroupResult]) -> float:
-    """Reliability of the category's map of |combined relative|: halves of every group at once."""
-    maps = np.stack([z_over_heads(_combined_halves(result)) for result in results])
-    defined = np.isfinite(maps)
-    total = np.where(defined, maps, 0.0).sum(0)
-    mean = np.full(total.shape, np.nan)
-    np.divide(total, defined.sum(0), out=mean, where=defined.any(0))
-    return split_half_reliability(mean)
+def _flipped(
+    results: Sequence[GroupResult], config: HeadBiasConfig, shares: Sequence[np.ndarray]
+) -> Iterator[GroupTerms]:
+    for result, share in zip(results, shares, strict=True):
+        n = result.statistic.n
+
+        def draw(result: GroupResult = result, n: int = n) -> np.ndarray:
+            rng = generator(config.seed, "hot spots", result.category, result.group)
+            return random_flips(n, config.n_resamples, rng)
+
+        yield GroupTerms(share.mean(1).reshape(n, -1), np.ones(n), draw)
 
 
-def tested_map(rank_by: RankBy) -> RankBy:
-    """The map whose hot-spot test stands beside a ranking: T's p cannot be recomputed cheaply."""
-    return "relative" if rank_by == "relative" else "statistic"
+def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[GroupTerms]:
+    for result in results:
+        if not result.has_twins:
+            continue
+        shares = result.contrast.dispersion / result.contrast.dispersion_total
 
+        def draw(result: GroupResult = result) -> np.ndarray:
+            rng = generator(config.seed, "hot spots of twins", result.category, result.group)
+            return version_draws(result.versions, config.n_resamples, rng, enumerated=False).signs
 
-def ranked(category: pd.DataFrame, rank_by: RankBy) -> pd.DataFrame:
-    """Heads of one category in descending order of a map, unstable ones after all others."""
-    order = ["unstable", f"z_{rank_by}"]
-    return category.sort_values(order, ascending=[True, False], kind="stable")
+        terms = shares.mean(1).reshape(len(shares), -1)
+        yield GroupTerms(terms, result.versions.given, draw)
 
 
 def in_order(categories: Mapping[str, Any] | Sequence[str]) -> list[str]:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from tda_bias.resampling import spearman
 from tda_bias.statistic.group_statistic import GroupStatistic, relative_difference
+from tda_bias.statistic.layout import GroupLayout, Versions
+from tda_bias.statistic.twin_contrast import VersionProducts
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import Attention
 
@@ -101,38 +103,77 @@ class Splits:
 
 
 def split_half_relative(
-    stereotype: Float[Tensor, "head n steps"],
-    anti_stereotype: Float[Tensor, "head n steps"],
+    gram: Float[np.ndarray, "head text text"],
+    layout: GroupLayout,
     splits: Splits,
     n_tokens: Int[np.ndarray, "n 2"] | None = None,
 ) -> Float[np.ndarray, "split half head"]:
     """The ``relative`` statistic of each half of the contexts, about the half's own midpoint.
 
     Squared distances to a midpoint are bilinear in the inner products of the step functions, so
-    these are computed once and every half costs a few sums of them.
+    every half costs a few sums of them.
 
     Args:
-        stereotype: Step functions of the stereotype texts.
-        anti_stereotype: The same contexts' anti-stereotype texts.
+        gram: Inner products of the texts' step functions over the number of steps.
+        layout: Which text is which.
         splits: Halves of the n contexts.
         n_tokens: As in ``adjust_for_length``; given, each half is adjusted on its own.
     """
-    centre = (stereotype.mean(1, keepdim=True) + anti_stereotype.mean(1, keepdim=True)) / 2
-    s, a = stereotype - centre, anti_stereotype - centre
-    n, steps = s.shape[1:]
-    products = [(x @ y.mT).flatten(1) / steps for x, y in ((s, s), (a, a), (a, s))]
-    gram = torch.stack(products).double().cpu()  # pair of clusters, head, context x context
+    n, s, a = layout.n, layout.stereotype, layout.anti
+    products = torch.from_numpy(
+        np.stack([gram[:, s, s], gram[:, a, a], gram[:, a, s]]).reshape(3, len(gram), -1)
+    )
     weights = torch.from_numpy(splits.weights)
-    own_s, own_a, crossed = _bilinear(gram, weights, weights)
-    mean_s, mean_a = weights @ gram[:2, :, _diagonal(n)].mT
+    inside_s, inside_a, crossed = _bilinear(products, weights, weights)
+    mean_s, mean_a = weights @ products[:2, :, _diagonal(n)].mT
     # mean q_anti - mean q_stereotype is the difference of the variances; their sum follows from
     # the midpoint being the mean of both clusters.
-    difference = (mean_a - own_a) - (mean_s - own_s)
-    total = mean_a + mean_s - (own_a + own_s + 2 * crossed) / 2
+    difference = (mean_a - inside_a) - (mean_s - inside_s)
+    total = mean_a + mean_s - (inside_a + inside_s + 2 * crossed) / 2
     if n_tokens is not None:
-        difference = difference - _length_share(gram, weights, torch.from_numpy(n_tokens).double())
+        lengths = torch.from_numpy(n_tokens).double()
+        difference = difference - _length_share(products, weights, lengths)
     mean_q = ((total + sign * difference).numpy() / 2 for sign in (-1, 1))
     return relative_difference(*mean_q).reshape(*splits.member.shape[:2], -1)
+
+
+def split_half_contrast(
+    products: VersionProducts, versions: Versions, splits: Splits
+) -> dict[str, Float[np.ndarray, "split half head"]]:
+    """Location of each half of the contexts, and the contrasts with twins where there are any.
+
+    Args:
+        products: From ``version_products``.
+        versions: The triples and their twins.
+        splits: Halves of the n contexts; of those without a twin nothing enters the contrasts.
+
+    Returns:
+        ``location``, and with twins ``location_twin`` and ``relative_twin``; NaN where a half has
+        nothing that differs. The centre of ``relative_twin`` is that of the whole group.
+    """
+    shape = splits.member.shape[:2]
+    member = splits.member.reshape(-1, versions.n).astype(float)
+    found = {"location": _half_location(products.own, member)}
+    if len(versions.twinned):
+        twinned = member[:, versions.twinned]
+        numerator, denominator = products.dispersion
+        found["location_twin"] = _half_location(products.beyond, twinned)
+        found["relative_twin"] = _ratio(twinned @ numerator, twinned @ denominator)
+    return {name: values.reshape(*shape, -1) for name, values in found.items()}
+
+
+def _half_location(
+    gram: Float[np.ndarray, "head context context"], member: Float[np.ndarray, "half context"]
+) -> Float[np.ndarray, "half head"]:
+    weights = torch.from_numpy(member)
+    total = _bilinear(torch.from_numpy(np.ascontiguousarray(gram)).flatten(1), weights, weights)
+    squares = member @ np.diagonal(gram, axis1=1, axis2=2).T
+    return _ratio(total.numpy(), squares)
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    undefined = np.full(numerator.shape, np.nan)
+    return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > 0))
 
 
 def _length_share(

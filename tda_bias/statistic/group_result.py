@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
-from tda_bias.statistic.controls import Splits, adjust_for_length, split_half_relative, uniform_sets
-from tda_bias.statistic.group_statistic import GroupStatistic, group_statistic
+from tda_bias.statistic.controls import (
+    Splits,
+    adjust_for_length,
+    split_half_contrast,
+    split_half_relative,
+    uniform_sets,
+)
+from tda_bias.statistic.group_statistic import (
+    GroupStatistic,
+    group_statistic,
+    statistic_from_gram,
+)
+from tda_bias.statistic.layout import GroupLayout, Versions
+from tda_bias.statistic.twin_contrast import Contrast, contrast, version_products
 from tda_bias.types import Adjust, Attention
 
 if TYPE_CHECKING:
-    from tda_bias.topology.sampler import GroupSampler, StepGrid
+    from tda_bias.topology.sampler import LayerGram
+    from tda_bias.topology.steps import StepGrid
 
 N_SPLITS = 100
-# Step values whose deviations are in memory at a time.
-_CHUNK_ELEMENTS = 8_000_000
-_OWN_ARRAYS = ("n_tokens", "n_steps", "length_statistic", "halves")
+# Statistics whose reliability is known: of random halves of the contexts.
+HALVED = ("relative", "location", "location_twin", "relative_twin")
 
 
 @dataclass(frozen=True)
@@ -31,28 +42,46 @@ class GroupResult:
     Attributes:
         category: The group's category.
         group: The group.
-        n_tokens: ``(context, 3)`` tokens of the texts, in the order of ``ROLES``.
+        n_tokens: ``(context, role)`` tokens of the triples' texts, in the order of ``ROLES``.
         n_steps: ``(dim,)`` length of the step functions.
         statistic: The statistic, adjusted if asked for, with axes (dim, layer, head).
+        contrast: Location and twin contrasts, with the same axes.
+        versions: The triples and their twins.
+        item_sums: ``(version, dim, layer, head)`` the sum of births (or deaths) of the stereotype
+            text minus that of the anti-stereotype text, attention-weight units.
         length_statistic: ``(dim,)`` S of uniform attention at the same lengths.
-        halves: ``(split, half, dim, layer, head)`` the ``relative`` statistic of random halves.
+        halves: For each name of ``HALVED`` ``(split, half, dim, layer, head)``, of random halves of
+            the contexts.
         provenance: When and how the patterns were taken, for the run record.
     """
 
     category: str
     group: str
-    n_tokens: Int[np.ndarray, "context 3"]
+    n_tokens: Int[np.ndarray, "context role"]
     n_steps: Int[np.ndarray, " dim"]
     statistic: GroupStatistic
+    contrast: Contrast
+    versions: Versions
+    item_sums: Float[np.ndarray, "version dim layer head"]
     length_statistic: Float[np.ndarray, " dim"]
-    halves: Float[np.ndarray, "split half dim layer head"]
+    halves: Mapping[str, Float[np.ndarray, "split half dim layer head"]]
     provenance: dict[str, Any]
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether at least two contexts have a twin: with one there is nothing to test."""
+        return len(self.versions.twinned) > 1
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays by name, for ``PartStore``."""
-        arrays = {name: np.asarray(getattr(self, name)) for name in _OWN_ARRAYS}
-        for field in fields(GroupStatistic):
-            arrays[f"statistic.{field.name}"] = getattr(self.statistic, field.name)
+        names = ("n_tokens", "n_steps", "item_sums", "length_statistic")
+        arrays = {name: np.asarray(getattr(self, name)) for name in names}
+        for part in ("statistic", "contrast"):
+            values = getattr(self, part)
+            for field in fields(values):
+                arrays[f"{part}.{field.name}"] = getattr(values, field.name)
+        arrays |= {f"halves.{name}": values for name, values in self.halves.items()}
+        arrays["versions"] = self.versions.context
         arrays["provenance"] = np.array(json.dumps(self.provenance))
         return arrays
 
@@ -61,78 +90,160 @@ class GroupResult:
         cls, category: str, group: str, arrays: Mapping[str, np.ndarray]
     ) -> GroupResult:
         """The inverse of ``to_arrays``."""
-        names = [field.name for field in fields(GroupStatistic)]
-        statistic = GroupStatistic(**{name: arrays[f"statistic.{name}"] for name in names})
+
+        def part(name: str) -> dict[str, np.ndarray]:
+            start = f"{name}."
+            return {
+                key.removeprefix(start): values
+                for key, values in arrays.items()
+                if key.startswith(start)
+            }
+
         return cls(
             category=category,
             group=group,
-            statistic=statistic,
+            n_tokens=arrays["n_tokens"],
+            n_steps=arrays["n_steps"],
+            statistic=GroupStatistic(**part("statistic")),
+            contrast=Contrast(**part("contrast")),
+            versions=Versions(arrays["versions"], len(arrays["n_tokens"])),
+            item_sums=arrays["item_sums"],
+            length_statistic=arrays["length_statistic"],
+            halves=part("halves"),
             provenance=json.loads(str(arrays["provenance"])),
-            **{name: arrays[name] for name in _OWN_ARRAYS},
         )
 
 
-def group_result(
-    category: str,
-    group: str,
-    sampler: GroupSampler,
-    n_tokens: Int[np.ndarray, "context 3"],
-    *,
-    attention: Attention,
-    adjust: Adjust,
-    rng: np.random.Generator,
-) -> GroupResult:
-    """Everything that is kept of a group, from its step functions.
+class GroupReducer:
+    """Takes the Gram matrices of a group layer by layer and keeps what tables and tests need.
 
-    A few layers are worked off at a time: temporary arrays stay small whatever the model's size.
+    Args:
+        layout: Which text is which.
+        n_tokens: ``(context, role)`` tokens of the triples' texts.
+        adjust: Whether a linear effect of length is taken out.
+        rng: Of the random halves.
     """
-    splits = Splits.draw(len(n_tokens), N_SPLITS, rng)
-    compared = n_tokens[:, :2]
-    lengths = compared if adjust == "length" else None
-    dims, halves = [], []
-    for steps in sampler.steps:
-        parts, part_halves = [], []
-        for chunk in torch.split(steps, max(1, _CHUNK_ELEMENTS // steps[0].numel())):
-            roles = chunk.unbind(1)  # layer, head, context, steps
-            parts.append(group_statistic(*(role.movedim(2, 0) for role in roles)))
-            stereotype, anti = (role.flatten(0, 1) for role in roles[:2])
-            found = split_half_relative(stereotype, anti, splits, lengths)
-            part_halves.append(found.reshape(*found.shape[:2], len(chunk), -1))
-        dims.append(_join(np.concatenate, parts))
-        halves.append(np.concatenate(part_halves, axis=2))
-    statistic = _join(np.stack, dims)
-    return GroupResult(
-        category=category,
-        group=group,
-        n_tokens=n_tokens,
-        n_steps=np.array([grid.n_steps for grid in sampler.grids]),
-        statistic=adjust_for_length(statistic, compared) if adjust == "length" else statistic,
-        length_statistic=np.array(
-            [length_statistic(grid, n_tokens, attention) for grid in sampler.grids]
-        ),
-        halves=np.stack(halves, axis=2).astype(np.float32),
-        provenance={},
-    )
+
+    def __init__(
+        self,
+        layout: GroupLayout,
+        n_tokens: Int[np.ndarray, "context role"],
+        *,
+        adjust: Adjust,
+        rng: np.random.Generator,
+    ) -> None:
+        self._layout = layout
+        self._n_tokens = n_tokens
+        self._adjust = adjust
+        self._splits = Splits.draw(layout.n, N_SPLITS, rng)
+        self._layers: dict[int, list[_LayerNumbers]] = {}
+
+    def add(self, layer: LayerGram) -> None:
+        """Take a finished layer; its matrices are not kept."""
+        self._layers[layer.layer] = [
+            self._reduced(gram.numpy(), sums.numpy())
+            for gram, sums in zip(layer.gram, layer.sums, strict=True)
+        ]
+
+    def _reduced(self, gram: np.ndarray, sums: np.ndarray) -> _LayerNumbers:
+        layout = self._layout
+        compared = self._n_tokens[:, :2]
+        lengths = compared if self._adjust == "length" else None
+        halves = {"relative": split_half_relative(gram, layout, self._splits, lengths)}
+        products = version_products(gram, layout)
+        halves |= split_half_contrast(products, layout.versions, self._splits)
+        statistic = statistic_from_gram(gram, layout)
+        if lengths is not None:
+            statistic = adjust_for_length(statistic, compared)
+        stereotype, anti = (
+            np.concatenate([sums[:, part] for part in parts], axis=1)
+            for parts in (
+                (layout.stereotype, layout.twin_stereotype),
+                (layout.anti, layout.twin_anti),
+            )
+        )
+        return _LayerNumbers(statistic, contrast(products), (stereotype - anti).T, halves)
+
+    def result(
+        self,
+        category: str,
+        group: str,
+        *,
+        grids: Sequence[StepGrid],
+        attention: Attention,
+        provenance: dict[str, Any],
+    ) -> GroupResult:
+        """The group's numbers, once every layer has been added."""
+        layers = [self._layers[index] for index in sorted(self._layers)]
+        statistics = [[numbers.statistic for numbers in dims] for dims in layers]
+        contrasts = [[numbers.contrast for numbers in dims] for dims in layers]
+        rank = max(c.factor.shape[1] for dims in contrasts for c in dims)
+        contrasts = [[_padded(c, rank) for c in dims] for dims in contrasts]
+        return GroupResult(
+            category=category,
+            group=group,
+            n_tokens=self._n_tokens,
+            n_steps=np.array([grid.n_steps for grid in grids]),
+            statistic=GroupStatistic(**_joined(statistics)),
+            contrast=Contrast(**_joined(contrasts)),
+            versions=self._layout.versions,
+            item_sums=_with_layers([[n.item_sums for n in dims] for dims in layers]),
+            length_statistic=np.array(
+                [length_statistic(grid, self._n_tokens, attention) for grid in grids]
+            ),
+            halves={
+                name: _with_layers([[n.halves[name] for n in dims] for dims in layers]).astype(
+                    np.float32
+                )
+                for name in layers[0][0].halves
+            },
+            provenance=provenance,
+        )
+
+
+@dataclass(frozen=True)
+class _LayerNumbers:
+    """What is kept of one layer and dimension; the last axis is the head."""
+
+    statistic: GroupStatistic
+    contrast: Contrast
+    item_sums: Float[np.ndarray, "version head"]
+    halves: dict[str, Float[np.ndarray, "split half head"]]
+
+
+def _padded(given: Contrast, rank: int) -> Contrast:
+    """The same with a factor of a given rank, in single precision: its tolerance is far above."""
+    factor = given.factor.astype(np.float32)
+    missing = np.zeros((factor.shape[0], rank - factor.shape[1], *factor.shape[2:]), np.float32)
+    return replace(given, factor=np.concatenate([factor, missing], axis=1))
+
+
+def _joined(parts: list[list[Any]]) -> dict[str, np.ndarray]:
+    """Results of layers and dimensions, field by field, with the axes (..., dim, layer, head)."""
+    names = [field.name for field in fields(parts[0][0])]
+    return {
+        name: _with_layers([[getattr(part, name) for part in dims] for dims in parts])
+        for name in names
+    }
+
+
+def _with_layers(parts: list[list[np.ndarray]]) -> np.ndarray:
+    """Arrays ``(..., head)`` of layers and dimensions as ``(..., dim, layer, head)``."""
+    dims = [np.stack(layers, axis=-2) for layers in zip(*parts, strict=True)]
+    return np.stack(dims, axis=-3)
 
 
 def length_statistic(
-    grid: StepGrid, n_tokens: Int[np.ndarray, "context 3"], attention: Attention
+    grid: StepGrid, n_tokens: Int[np.ndarray, "context role"], attention: Attention
 ) -> float:
     """S of one dimension if every head spread its attention evenly: what lengths alone produce.
 
-    NaN where the unrelated texts are all of one length.
+    NaN where the unrelated texts are all of one length, or there are none.
     """
+    if n_tokens.shape[1] < 3:
+        return float("nan")
     rows = {}
     for n in np.unique(n_tokens).tolist():
         rows[n] = grid.rows(uniform_sets(n, attention)[grid.dim])
     roles = [np.stack([rows[n] for n in column]) for column in n_tokens.T.tolist()]
     return float(group_statistic(*roles).S)
-
-
-def _join(join: Callable[..., np.ndarray], parts: list[GroupStatistic]) -> GroupStatistic:
-    """Statistics joined along (``np.concatenate``) or before (``np.stack``) their first axis."""
-    merged = {}
-    for field in fields(GroupStatistic):
-        axis = 1 if field.name.startswith("q_") else 0
-        merged[field.name] = join([getattr(part, field.name) for part in parts], axis=axis)
-    return GroupStatistic(**merged)

@@ -8,7 +8,7 @@ With m the midpoint of the two cluster centres and q(f) the squared distance of 
 exactly, and m does not move when texts are swapped between the clusters. Every permuted statistic
 is therefore a difference of means of the 2 n numbers q.
 
-Source: Varadarajan & Songdechakraiwut, section 2.3 (S); the identity is derived in docs/method.md.
+Source: Varadarajan & Songdechakraiwut, section 2.3 (S); docs/method/heads.md derives the identity.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tda_bias.statistic.layout import GroupLayout
 from tda_bias.types import InputError
 
 # Pooled variances below this, squared attention-weight units, leave nothing to compare.
 POOLED_VARIANCE_FLOOR = 1e-12
 # An unrelated variance below this share of the median over heads makes S a ratio to almost nothing.
 UNSTABLE_SHARE = 1e-3
+# Variances below this share of the largest square come from rounding in double precision.
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class GroupStatistic:
         var_stereotype: ``(...)``, mean squared distance to the cluster's own centre, squared
             attention-weight units.
         var_anti: The same for the anti-stereotype texts.
-        var_unrelated: The same for the unrelated texts: the denominator of S.
+        var_unrelated: The same for the unrelated texts: the denominator of S. NaN without such.
         q_stereotype: ``(n, ...)``, squared distances of the stereotype texts to the midpoint.
         q_anti: The same for the anti-stereotype texts, in the same order of contexts.
     """
@@ -63,7 +66,8 @@ class GroupStatistic:
         """``(...)`` strings: why a value is NaN, empty where none is."""
         no_pool = self.pooled_variance < POOLED_VARIANCE_FLOOR
         reason = np.where(no_pool, f"pooled variance below {POOLED_VARIANCE_FLOOR:g}", "")
-        return np.where(self.var_unrelated == 0, "unrelated texts do not vary", reason)
+        reason = np.where(self.var_unrelated == 0, "unrelated texts do not vary", reason)
+        return np.where(np.isnan(self.var_unrelated), "no unrelated texts", reason)
 
     @property
     def pooled_variance(self) -> Float[np.ndarray, "..."]:
@@ -77,7 +81,7 @@ def unstable_heads(var_unrelated: Float[np.ndarray, "... layer head"]) -> np.nda
     That is, var_unrelated is below ``UNSTABLE_SHARE`` of its median over layers and heads.
     """
     median = np.median(var_unrelated, axis=(-2, -1), keepdims=True)
-    return np.asarray(var_unrelated < UNSTABLE_SHARE * median)
+    return np.asarray(var_unrelated < UNSTABLE_SHARE * median)  # without such texts: none is
 
 
 def group_statistic(
@@ -125,6 +129,53 @@ def group_statistic(
         var_unrelated=var_u,
         q_stereotype=q_s,
         q_anti=q_a,
+    )
+
+
+def statistic_from_gram(
+    gram: Float[np.ndarray, "... text text"], layout: GroupLayout
+) -> GroupStatistic:
+    """The same from inner products of the step functions: nothing as long as they are is needed.
+
+    Args:
+        gram: Inner products about any common origin over the number of steps, double precision.
+        layout: Which text is which.
+
+    Raises:
+        InputError: if there are fewer than 2 contexts, or the products hold NaN.
+    """
+    n = layout.n
+    if n < 2 or layout.n_unrelated == 1:
+        raise InputError(f"a variance needs at least 2 texts per role; got {n}")
+    if not np.isfinite(gram).all():
+        raise InputError("the step functions hold NaN or infinite values")
+    squares = np.diagonal(gram, axis1=-2, axis2=-1)
+    both = gram[..., : 2 * n, : 2 * n]
+    towards = both.mean(-1)
+    q = squares[..., : 2 * n] - 2 * towards + towards.mean(-1, keepdims=True)
+    q_s, q_a = (np.maximum(q[..., part], 0.0) for part in (layout.stereotype, layout.anti))
+    inside, across = (
+        gram[..., layout.stereotype, layout.stereotype].mean((-2, -1))
+        + gram[..., layout.anti, layout.anti].mean((-2, -1)),
+        gram[..., layout.stereotype, layout.anti].mean((-2, -1)),
+    )
+    off_centre = np.maximum(inside - 2 * across, 0.0) / 4
+    var_s, var_a = (np.maximum(part.mean(-1) - off_centre, 0.0) for part in (q_s, q_a))
+    var_u = np.full(var_s.shape, np.nan)
+    if layout.n_unrelated:
+        unrelated = gram[..., layout.unrelated, layout.unrelated]
+        spread = squares[..., layout.unrelated].mean(-1) - unrelated.mean((-2, -1))
+        # Identical texts: what is left of the difference is rounding.
+        var_u = np.where(spread > _ROUNDING * squares.max(-1), spread, 0.0)
+    difference = q_a.mean(-1) - q_s.mean(-1)
+    return GroupStatistic(
+        S=_ratio(difference, var_u, var_u > 0),
+        relative=relative_difference(q_s.mean(-1), q_a.mean(-1)),
+        var_stereotype=var_s,
+        var_anti=var_a,
+        var_unrelated=var_u,
+        q_stereotype=np.moveaxis(q_s, -1, 0),
+        q_anti=np.moveaxis(q_a, -1, 0),
     )
 
 

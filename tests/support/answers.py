@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from tda_bias.records.record import ModelRecord, validated_part
 from unqover.answers import Answers
 from unqover.ask import as_answers
 from unqover.classes import load_class
 from unqover.config import DesignConfig
 from unqover.design import sampled_design
+from unqover.record import AnswersRecord, DesignRecord
 
 FEW = """
 factors: [gender]
@@ -36,13 +38,12 @@ def made_up_answers(
     log_prob = rng.normal(-3, noise, shape)
     log_prob[..., 0, 0] += lean  # x1 for the attribute
     log_prob[~np.broadcast_to(design.asked, design.shape)] = np.nan
-    record = {
-        "command": "unqover",
-        "model": {"name": "made-up", "weights": "w"},
-        "ask": "cloze",
-        "questions": design.n_questions,
-        "design": design.record,
-    }
+    record = AnswersRecord(
+        model=ModelRecord(name="made-up", weights="w"),
+        ask="cloze",
+        questions=design.n_questions,
+        design=validated_part(DesignRecord, design.record, "the design"),
+    )
     return as_answers(
         design,
         log_prob=log_prob,

@@ -1,7 +1,8 @@
 """Commands with their output in the pages of the docs: replayed, compared, and written anew.
 
 In a block that begins with ```` ```console ````, a line that begins with ``$ `` is a command, and
-what follows is what it prints on standard output; ``...`` stands for output that is not shown.
+what follows is what it prints on standard output; ``...`` stands for output that is not shown. A
+block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
 
     python -m tests.support.pages FOLDER docs/commands/*.md
 
@@ -22,6 +23,7 @@ from unittest import mock
 
 NOT_SHOWN = "..."
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╭╮╰╯╞╪╡┳╈]+")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 TERMINAL = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "TERM": "dumb"}
@@ -47,6 +49,12 @@ def _steps_of_block(block: str) -> Iterator[Step]:
         # A command goes on behind a backslash at the end of a line.
         command, output = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL).groups()
         yield Step(command, output)
+
+
+def write_files(text: str, folder: Path) -> None:
+    """Put the files that a page shows into a folder."""
+    for name, content in FILE.findall(text):
+        (folder / name).write_text(content, encoding="utf-8")
 
 
 def replay(command: str, folder: Path) -> str:
@@ -94,6 +102,7 @@ def _close(expected: str, printed: str) -> bool:
 
 def renewed(text: str, folder: Path) -> str:
     """A page with every command's output as it is now."""
+    write_files(text, folder)
 
     def again(match: re.Match[str]) -> str:
         return "".join(_renewed(step, folder) for step in _steps_of_block(match.group()))

@@ -2,28 +2,24 @@
 
 import numpy as np
 
-from pvf.preferences import (
-    Preferences,
-)
+from pvf.preferences import Preferences
+from pvf.record import PreferencesRecord, SourceRecord, WordsRecord
 from pvf.templates import Template
+from tda_bias.records.record import ModelRecord
 
 
 def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of=(0, 0, 1)):
     """Preferences with random word probabilities, for tests that need no model."""
     rng = np.random.default_rng(seed)
     log_prob = np.log(rng.uniform(0.001, 0.2, (n_x, n_contexts, len(words))))
-    record = {
-        "command": "pvf",
-        "model": {"name": f"model-{seed}", "weights": f"hash-{seed}", "parameters": 10 + seed},
-        "words": {
-            "x": {"name": "made up", "source": "here"},
-            "y": {"name": "gender", "source": "here"},
-            "continued": [],
-            "not_read": {},
-            "shared_by_classes": [],
-            "tokens_of_each": {word: [1] for word in words},
-        },
-    }
+    record = PreferencesRecord(
+        model=ModelRecord(name=f"model-{seed}", weights=f"hash-{seed}", parameters=10 + seed),
+        words=WordsRecord(
+            x=SourceRecord(name="made up", source="here"),
+            y=SourceRecord(name="gender", source="here"),
+            tokens_of_each={word: (1,) for word in words},
+        ),
+    )
     return Preferences(
         x=tuple(f"job{i}" for i in range(n_x)),
         templates=tuple(Template(f"The [X] v{c} that [Y]", c + 1.0) for c in range(n_contexts)),

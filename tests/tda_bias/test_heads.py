@@ -1,5 +1,7 @@
 """The whole run on tiny models: against a literal recomputation, and what must not matter."""
 
+from itertools import product
+
 import numpy as np
 import ot
 import pandas as pd
@@ -12,6 +14,7 @@ from tda_bias.inference.paper import paper_pvalue
 from tda_bias.records.parts import PartStore
 from tda_bias.statistic.controls import adjust_for_length
 from tda_bias.statistic.group_statistic import group_statistic
+from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 from tests.support.models import tiny_hf_model
 
@@ -103,10 +106,63 @@ def test_exact_variances_are_half_the_mean_of_pots_squared_distances(tiny, gende
             np.testing.assert_allclose(row[name], np.mean(pairs) / 2, rtol=1e-3, atol=1e-8)
 
 
+@torch.no_grad()
+def literal_steps_of(model, texts: list[str]) -> dict[tuple[int, int, int], np.ndarray]:
+    """Step functions of all texts on one grid, by dimension, layer and head."""
+    hf_model = tiny_hf_model("gpt2", len(model.tokenizer))
+    patterns = []
+    for text in texts:
+        ids = torch.tensor([model.tokenizer(text)["input_ids"]])
+        attentions = hf_model(input_ids=ids, output_attentions=True).attentions
+        patterns.append(torch.cat(attentions).double().numpy())
+    found = {}
+    for dim in range(2):
+        for layer, head in np.ndindex(*patterns[0].shape[:2]):
+            sets = [literal_sets(p[layer, head])[dim] for p in patterns]
+            n_steps = max(map(len, sets))
+            found[dim, layer, head] = np.array([literal_steps(v, n_steps) for v in sets])
+    return found
+
+
+def test_twins_give_the_contrasts_computed_text_by_text(tiny, gender):
+    """As the definitions say, over all texts that are read: three of each triple, two of a twin."""
+    model = tiny("gpt2")
+    triples = [t for t in gender if t.group == "girl"]
+    twins = make_twins(triples)
+    assert len(twins) == len(triples)
+    table = head_bias(model, triples, twins=twins, config=QUICK).table
+    texts = [text for t in triples for text in t.texts()]
+    texts += [text for t in triples for text in twins.of(t)[0].texts()[:2]]
+    n = len(triples)
+    for (dim, layer, head), f in literal_steps_of(model, texts).items():
+        s, a, u = f[0 : 3 * n : 3], f[1 : 3 * n : 3], f[2 : 3 * n : 3]
+        s_twin, a_twin = f[3 * n :: 2], f[3 * n + 1 :: 2]
+        place = (table["dim"] == dim) & (table["layer"] == layer) & (table["head"] == head)
+        row = table[place].iloc[0]
+        assert row["n_steps"] == f.shape[1]
+        np.testing.assert_allclose(row["S"], group_statistic(s, a, u).S, rtol=1e-3)
+        D, E = s - a, (s - a) - (s_twin - a_twin)
+        for name, values in (("location", D), ("location_twin", E)):
+            expected = (values.sum(0) ** 2).sum() / (values**2).sum()
+            np.testing.assert_allclose(row[name], expected, rtol=1e-3, err_msg=name)
+        centre = (s.mean(0) + a.mean(0) + s_twin.mean(0) + a_twin.mean(0)) / 4
+        q_s, q_a, q_s_twin, q_a_twin = (
+            ((values - centre) ** 2).mean(1) for values in (s, a, s_twin, a_twin)
+        )
+        numerator = np.mean((q_a - q_s) - (q_a_twin - q_s_twin))
+        expected = numerator / np.mean(q_s + q_a + q_s_twin + q_a_twin)
+        np.testing.assert_allclose(row["relative_twin"], expected, rtol=1e-3, atol=1e-6)
+        signs = np.array(list(product([1, -1], repeat=n)))
+        null = np.array([((f[:, None] * E).sum(0) ** 2).sum() / (E**2).sum() for f in signs])
+        expected = np.mean(null >= row["location_twin"] - 1e-4)
+        np.testing.assert_allclose(row["p_location_twin"], expected, atol=2 / len(signs))
+
+
 def test_the_table_has_its_columns_in_order(tiny, gender):
     columns = (
         "model category group layer head dim n n_steps var_stereotype var_anti var_unrelated S "
-        "relative unstable length_statistic p_paper T p_paired p_label p_max q_bh reason"
+        "relative unstable length_statistic p_paper T p_paired p_label p_max q_bh location "
+        "p_location p_max_location q_location reason"
     )
     table = head_bias(tiny("gpt2"), gender, config=QUICK).table
     assert list(table.columns) == columns.split()
@@ -221,19 +277,18 @@ def test_groups_hold_the_mean_and_the_extremes_over_heads(tiny, gender):
 
 def test_the_record_says_what_was_run(tiny, gender):
     record = head_bias(tiny("llama"), gender, config=QUICK).record
-    assert record["config"]["n_resamples"] == 99
-    assert record["model"]["architecture"] == "LlamaForCausalLM"
-    assert record["texts"]["triples_used"] == 12
-    assert record["texts"]["tokens_with_prefixes_once"] < record["texts"]["tokens"]
-    assert [group["group"] for group in record["groups"]] == ["boy", "girl"]
-    for group in record["groups"]:
-        assert group["prefix_sharing"].startswith("on")
-        assert group["row_sums"]["failed"] == {}
-        assert group["seconds"]["forward"] > 0
-    assert (
-        record["packages"]["torch"] == torch.__version__.split("+")[0] or "+" in torch.__version__
-    )
-    assert {"forward", "topology", "statistic", "inference"} <= set(record["seconds"])
+    assert record.command == "heads"
+    assert record.config.n_resamples == 99
+    assert record.model.architecture == "LlamaForCausalLM"
+    assert record.texts.triples_used == 12
+    assert record.texts.tokens_with_prefixes_once < record.texts.tokens
+    assert [group.group for group in record.groups] == ["boy", "girl"]
+    for group in record.groups:
+        assert group.prefix_sharing.startswith("on")
+        assert group.row_sums.failed == {}
+        assert group.seconds["forward"] > 0
+    assert record.packages["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert {"forward", "topology", "statistic", "inference"} <= set(record.seconds)
 
 
 def test_progress_counts_every_text_once(tiny, gender):
@@ -261,9 +316,9 @@ def test_a_text_without_a_value_is_left_out_and_counted(tiny, gender):
     triples = [t for t in gender if t.group == "girl"]
     plain = head_bias(tiny("gpt2"), triples, config=QUICK)
     found = head_bias(tiny("gpt2"), [*triples, short("Girls")], config=QUICK)
-    (left_out,) = found.record["texts"]["triples_left_out"]
-    assert left_out["source"] == "item Girls"
-    assert "fewer than 3 tokens" in left_out["reason"]
+    (left_out,) = found.record.texts.triples_left_out
+    assert left_out.source == "item Girls"
+    assert "fewer than 3 tokens" in left_out.reason
     assert set(found.table["n"]) == {6}
     same(plain.table, found.table)
 
@@ -314,7 +369,7 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
     pd.testing.assert_frame_equal(resumed.table, whole.table)
     pd.testing.assert_frame_equal(resumed.category, whole.category)
     pd.testing.assert_frame_equal(resumed.groups, whole.groups)
-    shared = [group["prefix_sharing"] for group in resumed.record["groups"]]
+    shared = [group.prefix_sharing for group in resumed.record.groups]
     assert all(text.startswith("on: patterns equal") for text in shared)
 
 
@@ -327,7 +382,7 @@ def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_p
     head_bias(model, gender, config=QUICK, store=store)
     monkeypatch.setattr("tda_bias.patterns.capture.PatternReader._run", None)
     found = head_bias(model, gender, config=quick(pvalue="label"), store=store)
-    assert found.record["config"]["pvalue"] == "label"
+    assert found.record.config.pvalue == "label"
     with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):
         head_bias(model, gender, config=quick(distance="exact"), store=store)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.patterns.capture import PatternReader, prefix_sharing
+from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import tokenize
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import HeadId
@@ -35,9 +35,9 @@ def test_every_head_of_every_group_is_there(result):
 
 
 def test_prefixes_are_shared_and_save_about_a_third_of_the_tokens(result):
-    texts = result.record["texts"]
-    assert all(group["prefix_sharing"].startswith("on") for group in result.record["groups"])
-    assert 0.6 < texts["tokens_with_prefixes_once"] / texts["tokens"] < 0.75
+    texts = result.record.texts
+    assert all(group.prefix_sharing.startswith("on") for group in result.record.groups)
+    assert 0.6 < texts.tokens_with_prefixes_once / texts.tokens < 0.75
 
 
 def test_shared_and_plain_runs_agree(smollm2, triples, result):
@@ -54,7 +54,7 @@ def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
 
     reference = load_language_model("smollm2-135m", attention="eager").hf_model
     tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
-    assert prefix_sharing(PatternReader(smollm2, batch_size=6), tokens, "causal")[0]
+    assert PatternReader(smollm2, batch_size=6, share_prefix="auto").find_sharing(tokens).used
     found = read(smollm2, tokens, batch_size=6, shared=True)
     assert set(found) == set(range(6))
     for text, pattern in found.items():
@@ -66,8 +66,7 @@ def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
 
 def test_both_backends_agree_on_real_patterns(smollm2, triples):
     tokens = tokenize(smollm2.tokenizer, triples[:1], max_tokens=None)
-    batches = []
-    PatternReader(smollm2, batch_size=1).read(tokens, batches.append, shared=False)
+    batches = list(PatternReader(smollm2, batch_size=1).read(tokens))
     pattern = batches[0].patterns[0, ::10, ::4]
     ours, reference = births_deaths(pattern), births_deaths(pattern, backend="gudhi")
     torch.testing.assert_close(ours.births, reference.births, rtol=0, atol=0)

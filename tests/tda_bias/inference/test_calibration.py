@@ -9,6 +9,7 @@ from tda_bias.inference.hot_spots import hot_spots
 from tda_bias.inference.paper import paper_pvalue
 from tda_bias.inference.resampled import label_test, max_z, paired_terms, paired_test, sign_flips
 from tda_bias.statistic.group_statistic import GroupStatistic
+from tests.support.grams import in_groups
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def category(rng: np.random.Generator, effect: float = 0.0) -> list[np.ndarray]:
 def spots(index: int, **options):
     rng = np.random.default_rng([6, index])
     groups = category(rng, **options)
-    return hot_spots(groups, n_resamples=499, rngs=rng.spawn(len(groups)))
+    return hot_spots(in_groups(groups, rng.spawn(len(groups)), n_resamples=499))
 
 
 def test_hot_spot_p_values_are_calibrated_though_heads_differ_in_scale():

@@ -23,6 +23,7 @@ from tda_bias.inference.resampled import (
 from tda_bias.resampling import benjamini_hochberg
 from tda_bias.statistic.group_statistic import GroupStatistic, group_statistic
 from tda_bias.types import InputError
+from tests.support.grams import in_groups
 
 
 def statistic(seed: int = 0, n: int = 5, heads: int = 4, effect: float = 0.0) -> GroupStatistic:
@@ -161,7 +162,7 @@ def test_the_p_of_a_draw_is_never_zero_and_ties_count():
 def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
     stat = statistic(n=15)
     whole = paired_test(stat, n_resamples=500, rng=rng()).pvalue
-    monkeypatch.setattr("tda_bias.inference.resampled._BLOCK", 30)
+    monkeypatch.setattr("tda_bias.inference.resampled.BLOCK", 30)
     np.testing.assert_array_equal(paired_test(stat, n_resamples=500, rng=rng()).pvalue, whole)
 
 
@@ -239,6 +240,10 @@ def test_z_over_heads_leaves_nan_out():
 # -- hot spots --
 
 
+def rngs() -> list[np.random.Generator]:
+    return [np.random.default_rng(i) for i in range(3)]
+
+
 def category_terms(seed: int = 0, heads: int = 6) -> list[np.ndarray]:
     generator = np.random.default_rng(seed)
     return [generator.normal(size=(n, heads)) / n for n in (7, 9, 11)]
@@ -247,7 +252,7 @@ def category_terms(seed: int = 0, heads: int = 6) -> list[np.ndarray]:
 def test_hot_spots_are_the_map_recomputed_under_every_draw():
     groups = category_terms()
     seeds = [11, 12, 13]
-    found = hot_spots(groups, n_resamples=199, rngs=[np.random.default_rng(s) for s in seeds])
+    found = hot_spots(in_groups(groups, [np.random.default_rng(s) for s in seeds], n_resamples=199))
 
     def heat(signs: list[np.ndarray]) -> np.ndarray:
         rows = [np.abs(f @ terms) for f, terms in zip(signs, groups, strict=True)]
@@ -276,7 +281,7 @@ def test_the_order_of_groups_does_not_matter_to_hot_spots():
 
     def run(order: list[int]):
         rngs = [np.random.default_rng(100 + i) for i in order]
-        return hot_spots([groups[i] for i in order], n_resamples=299, rngs=rngs)
+        return hot_spots(in_groups([groups[i] for i in order], rngs, n_resamples=299))
 
     there, back = run([0, 1, 2]), run([2, 0, 1])
     np.testing.assert_allclose(there.z, back.z)
@@ -286,7 +291,7 @@ def test_the_order_of_groups_does_not_matter_to_hot_spots():
 def test_a_head_undefined_in_one_group_is_averaged_over_the_others():
     groups = category_terms()
     groups[0][:, 2] = np.nan
-    found = hot_spots(groups, n_resamples=99, rngs=[np.random.default_rng(i) for i in range(3)])
+    found = hot_spots(in_groups(groups, rngs(), n_resamples=99))
     assert found.n_groups.tolist() == [3, 3, 2, 3, 3, 3]
     rows = [z_over_heads(np.abs(terms.sum(0))) for terms in groups]
     np.testing.assert_allclose(found.z[2], (rows[1][2] + rows[2][2]) / 2)
@@ -297,21 +302,21 @@ def test_a_head_undefined_everywhere_has_no_p():
     groups = category_terms()
     for terms in groups:
         terms[:, 0] = np.nan
-    found = hot_spots(groups, n_resamples=99, rngs=[np.random.default_rng(i) for i in range(3)])
+    found = hot_spots(in_groups(groups, rngs(), n_resamples=99))
     assert np.isnan([found.z[0], found.pvalue[0], found.pvalue_max[0], found.qvalue[0]]).all()
 
 
 def test_the_size_of_the_unit_does_not_matter_to_hot_spots():
     groups = category_terms()
-    rngs = [[np.random.default_rng(i) for i in range(3)] for _ in range(2)]
-    plain = hot_spots(groups, n_resamples=199, rngs=rngs[0])
-    huge = hot_spots([1e12 * terms for terms in groups], n_resamples=199, rngs=rngs[1])
+    plain = hot_spots(in_groups(groups, rngs(), n_resamples=199))
+    scaled = [1e12 * terms for terms in groups]
+    huge = hot_spots(in_groups(scaled, rngs(), n_resamples=199))
     assert spearmanr(plain.pvalue, huge.pvalue).statistic == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("pvalue", "test"), [("paired", paired_test), ("label", label_test)])
 def test_the_smallest_testable_group_is_the_first_that_can_reach_significance(pvalue, test):
-    from tda_bias.results.tables import SMALLEST_TESTABLE
+    from tda_bias.results.controls import SMALLEST_TESTABLE
 
     def smallest_p(n: int) -> float:
         """All anti-stereotype texts farther out than all stereotype texts."""

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tda_bias.models.load import bridge_model
-from tda_bias.patterns.capture import PatternReader, RowCheck, prefix_sharing
-from tda_bias.patterns.passes import TokenizedTriple
+from tda_bias.patterns.capture import PatternReader
+from tda_bias.patterns.passes import ContextTexts
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.patterns import made_up, read
@@ -84,7 +84,7 @@ def test_running_a_prefix_once_gives_the_patterns_of_single_texts(
 
 def test_a_text_that_is_the_beginning_of_another_is_shared_whole(tokenizer, tiny):
     model = tiny("gpt2")
-    triple = TokenizedTriple(([5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 4]), 3)
+    triple = ContextTexts(([5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 4]), 3)
     single = read(model, [triple], batch_size=1, shared=False)
     shared = read(model, [triple], batch_size=3, shared=True)
     for text in range(3):
@@ -92,7 +92,8 @@ def test_a_text_that_is_the_beginning_of_another_is_shared_whole(tokenizer, tiny
 
 
 def sharing(model, triples) -> tuple[bool, str]:
-    return prefix_sharing(PatternReader(model, batch_size=8), triples, model.attention)
+    found = PatternReader(model, batch_size=8, share_prefix="auto").find_sharing(triples)
+    return found.used, found.why
 
 
 def test_sharing_is_used_where_it_is_exact(tokenizer, tiny):
@@ -132,13 +133,14 @@ def test_nan_patterns_are_named(tokenizer, tiny):
         read(model, made_up(len(tokenizer)), batch_size=4, shared=False)
 
 
-def test_rows_that_do_not_sum_to_one_are_counted_by_layer(tokenizer, tiny, monkeypatch):
+def test_rows_that_do_not_sum_to_one_are_counted_by_layer(tokenizer, tiny):
     model = tiny("gpt2")
     reader = PatternReader(model, batch_size=4)
-    strict = RowCheck(tolerance=-1.0)
-    monkeypatch.setattr(reader, "_fresh_check", lambda: strict)
+    found = reader.new_row_check()
+    found.tolerance = -1.0
     triples = made_up(len(tokenizer))
-    found = reader.read(triples, lambda batch: None, shared=False)
+    for _ in reader.read(triples):
+        pass
     rows = 4 * sum(sum(triple.n_tokens) for triple in triples)  # heads x tokens
     assert found.failed == {0: rows, 1: rows}
     assert found.checked == 2 * rows
@@ -155,11 +157,9 @@ def test_a_model_that_looks_ahead_is_not_taken_for_causal(tokenizer, tiny, monke
 def test_hooks_are_gone_afterwards_also_after_an_error(tokenizer, tiny):
     model = tiny("gpt2")
 
-    def fail(batch) -> None:
-        raise KeyError("consumer")
-
-    reader = PatternReader(model, batch_size=4)
-    with pytest.raises(KeyError):
-        reader.read(made_up(len(tokenizer)), fail, shared=False)
+    for parameter in model.hf_model.transformer.h[1].parameters():
+        parameter.data.fill_(torch.nan)
+    with pytest.raises(InputError):
+        list(PatternReader(model, batch_size=4).read(made_up(len(tokenizer))))
     for name in model.pattern_hooks:
         assert not model.bridge.hook_dict[name].fwd_hooks

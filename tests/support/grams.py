@@ -1,0 +1,91 @@
+"""Groups of made-up step functions with twins, and their Gram matrices."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tda_bias.inference.hot_spots import GroupTerms
+from tda_bias.inference.resampled import random_flips
+from tda_bias.statistic.layout import GroupLayout
+
+
+@dataclass(frozen=True)
+class MadeUpGroup:
+    """Step functions ``(text, head, steps)`` of a group, by part."""
+
+    stereotype: np.ndarray
+    anti: np.ndarray
+    unrelated: np.ndarray
+    twin_stereotype: np.ndarray
+    twin_anti: np.ndarray
+    layout: GroupLayout
+
+    @property
+    def gram(self) -> np.ndarray:
+        """``(head, text, text)`` about the mean of all texts."""
+        parts = (self.stereotype, self.anti, self.unrelated, self.twin_stereotype, self.twin_anti)
+        texts = np.concatenate(parts)
+        centred = np.moveaxis(texts - texts.mean(0), 1, 0)
+        return centred @ centred.mT / texts.shape[-1]
+
+
+def made_up_group(
+    n: int = 7,
+    *,
+    twins=1,
+    heads: int = 3,
+    steps: int = 11,
+    seed: int = 0,
+    wording: float = 0.0,
+    bias: float = 0.0,
+    spread: float = 0.0,
+    unrelated: bool = True,
+) -> MadeUpGroup:
+    """Random step functions.
+
+    Args:
+        n: Contexts.
+        twins: Of each context, or a number for each.
+        heads: Heads.
+        steps: Length of a step function.
+        seed: Of everything random.
+        wording: A shift that the stereotype texts of triples and twins have in common.
+        bias: A shift of the triples' stereotype texts alone.
+        spread: How much more the triples' anti-stereotype texts vary than their twins'.
+        unrelated: Whether there are unrelated texts.
+    """
+    rng = np.random.default_rng(seed)
+    twin_of = np.repeat(np.arange(n), twins)
+    direction = rng.normal(size=(heads, steps))
+
+    def texts(k: int) -> np.ndarray:
+        return rng.normal(size=(k, heads, steps))
+
+    common = texts(n)
+    stereotype = common + texts(n) + (wording + bias) * direction
+    anti = common + (1 + spread) * texts(n)
+    twin_s = common[twin_of] + texts(len(twin_of)) + wording * direction
+    twin_a = common[twin_of] + texts(len(twin_of))
+    return MadeUpGroup(
+        stereotype,
+        anti,
+        texts(n if unrelated else 0),
+        twin_s,
+        twin_a,
+        GroupLayout(n, n if unrelated else 0, twin_of),
+    )
+
+
+def in_groups(
+    groups: list[np.ndarray], rngs: Sequence[np.random.Generator], *, n_resamples: int
+) -> list[GroupTerms]:
+    """Groups of terms whose signs are flipped."""
+
+    def drawing(n: int, rng: np.random.Generator) -> Callable[[], np.ndarray]:
+        return lambda: random_flips(n, n_resamples, rng)
+
+    return [
+        GroupTerms(terms, np.ones(len(terms)), drawing(len(terms), rng))
+        for terms, rng in zip(groups, rngs, strict=True)
+    ]
