@@ -96,7 +96,7 @@ def _same(expected: str, printed: str) -> bool:
 def _close(expected: str, printed: str) -> bool:
     fraction = expected.partition("e")[0].partition(".")[2]
     last_digit = 10.0 ** -len(fraction) if fraction and "e" not in expected else 0.0
-    allowed = 2 * last_digit + 0.02 * abs(float(expected))
+    allowed = 1.001 * last_digit + 0.02 * abs(float(expected))
     return abs(float(expected) - float(printed)) <= allowed
 
 

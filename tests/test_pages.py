@@ -1,0 +1,54 @@
+"""Pages of the docs show what the commands print: every command of every page is run again."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import difference, renewed, replay, steps, write_files
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("commands/*.md"))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for all pages: a run that one page made is resumed by the next."""
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if steps(page.read_text(encoding="utf-8"))],
+    ids=lambda page: page.stem,
+)
+def test_a_page_shows_what_its_commands_print(page, folder):
+    text = page.read_text(encoding="utf-8")
+    write_files(text, folder)
+    for step in steps(text):
+        changed = difference(step.output, replay(step.command, folder))
+        assert changed is None, f"{step.command}\n{changed}\n`make pages` writes it anew"
+
+
+PAGE = """\
+```console
+$ tdabias --version
+tdabias 9.9.9
+```
+"""
+
+
+def test_another_output_is_noticed_and_written_anew(tmp_path):
+    [step] = steps(PAGE)
+    printed = replay(step.command, tmp_path)
+    assert difference(step.output, printed) == f"'tdabias 9.9.9' became {printed.strip()!r}"
+    assert difference(printed, printed) is None
+    assert renewed(PAGE, tmp_path) == PAGE.replace("tdabias 9.9.9\n", printed)
+
+
+def test_numbers_may_differ_by_what_another_processor_changes_and_words_may_not():
+    assert difference("│ L20H3 │ 0.0903 │", "│ L20H3 │  0.0911 │") is None
+    assert difference("10 of 270 heads", "12 of 270 heads") is not None
+    assert difference("10 of 270 heads", "10 of 270 texts") is not None
+    assert difference("one two", "one two three") == "'' became 'three'"
+    assert difference("...\n", "anything") is None
