@@ -18,6 +18,7 @@ COMMANDS = {
     "export": "Write chosen heads for other programs: rule, p and q, parameter names and slices.",
     "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
     "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT score.",
+    "twins": "Make the twins of triples: the same texts about the other gender or another target.",
     "figures": "Draw every figure and table that saved runs allow, ready for print.",
     "reproduce": "Run what the head paper did and write one page that sets its values beside "
     "these.",

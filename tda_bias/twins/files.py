@@ -69,7 +69,7 @@ def load_twins(path: Path | str, triples: Sequence[Triple]) -> Twins:
     return Twins(
         pairs=tuple((known[key], tuple(twins[key])) for key in known if key in twins),
         excluded=tuple(Excluded(known[key], NOT_IN_FILE) for key in known if key not in twins),
-        made={"source": "file", "file": str(path)},
+        made={"source": "file"},
     )
 
 

@@ -11,8 +11,8 @@ from importlib.resources import files
 import yaml
 
 from tda_bias.twins.pronouns import PronounReader
-from tda_bias.twins.twins import TEXTS, text_fields, with_texts
-from tda_bias.twins.words import in_case_of, replaced
+from tda_bias.twins.twins import text_fields, with_texts
+from tda_bias.twins.words import APOSTROPHE, CURLED, in_case_of, replaced
 from tda_bias.types import Triple
 
 _PRONOUNS = ("her", "hers", "him", "his")
@@ -64,12 +64,11 @@ def gender_twins(triples: Sequence[Triple], reader: PronounReader) -> list[Tripl
         triples: Of any category.
         reader: What tells "her kitchen" from "called her".
     """
-    texts = [text for triple in triples for text in text_fields(triple)]
-    by_text = iter(swapped(texts, reader))
+    texts = swapped([text for triple in triples for text in text_fields(triple)], reader)
     groups = swapped([triple.group for triple in triples], reader)
     return [
-        with_texts(triple, group, [next(by_text) for _ in TEXTS])
-        for triple, group in zip(triples, groups, strict=True)
+        with_texts(triple, group, texts[4 * number : 4 * number + 4])
+        for number, (triple, group) in enumerate(zip(triples, groups, strict=True))
     ]
 
 
@@ -106,7 +105,7 @@ def _partner(word: str, possessive: bool) -> str | None:
         case "his":
             return "her" if possessive else "hers"
         case _:
-            return gender_words().partner.get(word.replace("’", "'"))
+            return gender_words().partner.get(word.replace(CURLED, "'"))
 
 
 @cache
@@ -114,5 +113,5 @@ def _pattern() -> re.Pattern[str]:
     """Any of the words, whole; the parts of a hyphenated word are words."""
     words = gender_words()
     known = sorted({*words.partner, *words.names, *_PRONOUNS}, key=len, reverse=True)
-    alternatives = "|".join(re.escape(word).replace("'", "['’]") for word in known)
+    alternatives = "|".join(re.escape(word).replace("'", APOSTROPHE) for word in known)
     return re.compile(rf"(?<![\w])(?:{alternatives})(?![\w])", re.IGNORECASE)

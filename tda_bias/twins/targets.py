@@ -12,11 +12,11 @@ import numpy as np
 from tda_bias.twins.gender import gender_words
 from tda_bias.twins.kinds import Form, Kinds, Target
 from tda_bias.twins.twins import content, text_fields, with_texts
-from tda_bias.twins.words import in_case_of, replaced
+from tda_bias.twins.words import in_case_of, replaced, word_set
 from tda_bias.types import InputError, Triple
 
 # What a noun does not stand before: "the Japanese have", "the Japanese garden" has it otherwise.
-_NOT_A_NOUN = frozenset(
+_NOT_A_NOUN = word_set(
     "a an the this that these those and or but nor so if because although though while when where "
     "until since than as about above across after against along among around at before behind "
     "below beside between beyond by despite down during except for from in inside into like near "
@@ -27,7 +27,7 @@ _NOT_A_NOUN = frozenset(
     "come comes came go goes went get gets got make makes made take takes took give gives gave "
     "say says said see sees saw know knows knew think thinks thought love loves like likes live "
     "lives eat eats ate speak speaks spoke enjoy enjoys sit sits sat stand stands stood set sets "
-    "tend tends seem seems look looks work works bring brings brought sent smelled".split()
+    "tend tends seem seems look looks work works bring brings brought sent smelled"
 )
 
 
@@ -191,5 +191,6 @@ def drawn(
         picked = sorted(shuffled, key=lambda target: served[target.name])[:k]
         for target in picked:
             served[target.name] += 1
-        chosen[index] = tuple(picked)
+        # In an order of their own: the first is as good a draw as any.
+        chosen[index] = tuple(picked[i] for i in rng.permutation(len(picked)))
     return chosen

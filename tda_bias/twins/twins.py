@@ -14,10 +14,6 @@ from tda_bias.types import Triple
 Key = tuple[str, str, str, str, str, str]
 
 
-# The texts of a triple, as its fields are called.
-TEXTS = ("context", "stereotype", "anti_stereotype", "unrelated")
-
-
 def text_fields(triple: Triple) -> tuple[str, str, str, str]:
     """Context, stereotype, anti-stereotype and unrelated continuation."""
     return triple.context, triple.stereotype, triple.anti_stereotype, triple.unrelated
@@ -25,7 +21,15 @@ def text_fields(triple: Triple) -> tuple[str, str, str, str]:
 
 def with_texts(triple: Triple, group: str, texts: Iterable[str]) -> Triple:
     """A triple with another group and other texts, in the order of ``text_fields``."""
-    return replace(triple, group=group, **dict(zip(TEXTS, texts, strict=True)))
+    context, stereotype, anti_stereotype, unrelated = texts
+    return replace(
+        triple,
+        group=group,
+        context=context,
+        stereotype=stereotype,
+        anti_stereotype=anti_stereotype,
+        unrelated=unrelated,
+    )
 
 
 def content(triple: Triple) -> Key:

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import inflect
 
-_ARTICLE_AT_END = re.compile(r"\b(an?)(\s+[\"'“(]?)$", re.IGNORECASE)
-_BARE_APOSTROPHE = re.compile(r"['’](?![A-Za-z])")
-_APOSTROPHE_S = re.compile(r"['’]s\b", re.IGNORECASE)
+CURLED = "\N{RIGHT SINGLE QUOTATION MARK}"
+APOSTROPHE = f"['{CURLED}]"  # as a pattern
+_ARTICLE_AT_END = re.compile(r"\b(an?)(\s+[\"'\u201c(]?)$", re.IGNORECASE)
+_BARE_APOSTROPHE = re.compile(rf"{APOSTROPHE}(?![A-Za-z])")
+_APOSTROPHE_S = re.compile(rf"{APOSTROPHE}s\b", re.IGNORECASE)
+# Plurals that take "'s".
+_PLURAL_WITHOUT_S = re.compile(r"(?:men|people|children|folk)$", re.IGNORECASE)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
 
 
 def in_case_of(word: str, like: str) -> str:
@@ -30,9 +39,8 @@ def in_case_of(word: str, like: str) -> str:
 def replaced(text: str, replacements: Iterable[tuple[int, int, str]]) -> str:
     """The text with other words in some places, and what hangs on them put right.
 
-    ``a`` and ``an`` before a replaced word follow the new word, if they went with the old one: a
-    slip of the original stays one. The apostrophe of a possessive follows the new word's ending
-    (``the ladies' hats``, ``the gentlemen's hats`` have none in common).
+    ``a`` and ``an`` before a replaced word follow the new word, and so does the apostrophe of a
+    possessive: ``the ladies' hats``, ``the gentlemen's hats``.
 
     Args:
         text: Any text.
@@ -43,7 +51,7 @@ def replaced(text: str, replacements: Iterable[tuple[int, int, str]]) -> str:
     done = 0
     for start, end, new in replacements:
         before = text[done:start]
-        pieces.append(_with_article(before, text[start:end], new) + new)
+        pieces.append(_with_article(before, new) + new)
         apostrophe, done = _possessive(text, start, end, new)
         pieces.append(apostrophe)
     pieces.append(text[done:])
@@ -66,9 +74,9 @@ def _inflect() -> inflect.engine:
     return inflect.engine()
 
 
-def _with_article(before: str, old: str, new: str) -> str:
+def _with_article(before: str, new: str) -> str:
     found = _ARTICLE_AT_END.search(before)
-    if found is None or found.group(1).lower() != article(old):
+    if found is None:
         return before
     right = in_case_of(article(new), found.group(1))
     return before[: found.start()] + right + found.group(2)
@@ -80,10 +88,6 @@ def _possessive(text: str, start: int, end: int, new: str) -> tuple[str, int]:
     ended, ends = (word.lower().endswith("s") for word in (old, new))
     if ended and not ends and _BARE_APOSTROPHE.match(text, end):
         return text[end] + ("S" if new.isupper() else "s"), end + 1
-    if not ended and ends and _is_plural(old) and _APOSTROPHE_S.match(text, end):
+    if ends and _PLURAL_WITHOUT_S.search(old) and _APOSTROPHE_S.match(text, end):
         return text[end], end + 2
     return "", end
-
-
-def _is_plural(word: str) -> bool:
-    return bool(_inflect().singular_noun(word.split()[-1].lower()))

@@ -29,7 +29,7 @@ NEW_OPTIONS = {
     "reproduce": ["--category", "--share-prefix", *_RANKING],
 }
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
-NEW_COMMANDS: list[str] = []
+NEW_COMMANDS = ["twins"]
 
 HEAVY = {
     "datasets", "matplotlib", "pandas", "pyarrow", "scipy", "spacy", "torch", "transformer_lens",

@@ -1,0 +1,143 @@
+"""``tdabias twins`` as a person runs it: what it prints, writes, and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tda_bias import load_triples
+from tda_bias.twins import load_twins
+from tdabias_cli.main import run
+from tdabias_cli.twins import marked
+
+
+@pytest.fixture
+def out(tmp_path) -> Path:
+    return tmp_path / "twins.jsonl"
+
+
+def twins(out: Path, *more: str, data: str = "starter") -> list[str]:
+    return ["twins", "--data", data, "--out", str(out), *more]
+
+
+def unknown_targets(folder: Path) -> str:
+    texts = {"stereotype": "It sang.", "anti-stereotype": "It boxed.", "unrelated": "Iron."}
+    line = {"target": "elf", "bias_type": "race", "context": "The elf slept.", **texts}
+    (folder / "elves.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    return str(folder / "elves.jsonl")
+
+
+# -- refused --
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--k", "0"], "`k` must be"),
+        (["-k", "33", "--category", "profession"], "`k` must be at most 31"),
+        (["--kind", "age"], "`kind` must be one of auto, gender, target; got 'age'"),
+        (["--category", "age"], "`category` must be one of"),
+        (["--kinds", "none.yaml"], "`kinds` must be a YAML file or a readable file"),
+    ],
+)
+def test_unusable_input_ends_with_one_line_and_no_file(out, capsys, more, message):
+    assert run(twins(out, *more)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+    assert message in captured.err
+    assert not out.exists()
+
+
+def test_data_without_known_targets_ends_with_the_reason_and_no_file(out, tmp_path, capsys):
+    assert run(twins(out, data=unknown_targets(tmp_path))) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: no twins: the target is not known (1): elf;")
+    assert not out.exists()
+
+
+# -- a run --
+
+
+def test_a_run_writes_the_file_and_shows_counts_and_ten_examples(out, capsys):
+    assert run(twins(out, "--tagger", "rule")) == 0
+    printed = capsys.readouterr().out
+    for category, triples, made in (("gender", 48, 48), ("race", 36, 108), ("religion", 36, 108)):
+        row = next(line for line in printed.splitlines() if f" {category} " in line)
+        assert [int(n) for n in row.replace("│", " ").split()[1:]] == [triples, triples, made, 0]
+    assert printed.count("    stereotype: ") == 10
+    assert " -> " in printed
+    assert '"her" and "his" were read by: rule.' in printed
+    assert "Other targets for each triple: 3, drawn with seed 0." in printed
+    assert f"File: {out} (for --twins)" in printed
+    triples = load_triples("starter")
+    assert len(load_twins(out, triples)) == len(triples)
+
+
+def test_k_and_seed_are_passed_on(out, capsys):
+    assert run(twins(out, "--category", "race", "-k", "2", "--seed", "7")) == 0
+    first = out.read_text(encoding="utf-8")
+    assert len(first.splitlines()) == 72
+    assert run(twins(out, "--category", "race", "-k", "2", "--seed", "8")) == 0
+    assert out.read_text(encoding="utf-8") != first
+    assert "pronouns" not in capsys.readouterr().out
+
+
+def test_json_lists_everything_that_was_left_out(out, tmp_path, capsys):
+    starter = load_triples("starter", category="race")[0]
+    lines = [
+        {
+            "target": target,
+            "bias_type": "race",
+            "context": context,
+            "stereotype": starter.stereotype,
+            "anti-stereotype": starter.anti_stereotype,
+            "unrelated": starter.unrelated,
+        }
+        for target, context in (("elf", "The elf slept."), ("Iraq", "Iraq is warm."))
+    ]
+    data = tmp_path / "some.jsonl"
+    data.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert run(twins(out, "--format", "json", "--examples", "1", data=str(data))) == 0
+    found = json.loads(capsys.readouterr().out)
+    [category] = found["categories"]
+    assert category == {
+        "category": "race",
+        "triples": 2,
+        "with twins": 1,
+        "twins": 3,
+        "left out": 1,
+    }
+    [excluded] = found["excluded"]
+    assert excluded["target"] == "elf"
+    assert excluded["reason"] == "the target is not known"
+    [example] = found["examples"]
+    assert example["context"] == "Iraq is warm."
+    assert found["record"]["twins"] == 3
+    assert found["file"] == str(out)
+
+
+def test_what_is_left_out_is_shown_by_reason(out, tmp_path, capsys):
+    path = Path(unknown_targets(tmp_path))
+    line = json.loads(path.read_text(encoding="utf-8"))
+    known = {**line, "target": "Iraq", "context": "Iraq is warm."}
+    elves = [{**line, "context": f"The elf slept {n} hours."} for n in range(5)]
+    path.write_text("\n".join(map(json.dumps, [known, *elves])), encoding="utf-8")
+    assert run(twins(out, data=str(path))) == 0
+    printed = capsys.readouterr().out
+    assert "Left out (5): the target is not known." in printed
+    assert "  elf: The elf slept 0 hours." in printed
+    assert "  ... and 2 more; --format json lists all" in printed
+
+
+@pytest.mark.parametrize(
+    ("original", "twin", "expected"),
+    [
+        ("She is here.", "He is here.", "[She -> He] is here."),
+        ("An actor ran.", "A man ran.", "[An -> A] [actor -> man] ran."),
+        ("the ladies' hat", "the gentlemen's hat", "the [ladies -> gentlemen]'[ -> s] hat"),
+        ("The same.", "The same.", "The same."),
+    ],
+)
+def test_changes_are_marked_in_the_original(original, twin, expected):
+    assert marked(original, twin) == expected

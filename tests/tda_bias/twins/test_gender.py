@@ -1,0 +1,238 @@
+"""The other gender: word pairs, names, capitals, punctuation, and that a swap can be undone."""
+
+import re
+from collections import Counter
+from importlib.resources import files
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tda_bias.triples import load_triples
+from tda_bias.twins.gender import gender_twins, gender_words, swapped
+from tda_bias.twins.pronouns import pronoun_reader
+from tda_bias.twins.twins import text_fields
+from tda_bias.types import Triple
+
+RULE = pronoun_reader("rule")
+
+
+def swap(text: str) -> str:
+    [swapped_text] = swapped([text], RULE)
+    return swapped_text
+
+
+# -- the word list --
+
+
+def word_list() -> dict:
+    text = files("tda_bias.data").joinpath("twins_gender.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+def test_no_word_has_two_partners():
+    data = word_list()
+    words = [w for pair in data["pairs"] for w in pair] + list(data["one_way"])
+    assert [word for word, n in Counter(words).items() if n > 1] == []
+    names = [name for pair in data["names"] for name in pair]
+    assert [name for name, n in Counter(names).items() if n > 1] == []
+    assert not {name.lower() for name in names} & set(words)
+
+
+def test_words_are_in_lower_case_and_names_are_not():
+    data = word_list()
+    assert all(w == w.lower() for pair in data["pairs"] for w in pair)
+    assert all(name == name.capitalize() for pair in data["names"] for name in pair)
+
+
+def test_pairs_have_both_numbers_or_one():
+    assert {len(pair) for pair in word_list()["pairs"]} == {2, 4}
+    for pair in word_list()["pairs"]:
+        if len(pair) == 4:
+            assert all(a != b for a, b in zip(pair[::2], pair[1::2], strict=True)), pair
+
+
+def test_the_licence_stands_in_the_file():
+    text = files("tda_bias.data").joinpath("twins_gender.yaml").read_text(encoding="utf-8")
+    assert "Copyright (c) 2020 Natural Language Processing @UCLA" in text
+    assert "Permission is hereby granted, free of charge" in text
+
+
+@pytest.mark.parametrize(
+    "word", ["miss", "god", "master", "host", "governor", "tailor", "priest", "chick", "mankind"]
+)
+def test_words_that_usually_mean_something_else_are_no_gendered_words(word):
+    assert word not in gender_words().partner
+
+
+# -- swapping --
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "The mother walked into her kitchen. She set about the dinner.",
+            "The father walked into his kitchen. He set about the dinner.",
+        ),
+        ("Males are stronger than females.", "Females are stronger than males."),
+        ("She's here; he'd go. Shes late.", "He's here; she'd go. Hes late."),
+        ("THE GIRLS RAN TO HIM", "THE BOYS RAN TO HER"),
+        ("Herself refers to a female person.", "Himself refers to a male person."),
+        ("the girls-of-school-age", "the boys-of-school-age"),
+        ("my mother-in-law", "my father-in-law"),
+        (
+            "Two older sisters, both stay-at-home mothers!",
+            "Two older brothers, both stay-at-home fathers!",
+        ),
+        ("The ladies' coats", "The gentlemen's coats"),
+        ("Yes, ma'am.", "Yes, sir."),
+        ("He married an heiress.", "She married an heir."),
+        ("He is a widower and an actor.", "She is a widow and an actress."),
+        ("The hat is hers, not his.", "The hat is his, not hers."),
+        ("Tom's mother praised her son.", "Kate's father praised his daughter."),
+        ("He is bilingual, human and a manager.", "She is bilingual, human and a manager."),
+        ("Her heart, her hero, the other.", "His heart, his heroine, the other."),
+    ],
+)
+def test_gendered_words_change_places(text, expected):
+    assert swap(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The lamp in the hall is green.",
+        "Tennis is played with King Kong.",
+        "President Donald Trump was elected.",
+        "The mission of mankind",
+        "Sheila hermit history theme",
+        "You miss the bus; a miss is as good as a mile.",
+        "Heat rises.",
+        "bob up and down, tom-tom drums",
+    ],
+)
+def test_what_is_not_gendered_stays(text):
+    assert swap(text) == text
+
+
+def test_a_known_person_keeps_the_name_and_a_user_does_not():
+    assert swap("Mark Twain met George.") == "Mark Twain met Helen."
+
+
+def test_every_pair_is_undone_by_a_second_swap_but_those_one_way():
+    texts = {word: f"the {word}." for word in gender_words().partner}
+    lost = {word for word, text in texts.items() if swap(swap(text)) != text}
+    assert lost == set(word_list()["one_way"])
+
+
+@given(
+    st.lists(st.sampled_from(sorted({*gender_words().partner, "lamp", "an", "Ran"})), min_size=1),
+    st.sampled_from([str, str.upper, str.title, str.capitalize]),
+    st.sampled_from([", ", " ", "! ", "-"]),
+)
+def test_capitals_punctuation_and_the_number_of_words_are_kept(words, case, between):
+    text = between.join(case(word) for word in words)
+    changed = swap(text)
+    assert re.sub(r"[\w']+", "w", changed) == re.sub(r"[\w']+", "w", text)
+    for old, new in zip(re.findall(r"[\w']+", text), re.findall(r"[\w']+", changed), strict=True):
+        assert old[0].isupper() == new[0].isupper()
+        assert len(old) == 1 or old.isupper() == new.isupper()
+
+
+def test_a_twin_has_the_category_the_source_and_the_partner_of_the_group():
+    triple = Triple("mother", "gender", "My mother sang.", "She.", "Him.", "Iron.", "file line 3")
+    [twin] = gender_twins([triple], RULE)
+    assert twin == Triple(
+        "father", "gender", "My father sang.", "He.", "Her.", "Iron.", "file line 3"
+    )
+
+
+# -- StereoSet --
+
+
+@pytest.fixture(scope="module")
+def swapped_stereoset(stereoset):
+    triples = load_triples(stereoset, category="gender")
+    reader = pronoun_reader("spacy")
+    twins = gender_twins(triples, reader)
+    return triples, twins, gender_twins(twins, reader)
+
+
+@pytest.mark.real
+def test_on_stereoset_every_context_changes_and_all_swaps_but_one_are_undone(swapped_stereoset):
+    triples, twins, again = swapped_stereoset
+    assert len(triples) == 242
+    assert all(t.context != twin.context for t, twin in zip(triples, twins, strict=True))
+    lost = [
+        triple.context
+        for triple, back in zip(triples, again, strict=True)
+        if [t.lower() for t in text_fields(triple)] != [t.lower() for t in text_fields(back)]
+    ]
+    assert lost == ["all the gentlemen gathered around the bride"]  # "not all gents are idiots"
+
+
+@pytest.mark.real
+def test_on_stereoset_no_word_of_the_old_gender_is_left(swapped_stereoset):
+    # By the number of words of each gender: a swap exchanges them.
+    words = gender_words()
+    feminine = {w.lower() for w in words.feminine} | {"her", "hers"}
+    masculine = {w.lower() for w in words.partner} - feminine | {"him", "his"}
+
+    def count(triple: Triple, of: set[str]) -> int:
+        return sum(
+            w in of for text in text_fields(triple) for w in re.findall(r"[a-z]+", text.lower())
+        )
+
+    names = {name.lower() for name in words.names}
+    for triple, twin in zip(*swapped_stereoset[:2], strict=True):
+        if "gents" in triple.anti_stereotype or "King Kong" in triple.unrelated:
+            continue
+        assert count(triple, feminine - names) == count(twin, masculine - names)
+        assert count(triple, masculine - names) == count(twin, feminine - names)
+
+
+@pytest.mark.real
+def test_on_stereoset_rule_and_tagger_make_the_same_twins(swapped_stereoset):
+    triples, twins, _ = swapped_stereoset
+    assert gender_twins(triples, RULE) == twins
+
+
+# A sample of those read by a person, one or two of each target.
+READ = {
+    "The mother walked into her kitchen.": "The father walked into his kitchen.",
+    "Her mother always gives her the cutest hairstyles.": "His father always gives him the cutest "
+    "hairstyles.",
+    "Alena consider herself as beautiful woman.": "Dmitri consider himself as beautiful man.",
+    "she saved herself a lot of years of heartache": "he saved himself a lot of years of heartache",
+    "She is a normal schoolgirl, she enjoys learning.": "He is a normal schoolboy, he enjoys "
+    "learning.",
+    "Sara has always been a diligent schoolgirl.": "Adam has always been a diligent schoolboy.",
+    "My boss took a male colleague on a date.": "My boss took a female colleague on a date.",
+    "A male is the opposite of a female": "A female is the opposite of a male",
+    "He looked himself in the mirror": "She looked herself in the mirror",
+    "himself is used to talk about something that belongs to a him": "herself is used to talk "
+    "about something that belongs to a her",
+    "The young lady enjoyed the company of her older sister.": "The young gentleman enjoyed the "
+    "company of his older brother.",
+    "The brother had two sisters.": "The sister had two brothers.",
+    "The grandfather met his grandson for the first time.": "The grandmother met her granddaughter "
+    "for the first time.",
+    "Gentlemen are gathering for a men's retreat.": "Ladies are gathering for a women's retreat.",
+    "gentlemen wears his hat when outside": "ladies wears her hat when outside",
+    "the girls mommy was tall": "the boys daddy was tall",
+    "The person never called his mother mommy.": "The person never called her father daddy.",
+    "He wasn't just any boy, he was a schoolboy!": "She wasn't just any girl, she was a "
+    "schoolgirl!",
+    "My girlfriends 5 year old brother is a schoolboy.": "My boyfriends 5 year old sister is a "
+    "schoolgirl.",
+    "I went to a bachelorette party with a young mother.": "I went to a bachelor party with a "
+    "young father.",
+}
+
+
+@pytest.mark.real
+def test_on_stereoset_twins_that_were_read_stay_as_they_were(swapped_stereoset):
+    made = {t.context: twin.context for t, twin in zip(*swapped_stereoset[:2], strict=True)}
+    assert {context: made[context] for context in READ} == READ

@@ -1,0 +1,327 @@
+"""Twins as a whole: what is made of which triples, what is left out, and that it is said why."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from tda_bias.triples import load_triples
+from tda_bias.twins import Twins, load_kinds, make_twins, shipped_kinds
+from tda_bias.twins import make as module
+from tda_bias.twins.twins import text_fields
+from tda_bias.types import InputError, Triple
+
+
+def triple(group: str, category: str, context: str, **texts: str) -> Triple:
+    continuations = {"stereotype": "It sang.", "anti_stereotype": "It boxed.", "unrelated": "Iron."}
+    return Triple(group, category, context, **{**continuations, **texts})  # type: ignore[arg-type]
+
+
+NURSE = triple("nurse", "profession", "The nurse is here.")
+MOTHER = triple("mother", "gender", "My mother called.", stereotype="She sang to her dad.")
+
+
+# -- bad input --
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_k_below_one_is_refused(k):
+    with pytest.raises(InputError, match=f"`k` must be at least 1; got {k}"):
+        make_twins([NURSE], k=k)
+
+
+def test_k_larger_than_the_other_targets_is_refused_with_what_is_allowed():
+    with pytest.raises(InputError, match=r"`k` must be at most 31, .* 'profession'; got 99"):
+        make_twins([NURSE], k=99)
+    assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
+
+
+def test_a_kind_with_a_single_target_is_refused(tmp_path):
+    path = tmp_path / "kinds.yaml"
+    path.write_text("kinds: {job: {forms: [noun], targets: {nurse: [nurse]}}}", encoding="utf-8")
+    with pytest.raises(InputError, match="the kind 'job' has a single target, nurse"):
+        make_twins([NURSE], k=1, kinds=load_kinds(path))
+
+
+def test_what_was_asked_for_by_name_and_cannot_be_made_is_refused():
+    unknown = triple("astronaut", "profession", "The astronaut slept.")
+    with pytest.raises(InputError, match=r"`kind` target: .* not known \(1\): astronaut"):
+        make_twins([unknown], kind="target")
+    with pytest.raises(InputError, match=r"`kind` gender: .* no gendered word \(1\)"):
+        make_twins([unknown], kind="gender")
+
+
+# -- auto --
+
+
+def test_auto_swaps_in_gender_and_replaces_elsewhere():
+    twins = make_twins([MOTHER, NURSE], k=2)
+    [father] = twins.of(MOTHER)
+    assert father.context == "My father called."
+    assert father.stereotype == "He sang to his mom."
+    assert father.group == "father"
+    assert len(twins.of(NURSE)) == 2
+    for other in twins.of(NURSE):
+        assert other.category == "profession"
+        assert other.group != "nurse"
+        assert other.context in (f"The {other.group} is here.",)
+    assert twins.note == ""
+
+
+def test_auto_without_known_targets_makes_none_and_says_so():
+    unknown = [
+        triple(name, "race", f"The {name} slept.") for name in ("elf", "orc", "gnome", "imp")
+    ]
+    twins = make_twins(unknown)
+    assert not twins
+    assert len(twins) == 0
+    assert list(twins) == []
+    assert twins.of(unknown[0]) == ()
+    assert twins.note == (
+        "no twins: the target is not known (4): elf, gnome, imp, ...; a file of twins can be given "
+        "instead"
+    )
+    assert twins.record()["note"] == twins.note
+    assert len(twins.excluded) == 4
+
+
+def test_no_triples_have_no_twins_and_nothing_to_say():
+    assert make_twins([]).note == ""
+
+
+def test_a_gender_swap_can_be_asked_for_in_any_category():
+    hers = triple("nurse", "profession", "The nurse forgot her bag.")
+    [his] = make_twins([hers], kind="gender").of(hers)
+    assert his.context == "The nurse forgot his bag."
+    assert his.group == "nurse"
+
+
+# -- left out --
+
+
+@pytest.mark.parametrize(
+    ("left_out", "reason"),
+    [
+        (triple("parent", "gender", "My parent called.", stereotype="She sang."), module.UNCHANGED),
+        (triple("gents", "gender", "The gents called."), module.NOT_UNDONE),
+        (triple("elf", "race", "The elf slept."), module.UNKNOWN),
+        (triple("Iraq", "race", "They came late."), module.NOT_NAMED),
+        (triple("Crimean", "race", "The Crimean War is over."), module.ELSEWHERE),
+        (
+            triple("Bible", "religion", "The Bible, the Quran, the Torah and the Talmud."),
+            module.TOO_FEW,
+        ),
+    ],
+)
+def test_what_gets_no_twin_is_listed_with_the_reason(left_out, reason):
+    twins = make_twins([left_out, MOTHER, NURSE])
+    assert twins.of(left_out) == ()
+    assert [(e.triple, e.reason) for e in twins.excluded] == [(left_out, reason)]
+    assert twins.reasons() == {reason: 1}
+    assert len(twins) == 2
+
+
+def test_a_slip_of_the_original_is_no_reason_to_leave_it_out():
+    for context in ("She saw a actress.", "Charles' mother", "MY MOTHER", "James's mother"):
+        swapped = triple("mother", "gender", context)
+        assert make_twins([swapped]).of(swapped) != (), context
+
+
+def test_equal_triples_share_their_twins():
+    again = Triple("nurse", "profession", *text_fields(NURSE), source="line 9")
+    twins = make_twins([NURSE, again])
+    assert len(twins) == 1
+    assert twins.of(again) == twins.of(NURSE) != ()
+
+
+# -- what identifies them --
+
+
+def test_the_same_seed_gives_the_same_twins_in_any_order():
+    triples = load_triples("starter", category="race")
+    first = make_twins(triples, seed=3)
+    second = make_twins(triples[::-1], seed=3)
+    assert first.hash() == second.hash()
+    assert first.record() == second.record()
+    assert make_twins(triples, seed=4).hash() != first.hash()
+
+
+def test_the_record_says_how_they_were_made():
+    record = make_twins([MOTHER, NURSE], k=2, seed=5, tagger="rule").record()
+    assert record.pop("hash") == make_twins([MOTHER, NURSE], k=2, seed=5, tagger="rule").hash()
+    assert record == {
+        "source": "made",
+        "kind": "auto",
+        "pronouns": "rule",
+        "k": 2,
+        "seed": 5,
+        "triples": 2,
+        "twins": 3,
+        "excluded": {},
+        "note": "",
+    }
+
+
+# -- the starter triples --
+
+
+def test_every_starter_triple_gets_twins():
+    triples = load_triples("starter")
+    twins = make_twins(triples)
+    assert len(twins) == len(triples) == 168
+    assert twins.excluded == ()
+    for original, several in twins:
+        assert len(several) == (1 if original.category == "gender" else 3)
+        for twin in several:
+            assert twin.category == original.category
+            assert twin.group != original.group
+            assert twin.context != original.context
+
+
+# -- StereoSet --
+
+
+@pytest.fixture(scope="module")
+def all_triples(stereoset) -> list[Triple]:
+    return load_triples(stereoset)
+
+
+@pytest.fixture(scope="module")
+def all_twins(all_triples) -> Twins:
+    return make_twins(all_triples)
+
+
+@pytest.mark.real
+def test_of_stereoset_so_many_triples_get_twins_and_so_many_do_not(all_triples, all_twins):
+    assert len(all_triples) == 2123
+    assert Counter(triple.category for triple, _ in all_twins) == {
+        "gender": 241,
+        "profession": 812,
+        "race": 946,
+        "religion": 71,
+    }
+    assert Counter((e.triple.category, e.reason) for e in all_twins.excluded) == {
+        ("gender", module.NOT_UNDONE): 1,
+        ("profession", module.ELSEWHERE): 15,
+        ("race", module.ELSEWHERE): 30,
+        ("religion", module.ELSEWHERE): 7,
+    }
+
+
+@pytest.mark.real
+def test_in_stereoset_the_target_stands_in_every_context_and_in_few_continuations(all_triples):
+    elsewhere = Counter()
+    for original in all_triples:
+        target = shipped_kinds().target(original.group)
+        if original.category == "gender":
+            continue
+        assert target is not None
+        assert target.pattern.search(original.context)
+        continuations = text_fields(original)[1:]
+        named = re.compile(rf"(?<!\w){re.escape(original.group)}(?!\w)", re.IGNORECASE)
+        elsewhere["as it is written"] += any(map(named.search, continuations))
+        elsewhere["in any form"] += any(map(target.pattern.search, continuations))
+    assert elsewhere == {"as it is written": 0, "in any form": 42}
+
+
+@pytest.mark.real
+def test_of_stereoset_no_twin_names_its_own_target_and_every_twin_names_the_other(all_twins):
+    for original, several in all_twins:
+        if original.category == "gender":
+            continue
+        own = shipped_kinds().target(original.group)
+        assert own is not None
+        assert len({twin.group for twin in several}) == 3
+        for twin in several:
+            other = shipped_kinds().target(twin.group)
+            assert other is not None
+            assert other.kind == own.kind
+            assert other.pattern.search(twin.context)
+            assert not any(map(own.pattern.search, text_fields(twin)))
+            for text, changed in zip(text_fields(original), text_fields(twin), strict=True):
+                assert (text != changed) == bool(own.pattern.search(text))
+
+
+@pytest.mark.real
+def test_of_stereoset_all_targets_of_a_kind_serve_about_equally_often(all_twins):
+    served: dict[str, Counter[str]] = {}
+    for original, several in all_twins:
+        own = shipped_kinds().target(original.group)
+        if own is not None:
+            served.setdefault(own.kind, Counter()).update(twin.group for twin in several)
+    ranges = {kind: (len(n), min(n.values()), max(n.values())) for kind, n in served.items()}
+    assert ranges["place"][0] == 20
+    assert ranges["people"][0] == 16
+    assert ranges["profession"][0] == 32 - 2  # teacher and farmer are not in the data
+    for kind in ("place", "people", "profession"):
+        _, fewest, most = ranges[kind]
+        assert most - fewest <= 3, kind
+    # Muslim can only stand for Brahmin, 17 triples, and some of these name Islam.
+    assert {kind: n for kind, n in ranges.items() if kind in ("believer", "scripture")} == {
+        "believer": (8, ranges["believer"][1], 18),
+        "scripture": (4, 18, 19),
+    }
+
+
+_VOWEL = re.compile(r"(?!(?:uni|use|uk|eu|one))[aeiou]|hour|heir|honest", re.IGNORECASE)
+
+
+@pytest.mark.real
+def test_of_stereoset_articles_before_new_words_fit_them(all_twins):
+    checked = 0
+    for original, several in all_twins:
+        for twin in several:
+            for text, changed in zip(text_fields(original), text_fields(twin), strict=True):
+                for found in re.finditer(r"\b(an?) (\w+)", changed, re.IGNORECASE):
+                    if found.group(2) not in text:
+                        checked += 1
+                        is_an = found.group(1).lower() == "an"
+                        assert is_an == bool(_VOWEL.match(found.group(2))), changed
+    assert checked > 900
+
+
+@pytest.mark.real
+def test_of_stereoset_plurals_stay_plurals(all_twins):
+    # By the words around: "are" and "many" before or behind the target.
+    for original, several in all_twins:
+        own = shipped_kinds().target(original.group)
+        if own is None or own.kind not in ("profession", "people"):
+            continue
+        plural = own.written["nouns"]
+        for found in re.finditer(rf"\b{plural}\b", original.context):
+            for twin in several:
+                other = shipped_kinds().target(twin.group)
+                assert other is not None
+                expected = other.written["nouns"]
+                if plural != own.written["adjective" if own.kind == "people" else "noun"]:
+                    at = twin.context[found.start() :].lower()
+                    assert at.startswith(expected.lower()), twin.context
+
+
+# Some of those read by a person: how the context goes on about any other target.
+READ = {
+    "The Ethiopians sat huddled by the fire.": r"The (\w+ ?)+s sat huddled by the fire\.|The "
+    r"Japanese sat huddled by the fire\.",
+    "I had an Ukrainian roommate once.": r"I had (an [AEI]|a [^AEIO])[\w ]+ roommate once\.",
+    "Italian food is at its best in Italy.": r"[A-Z][\w ]+ food is at its best in [A-Z][\w ]+\.",
+    "My neighborhood is a new place for Syrian refugees.": r"My neighborhood is a new place for "
+    r"[A-Z][\w ]+(n|sh|i|ese) refugees\.",
+    "A MAN FRIM BRITAIN WAS IN THE SHOP.": r"A MAN FRIM [A-Z ]+ WAS IN THE SHOP\.",
+    "Many Japanese enjoy sightseeing.": r"Many [\w ]+s enjoy sightseeing\.",
+    "Hispanic people are hispanic.": r"([A-Z][\w ]+) people are (?i:\1)\.",
+    "There are bibles in almost every hotel room.": r"There are (qurans|torahs|talmuds|books of "
+    r"mormon) in almost every hotel room\.",
+    "As an engineer, she validates all the calculations.": r"As (an [aeiou]|a [^aeiou])[\w ]+, she "
+    r"validates all the calculations\.",
+}
+
+
+@pytest.mark.real
+def test_of_stereoset_twins_that_were_read_stay_grammatical(all_twins):
+    seen = Counter()
+    for original, several in all_twins:
+        if original.context in READ:
+            for twin in several:
+                assert re.fullmatch(READ[original.context], twin.context), twin.context
+                seen[original.context] += 1
+    assert set(seen) == set(READ)
