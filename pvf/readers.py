@@ -21,7 +21,7 @@ from pvf.word_forms import WordForms, WordTree, word_tree
 from tda_bias.models.batching import batches_of_similar_width, padded, special_tokens_around
 from tda_bias.models.causal import reader_of
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs
+from tda_bias.models.logits import log_probs, refuse_undefined
 from tda_bias.models.masked import masked_log_probs
 from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
 from tda_bias.models.token_trees import TokenTree, merge
@@ -160,15 +160,15 @@ class CausalReader(_PromptReader):
         together = max(1, min(len(templates), _ROW // (len(tree.tokens) + 4)))
         groups = [prompts[i : i + together] for i in range(0, len(prompts), together)]
         trees = [_hung_on(group, tree) for group in groups]
-        trees_reader, packed, why = reader_of(
+        trees_reader = reader_of(
             self.model,
             trees,
             batch_size=self.config.batch_size,
             texts_per_tree=together,
             share_prefix=self.config.share_prefix,
         )
-        edges = trees_reader.read(trees, packed=packed, progress=progress)
-        notes = {"share_prefix": packed, "share_prefix_check": why}
+        edges = trees_reader.read(trees, progress=progress)
+        notes = {"share_prefix": trees_reader.packed, "share_prefix_check": trees_reader.why}
         # Readings go prompt by prompt, edge by edge.
         flat = np.concatenate(edges).reshape(len(prompts), len(tree.edge_token))
         return _shaped(flat, tree, prompts, len(words), notes)
@@ -201,6 +201,7 @@ class PermutationReader(_PromptReader):
             done += len(batch)
             if progress is not None:
                 progress(done * len(prompts) // len(rows), len(prompts))
+        refuse_undefined(self.model, [found])
         by_path = found.reshape(len(prompts), len(paths), len(tree.edge_token))
         edges = by_path[:, after, np.arange(len(after))]
         return _shaped(edges, tree, prompts, len(words), {})

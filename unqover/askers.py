@@ -1,6 +1,6 @@
 """Log-probabilities of subjects as answers of causal and masked models.
 
-This file and ``spans`` are the only ones of the package that run a model.
+This file and ``span_asker`` are the only ones of the package that run a model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tda_bias.models.batching import batches_of_similar_width, common_prefix, special_tokens_around
-from tda_bias.models.causal import reader_of
+from tda_bias.models.causal import TreeReader, reader_of
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.masked import masked_log_probs
 from tda_bias.models.token_trees import TokenTree, merge
@@ -42,7 +42,9 @@ def asker(model: LanguageModel, config: AskConfig) -> Asker:
             f"`ask` must be one of {', '.join(able[model.kind])} for the {model.kind} model "
             f"{model.name}; got {config.ask!r}"
         )
-    if model.kind != "span":
+    if model.kind == "span":
+        model.require_whole_checkpoint()
+    else:
         model.require_language_head()
     kinds: dict[str, Any] = {
         "cloze": ContinuationAsker, "question": ContinuationAsker, "mask": MaskAsker,
@@ -65,32 +67,31 @@ class ContinuationAsker:
         self.how = how
         self._model, self._config = model, config
         self._leading = special_tokens_around(model.tokenizer)[0]
-        self._run: tuple[Any, bool, str] | None = None
+        self._reader: TreeReader | None = None
 
     @property
     def notes(self) -> dict[str, Any]:
         """Whether texts shared their beginnings, and why."""
-        if self._run is None:
+        if self._reader is None:
             return {}
-        return {"share_prefix": self._run[1], "share_prefix_check": self._run[2]}
+        return {"share_prefix": self._reader.packed, "share_prefix_check": self._reader.why}
 
     def ask(self, instances: Sequence[Instance]) -> list[Asked]:
         """As in ``Asker``."""
         texts = [self._texts(instance) for instance in instances]
         split = self._split(texts)
         trees = [_scored_tree(one) for one in split]
-        if self._run is None:
+        if self._reader is None:
             # As many tokens in a pass as that many separate texts would have.
             length = np.mean([len(text.ids) for own in split for text in own])
-            self._run = reader_of(
+            self._reader = reader_of(
                 self._model,
                 [tree.tree for tree in trees],
                 batch_size=self._config.batch_size,
                 texts_per_tree=max(1, round(max(len(one.tree) for one in trees) / length)),
                 share_prefix=self._config.share_prefix,
             )
-        reader, packed, _ = self._run
-        values = reader.read([tree.tree for tree in trees], packed=packed)
+        values = self._reader.read([tree.tree for tree in trees])
         return [
             self._asked(instance, tree, value)
             for instance, tree, value in zip(instances, trees, values, strict=True)

@@ -11,6 +11,7 @@ import torch
 
 from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import refuse_undefined
 from tda_bias.types import InputError
 from unqover.bias import span_log_prob
 from unqover.config import AskConfig
@@ -90,6 +91,7 @@ class SpanAsker:
         for logits in (found.start_logits, found.end_logits):
             own = logits.double().masked_fill(padding, -torch.inf)
             ends.append(own.log_softmax(-1).cpu().numpy())
+        refuse_undefined(self._model, ends)
         return ends[0], ends[1]
 
 

@@ -126,9 +126,8 @@ class Ablator:
         parts = [continuation_tree(one, self._leading, contexts=True) for one in split]
         self._trees = [tree for tree, _ in parts]
         self._part = [part for _, part in parts]
-        self._reader, self.packed, _ = reader_of(
-            model, self._trees, batch_size=batch_size, texts_per_tree=3
-        )
+        self._reader = reader_of(model, self._trees, batch_size=batch_size, texts_per_tree=3)
+        self.packed = self._reader.packed
         self.replacement = self._means(split, batch_size) if ablation == "mean" else None
         unrelated = [one.ids[ROLES.index("unrelated")] for one in split]
         self._replaced_by = texts_hash([(ids,) for ids in unrelated]) if ablation == "mean" else 0
@@ -175,7 +174,7 @@ class Ablator:
         for heads in sets:
             self.check(heads)
         found = [[np.full(len(t.read_node), np.nan) for t in self._trees] for _ in sets]
-        passes = list(self._reader.passes(self._trees, packed=self.packed))
+        passes = list(self._reader.passes(self._trees))
         removed = {
             "heads": [[str(head) for head in heads] for heads in sets],
             "replacement": self._replaced_by,
@@ -256,7 +255,7 @@ class Ablator:
         """Estimates for every head; see ``FirstOrder``."""
         layers, heads = self.n_layers, self.model.bridge.cfg.n_heads
         total = torch.zeros(3, layers, heads, dtype=torch.float64)
-        passes = list(self._reader.passes(self._trees, packed=self.packed))
+        passes = list(self._reader.passes(self._trees))
         frozen = [p for p in self.model.hf_model.parameters() if p.requires_grad]
         for parameter in frozen:
             parameter.requires_grad_(False)
@@ -343,7 +342,7 @@ class Ablator:
 
             return hook
 
-        for one in TreeReader(self.model, batch_size=batch_size).passes(trees, packed=False):
+        for one in TreeReader(self.model, batch_size=batch_size).passes(trees):
             real = one.inputs["attention_mask"].bool()
             n += int(real.sum())
             hooks = [(_z(layer), add(layer, real)) for layer in range(self.n_layers)]

@@ -105,7 +105,7 @@ def triple_likelihoods(
 
     Raises:
         InputError: if the model has no language-model head or is of another kind, or a text is too
-            long for it.
+            long for it, or a log-probability is NaN.
     """
     model.require_language_head()
     split = split_triples(model, triples)
@@ -173,10 +173,10 @@ def _causal(
     trees = [continuation_tree(one, leading)[0] for one in split]
     if not trees:
         return []
-    reader, packed, _ = reader_of(
+    reader = reader_of(
         model, trees, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix
     )
-    found = reader.read(trees, packed=packed, progress=progress)
+    found = reader.read(trees, progress=progress)
     return [as_likelihood(one, values) for one, values in zip(split, found, strict=True)]
 
 

@@ -14,12 +14,23 @@ if TYPE_CHECKING:
     from tda_bias.models.load import bridge_model as bridge_model
     from tda_bias.models.load import load_language_model as load_language_model
     from tda_bias.models.load import load_model as load_model
-    from tda_bias.models.load import untrained as untrained
+    from tda_bias.models.random_weights import initialised as initialised
+    from tda_bias.models.random_weights import untrained as untrained
 
+_MODULE = {
+    "LanguageModel": "load",
+    "LoadedModel": "load",
+    "bridge_model": "load",
+    "initialised": "random_weights",
+    "load_language_model": "load",
+    "load_model": "load",
+    "untrained": "random_weights",
+}
 __all__ = [
     "LanguageModel",
     "LoadedModel",
     "bridge_model",
+    "initialised",
     "load_language_model",
     "load_model",
     "untrained",
@@ -27,6 +38,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tda_bias.models.load"), name)
+    return getattr(import_module(f"tda_bias.models.{_MODULE[name]}"), name)

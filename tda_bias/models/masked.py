@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.batching import padded
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at
+from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
 
 
 def masked_log_probs(
@@ -28,7 +28,7 @@ def masked_log_probs(
         tokens: What is read there.
 
     Raises:
-        InputError: if a row is longer than the model's context.
+        InputError: if a row is longer than the model's context, or a log-probability is NaN.
     """
     model.check_length(max(map(len, rows)))
     ids, mask = padded(rows)
@@ -37,4 +37,6 @@ def masked_log_probs(
     logits = logits_at(model.hf_model, inputs, where.to(model.device))
     sizes = [len(own) for own in tokens]
     row = np.repeat(np.arange(len(sizes)), sizes)
-    return np.split(log_probs(logits, row, np.concatenate(tokens)), np.cumsum(sizes)[:-1])
+    values = log_probs(logits, row, np.concatenate(tokens))
+    refuse_undefined(model, [values])
+    return np.split(values, np.cumsum(sizes)[:-1])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at
+from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
 from tda_bias.models.token_trees import TokenTree, read_places, separate_paths
 from tda_bias.types import InputError
 
@@ -66,20 +66,21 @@ def decoded_log_probs(
         batch_size: Decoder rows (paths) per forward pass.
 
     Raises:
-        InputError: if a source is longer than the model's context.
+        InputError: if a source is longer than the model's context, or a log-probability is NaN.
     """
     model.check_length(max(map(len, sources)))
     ids, mask = (part.to(model.device) for part in padded(sources))
     with torch.inference_mode():
         encoded = model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
     whole = separate_paths(trees)
-    found = [np.full(len(tree.read_node), np.nan) for tree in trees]
+    found = [np.empty(len(tree.read_node)) for tree in trees]
     for first in range(0, len(whole.rows), batch_size):
         part = slice(first, first + batch_size)
         rows = torch.tensor(whole.tree[part], device=model.device)
         values = _decoded(model, encoded[rows], mask[rows], whole.rows[part])
         for tree, which, value in zip(whole.tree[part], whole.readings[part], values, strict=True):
             found[tree][which] = value
+    refuse_undefined(model, found)
     return found
 
 

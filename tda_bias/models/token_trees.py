@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -106,15 +102,21 @@ class Rows:
     readings: list[Int[np.ndarray, " reading"]]
 
 
+def whole_trees(trees: Sequence[TokenTree]) -> Rows:
+    """Every tree as one row."""
+    readings = [np.arange(len(tree.read_node)) for tree in trees]
+    return Rows(list(trees), list(range(len(trees))), readings)
+
+
 def separate_paths(trees: Sequence[TokenTree]) -> Rows:
     """Every path of every tree as a row of its own."""
-    found = Rows([], [], [])
+    rows = Rows([], [], [])
     for number, tree in enumerate(trees):
         chains, taken = tree.paths()
-        found.rows.extend(chains)
-        found.readings.extend(taken)
-        found.tree.extend([number] * len(chains))
-    return found
+        rows.rows.extend(chains)
+        rows.readings.extend(taken)
+        rows.tree.extend([number] * len(chains))
+    return rows
 
 
 def read_places(

@@ -94,3 +94,13 @@ def test_what_cannot_be_scored_is_refused(tiny_lm, subwords):
     long = Triple("g", "gender", "The nurse " * 100, "a", "b", "c")
     with pytest.raises(InputError, match="`model` tiny-gpt2 takes 128"):
         triple_likelihoods(tiny_lm(), [long])
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "t5"])
+def test_broken_weights_are_refused(tiny_lm, kind):
+    model = tiny_lm(kind, **({"decoder_start_token_id": 1} if kind == "t5" else {}))
+    next(model.hf_model.parameters()).data[:] = float("nan")
+    with pytest.raises(
+        InputError, match=f"tiny-{kind} gives NaN for .* weights are broken"
+    ):
+        triple_likelihoods(model, TRIPLES)
