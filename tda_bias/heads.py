@@ -213,7 +213,9 @@ def _computed(
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
             placed = replace(batch, text=places[batch.text])
-            for layer in clock.each("topology", sampler.add(placed)):
+            with clock.stage("topology"):
+                layers = sampler.add(placed)
+            for layer in clock.each("topology", layers):
                 with clock.stage("statistic"):
                     reducer.add(layer)
             counter.add(len(batch.text))
