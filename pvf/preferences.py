@@ -6,7 +6,6 @@ words (or their mean), divided by the sum over all classes, the union mass.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +16,12 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from pvf.config import Aggregate
+from pvf.record import CLASS_COLUMNS, WORD_COLUMNS, PreferencesRecord
 from pvf.templates import Template
-from tda_bias.records.files import atomic, remove_leftovers, to_json, write_text
-from tda_bias.records.record import reading_run
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import updated
+from tda_bias.records.runs import Run, open_run
+from tda_bias.records.writing import writing_run
 from tda_bias.types import InputError
 
 _KEYS = ["x", "template"]
@@ -91,7 +93,13 @@ class Preferences:
     class_of: Int[np.ndarray, " word"]
     log_prob: Float[np.ndarray, "x context word"]
     continued: Float[np.ndarray, "x context word"]
-    record: dict[str, Any]
+    record: PreferencesRecord
+
+    def __repr__(self) -> str:
+        return (
+            f"Preferences({self.model}: {len(self.x)} x, {len(self.templates)} templates, "
+            f"{len(self.words)} words of {', '.join(self.classes)})"
+        )
 
     @property
     def counts(self) -> Float[np.ndarray, " context"]:
@@ -101,7 +109,7 @@ class Preferences:
     @property
     def model(self) -> str:
         """Name of the model."""
-        return str(self.record["model"]["name"])
+        return self.record.model.name
 
     @property
     def word_probs(self) -> Float[np.ndarray, "x context word"]:
@@ -132,7 +140,7 @@ class Preferences:
         chosen = tuple(self.words[index] for index in kept)
         # What continues a word is not listed any more; words never continue each other here,
         # because both would have to be among the few that are kept.
-        for shorter, longer in self.record["words"]["continued"]:
+        for shorter, longer in self.record.words.continued:
             if shorter in chosen and longer in chosen:
                 raise InputError(f"`words` must not hold both {shorter!r} and {longer!r}")
         return replace(
@@ -151,7 +159,7 @@ class Preferences:
         Raises:
             InputError: if a word was read in several written forms.
         """
-        lengths = self.record["words"]["tokens_of_each"]
+        lengths = self.record.words.tokens_of_each
         several = [word for word in self.words if len(lengths[word]) > 1]
         if several:
             raise InputError(
@@ -165,18 +173,18 @@ class Preferences:
 
     # -- files --
 
+    def with_record(self, **entries: Any) -> Preferences:
+        """The same with further entries in the record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
     def save(self, folder: str | Path) -> list[Path]:
-        """Write ``words.parquet``, ``preferences.parquet`` and ``run.json``, each whole or not.
+        """Write ``words.parquet``, ``preferences.parquet`` and ``run.json``: all, or none.
 
         Raises:
             InputError: if the folder cannot be written.
         """
         folder = Path(folder)
-        tables = {"words": self._word_table(), "preferences": self._class_table()}
-        for name, table in tables.items():
-            with atomic(folder / f"{name}.parquet") as path:
-                table.to_parquet(path, index=False)
-        about = {
+        read = {
             "x": self.x,
             "templates": [{"template": t.text, "count": t.count} for t in self.templates],
             "classes": {
@@ -184,32 +192,40 @@ class Preferences:
                 for number, label in enumerate(self.classes)
             },
         }
-        write_text(folder / "run.json", to_json({**self.record, "read": about}))
-        remove_leftovers(folder)
-        return [*(folder / f"{name}.parquet" for name in tables), folder / "run.json"]
+        with writing_run(folder, updated(self.record, {"read": read})) as run:
+            run.table("words.parquet", self._word_table())
+            run.table("preferences.parquet", self._class_table())
+        return [*(folder / name for name in run.names), folder / RECORD]
 
     @classmethod
     def load(cls, folder: str | Path) -> Preferences:
         """Read what ``save`` wrote.
 
         Raises:
-            InputError: if the folder holds no finished run.
+            InputError: if the folder holds no finished run, or a file is not as it was written.
         """
-        folder = Path(folder)
-        with reading_run(folder, "pvf score"):
-            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-            table = pd.read_parquet(folder / "words.parquet")
-            about = record.pop("read")
-            words = [word for members in about["classes"].values() for word in members]
-            shape = (len(about["x"]), len(about["templates"]), len(words))
-            log_prob, continued = (
-                table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
-            )
-        sizes = [len(members) for members in about["classes"].values()]
+        run = open_run(folder, "pvf")
+        record = run.record_as(PreferencesRecord)
+        read = record.read
+        if read is None:
+            raise InputError(f"{run.folder / RECORD} does not say what was read; {run.again}")
+        words = [word for members in read.classes.values() for word in members]
+        sizes = [len(members) for members in read.classes.values()]
+        keys = pd.MultiIndex.from_product(
+            [read.x, [t.template for t in read.templates], words], names=[*_KEYS, "word"]
+        )
+        table = run.table("words.parquet", WORD_COLUMNS, rows=len(keys))
+        _check_order(run, table, keys)
+        _check_tokens(run, record, words)
+        shape = (len(read.x), len(read.templates), len(words))
+        log_prob, continued = (
+            table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
+        )
+        run.table("preferences.parquet", CLASS_COLUMNS, rows=shape[0] * shape[1])
         return cls(
-            x=tuple(about["x"]),
-            templates=tuple(Template(t["template"], t["count"]) for t in about["templates"]),
-            classes=tuple(about["classes"]),
+            x=read.x,
+            templates=tuple(Template(t.template, t.count) for t in read.templates),
+            classes=tuple(read.classes),
             words=tuple(words),
             class_of=np.repeat(np.arange(len(sizes)), sizes),
             log_prob=log_prob,
@@ -236,6 +252,26 @@ class Preferences:
             table[f"p_{label}"] = found.p[..., number].reshape(-1)
         table["union_mass"] = found.union_mass.reshape(-1)
         return table
+
+
+def _check_order(run: Run, table: pd.DataFrame, keys: pd.MultiIndex) -> None:
+    """Make sure that a table's rows are those that the record names, in this order."""
+    expected = keys.to_frame(index=False)
+    if any((table[name].to_numpy() != expected[name].to_numpy()).any() for name in expected):
+        raise InputError(
+            f"{run.folder / 'words.parquet'} holds other words or templates than {RECORD}; "
+            f"{run.again}"
+        )
+
+
+def _check_tokens(run: Run, record: PreferencesRecord, words: Sequence[str]) -> None:
+    """Make sure that the record counts the tokens of every word."""
+    x = record.read.x if record.read is not None else ()
+    counted = record.words.tokens_of_x
+    if not set(words) <= set(record.words.tokens_of_each) or not (
+        counted is None or set(x) <= set(counted)
+    ):
+        raise InputError(f"{run.folder / RECORD} does not count every word's tokens; {run.again}")
 
 
 def combined_forms(

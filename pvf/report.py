@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,16 +20,24 @@ from pvf.distributions import (
     weighted_quantiles,
 )
 from pvf.preferences import Preferences, same_prompts
+from pvf.record import PreferencesRecord, RiskRecord, RiskSettings
 from pvf.reference_models import finite_context_null, reference_models
 from pvf.risk import Risk, decompose
 from pvf.uncertainty import Over, risk_intervals, x_intervals
-from tda_bias.records.files import read_text, to_json, write_csv, write_text
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import validated_part
+from tda_bias.records.runs import Run, content_hash, open_run
+from tda_bias.records.writing import RunWriter, adding_to_run, writing_run
 from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 QUANTITIES = ("R", "R_p", "R_v")
 OVER: tuple[Over, ...] = ("templates", "x", "both")
 PRONOUNS = ("he", "she")
 _TABLES = ("by_x", "summary", "variants", "fits")
+_SETTINGS = "risk.json"
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class RiskReport:
             and aggregate, one changed at a time.
         fits: Normal fit, Hill indices and tail comparisons of r_p and r_v over x.
         controls: What must be read beside the numbers.
+        x_weights: Weight of each x as it was given; None for uniform ones.
     """
 
     preferences: Preferences
@@ -61,26 +68,66 @@ class RiskReport:
     variants: pd.DataFrame
     fits: pd.DataFrame
     controls: dict[str, Any]
+    x_weights: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"RiskReport({self.model}: R {self.risk.R:.4g}, {len(self.by_x)} x)"
 
     @property
     def model(self) -> str:
         """Name of the model."""
         return self.preferences.model
 
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write one CSV per table and ``risk.json``, each whole or not at all.
+    @property
+    def settings(self) -> RiskSettings:
+        """What ``risk.json`` says."""
+        weights = None if self.x_weights is None else tuple(self.x_weights.tolist())
+        return RiskSettings(config=self.config, x_weights=weights, controls=self.controls)
+
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        run: str | Path | None = None,
+        figures: Mapping[str, Figure] | None = None,
+        overwrite: bool = False,
+    ) -> list[Path]:
+        """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
+
+        Args:
+            folder: That of the preferences' run, to which they are added; or, with ``run``, one of
+                its own.
+            run: Folder of the preferences, if ``folder`` is another.
+            figures: By name, drawn from this report.
+            overwrite: Whether risks under other settings, or another run, may be lost.
 
         Raises:
-            InputError: if the folder cannot be written.
+            InputError: if the folder cannot be written, holds another run, or risks under other
+                settings.
         """
         folder = Path(folder)
-        written = []
+        if run is None or Path(run).resolve() == folder.resolve():
+            _refuse_other_risks(self, folder, overwrite=overwrite)
+            with adding_to_run(folder, anew=True) as writer:
+                self._write(writer, figures or {})
+        else:
+            record = self.preferences.record
+            content = content_hash(record)
+            own = RiskRecord(
+                model=record.model,
+                run=str(Path(run).resolve()),
+                made_from={} if content is None else {"pvf": content},
+            )
+            with writing_run(folder, own) as writer:
+                self._write(writer, figures or {})
+        return [*(folder / name for name in writer.names), folder / RECORD]
+
+    def _write(self, writer: RunWriter, figures: Mapping[str, Figure]) -> None:
         for name in _TABLES:
-            write_csv(folder / f"{name}.csv", getattr(self, name))
-            written.append(folder / f"{name}.csv")
-        record = {"config": self.config.model_dump(mode="json"), "controls": self.controls}
-        write_text(folder / "risk.json", to_json(record))
-        return [*written, folder / "risk.json"]
+            writer.table(f"{name}.csv", getattr(self, name))
+        writer.json(_SETTINGS, self.settings.model_dump())
+        for name, figure in figures.items():
+            writer.figure(name, figure)
 
 
 def risk_report(
@@ -110,6 +157,7 @@ def risk_report(
         variants=_variants(preferences, config, x_weights),
         fits=_fits(risk, config),
         controls=_controls(preferences, risk, config),
+        x_weights=x_weights,
     )
 
 
@@ -117,47 +165,53 @@ def load_report(folder: str | Path, *, config: RiskConfig | None = None) -> Risk
     """The report of a saved run, computed anew from its preferences.
 
     Args:
-        folder: Where ``Preferences.save`` wrote.
-        config: Settings; those saved beside the preferences if None.
+        folder: Where ``Preferences.save`` or ``RiskReport.save`` wrote.
+        config: Settings, with uniform weights of x; those saved in the folder if None.
 
     Raises:
-        InputError: if the folder holds no finished run.
+        InputError: if the folder holds no finished run, or a file is not as it was written.
     """
-    preferences = Preferences.load(folder)
-    saved = Path(folder) / "risk.json"
-    if config is None and saved.is_file():
-        config = RiskConfig(**json.loads(saved.read_text(encoding="utf-8"))["config"])
-    return risk_report(preferences, config=config)
+    run = open_run(folder, "pvf", "pvf risk")
+    preferences = Preferences.load(folder if run.command == "pvf" else _preferences_of(run))
+    if config is not None or not run.has(_SETTINGS):
+        return risk_report(preferences, config=config)
+    saved = _saved_settings(run)
+    weights = None if saved.x_weights is None else np.array(saved.x_weights)
+    if weights is not None and (len(weights) != len(preferences.x) or not weights.any()):
+        raise InputError(
+            f"{run.folder / _SETTINGS}: `x_weights` are not those of the run's words; {run.again}"
+        )
+    return risk_report(preferences, config=saved.config, x_weights=weights)
 
 
-def load_x_weights(path: str | Path, x: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
-    """Weights of x from a CSV with the columns ``x,weight``.
+def _saved_settings(run: Run) -> RiskSettings:
+    return validated_part(RiskSettings, run.json(_SETTINGS), str(run.folder / _SETTINGS))
 
-    Returns:
-        A weight for each x, 0 where the file has none, and the x without one.
 
-    Raises:
-        InputError: naming the line, if a weight is not a number from 0 on or a word stands twice.
-    """
-    reader = csv.DictReader(read_text(path, setting="x_weights", named=()).splitlines())
-    if not {"x", "weight"} <= set(reader.fieldnames or ()):
-        raise InputError(f"`x_weights` {path} must have the columns x,weight")
-    found: dict[str, float] = {}
-    for row in reader:
-        where = f"`x_weights` {path} line {reader.line_num}"
-        word = (row["x"] or "").strip()
-        if word in found:
-            raise InputError(f"{where}: {word!r} stands twice")
-        try:
-            found[word] = float(row["weight"] or "")
-        except ValueError:
-            found[word] = np.nan
-        if not (np.isfinite(found[word]) and found[word] >= 0):
-            raise InputError(f"{where}: the weight must be 0 or more; got {row['weight']!r}")
-    missing = [word for word in x if word not in found]
-    if len(missing) == len(x):
-        raise InputError(f"`x_weights` {path} has none of the words; the first is {x[0]!r}")
-    return np.array([found.get(word, 0.0) for word in x]), missing
+def _preferences_of(run: Run) -> Path:
+    """The folder of the preferences that risks were computed from."""
+    folder = Path(run.record_as(RiskRecord).run)
+    if run.record.made_from.get("pvf") not in (None, open_run(folder, "pvf").content):
+        raise InputError(
+            f"{folder} holds other preferences than those of {run.folder}; {run.again}"
+        )
+    return folder
+
+
+def _refuse_other_risks(report: RiskReport, folder: Path, *, overwrite: bool) -> None:
+    """Make sure that risks are added to the run of their preferences, and replace none."""
+    run = open_run(folder, "pvf")
+    record, ours = run.record_as(PreferencesRecord), report.preferences.record
+    if (record.model.weights, record.prompts) != (ours.model.weights, ours.prompts):
+        raise InputError(f"{folder} holds the preferences of another run; choose another --out")
+    if overwrite or not run.has(_SETTINGS):
+        return
+    saved = _saved_settings(run)
+    if (saved.config, saved.x_weights) != (report.config, report.settings.x_weights):
+        raise InputError(
+            f"{folder} holds risks with other settings; choose another --out, or write over them "
+            "with --overwrite"
+        )
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -213,7 +267,7 @@ def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFr
     table = pd.concat([table, about], axis=1)
     table["union_mass"] = np.sum(union_mass * risk.context_weights, axis=1)
     table["x_weight"] = risk.x_weights
-    tokens = preferences.record["words"].get("tokens_of_x")  # runs of older versions lack it
+    tokens = preferences.record.words.tokens_of_x
     if tokens is not None:
         table["tokens"] = [tokens[word] for word in preferences.x]
     return table
@@ -283,7 +337,7 @@ def _variants(
     for name, changes, weights in other:
         risk = _risk(preferences, config.model_copy(update=changes), weights)
         rows.append({"variant": name, "R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v})
-    lengths = preferences.record["words"]["tokens_of_each"]
+    lengths = preferences.record.words.tokens_of_each
     if all(len(lengths[word]) == 1 for word in preferences.words):
         risk = _risk(preferences.geometric_mean(), config, x_weights)
         name = "words by the geometric mean of their tokens"
@@ -319,16 +373,16 @@ def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[
     found = preferences.by_class(config.aggregate)
     mass = found.union_mass.reshape(-1)
     low, middle, high = weighted_quantiles(mass, np.ones(len(mass)), (0.05, 0.5, 0.95))
-    words = preferences.record["words"]
+    words = preferences.record.words
     return {
         "templates": len(preferences.templates),
         "n_effective_contexts": risk.n_effective_contexts,
         "x": len(preferences.x),
         "classes": list(preferences.classes),
         "words_read": len(preferences.words),
-        "words_not_read": words["not_read"],
-        "words_shared_by_classes": words["shared_by_classes"],
-        "words_that_begin_others": words["continued"],
+        "words_not_read": dict(words.not_read),
+        "words_shared_by_classes": list(words.shared_by_classes),
+        "words_that_begin_others": [list(pair) for pair in words.continued],
         "union_mass_mean": float(mass.mean()),
         "union_mass_q05": float(low),
         "union_mass_median": float(middle),
@@ -348,7 +402,7 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
     same_prompts({name: report.preferences for name, report in reports.items()})
     seen: dict[str, str] = {}
     for name, report in reports.items():
-        weights = report.preferences.record["model"]["weights"]
+        weights = report.preferences.record.model.weights or name
         if weights in seen:
             raise InputError(f"{seen[weights]} and {name} have the same weights: one model, twice")
         seen[weights] = name

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pvf.config import ScoreConfig
 from pvf.preferences import Preferences, combined_forms, continued_words
-from pvf.readers import MaskedReader, Progress, reader
+from pvf.readers import MaskedReader, Progress, Reader, Reading, reader
+from pvf.record import PreferencesRecord, SourceRecord, WordsRecord
 from pvf.templates import Y_SLOT, Template
-from pvf.word_forms import word_forms
+from pvf.word_forms import WordForms, word_forms
 from pvf.words import WordClasses, WordList
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
-from tda_bias.records.parts import texts_hash
-from tda_bias.records.record import package_versions
+from tda_bias.records.parts import PartStore, open_parts, texts_hash
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)
+# Words x that are saved together: a killed run loses no more than these.
+_WORDS = 32
 
 
 def score_preferences(
@@ -30,6 +36,8 @@ def score_preferences(
     classes: WordClasses,
     *,
     config: ScoreConfig | None = None,
+    parts: Path | None = None,
+    resume: bool = True,
     progress: Progress | None = None,
 ) -> Preferences:
     """Read the probability of every word of y in every template filled with every x.
@@ -41,11 +49,14 @@ def score_preferences(
         templates: The contexts.
         classes: The words of y by class.
         config: Settings.
-        progress: Called with the number of finished parts of the work and of all.
+        parts: Folder for finished parts, which a later call reuses; None keeps none.
+        resume: Whether it may; else they are deleted first.
+        progress: Called with the number of finished prompts and of all.
 
     Raises:
         InputError: if the model has no language-model head, a word cannot be written with its
-            tokenizer, a class keeps no word, or a template does not suit the model.
+            tokenizer, a class keeps no word, a template does not suit the model, or ``parts``
+            holds probabilities under other settings.
     """
     config = config or ScoreConfig()
     model_reader = reader(model, config)
@@ -60,35 +71,38 @@ def score_preferences(
     forms = word_forms(model.tokenizer, classes, forms=config.forms, one_token=one_token)
     if forms.skipped:
         _log.info("%d words are not read: %s", len(forms.skipped), ", ".join(forms.skipped))
+    weights = model.weight_hash()
+    store = open_parts(parts, _identity(model, weights, model_reader.kind, config), resume=resume)
     start = time.perf_counter()
-    reading = model_reader.read(words.words, templates, forms, progress)
+    blocks = list(_Blocks(model, model_reader, templates, forms, store, progress).of(words.words))
     seconds = time.perf_counter() - start
-    if not np.isfinite(reading.log_prob).all():
-        raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
-    log_prob, continued = combined_forms(reading.log_prob, reading.continued, forms.word_of)
-    record = {
-        "command": "pvf",
-        "model": model_record(model, weights=model.weight_hash()),
-        "kind": model_reader.kind,
-        "read_config": config.model_dump(mode="json"),
-        "words": {
-            "x": {"name": words.name, "source": words.source},
-            "y": {"name": classes.name, "source": classes.source},
-            "shared_by_classes": list(classes.shared),
-            "not_read": forms.skipped,
-            "tokens_of_each": _n_tokens(forms.sequences, forms.words, forms.word_of),
-            "tokens_of_x": _tokens_of_x(model, words.words),
-            "continued": continued_words(forms.sequences, forms.words, forms.word_of.tolist()),
+    prompts = [ids for block in blocks for ids in block.token_ids]
+    log_prob, continued = combined_forms(
+        np.concatenate([block.log_prob for block in blocks]),
+        np.concatenate([block.continued for block in blocks]),
+        forms.word_of,
+    )
+    record = PreferencesRecord(
+        model=model_record(model, weights=weights),
+        kind=model_reader.kind,
+        read_config=config,
+        words=WordsRecord(
+            x=SourceRecord(name=words.name, source=words.source),
+            y=SourceRecord(name=classes.name, source=classes.source),
+            shared_by_classes=tuple(classes.shared),
+            not_read=forms.skipped,
+            tokens_of_each=_n_tokens(forms.sequences, forms.words, forms.word_of),
+            tokens_of_x=_tokens_of_x(model, words.words),
+            continued=tuple(continued_words(forms.sequences, forms.words, forms.word_of.tolist())),
+        ),
+        prompts={
+            "number": len(prompts),
+            "tokens": sum(map(len, prompts)),
+            "hash": texts_hash([(ids,) for ids in prompts]),
+            **_notes(blocks),
         },
-        "prompts": {
-            "number": len(reading.token_ids),
-            "tokens": sum(map(len, reading.token_ids)),
-            "hash": texts_hash([(ids,) for ids in reading.token_ids]),
-            **reading.notes,
-        },
-        "packages": package_versions(),
-        "seconds": seconds,
-    }
+        seconds=seconds,
+    )
     return Preferences(
         x=words.words,
         templates=tuple(templates),
@@ -99,6 +113,105 @@ def score_preferences(
         continued=continued,
         record=record,
     )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Words in blocks, each read or found among the saved parts."""
+
+    model: LanguageModel
+    reader: Reader
+    templates: Sequence[Template]
+    forms: WordForms
+    store: PartStore
+    progress: Progress | None
+
+    def of(self, words: Sequence[str]) -> Iterator[Reading]:
+        """The readings of some words after the others."""
+        n, total = len(self.templates), len(words) * len(self.templates)
+        for first in range(0, len(words), _WORDS):
+            block = words[first : first + _WORDS]
+            name = f"words {first + 1} to {first + len(block)}"
+            depends_on = {
+                "words": list(block),
+                "templates": [template.text for template in self.templates],
+                "words of y": [list(sequence) for sequence in self.forms.sequences],
+            }
+            saved = self.store.load(name, depends_on)
+            if saved is None:
+                progress = _within(self.progress, first * n, len(block) * n, total)
+                reading = self._read(block, progress)
+                self.store.save(name, depends_on, _as_arrays(reading))
+            else:
+                reading = _from_arrays(saved)
+            if self.progress is not None:
+                self.progress((first + len(block)) * n, total)
+            yield reading
+
+    def _read(self, block: Sequence[str], progress: Progress | None) -> Reading:
+        reading = self.reader.read(block, self.templates, self.forms, progress)
+        if not np.isfinite(reading.log_prob).all():
+            raise InputError(
+                f"`model` {self.model.name} gives undefined probabilities; use --dtype float32"
+            )
+        return reading
+
+
+def _within(progress: Progress | None, before: int, own: int, total: int) -> Progress | None:
+    """Progress of a block of prompts as that of all."""
+    if progress is None:
+        return None
+    tell: Callable[[int, int], None] = progress
+
+    def within(done: int, of: int) -> None:
+        tell(before + done * own // max(of, 1), total)
+
+    return within
+
+
+def _as_arrays(reading: Reading) -> dict[str, np.ndarray]:
+    return {
+        "log_prob": reading.log_prob,
+        "continued": reading.continued,
+        "tokens": np.array([token for ids in reading.token_ids for token in ids], dtype=np.int64),
+        "lengths": np.array([len(ids) for ids in reading.token_ids], dtype=np.int64),
+        "notes": np.array(json.dumps(reading.notes)),
+    }
+
+
+def _from_arrays(arrays: Mapping[str, np.ndarray]) -> Reading:
+    ends = np.cumsum(arrays["lengths"])
+    prompts = np.split(arrays["tokens"], ends[:-1])
+    return Reading(
+        log_prob=arrays["log_prob"],
+        continued=arrays["continued"],
+        token_ids=[ids.tolist() for ids in prompts],
+        notes=json.loads(str(arrays["notes"])),
+    )
+
+
+def _notes(blocks: Sequence[Reading]) -> dict[str, Any]:
+    """How prompts were run; where blocks differ, everything that was noted."""
+    notes: dict[str, list[Any]] = {}
+    for block in blocks:
+        for name, note in block.notes.items():
+            if note not in notes.setdefault(name, []):
+                notes[name].append(note)
+    return {name: several[0] if len(several) == 1 else several for name, several in notes.items()}
+
+
+def _identity(model: LanguageModel, weights: str, kind: str, config: ScoreConfig) -> dict[str, Any]:
+    """What saved probabilities depend on, beside words and templates."""
+    return {
+        "model": model.name,
+        "weights": weights,
+        "dtype": model.dtype_name,
+        "kind": kind,
+        **config.model_dump(mode="json", exclude={"batch_size"}),
+    }
 
 
 def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:

@@ -155,18 +155,16 @@ def risk_report_of_two():
 def folders(heads_run, example, tiny, tmp_path_factory):
     """Runs of every command, as they lie on disk."""
     base = tmp_path_factory.mktemp("runs")
-    heads_run.with_record(settings={"category": "all"}).save(base / "heads")
-    example.save(base / "heads")
+    heads_run.with_record(settings={"category": "all"}).with_example(example).save(base / "heads")
+    heads = HeadBias.load(base / "heads")
     for number in range(2):
         report = risk_report(preferences_of(number), config=RiskConfig(n_resamples=100))
         report.preferences.save(base / f"pvf{number}")
         report.save(base / f"pvf{number}")
     model = tiny("gpt2")
     triples = load_triples("starter", category="gender", limit=2)
-    study = ablation_study(
-        Ablator(model, triples), heads_run, category="gender", top=1, n_resamples=99
-    )
-    study.with_record(command="ablate", model="tiny-gpt2").save(base / "heads" / "ablate")
+    study = ablation_study(Ablator(model, triples), heads, category="gender", top=1, n_resamples=99)
+    study.save(base / "heads" / "ablate")
     for name in ("gender", "gender_race"):
         made_up_answers(name, subjects=6, attributes=3).save(base / name)
     return base

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.records.files import atomic, prepare_folder, to_json, write_text
-from tda_bias.records.record import reading_run
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import updated
+from tda_bias.records.runs import Run, open_run
+from tda_bias.records.writing import writing_run
+from tda_bias.types import InputError
+from unqover.record import ANSWER_COLUMNS, CELLS, KEYS, MASSES, AnswersRecord
 
-_KEYS = ["x1", "x2", "template", "attribute"]
-# Order of mention, polarity, whose score: the last three axes.
-_CELLS = [
-    f"lp_{order}_{polarity}_{subject}"
-    for order, polarity, subject in product(("12", "21"), ("pos", "neg"), ("x1", "x2"))
-]
+_FILE = "answers.parquet"
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,18 @@ class Answers:
     log_prob: Float[np.ndarray, "pair template attribute order polarity subject"]
     mass: Float[np.ndarray, "pair template attribute order polarity"]
     n_tokens: Int[np.ndarray, "template subject"]
-    record: dict[str, Any]
+    record: AnswersRecord
+
+    def __repr__(self) -> str:
+        return (
+            f"Answers({self.model}: {self.name}, {len(self.subjects)} subjects, "
+            f"{len(self.attributes)} attributes, {len(self.templates)} templates)"
+        )
 
     @property
     def model(self) -> str:
         """What the model was asked for as."""
-        return str(self.record["model"]["name"])
+        return self.record.model.name
 
     @property
     def combinations(self) -> list[str]:
@@ -74,68 +77,65 @@ class Answers:
         """Each subject's level of one factor."""
         return [own[factor] for own in self.levels]
 
-    def save(self, folder: Path) -> None:
-        """Write ``answers.parquet`` and ``run.json``.
+    def with_record(self, **entries: Any) -> Answers:
+        """The same answers with further entries in their record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``answers.parquet`` and ``run.json``: both, or none.
 
         Raises:
             InputError: if the folder cannot be written.
         """
-        prepare_folder(folder)
-        with atomic(folder / "answers.parquet") as path:
-            self._table().to_parquet(path, index=False)
         lists = {
-            "subjects": [list(pair) for pair in zip(self.subjects, self.levels, strict=True)],
+            "subjects": list(zip(self.subjects, self.levels, strict=True)),
             "factors": self.factors,
             "templates": self.templates,
-            "attributes": [
-                list(own) for own in zip(self.attributes, self.kinds, self.sensitive, strict=True)
-            ],
+            "attributes": list(zip(self.attributes, self.kinds, self.sensitive, strict=True)),
             "tokens": self.n_tokens.tolist(),
         }
-        write_text(folder / "run.json", to_json({**self.record, "lists": lists}))
+        with writing_run(folder, updated(self.record, {"lists": lists})) as run:
+            run.table(_FILE, self._table())
 
     @classmethod
     def load(cls, folder: str | Path) -> Answers:
         """Read what ``save`` wrote.
 
         Raises:
-            InputError: if the folder holds no such run.
+            InputError: if the folder holds no finished run, or a file is not as it was written.
         """
-        folder = Path(folder)
-        with reading_run(folder, "unqover"):
-            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-            table = pd.read_parquet(folder / "answers.parquet")
-            lists = record.pop("lists")
-            subjects, levels = zip(*lists["subjects"], strict=True)
-            attributes, kinds, sensitive = zip(*lists["attributes"], strict=True)
-            place = [
-                pd.Categorical(table[key], names).codes
-                for key, names in zip(
-                    _KEYS, (subjects, subjects, lists["templates"], attributes), strict=True
-                )
-            ]
-            pairs, pair = np.unique(np.stack(place[:2]), axis=1, return_inverse=True)
-            shape = (pairs.shape[1], len(lists["templates"]), len(attributes))
-            log_prob, mass = np.full((*shape, 8), np.nan), np.full((*shape, 4), np.nan)
-            index = (pair.reshape(-1), place[2], place[3])
-            log_prob[index] = table[_CELLS].to_numpy()
-            mass[index] = table[_mass_columns()].to_numpy()
-            return cls(
-                name=record["design"]["class"],
-                factors=tuple(lists["factors"]),
-                subjects=subjects,
-                levels=tuple(tuple(own) for own in levels),
-                first=pairs[0].astype(int),
-                second=pairs[1].astype(int),
-                templates=tuple(lists["templates"]),
-                attributes=attributes,
-                kinds=kinds,
-                sensitive=sensitive,
-                log_prob=log_prob.reshape(*shape, 2, 2, 2),
-                mass=mass.reshape(*shape, 2, 2),
-                n_tokens=np.array(lists["tokens"]),
-                record=record,
-            )
+        run = open_run(folder, "unqover")
+        record = run.record_as(AnswersRecord)
+        lists = record.lists
+        if lists is None:
+            raise InputError(f"{run.folder / RECORD} does not say what was asked; {run.again}")
+        # A row holds both orders and both polarities.
+        table = run.table(_FILE, ANSWER_COLUMNS, rows=record.questions // 4)
+        subjects, levels = zip(*lists.subjects, strict=True)
+        attributes, kinds, sensitive = zip(*lists.attributes, strict=True)
+        place = _places(run, table, (subjects, subjects, lists.templates, attributes))
+        pairs, pair = np.unique(np.stack(place[:2]), axis=1, return_inverse=True)
+        shape = (pairs.shape[1], len(lists.templates), len(attributes))
+        log_prob, mass = np.full((*shape, 8), np.nan), np.full((*shape, 4), np.nan)
+        index = (pair.reshape(-1), place[2], place[3])
+        log_prob[index] = table[list(CELLS)].to_numpy()
+        mass[index] = table[list(MASSES)].to_numpy()
+        return cls(
+            name=record.design.name,
+            factors=lists.factors,
+            subjects=subjects,
+            levels=levels,
+            first=pairs[0].astype(int),
+            second=pairs[1].astype(int),
+            templates=lists.templates,
+            attributes=attributes,
+            kinds=kinds,
+            sensitive=sensitive,
+            log_prob=log_prob.reshape(*shape, 2, 2, 2),
+            mass=mass.reshape(*shape, 2, 2),
+            n_tokens=np.array(lists.tokens),
+            record=record,
+        )
 
     def _table(self) -> pd.DataFrame:
         asked = np.isfinite(self.log_prob).any((-3, -2, -1))
@@ -146,12 +146,12 @@ class Answers:
             _named(self.templates, template),
             _named(self.attributes, attribute),
         )
-        table = pd.DataFrame(dict(zip(_KEYS, names, strict=True)))
+        table = pd.DataFrame(dict(zip(KEYS, names, strict=True)))
         flat = self.log_prob[asked].reshape(len(pair), 8)
-        for column, name in enumerate(_CELLS):
+        for column, name in enumerate(CELLS):
             table[name] = flat[:, column]
         mass = self.mass[asked].reshape(len(pair), 4)
-        for column, name in enumerate(_mass_columns()):
+        for column, name in enumerate(MASSES):
             table[name] = mass[:, column]
         return table
 
@@ -160,5 +160,23 @@ def _named(names: Sequence[str], codes: np.ndarray) -> Any:
     return pd.Categorical.from_codes(codes, categories=pd.Index(names))
 
 
-def _mass_columns() -> list[str]:
-    return [f"mass_{o}_{p}" for o, p in product(("12", "21"), ("pos", "neg"))]
+def _places(run: Run, table: pd.DataFrame, names: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    """Where each row belongs among the names of every key.
+
+    Raises:
+        InputError: if a row names what the record does not, or a question stands twice.
+    """
+    place = [
+        np.asarray(pd.Categorical(table[key], pd.Index(listed)).codes)
+        for key, listed in zip(KEYS, names, strict=True)
+    ]
+    if (
+        not len(table)
+        or min(codes.min() for codes in place) < 0
+        or table.duplicated(list(KEYS)).any()
+    ):
+        raise InputError(
+            f"{run.folder / _FILE} does not hold the questions that {RECORD} names, each once; "
+            f"{run.again}"
+        )
+    return place

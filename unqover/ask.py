@@ -16,13 +16,14 @@ from jaxtyping import Float, Int
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
 from tda_bias.records.parts import open_parts
-from tda_bias.records.record import package_versions
+from tda_bias.records.record import validated_part
 from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.askers import asker
 from unqover.config import AskConfig
 from unqover.design import Design
 from unqover.instances import Asked, Asker, Instance, Progress
+from unqover.record import AnswersRecord, DesignRecord
 
 # Pairs whose answers are saved together: a killed run loses no more than these.
 _PAIRS = 64
@@ -80,19 +81,17 @@ def ask_questions(
         done += 2 * len(block.pairs)
         if progress is not None:
             progress(done, 2 * n_pairs * n_templates)
-    record = {
-        "command": "unqover",
-        "model": model_record(model, weights=weights),
-        "kind": model.kind,
-        "ask": own.how,
-        "ask_config": config.model_dump(mode="json"),
-        "design": design.record,
-        "questions": design.n_questions,
-        "notes": own.notes,
-        "parts_reused": reused,
-        "packages": package_versions(),
-        "seconds": time.perf_counter() - start,
-    }
+    record = AnswersRecord(
+        model=model_record(model, weights=weights),
+        kind=model.kind,
+        ask=own.how,
+        ask_config=config,
+        design=validated_part(DesignRecord, design.record, "the design"),
+        questions=design.n_questions,
+        notes=own.notes,
+        parts_reused=reused,
+        seconds=time.perf_counter() - start,
+    )
     return as_answers(design, log_prob=log_prob, mass=mass, n_tokens=n_tokens, record=record)
 
 
@@ -102,7 +101,7 @@ def as_answers(
     log_prob: Float[np.ndarray, "pair template attribute order polarity subject"],
     mass: Float[np.ndarray, "pair template attribute order polarity"],
     n_tokens: Int[np.ndarray, "template subject"],
-    record: dict[str, Any],
+    record: AnswersRecord,
 ) -> Answers:
     """Arrays with the names of what was asked."""
     return Answers(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tda_bias.records.files import write_csv
+from tda_bias.records.writing import adding_to_run
 from tda_bias.resampling import share_reached
 from tda_bias.types import InputError
 from unqover.answers import Answers
@@ -35,6 +35,9 @@ from unqover.inference import (
     group_intervals,
     model_intervals,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CELLS = "combination"
 
@@ -63,15 +66,22 @@ class Report:
     by_x: pd.DataFrame
     controls: dict[str, Any]
 
-    def save(self, folder: Path) -> None:
-        """Write the tables as CSV.
+    def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
+        """Add the tables and figures to the run of the answers: all of them, or none.
+
+        Args:
+            folder: Where the answers were saved.
+            figures: By name, drawn from this report.
 
         Raises:
-            InputError: if the folder cannot be written.
+            InputError: if the folder holds no run, or cannot be written.
         """
         names = ["summary", "groups", "subjects", "by_x"] + ["joint"] * (not self.joint.empty)
-        for name in names:
-            write_csv(folder / f"{name}.csv", getattr(self, name))
+        with adding_to_run(folder, anew=True) as run:
+            for name in names:
+                run.table(f"{name}.csv", getattr(self, name))
+            for name, figure in (figures or {}).items():
+                run.figure(name, figure)
 
 
 def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> Report:

@@ -7,28 +7,31 @@ other attributions are held against the effect.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.behaviour.ablation import Ablator, Outcomes, change, random_sets
-from tda_bias.records.files import to_json, write_csv, write_text
+from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
 from tda_bias.records.parts import PartStore
-from tda_bias.records.record import reading_run
+from tda_bias.records.record import updated
+from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.writing import writing_run
 from tda_bias.resampling import standardised_ranks, two_sided_share
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import HeadId, InputError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Progress = Callable[[int, int], None]
 MAPS = ("z_relative", "z_metric", "z_statistic")
 ATTRIBUTIONS = ("importance", "abs_direct")
-_TABLES = ("effects", "set_tests", "heads", "agreement")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,6 @@ class AblationStudy:
     """What removing heads changed.
 
     Attributes:
-        base: Summaries of the unchanged model.
         effects: One row per set of heads: ``kind`` (top, bottom, random: one head; top_set,
             random_set), ``heads``, and the change of every summary, ``d_...``.
         set_tests: One row per summary: the effect of the top heads together, its percentile among
@@ -48,39 +50,55 @@ class AblationStudy:
         record: Settings and counts.
     """
 
-    base: dict[str, float]
     effects: pd.DataFrame
     set_tests: pd.DataFrame
     heads: pd.DataFrame
     agreement: pd.DataFrame
-    record: dict[str, Any]
+    record: AblationRecord
 
-    def save(self, folder: Path) -> None:
-        """Write one CSV per table and ``run.json``, each whole or not at all.
+    def __repr__(self) -> str:
+        return (
+            f"AblationStudy({self.record.model.name}: {self.record.category}, "
+            f"{self.record.top} heads from each end, {self.record.triples} triples)"
+        )
+
+    @property
+    def base(self) -> dict[str, float]:
+        """Summaries of the unchanged model."""
+        return self.record.base
+
+    def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
+        """Write one CSV per table, figures and ``run.json``: all of them, or none.
+
+        Args:
+            folder: Where to.
+            figures: By name, drawn from this study.
 
         Raises:
             InputError: if the folder cannot be written.
         """
-        for name in _TABLES:
-            write_csv(folder / f"{name}.csv", getattr(self, name))
-        write_text(folder / "run.json", to_json({**self.record, "base": self.base}))
+        with writing_run(folder, self.record) as run:
+            for attribute, name, _ in TABLES:
+                run.table(name, getattr(self, attribute))
+            for name, figure in (figures or {}).items():
+                run.figure(name, figure)
 
     @classmethod
     def load(cls, folder: str | Path) -> AblationStudy:
         """Read what ``save`` wrote.
 
         Raises:
-            InputError: if the folder holds no finished run.
+            InputError: if the folder holds no finished run, or a file is not as it was written.
         """
-        folder = Path(folder)
-        with reading_run(folder, "ablate"):
-            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-            tables = {name: pd.read_csv(folder / f"{name}.csv") for name in _TABLES}
-            return cls(base=record.pop("base"), record=record, **tables)
+        run = open_run(folder, "ablate")
+        record = run.record_as(AblationRecord)
+        return cls(
+            **{name: run.table(file, schema) for name, file, schema in TABLES}, record=record
+        )
 
     def with_record(self, **entries: Any) -> AblationStudy:
-        """The same study with further entries in its record."""
-        return replace(self, record={**entries, **self.record})
+        """The same study with further entries in its record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
 
 
 def ablation_study(
@@ -139,23 +157,32 @@ def ablation_study(
     )
     heads = _head_table(ablator, run, category, labelled, outcomes)
     return AblationStudy(
-        base=base,
         effects=effects,
         set_tests=_set_tests(effects),
         heads=heads,
         agreement=_agreement(heads, n_resamples, rng),
-        record={
-            "category": category,
-            "top": top,
-            "n_random": n_random,
-            "seed": seed,
-            "triples": len(outcomes[0].log_odds),
-            "rank_by": run.rank_by,
-            "restarted_from_layer": True,
-            "share_prefix": ablator.packed,
-            "survivors": len(run.survivors(category=category)),
-        },
+        record=AblationRecord(
+            model=run.record.model,
+            made_from=_made_from(run),
+            category=category,
+            rank_by=run.rank_by,
+            top=top,
+            ablation="zero" if ablator.replacement is None else "mean",
+            n_random=n_random,
+            n_resamples=n_resamples,
+            seed=seed,
+            triples=len(outcomes[0].log_odds),
+            share_prefix=ablator.packed,
+            survivors=len(run.survivors(category=category)),
+            base=base,
+        ),
     )
+
+
+def _made_from(run: HeadBias) -> dict[str, str]:
+    """The results that heads were chosen by, where they were read from a folder."""
+    content = content_hash(run.record)
+    return {} if content is None else {run.record.command: content}
 
 
 def _chosen(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tda_bias.records.record import HookedModelRecord, ModelRecord
 
@@ -12,32 +12,20 @@ if TYPE_CHECKING:
 
 def model_record(model: LanguageModel, *, weights: str) -> ModelRecord:
     """The model as it was run; ``weights`` is its ``weight_hash``."""
-    return ModelRecord(**_about(model, weights))
+    return ModelRecord(
+        name=model.name,
+        architecture=model.architecture,
+        revision=model.revision,
+        weights=weights,
+        dtype=model.dtype_name,
+        device=str(model.device),
+        parameters=model.n_parameters,
+        tokenizer=type(model.tokenizer).__name__,
+        vocabulary=len(model.tokenizer),
+    )
 
 
 def hooked_model_record(model: LoadedModel, *, weights: str) -> HookedModelRecord:
     """The same, with what of its attention was hooked."""
-    return HookedModelRecord(
-        **_about(model, weights),
-        attention=model.attention,
-        layers=tuple(model.pattern_hooks.values()),
-    )
-
-
-def _about(model: LanguageModel, weights: str) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "architecture": model.architecture,
-        "revision": model.revision,
-        "weights": weights,
-        "dtype": model.dtype_name,
-        "device": str(model.device),
-        "parameters": model.n_parameters,
-        "tokenizer": type(model.tokenizer).__name__,
-        "vocabulary": len(model.tokenizer),
-    }
-
-
-def attention_record(model: LoadedModel) -> dict[str, Any]:
-    """What of the model's attention was hooked."""
-    return {"attention": model.attention, "layers": list(model.pattern_hooks.values())}
+    hooked = {"attention": model.attention, "layers": tuple(model.pattern_hooks.values())}
+    return HookedModelRecord(**dict(model_record(model, weights=weights)), **hooked)

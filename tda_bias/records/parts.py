@@ -27,11 +27,15 @@ class PartStore:
     Args:
         folder: Where the files are; None keeps nothing.
         identity: What the numbers of every part depend on: model, weights, settings.
+        overwrite: Whether parts of something else count as not there, and are written over.
     """
 
-    def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path | None, identity: Mapping[str, Any], *, overwrite: bool = False
+    ) -> None:
         self._folder = folder
         self._identity = _as_read_back(identity)
+        self._overwrite = overwrite
 
     def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """The arrays of a finished part, or None.
@@ -62,7 +66,12 @@ class PartStore:
             raise InputError(
                 f"{path} is not as it was saved: it is damaged; delete it or {_START_OVER}"
             )
-        self._check(path, header, name, depends_on)
+        try:
+            self._check(path, header, name, depends_on)
+        except InputError:
+            if self._overwrite:
+                return None
+            raise
         return arrays
 
     def save(
@@ -112,9 +121,11 @@ class PartStore:
         return folder / f"{readable}-{mark}.npz"
 
 
-def open_parts(folder: Path | None, identity: Mapping[str, Any], *, resume: bool) -> PartStore:
+def open_parts(
+    folder: Path | None, identity: Mapping[str, Any], *, resume: bool, overwrite: bool = False
+) -> PartStore:
     """The parts of a run; without ``resume`` those of earlier runs are deleted first."""
-    store = PartStore(folder, identity)
+    store = PartStore(folder, identity, overwrite=overwrite)
     if not resume:
         store.clear()
     return store

@@ -47,7 +47,9 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 class RecordPart(BaseModel):
     """A part of a record. It keeps entries it does not know: a subclass may."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="allow", protected_namespaces=(), populate_by_name=True
+    )
 
     # Transition: until every reader names attributes.
     def __getitem__(self, name: str) -> Any:
@@ -104,10 +106,17 @@ class DataRecord(RecordPart):
 
 
 class FileRecord(RecordPart):
-    """A file of a run: hash of its bytes (XXH3, 128 bits), and the rows of a table."""
+    """A file of a run.
+
+    Attributes:
+        hash: Of its bytes (XXH3, 128 bits).
+        rows: Of a table.
+        added: Whether it was added later: it follows from the others.
+    """
 
     hash: str
     rows: int | None = None
+    added: bool = False
 
 
 class RunRecord(RecordPart):
@@ -147,6 +156,7 @@ class RunRecord(RecordPart):
 
 
 R = TypeVar("R", bound=RunRecord)
+P = TypeVar("P", bound=RecordPart)
 
 
 def updated(record: R, entries: Mapping[str, Any]) -> R:
@@ -159,11 +169,11 @@ def updated(record: R, entries: Mapping[str, Any]) -> R:
     unknown = sorted(set(entries) - set(type(record).model_fields))
     if unknown:
         raise TypeError(f"{type(record).__name__} has no {unknown[0]}")
-    return validated_record(type(record), {**dict(record), **entries}, "the record")
+    return validated_part(type(record), {**dict(record), **entries}, "the record")
 
 
-def validated_record(kind: type[R], values: Mapping[str, Any], where: str) -> R:
-    """A record from plain values.
+def validated_part(kind: type[P], values: Any, where: str) -> P:
+    """A record, or a part of one, from plain values.
 
     Raises:
         InputError: naming the first value that does not fit; ``where`` begins the message.
@@ -174,7 +184,8 @@ def validated_record(kind: type[R], values: Mapping[str, Any], where: str) -> R:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         reason = first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{where}: `{name}`: {reason[0].lower()}{reason[1:]}") from None
+        said = f"{reason[0].lower()}{reason[1:]}"
+        raise InputError(f"{where}: `{name}`: {said}" if name else f"{where}: {said}") from None
 
 
 # -- JSON ------------------------------------------------------------------------------------------
@@ -182,7 +193,7 @@ def validated_record(kind: type[R], values: Mapping[str, Any], where: str) -> R:
 
 def sealed(record: RunRecord) -> str:
     """The text of ``run.json``: the record, and a hash that shows later changes to it."""
-    values: dict[str, Any] = json.loads(to_json(record.model_dump()))
+    values: dict[str, Any] = json.loads(to_json(record.model_dump(by_alias=True)))
     last = {name: values.pop(name) for name in ("packages", "files")}
     return to_json({**values, **last, "checksum": _checksum({**values, **last})})
 
@@ -224,6 +235,7 @@ def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
     values.setdefault("command", "heads")
     if isinstance(values.get("model"), str):
         values["model"] = {"name": values["model"], "weights": values.pop("weights", None)}
+    values.pop("restarted_from_layer", None)  # it always was
     for name in ("tdabias", "created", "files"):
         values.setdefault(name, None)
     values.setdefault("packages", {})

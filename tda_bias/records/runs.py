@@ -21,7 +21,7 @@ from tda_bias.records.record import (
     R,
     RunRecord,
     parsed,
-    validated_record,
+    validated_part,
 )
 from tda_bias.types import InputError
 
@@ -73,7 +73,7 @@ class Run:
         Raises:
             InputError: naming the first entry that is missing or does not fit.
         """
-        return validated_record(kind, self._values, str(self.folder / RECORD))
+        return validated_part(kind, self._values, str(self.folder / RECORD))
 
     def load(self, loader: Callable[[Path], T]) -> T:
         """What a loader makes of the folder, read once."""
@@ -183,7 +183,7 @@ def open_run(folder: str | Path, *commands: str) -> Run:
     values = parsed(text, folder / RECORD)
     if commands and values["command"] not in commands:
         raise InputError(f"{folder} is a run of `tdabias {values['command']}`, not of {wanted}")
-    record = validated_record(RunRecord, values, str(folder / RECORD))
+    record = validated_part(RunRecord, values, str(folder / RECORD))
     return Run(folder, record, values)
 
 
@@ -202,10 +202,17 @@ def file_hash(content: bytes) -> str:
 
 
 def content_hash(record: RunRecord) -> str | None:
-    """Hash of the tables of a run, whenever they were written. None if the record lists none."""
+    """Hash of the tables of a run, without those that were added later.
+
+    None if the record lists no files.
+    """
     if record.files is None:
         return None
-    tables = {name: entry.hash for name, entry in record.files.items() if entry.rows is not None}
+    tables = {
+        name: entry.hash
+        for name, entry in record.files.items()
+        if entry.rows is not None and not entry.added
+    }
     return file_hash(json.dumps(tables, sort_keys=True).encode())
 
 

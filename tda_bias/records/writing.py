@@ -61,10 +61,11 @@ class RunWriter:
         for suffix in ("png", "svg"):
             save_figure(self._path(f"{name}.{suffix}"), figure)
 
-    def entries(self) -> dict[str, FileRecord]:
+    def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
         """What the record says of the files so far."""
+        hashes = {name: file_hash((self._stage / name).read_bytes()) for name in self._rows}
         return {
-            name: FileRecord(hash=file_hash((self._stage / name).read_bytes()), rows=rows)
+            name: FileRecord(hash=hashes[name], rows=rows, added=added)
             for name, rows in self._rows.items()
         }
 
@@ -107,8 +108,12 @@ def writing_run(folder: str | Path, record: RunRecord) -> Iterator[RunWriter]:
 
 
 @contextmanager
-def adding_to_run(folder: str | Path) -> Iterator[RunWriter]:
+def adding_to_run(folder: str | Path, *, anew: bool = False) -> Iterator[RunWriter]:
     """Add files to a finished run, or replace some of them.
+
+    Args:
+        folder: Where it is.
+        anew: Whether these replace everything that was added before.
 
     Raises:
         InputError: if the folder holds no finished run or cannot be written.
@@ -124,12 +129,15 @@ def adding_to_run(folder: str | Path) -> Iterator[RunWriter]:
         writer = RunWriter(stage)
         with write_errors(folder):
             yield writer
-            entries = writer.entries()
-            _write_record(stage, updated(run.record, {"files": {**run.record.files, **entries}}))
+            entries = writer.entries(added=True)
+            kept = {n: e for n, e in run.record.files.items() if not (anew and e.added)}
+            _write_record(stage, updated(run.record, {"files": {**kept, **entries}}))
             # Killed from here on, the old record does not match the new files: that is noticed.
             for name in entries:
                 put_in_place(stage / name, folder / name)
             put_in_place(stage / RECORD, folder / RECORD)
+        kept |= entries
+        _delete(folder, {name: e for name, e in run.record.files.items() if name not in kept})
 
 
 def _write_record(stage: Path, record: RunRecord) -> None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.records.figures import write_figure
-from tda_bias.records.files import atomic, remove_leftovers, to_json, write_csv, write_text
-from tda_bias.records.record import reading_run
-from tda_bias.results.tables import in_order, ranked, tested_map
+from tda_bias.patterns.example import FILE as EXAMPLE
+from tda_bias.patterns.example import ExamplePattern
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import updated, validated_part
+from tda_bias.records.runs import open_run
+from tda_bias.records.writing import writing_run
+from tda_bias.results.maps import map_columns, ranked
+from tda_bias.results.record import TABLES, HeadsRecord, read_tables
+from tda_bias.results.tables import in_order
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_TABLES = {"table": "heads", "combined": "combined", "category": "category"}
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,27 @@ class HeadBias:
         category: One row per category, layer and head: the maps and the hot-spot tests.
         groups: One row per group: mean, minimum and maximum over heads, lengths, reliability.
         record: Everything needed to repeat the run, and the controls.
+        example: The patterns of one text, for pictures; ``ExamplePattern.load`` reads it again.
     """
 
     table: pd.DataFrame
     combined: pd.DataFrame
     category: pd.DataFrame
     groups: pd.DataFrame
-    record: dict[str, Any]
+    record: HeadsRecord
+    example: ExamplePattern | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.record, Mapping):  # transition: head_bias still hands over a dict
+            record = validated_part(HeadsRecord, self.record, "the record")
+            object.__setattr__(self, "record", record)
+
+    def __repr__(self) -> str:
+        heads = len(self.category) // max(1, len(self.categories))
+        return (
+            f"HeadBias({self.record.model.name}: {', '.join(self.categories)}; "
+            f"{len(self.groups)} groups, {heads} heads)"
+        )
 
     @property
     def categories(self) -> list[str]:
@@ -49,27 +66,34 @@ class HeadBias:
     @property
     def rank_by(self) -> RankBy:
         """The map the run ranks heads by."""
-        return cast(RankBy, self.record["config"]["rank_by"])
+        return self.record.config.rank_by
 
     def with_record(self, **entries: Any) -> HeadBias:
         """The same result with further entries in its record."""
-        return replace(self, record={**self.record, **entries})
+        return replace(self, record=updated(self.record, entries))
+
+    def with_example(self, example: ExamplePattern) -> HeadBias:
+        """The same result with the patterns of one text, which ``save`` writes too."""
+        return replace(self, example=example)
 
     def controls(self, category: str | None = None) -> dict[str, Any]:
         """What must be read beside a category's ranking: chance, reliability, length."""
         name = self._category(category)
-        return next(c for c in self.record["controls"] if c["category"] == name)
+        return next(c for c in self.record.controls if c.category == name).model_dump()
 
     def category_map(
         self, category: str | None = None, *, by: RankBy | None = None
     ) -> Float[np.ndarray, "layer head"]:
-        """Mean over groups of the z-score over heads of |combined|, layers by heads.
+        """The values that heads are ranked by, layers by heads.
 
         Args:
             category: May be left out where the run has one.
-            by: Which combined value; default the one the run ranks by.
+            by: Which map; default the one the run ranks by. ``evidence`` and ``location`` are in
+                standard deviations under exchange; the published maps are the mean over groups of
+                the z-score over heads of |combined|.
         """
-        return self.layer_by_head(f"z_{by or self.rank_by}", category)
+        columns = map_columns(by or self.rank_by, self.category.columns)
+        return self.layer_by_head(columns.value, category)
 
     def layer_by_head(self, column: str, category: str | None = None) -> np.ndarray:
         """Any column of ``category`` as an array, layers by heads."""
@@ -119,7 +143,7 @@ class HeadBias:
     # -- files --
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write the tables, the heat map and ``run.json``; each file is whole or not there.
+        """Write the tables, the heat map and ``run.json``: all of them, or none.
 
         Returns:
             The files, ``run.json`` last: where it is, the others are.
@@ -130,32 +154,32 @@ class HeadBias:
         from tda_bias.plots.heat_map import heatmap_figure
 
         folder = Path(folder)
-        written = []
-        for attribute, name in _TABLES.items():
-            with atomic(folder / f"{name}.parquet") as path:
-                getattr(self, attribute).to_parquet(path, index=False)
-            written.append(folder / f"{name}.parquet")
-        for name, table in (("heads", self.table), ("groups", self.groups)):
-            write_csv(folder / f"{name}.csv", table)
-            written.append(folder / f"{name}.csv")
-        written += write_figure(folder, "heatmap", heatmap_figure(self))
-        write_text(folder / "run.json", to_json(self.record))
-        remove_leftovers(folder)
-        return [*written, folder / "run.json"]
+        with writing_run(folder, self.record) as run:
+            for attribute, name, _ in TABLES:
+                run.table(name, getattr(self, attribute))
+            run.table("heads.csv", self.table)
+            run.figure("heatmap", heatmap_figure(self))
+            if self.example is not None:
+                run.arrays(EXAMPLE, self.example.to_arrays())
+        return [*(folder / name for name in run.names), folder / RECORD]
 
     @classmethod
     def load(cls, folder: str | Path) -> HeadBias:
         """Read what ``save`` wrote.
 
         Raises:
-            InputError: if the folder holds no finished run.
+            InputError: if the folder holds no finished run, or a file is not as it was written.
         """
-        folder = Path(folder)
-        with reading_run(folder, "heads"):
-            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-            tables = {a: pd.read_parquet(folder / f"{n}.parquet") for a, n in _TABLES.items()}
-            groups = pd.read_csv(folder / "groups.csv")
-        return cls(**tables, groups=groups, record=record)
+        run = open_run(folder, "heads")
+        record = run.record_as(HeadsRecord)
+        tables = read_tables(run, record)
+        return cls(
+            table=tables["table"],
+            combined=tables["combined"],
+            category=tables["category"],
+            groups=tables["groups"],
+            record=record,
+        )
 
     # -- helpers --
 
@@ -172,7 +196,6 @@ class HeadBias:
 
 
 def _with_short_names(category: pd.DataFrame, by: RankBy) -> pd.DataFrame:
-    tested = tested_map(by)
-    names = {f"z_{by}": "z", f"p_{tested}": "p", f"p_max_{tested}": "p_max", f"q_{tested}": "q"}
+    names = map_columns(by, category.columns).short_names
     columns = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
     return category.rename(columns=names)[columns].reset_index(drop=True)

@@ -53,14 +53,14 @@ def test_causal_probabilities_follow_the_chain_rule(
     assert own_tokens(model.tokenizer, "heiress")[:1] == own_tokens(model.tokenizer, "he")
     config = ScoreConfig(batch_size=4, share_prefix=share)
     found = score_preferences(model, some_words, some_templates, some_classes, config=config)
-    assert found.record["prompts"]["share_prefix"] == (share == "auto" and kind != "bloom")
+    assert found.record.prompts["share_prefix"] == (share == "auto" and kind != "bloom")
     bare = len(ids_of(model.tokenizer, "The"))
     tokens = {x: len(ids_of(model.tokenizer, f"The {x}")) - bare for x in some_words.words}
-    assert found.record["words"]["tokens_of_x"] == tokens
+    assert found.record.words.tokens_of_x == tokens
     for i, x in enumerate(some_words.words):
         for c, template in enumerate(some_templates):
             for w, word in enumerate(found.words):
-                longer = [b for a, b in found.record["words"]["continued"] if a == word]
+                longer = [b for a, b in found.record.words.continued if a == word]
                 expected = causal_word_prob(model, template.prompt(x), word, longer)
                 assert found.word_probs[i, c, w] == pytest.approx(expected, rel=2e-4)
 
@@ -69,7 +69,7 @@ def test_the_words_that_others_begin_with_are_recorded(
     tiny_lm, some_words, some_templates, some_classes
 ):
     found = score_preferences(tiny_lm(), some_words, some_templates, some_classes)
-    assert found.record["words"]["continued"] == [("he", "heiress"), ("he", "hers")]
+    assert found.record.words.continued == (("he", "heiress"), ("he", "hers"))
     he = found.words.index("he")
     assert (found.continued[..., he] > 0).all()
     alone = found.only(["he", "she"])
@@ -82,7 +82,7 @@ def test_masked_probabilities_are_those_at_the_mask(tiny_lm, kind, some_words, s
     templates = [Template("The [X] said that [Y]", 1), Template("The [X] [Y] the cook", 1)]
     found = score_preferences(model, some_words, templates, some_classes)
     assert set(found.words) == {"he", "man", "she"}
-    assert found.record["words"]["not_read"]["heiress"] == "several tokens"
+    assert found.record.words.not_read["heiress"] == "several tokens"
     mask = model.tokenizer.mask_token_id
     for i, x in enumerate(some_words.words):
         for c, template in enumerate(templates):
@@ -226,7 +226,7 @@ def test_capitalised_forms_add_up_and_count_once(tiny_lm, some_words, some_templ
     config = ScoreConfig(forms="capitals")
     found = score_preferences(tiny_lm(), some_words, some_templates, classes, config=config)
     assert found.words == ("he", "she")
-    assert found.record["words"]["not_read"] == {"He": "same tokens as another word of its class"}
+    assert found.record.words.not_read == {"He": "same tokens as another word of its class"}
     prompt = some_templates[0].prompt("cook")
     expected = sum(causal_word_prob(tiny_lm(), prompt, word) for word in ("he", "He"))
     assert found.word_probs[1, 0, 0] == pytest.approx(expected, rel=1e-4)
@@ -236,7 +236,7 @@ def test_bare_forms_are_the_entries_without_the_word_start(tiny_lm, some_words, 
     classes = WordClasses("c", "test", {"a": ("he", "soprano"), "b": ("at",)}, ())
     model, config = tiny_lm(), ScoreConfig(forms="bare")
     found = score_preferences(model, some_words, some_templates, classes, config=config)
-    assert found.record["words"]["not_read"] == {"soprano": "not in the vocabulary"}
+    assert found.record.words.not_read == {"soprano": "not in the vocabulary"}
     bare = model.tokenizer.get_vocab()["he"]
     assert [bare] != own_tokens(model.tokenizer, "he")
     ids = ids_of(model.tokenizer, some_templates[0].prompt("nurse"))

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
-from pvf.report import comparison, load_report, load_x_weights, risk_report
+from pvf.report import comparison, load_report, risk_report
+from pvf.weights import load_x_weights
 from pvf.risk import decompose
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
@@ -32,8 +33,9 @@ def test_the_report_is_the_decomposition_of_the_preferences():
 def test_tokens_of_x_are_a_column_where_the_run_knows_them():
     preferences = made_up()
     assert "tokens" not in risk_report(preferences, config=QUICK).by_x
-    preferences.record["words"]["tokens_of_x"] = {x: i + 1 for i, x in enumerate(preferences.x)}
-    found = risk_report(preferences, config=QUICK).by_x
+    tokens = {x: i + 1 for i, x in enumerate(preferences.x)}
+    words = preferences.record.words.model_copy(update={"tokens_of_x": tokens})
+    found = risk_report(preferences.with_record(words=words), config=QUICK).by_x
     assert found["tokens"].tolist() == [1, 2, 3, 4, 5]
 
 

@@ -31,11 +31,11 @@ def test_a_killed_run_goes_on_where_it_was(model, few, tmp_path, monkeypatch):
     assert saved == 2
     seen = []
     again = ask_questions(model, few, parts=tmp_path, progress=lambda d, t: seen.append((d, t)))
-    assert again.record["parts_reused"] == saved
+    assert again.record.parts_reused == saved
     np.testing.assert_allclose(again.log_prob, whole.log_prob, atol=1e-4)
     np.testing.assert_array_equal(again.n_tokens, whole.n_tokens)
     assert seen[-1] == (24, 24)
-    assert ask_questions(model, few, parts=tmp_path, resume=False).record["parts_reused"] == 0
+    assert ask_questions(model, few, parts=tmp_path, resume=False).record.parts_reused == 0
 
 
 def test_answers_under_other_settings_are_never_mixed_in(model, tiny_lm, few, tmp_path):
@@ -59,7 +59,7 @@ def test_saved_answers_are_the_same(model, few, tmp_path):
         np.testing.assert_array_equal(getattr(again, name), getattr(answers, name))
     for name in ("name", "factors", "subjects", "levels", "templates", "attributes", "kinds"):
         assert getattr(again, name) == getattr(answers, name)
-    assert again.record["model"] == answers.record["model"]
+    assert again.record.model == answers.record.model
 
 
 def test_what_was_not_asked_stays_undefined(made_up, tmp_path):

@@ -23,7 +23,7 @@ def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how):
         model = tiny_lm(kind, n_positions=512)
     config = AskConfig(ask=how, batch_size=7)
     found = ask_questions(model, few, config=config)
-    assert found.record["notes"]["share_prefix"] == (kind != "bloom")
+    assert found.record.notes["share_prefix"] == (kind != "bloom")
     checked = 0
     for number, (where, *rest) in enumerate(every_question(few)):
         if number % 11:
@@ -37,7 +37,7 @@ def test_every_answer_is_read_when_nothing_is_shared(tiny_lm, few):
     model = tiny_lm("llama", max_position_embeddings=512)
     shared = ask_questions(model, few, config=AskConfig(ask="question"))
     plain = ask_questions(model, few, config=AskConfig(ask="question", share_prefix="never"))
-    assert not plain.record["notes"]["share_prefix"]
+    assert not plain.record.notes["share_prefix"]
     np.testing.assert_allclose(shared.log_prob, plain.log_prob, atol=1e-4)
     np.testing.assert_allclose(shared.mass, plain.mass, atol=1e-6)
 
@@ -97,7 +97,7 @@ def masked(model, text, start, stop):
 def test_masked_answers_fill_the_name_from_left_to_right(tiny_lm, few, kind):
     model = tiny_lm(kind, max_position_embeddings=512)
     found = ask_questions(model, few, config=AskConfig(batch_size=5))
-    assert found.record["ask"] == "mask"
+    assert found.record.ask == "mask"
     sizes = set()
     for number, (where, *rest) in enumerate(every_question(few)):
         if number % 41:
@@ -131,7 +131,7 @@ def pointer(subwords):
 @torch.no_grad()
 def test_spans_are_scored_by_the_published_rule(pointer, few):
     found = ask_questions(pointer, few, config=AskConfig(batch_size=6))
-    assert found.record["ask"] == "span"
+    assert found.record.ask == "span"
     for number, (where, *rest) in enumerate(every_question(few)):
         if number % 41:
             continue

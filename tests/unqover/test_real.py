@@ -27,7 +27,7 @@ def design():
 @pytest.mark.parametrize("how", ["cloze", "question"])
 def test_answers_are_those_of_the_plain_model(model, design, how):
     found = ask_questions(model, design, config=AskConfig(ask=how))
-    assert found.record["notes"]["share_prefix"]
+    assert found.record.notes["share_prefix"]
     for number, (where, *rest) in enumerate(every_question(design)):
         if number % 173:
             continue

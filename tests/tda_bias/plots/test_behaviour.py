@@ -4,9 +4,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from tda_bias.behaviour.ablation_record import AblationRecord
 from tda_bias.behaviour.ablation_study import AblationStudy
 from tda_bias.behaviour.crossref import HeadMap
 from tda_bias.plots.behaviour import plot_ablation, plot_correlation_map, plot_targets
+from tda_bias.records.record import ModelRecord
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +54,11 @@ def test_the_ablation_plot_shows_every_head_and_the_measured_ones():
     heads["exact"] = [np.nan, -0.25, np.nan]
     agreement = pd.DataFrame([{"ranking": "z_relative", "rho_effect": 0.5, "p_effect": 0.3}])
     empty = pd.DataFrame()
-    study = AblationStudy({}, empty, empty, heads, agreement, {"rank_by": "relative"})
+    record = AblationRecord(
+        model=ModelRecord(name="made-up"), category="gender", rank_by="relative", top=1,
+        n_random=20, seed=0, triples=1, share_prefix=True, survivors=0, base={},
+    )  # fmt: skip
+    study = AblationStudy(empty, empty, heads, agreement, record)
     ax = plot_ablation(study)
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.2, 0.3])
     np.testing.assert_allclose(ax.collections[1].get_offsets(), [[2.0, 0.25]])

@@ -104,6 +104,14 @@ def test_a_changed_setting_is_refused_by_name(tmp_path, identity, depends_on, me
         PartStore(tmp_path, identity).load("gender g", depends_on)
 
 
+def test_parts_of_something_else_are_computed_again_where_that_was_asked_for(tmp_path):
+    saved_part(tmp_path, model="m")
+    store = open_parts(tmp_path, {"model": "n"}, resume=True, overwrite=True)
+    assert store.load("gender g", TEXTS) is None
+    same = open_parts(tmp_path, {"model": "m"}, resume=True, overwrite=True)
+    assert same.load("gender g", TEXTS) is not None
+
+
 def test_a_cut_part_is_refused_and_can_be_cleared(tmp_path):
     path = saved_part(tmp_path)
     path.write_bytes(path.read_bytes()[:50])

@@ -38,7 +38,9 @@ def test_a_result_comes_back_as_it_was_saved(result, tmp_path):
     for name in ("table", "combined", "category"):
         pd.testing.assert_frame_equal(getattr(loaded, name), getattr(result, name))
     pd.testing.assert_frame_equal(loaded.groups, result.groups, check_dtype=False)
-    assert loaded.record == json.loads(to_json(result.record))
+    assert loaded.record.model == result.record.model
+    listed = loaded.record.model_dump(exclude={"files"})
+    assert to_json(listed) == to_json(result.record.model_dump(exclude={"files"}))
     pd.testing.assert_frame_equal(loaded.top(5), result.top(5))
 
 
@@ -71,13 +73,13 @@ def test_the_ranking_is_that_of_the_map(result, by):
     assert list(stable) == sorted(stable, reverse=True)
 
 
-def test_unstable_heads_never_rank_first(result):
+def test_unstable_heads_never_rank_first_in_a_published_map(result):
     category = result.category.copy()
-    first = result.top(1).iloc[0]
+    first = result.top(1, by="relative").iloc[0]
     chosen = (category["layer"] == first["layer"]) & (category["head"] == first["head"])
     category.loc[chosen, "unstable"] = True
     flagged = HeadBias(result.table, result.combined, category, result.groups, result.record)
-    ranked = flagged.top(8)
+    ranked = flagged.top(8, by="relative")
     assert not ranked["unstable"].iloc[0]
     assert ranked["unstable"].iloc[-1]
     assert (ranked["layer"].iloc[-1], ranked["head"].iloc[-1]) == (first["layer"], first["head"])

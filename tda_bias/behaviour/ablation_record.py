@@ -1,0 +1,80 @@
+"""What ``run.json`` says of a run of ``tdabias ablate``, and the columns of its tables."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tda_bias.records.record import Number, RunRecord
+from tda_bias.records.tables import columns, counts, finite, flags, numbers, shares, texts
+from tda_bias.types import RankBy
+
+
+class AblationRecord(RunRecord):
+    """Everything needed to repeat an ablation.
+
+    Attributes:
+        run: Folder of the run whose heads were removed, as it was given.
+        category: The map that ranked them.
+        rank_by: Which of its values did.
+        top: Heads from each end of the ranking.
+        ablation: What replaces a removed head's output.
+        n_random: Random sets of heads.
+        n_resamples: Permutations for the agreement.
+        seed: Of random sets and permutations.
+        triples: Number of texts' triples.
+        share_prefix: Whether a triple's common beginning was run once.
+        survivors: Heads of the map that survive correction.
+        base: Summaries of the unchanged model.
+    """
+
+    command: str = "ablate"
+    run: str | None = None
+    category: str
+    rank_by: RankBy
+    top: int = Field(ge=1)
+    ablation: Literal["mean", "zero"] | None = None
+    n_random: int
+    n_resamples: int | None = None
+    seed: int
+    triples: int
+    share_prefix: bool
+    survivors: int
+    base: dict[str, Number]
+
+
+EFFECT_COLUMNS = columns(
+    {"kind": texts(), "heads": texts(), "d_log_odds": finite(), "d_.+": numbers(regex=True)}
+)
+SET_TEST_COLUMNS = columns(
+    {
+        "outcome": texts(),
+        **{name: numbers() for name in ("effect", "random_mean", "random_sd", "percentile")},
+        "p": shares(),
+    }
+)
+HEAD_COLUMNS = columns(
+    {
+        "layer": counts(),
+        "head": counts(),
+        "unstable": flags(),
+        **{name: numbers() for name in ("effect", "importance", "direct", "exact")},
+        r"(z|evidence)_.+": numbers(regex=True),
+    }
+)
+AGREEMENT_COLUMNS = columns(
+    {
+        "ranking": texts(),
+        **{f"n_{name}": counts() for name in ("effect", "exact")},
+        **{f"rho_{name}": numbers() for name in ("effect", "exact")},
+        **{f"p_{name}": shares() for name in ("effect", "exact")},
+    }
+)
+# Attribute of ``AblationStudy``, file and columns.
+TABLES = (
+    ("effects", "effects.csv", EFFECT_COLUMNS),
+    ("set_tests", "set_tests.csv", SET_TEST_COLUMNS),
+    ("heads", "heads.csv", HEAD_COLUMNS),
+    ("agreement", "agreement.csv", AGREEMENT_COLUMNS),
+)
