@@ -58,12 +58,14 @@ def make_twins(
         ``note`` says why.
 
     Raises:
-        InputError: if ``k`` is below 1 or larger than a kind's other targets, a kind has a single
-            target, the tagger asked for is not installed, or nothing can be made of what was asked
+        InputError: if ``k`` is below 1 or larger than a kind's other targets, ``seed`` is below 0,
+            a kind has a single target, the tagger asked for is not installed, or nothing can be made of what was asked
             for by name.
     """
     if k < 1:
         raise InputError(f"`k` must be at least 1; got {k}")
+    if seed < 0:
+        raise InputError(f"`seed` must not be negative; got {seed}")
     unique = list({content(triple): triple for triple in triples}.values())
     swap = [kind == "gender" or (kind == "auto" and t.category == "gender") for t in unique]
     made: dict[str, object] = {"source": "made", "kind": kind}

@@ -154,7 +154,7 @@ def _installed_pipeline() -> Language | None:
 
 def _tagged(pipeline: Language, texts: Sequence[str]) -> list[Offsets]:
     places: dict[str, Offsets] = {}
-    for parsed in pipeline.pipe({text for text in texts if _PRONOUN.search(text)}):
+    for parsed in pipeline.pipe(dict.fromkeys(text for text in texts if _PRONOUN.search(text))):
         pronouns = (token for token in parsed if _PRONOUN.fullmatch(token.text))
         places[parsed.text] = frozenset(
             token.idx for token in pronouns if _tagged_before_what_is_had(parsed, token)

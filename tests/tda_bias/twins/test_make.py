@@ -30,6 +30,11 @@ def test_k_below_one_is_refused(k):
         make_twins([NURSE], k=k)
 
 
+def test_a_negative_seed_is_refused():
+    with pytest.raises(InputError, match="`seed` must not be negative; got -1"):
+        make_twins([NURSE], seed=-1)
+
+
 def test_k_larger_than_the_other_targets_is_refused_with_what_is_allowed():
     with pytest.raises(InputError, match=r"`k` must be at most 31, .* 'profession'; got 99"):
         make_twins([NURSE], k=99)
