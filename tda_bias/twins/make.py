@@ -59,8 +59,8 @@ def make_twins(
 
     Raises:
         InputError: if ``k`` is below 1 or larger than a kind's other targets, ``seed`` is below 0,
-            a kind has a single target, the tagger asked for is not installed, or nothing can be made of what was asked
-            for by name.
+            a kind has a single target, the tagger asked for is not installed, or nothing can be
+            made of what was asked for by name.
     """
     if k < 1:
         raise InputError(f"`k` must be at least 1; got {k}")
