@@ -275,23 +275,23 @@ def _tree(
 
 
 class _MaskedRows:
-    """Rows with masks, each kept once, and which row each token is read from."""
+    """Rows with masks, each kept once, and the tokens that are read at one place of each."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.leading, self.trailing = special_tokens_around(model.tokenizer)
         self.mask = model.tokenizer.mask_token_id
-        self.index: dict[tuple[tuple[int, ...], int], int] = {}
-        self.token: list[int] = []
+        self.slots: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+        self.number: dict[tuple[tuple[int, ...], int], int] = {}
 
-    def add(self, ids: Sequence[int], place: int, masked: Sequence[int]) -> int:
+    def add(self, ids: Sequence[int], place: int, masked: Sequence[int]) -> tuple[int, int]:
+        """The row and the reading in it for one token; texts that differ only there share it."""
         row = [*self.leading, *ids, *self.trailing]
         for other in masked:
             row[other + len(self.leading)] = self.mask
         key = (tuple(row), place + len(self.leading))
-        if key not in self.index:
-            self.index[key] = len(self.index)
-            self.token.append(ids[place])
-        return self.index[key]
+        slots = self.slots.setdefault(key, {})
+        number = self.number.setdefault(key, len(self.number))
+        return number, slots.setdefault(ids[place], len(slots))
 
 
 def _masked(
@@ -303,7 +303,7 @@ def _masked(
     if model.tokenizer.mask_token_id is None:
         raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
     rows = _MaskedRows(model)
-    which: dict[Reading, list[list[list[int]]]] = {"pll": []}
+    which: dict[Reading, list[list[list[tuple[int, int]]]]] = {"pll": []}
     if all(one.word is not None for one in tokens):
         which["pll_within_word"] = []
     for reading, places in which.items():
@@ -311,13 +311,18 @@ def _masked(
             places.append([list(_rows_of(rows, one, i, reading)) for i in range(len(one.ids))])
     values = _read_rows(model, rows, batch_size, len(tokens), progress)
     return {
-        reading: [tuple(values[np.array(own, dtype=np.int64)] for own in texts) for texts in found]
+        reading: [
+            tuple(np.array([values[row][slot] for row, slot in own]) for own in texts)
+            for texts in found
+        ]
         for reading, found in which.items()
     }
 
 
-def _rows_of(rows: _MaskedRows, one: ContrastTokens, text: int, reading: Reading) -> Iterator[int]:
-    """The row that each scored token of a text is read from."""
+def _rows_of(
+    rows: _MaskedRows, one: ContrastTokens, text: int, reading: Reading
+) -> Iterator[tuple[int, int]]:
+    """Where each scored token of a text is read."""
     ids = one.ids[text]
     for place in one.scored[text]:
         masked = [int(place)]
@@ -333,17 +338,20 @@ def _read_rows(
     batch_size: int,
     n_contrasts: int,
     progress: Progress | None,
-) -> Float[np.ndarray, " row"]:
-    keys, values = list(rows.index), np.empty(len(rows.index))
+) -> list[Float[np.ndarray, " slot"]]:
+    keys = list(rows.slots)
+    tokens = [np.array(list(slots)) for slots in rows.slots.values()]
+    values: list[Float[np.ndarray, " slot"]] = [np.empty(0)] * len(keys)
     done = 0
     for batch in batches_of_similar_width([len(row) for row, _ in keys], batch_size):
         found = masked_log_probs(
             model,
             [keys[i][0] for i in batch],
             [keys[i][1] for i in batch],
-            [np.array([rows.token[i]]) for i in batch],
+            [tokens[i] for i in batch],
         )
-        values[batch] = np.concatenate(found)
+        for i, own in zip(batch, found, strict=True):
+            values[i] = own
         done += len(batch)
         if progress is not None:
             progress(done * n_contrasts // len(keys), n_contrasts)

@@ -1,0 +1,241 @@
+"""Pair sets: what is read of each, and that everything else is refused in one line."""
+
+import json
+from collections import Counter
+
+import datasets
+import pytest
+
+from tda_bias.pairs import SETS, load_pairs
+from tda_bias.pairs import crows as crows_pairs
+from tda_bias.pairs.blimp import paradigms
+from tda_bias.pairs.sources import with_label_names
+from tda_bias.pairs.winobias import gender_of_more
+from tda_bias.types import InputError
+from tests.support.pairs import USER_PAIR, pairs_folder, write_lines
+
+CROWS = ",sent_more,sent_less,stereo_antistereo,bias_type,anon_writer\n"
+
+
+# -- a user's file --
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"less": USER_PAIR["more"]}, "line 2: `more` and `less` are the same text"),
+        ({"more": "  "}, "line 2: `more` must be a text that is not empty"),
+        ({"stereo": "x"}, "line 2: unknown key `stereo`; allowed are id, group, more, less, set"),
+        ({"group": 3}, "line 2: `group` must be a text; got 3"),
+        ({"id": 2}, "line 2: `id` is a text in some lines and a number in others"),
+        ({"id": "1"}, "line 2: the id '1' stands in .* line 1 too"),
+        ({"context": "So"}, "line 2: `context` stands in some lines only"),
+        ({"more": "\ud800"}, "line 2: `more` holds half of a surrogate pair"),
+    ],
+)
+def test_a_wrong_line_of_a_users_file_is_named(tmp_path, change, message):
+    path = write_lines(tmp_path, USER_PAIR, {**USER_PAIR, "id": "2", **change})
+    with pytest.raises(InputError, match=message):
+        load_pairs(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1]", "line 1: expected a JSON object, got list"),
+        ("nonsense", "line 1: not a JSON object"),
+        ('{"id": "1", "id": "2"}', "line 1: the key 'id' stands twice"),
+        ('{"id": "1", "group": "g", "more": "a b"}', "line 1: the key `less` is missing"),
+        ('{"stereotype": "a", "anti-stereotype": "b"}', "line 1: this is a triple of StereoSet"),
+        (" ", "is empty"),
+    ],
+)
+def test_a_file_that_holds_no_pairs_is_refused(tmp_path, line, message):
+    with pytest.raises(InputError, match=message):
+        load_pairs(write_lines(tmp_path, line))
+
+
+def test_a_users_file_is_read(tmp_path):
+    lines = [{**USER_PAIR, "id": n, "context": "So:", "set": "jobs"} for n in (7, 8)]
+    read = load_pairs(write_lines(tmp_path, *lines))
+    assert (read.name, read.trainable, read.licence) == ("jobs", True, None)
+    assert [pair.id for pair in read.pairs] == ["7", "8"]
+    assert read.pairs[0].texts()[0] == "So: The cook said he"
+    assert read.revision.startswith("blake2b-")
+    marked = load_pairs(write_lines(tmp_path, {**USER_PAIR, "set": "CrowS-Pairs"}))
+    assert not marked.trainable
+
+
+def test_unknown_sets_groups_and_limits_are_refused(tmp_path):
+    with pytest.raises(InputError, match="`set` must be one of crows, winobias, .* got 'wino'"):
+        load_pairs("wino")
+    with pytest.raises(InputError, match="where `data` is given"):
+        load_pairs(write_lines(tmp_path, USER_PAIR), data=tmp_path)
+    with pytest.raises(InputError, match="`group` 'nurze' .* did you mean nurse"):
+        load_pairs("winobias", groups=["nurze"])
+    with pytest.raises(InputError, match="`limit` must be at least 1"):
+        load_pairs("winobias", limit=0)
+    with pytest.raises(InputError, match="packaged: crows does not ship"):
+        load_pairs("crows", data="packaged")
+    with pytest.raises(InputError, match="has no file all_sentences.tsv"):
+        load_pairs("winogender", data=tmp_path)
+
+
+def test_the_limit_is_per_group_and_type():
+    read = load_pairs("winobias", groups=["nurse", "guard"], limit=2)
+    assert Counter((p.group, p.type) for p in read.pairs) == {
+        (group, kind): 2 for group in ("nurse", "guard") for kind in ("type1", "type2")
+    }
+
+
+# -- CrowS-Pairs --
+
+
+def test_crows_rows_become_pairs_that_must_not_be_trained_on(tmp_path):
+    path = tmp_path / "crows_pairs_anonymized.csv"
+    path.write_text(
+        CROWS + '0,"He, ran","She, ran",stereo,gender,a0\n4,Old,Young,antistereo,age,a1\n'
+    )
+    for data in (path, tmp_path):
+        read = load_pairs("crows", data=data)
+        assert not read.trainable
+        first, second = read.pairs
+        assert (first.id, first.group, first.type, first.unit) == ("0", "gender", "stereo", "a0")
+        assert (first.more, first.less, first.scored) == ("He, ran", "She, ran", "shared")
+        assert (second.id, second.type) == ("4", "antistereo")
+    with pytest.raises(InputError, match="not a JSON object"):
+        load_pairs(path)
+
+
+def test_a_crows_file_of_another_form_is_refused(tmp_path):
+    path = tmp_path / "crows.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="has no column `sent_more`; it needs sent_more"):
+        load_pairs("crows", data=path)
+    path.write_text(CROWS + "0,a,b,stereo\n")
+    with pytest.raises(InputError, match="line 2: not as many fields"):
+        load_pairs("crows", data=path)
+    path.write_text(CROWS + "0,a,a,stereo,age,w\n")
+    with pytest.raises(InputError, match="row 0: `more` and `less` are the same"):
+        load_pairs("crows", data=path)
+
+
+def test_the_hubs_crows_have_their_class_names():
+    features = datasets.Features(
+        {
+            "sent_more": datasets.Value("string"),
+            "sent_less": datasets.Value("string"),
+            "stereo_antistereo": datasets.ClassLabel(names=["stereo", "antistereo"]),
+            "bias_type": datasets.ClassLabel(names=["race-color", "age"]),
+        }
+    )
+    rows = {"sent_more": ["a"], "sent_less": ["b"], "stereo_antistereo": [1], "bias_type": [1]}
+    split = datasets.Dataset.from_dict(rows, features=features)
+    named = list(with_label_names(split))
+    (pair,) = crows_pairs.from_rows([("hub row 0", {"id": "0", **named[0]})])
+    assert (pair.type, pair.group, pair.unit) == ("antistereo", "age", "age")
+
+
+def test_an_unreachable_hub_is_one_line(monkeypatch):
+    def fails(*_, **__):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", fails)
+    for name, data in (("crows", None), ("blimp", "hub")):
+        with pytest.raises(InputError, match=r"neither in the cache nor .* give --data PATH"):
+            load_pairs(name, data=data)
+
+
+@pytest.mark.real
+def test_the_real_crows_pairs_are_all_read():
+    read = load_pairs("crows", data=pairs_folder())
+    assert len(read.pairs) == 1508
+    assert Counter(pair.type for pair in read.pairs) == {"stereo": 1290, "antistereo": 218}
+    assert len({pair.group for pair in read.pairs}) == 9
+
+
+# -- WinoBias --
+
+
+def test_winobias_pairs_differ_in_pronouns_but_for_nine():
+    read = load_pairs("winobias")
+    assert Counter(pair.type for pair in read.pairs) == {"type1": 396, "type2": 396}
+    assert len({pair.group for pair in read.pairs}) == 40
+    assert {"type1-92", "type2-90"} < read.uneven
+    assert len(read.uneven) == 9
+    assert Counter((p.type, gender_of_more(p)) for p in read.pairs) == {
+        (kind, gender): 198 for kind in ("type1", "type2") for gender in ("male", "female")
+    }
+    first = read.pairs[0]
+    assert (first.id, first.group) == ("type1-1", "developer")
+    assert first.more.startswith("The developer argued with the designer because he did")
+    assert not any("[" in text for pair in read.pairs for text in pair.texts())
+
+
+def test_winobias_files_of_another_form_are_refused(tmp_path):
+    def write(pro, anti):
+        for number in (1, 2):
+            (tmp_path / f"pro_stereotyped_type{number}.txt.test").write_text(pro)
+            (tmp_path / f"anti_stereotyped_type{number}.txt.test").write_text(anti)
+
+    good = "1 [The cook] ate because [he] could.\n"
+    write(good, good.replace("he]", "she]"))
+    assert load_pairs("winobias", data=tmp_path).pairs[0].less == "The cook ate because she could."
+    write(good, good + good)
+    with pytest.raises(InputError, match="1 pro-stereotypical lines and 2 anti"):
+        load_pairs("winobias", data=tmp_path)
+    write("The cook ate\n", good)
+    with pytest.raises(InputError, match="expected a number and a sentence"):
+        load_pairs("winobias", data=tmp_path)
+    write("1 The cook ate because [he] could.\n", good)
+    with pytest.raises(InputError, match="no occupation stands in brackets"):
+        load_pairs("winobias", data=tmp_path)
+
+
+@pytest.mark.real
+def test_what_ships_is_what_the_folders_hold():
+    folder = pairs_folder()
+    for name, below in (("winobias", ()), ("winogender", ()), ("blimp", ("blimp_subset",))):
+        own, theirs = load_pairs(name), load_pairs(name, data=folder.joinpath(*below))
+        texts = [(p.id, p.group, p.type, p.texts()) for p in own.pairs]
+        assert texts == [(p.id, p.group, p.type, p.texts()) for p in theirs.pairs]
+
+
+# -- Winogender --
+
+
+def test_winogender_puts_the_majoritys_pronoun_first():
+    read = load_pairs("winogender")
+    assert Counter(pair.type for pair in read.pairs) == {"occupation": 120, "participant": 120}
+    by_name = {pair.id: pair for pair in read.pairs}
+    assert len({pair.group for pair in read.pairs}) == 60
+    nurse, plumber = by_name["nurse.patient.0"], by_name["plumber.homeowner.0"]
+    assert gender_of_more(nurse) == "female"
+    assert gender_of_more(plumber) == "male"
+    assert nurse.type == "occupation"
+    assert by_name["nurse.patient.1"].type == "participant"
+
+
+# -- BLiMP --
+
+
+def test_the_sample_of_blimp_has_twenty_of_each_paradigm(tmp_path):
+    read = load_pairs("blimp")
+    assert set(Counter(pair.group for pair in read.pairs).values()) == {20}
+    assert {pair.group for pair in read.pairs} == set(paradigms())
+    assert len(paradigms()) == 67
+    assert len({pair.type for pair in read.pairs}) == 12  # the paper's phenomena
+    line = {"UID": "wh_island", "pairID": "3", "sentence_good": "a b", "sentence_bad": "b a"}
+    write_lines(tmp_path, line, name="wh_island.jsonl")
+    write_lines(tmp_path, {"UID": "x", "gpt2": 0.5}, name="summary.jsonl")
+    (pair,) = load_pairs("blimp", data=tmp_path).pairs
+    assert (pair.id, pair.type, pair.more) == ("wh_island-3", "island_effects", "a b")
+    (tmp_path / "wh_island.jsonl").write_text(json.dumps({"UID": "x"}))
+    with pytest.raises(InputError, match="holds no JSON Lines of BLiMP"):
+        load_pairs("blimp", data=tmp_path)
+
+
+def test_every_set_that_ships_names_its_licence():
+    for name in SETS:
+        if name != "crows":
+            assert "(c)" in load_pairs(name, limit=1).licence
