@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint docs pages bench figures baselines clean
+.PHONY: demo test lint docs pages gallery bench figures baselines clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +47,10 @@ bench: $(INSTALLED)
 # The head paper's figures, tables and page; on the real StereoSet where TDABIAS_STEREOSET names it.
 figures: $(INSTALLED)
 	$(BIN)/tdabias reproduce --model smollm2-135m --data $${TDABIAS_STEREOSET:-starter}
+
+# The pictures of docs/gallery.md, every figure there is once, drawn anew.
+gallery: $(INSTALLED)
+	$(BIN)/python figures/draw.py build/gallery
 
 # The stored pictures of tests/tda_bias/plots/test_images.py, drawn anew: look at them before you commit.
 baselines: $(INSTALLED)

@@ -1,0 +1,99 @@
+"""Draws the pictures of the gallery and writes its page: every figure of the catalogue, once.
+
+    python figures/draw.py [FOLDER]
+
+runs the commands below on the starter data in FOLDER (build/gallery, where a stopped run goes on),
+draws every figure that they allow, and writes docs/gallery.md with the command of each.
+"""
+
+import contextlib
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from tda_bias.records.figures import Entry, drawings, write_print
+from tda_bias.records.runs import Run, with_parts
+from tdabias_cli.figures import catalogue
+
+DOCS = Path(__file__).parents[1] / "docs"
+WIDTH = 1000  # pixels
+RUNS = "runs/smollm2-135m"
+COMMANDS = (
+    "heads --model smollm2-135m --category all --data starter",
+    "heads --model minilm-l6 --category all --data starter",
+    "pvf --model smollm2-135m --attribute pronouns",
+    "pvf --model smollm2-135m --attribute pronouns --words professions",
+    "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
+    f"crossref {RUNS}/all {RUNS}/pvf-pronouns-professions",
+    f"ablate {RUNS}/all --category gender --top 3 --limit 3",
+)
+FOLDERS = (
+    f"{RUNS}/all",
+    "runs/minilm-l6/all",
+    f"{RUNS}/pvf-pronouns",
+    f"{RUNS}/pvf-pronouns-professions",
+    f"{RUNS}/unqover-gender_race",
+)
+
+
+def run(command: str, folder: Path) -> None:
+    """Run a command as a user would."""
+    print(f"$ tdabias {command}", flush=True)
+    program = Path(sys.executable).with_name("tdabias")
+    subprocess.run([program, *shlex.split(command)], cwd=folder, check=True)
+
+
+def drawn(entry: Entry, runs: Sequence[Run]) -> tuple[Figure, str] | None:
+    """A figure from the first runs that have what it shows, and the command for it."""
+    usable = [run for run in runs if run.command == entry.command and entry.holds(run)]
+    used = usable if entry.fewest > 1 else usable[:1]
+    for found in drawings(used, [entry]):
+        folders = " ".join(str(run.folder) for run in used)
+        return found.figure, " ".join(f"tdabias figures {folders} --only {entry.name}".split())
+    return None
+
+
+def stored(source: Path, target: Path) -> None:
+    """A picture at the width of a page, in few colours."""
+    with Image.open(source) as image:
+        scale = min(1.0, WIDTH / image.width)
+        size = (round(image.width * scale), round(image.height * scale))
+        small = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        small.quantize(128).save(target, optimize=True)
+
+
+def main(folder: Path) -> None:
+    """All pictures and the page."""
+    for command in COMMANDS:
+        run(command, folder)
+    shutil.rmtree(DOCS / "gallery", ignore_errors=True)
+    (DOCS / "gallery").mkdir()
+    page = DOCS / "gallery.md"
+    parts = [page.read_text(encoding="utf-8").split("\n## ")[0].rstrip()]
+    with contextlib.chdir(folder):
+        runs = with_parts([Path(path) for path in FOLDERS])
+        for entry in catalogue():
+            found = drawn(entry, runs)
+            if found is None:
+                print(f"not drawn: {entry.name}")
+                continue
+            figure, command = found
+            [path] = write_print(
+                Path("drawn"), entry.name, figure, formats=["png"], title=entry.title, run_id=""
+            )
+            stored(path, DOCS / "gallery" / path.name)
+            picture = f"![{entry.title}](gallery/{path.name})"
+            parts.append(f"## {entry.title}\n\n{picture}\n\n```\n{command}\n```")
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1] if len(sys.argv) > 1 else "build/gallery")
+    where.mkdir(parents=True, exist_ok=True)
+    main(where)
