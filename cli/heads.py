@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import HeadId
+from tda_bias.types import MAX_COUNT, HeadId
 
 from .loading import (
     hooked_model,
@@ -21,19 +21,21 @@ from .loading import (
     out_of_memory_in_one_line,
     progress_bar,
     reach_hub_for,
+    triples_with_twins,
 )
 from .options import command, part_of
-from .settings import FilePath, Format, TriplesSettings, model_folder
+from .settings import FilePath, Format, TriplesSettings, TwinsOption, model_folder
 from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
+    from tda_bias.results.record import ControlsRecord
 
 
-class HeadsSettings(TriplesSettings, HeadBiasConfig):
+class HeadsSettings(TriplesSettings, TwinsOption, HeadBiasConfig):
     """Everything ``tdabias heads`` can be told."""
 
-    top: int = Field(10, ge=1, description="heads to print")
+    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads to print")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/CATEGORY)"
     )
@@ -63,7 +65,8 @@ def heads(settings: HeadsSettings) -> None:
         return
     for name in result.categories:
         print_table(ranked_table(result, name, settings.top))
-        print_lines(*control_lines(result, name), *finding_lines(result, name))
+        print_lines(*control_lines(result, name), *twin_lines(result, name))
+        print_lines(*finding_lines(result, name))
     print_lines(*run_lines(result, settings))
 
 
@@ -77,11 +80,10 @@ def compute(settings: HeadsSettings) -> HeadBias:
 
     from tda_bias.records.files import prepare_folder
     from tda_bias.records.parts import PartStore
-    from tda_bias.triples import load_triples, source_revision
+    from tda_bias.triples import source_revision
 
-    triples = load_triples(
-        settings.data, category=settings.category, groups=settings.group, limit=settings.limit
-    )
+    console = Console(stderr=True)
+    triples, twins = triples_with_twins(settings, settings.twins, errors=console)
     folder = settings.folder
     prepare_folder(folder)
 
@@ -91,14 +93,12 @@ def compute(settings: HeadsSettings) -> HeadBias:
             kept.clear()
         return kept
 
-    console = Console(stderr=True)
     model = hooked_model(
         settings.model, device=settings.device, dtype=settings.dtype, console=console
     )
 
     from tda_bias.heads import head_bias
     from tda_bias.patterns.capture import example_pattern
-    from tda_bias.patterns.example import FILE as EXAMPLE
 
     title = f"{settings.model} · {settings.category}"
     with (
@@ -106,10 +106,14 @@ def compute(settings: HeadsSettings) -> HeadBias:
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         result = head_bias(
-            model, triples, config=settings.analysis(), progress=progress, store=store
+            model,
+            triples,
+            twins=twins,
+            config=settings.analysis(),
+            progress=progress,
+            store=store,
         )
-    if not (settings.resume and (folder / EXAMPLE).is_file()):
-        example_pattern(model, triples[0]).save(folder)
+    result = result.with_example(example_pattern(model, triples[0]))
     return result.with_record(
         settings=settings.model_dump(mode="json"),
         data={"source": settings.data, "revision": source_revision(settings.data)},
@@ -119,15 +123,27 @@ def compute(settings: HeadsSettings) -> HeadBias:
 # -- what is printed -------------------------------------------------------------------------------
 
 
+def _controls(result: HeadBias, category: str) -> ControlsRecord:
+    return next(c for c in result.record.controls if c.category == category)
+
+
+_UNIT = {"evidence": "evidence", "location": "evidence"}
+
+
 def ranked_table(result: HeadBias, category: str, top: int) -> Table:
     """The ranked heads of one category."""
-    name = result.record["model"]["name"]
+    ranking = {
+        "evidence": "evidence of a difference in spread",
+        "location": "evidence of a shift",
+    }.get(result.rank_by, result.rank_by)
+    if _controls(result, category).hot_spot_map.endswith("_twin"):
+        ranking += ", triple minus twin"
     table = Table(
         "head",
-        title=f"{name} · {category} · heads ranked by {result.rank_by}",
+        title=f"{result.record.model.name} · {category} · heads ranked by {ranking}",
         title_justify="left",
     )
-    for heading in ("mean z", "hot-spot p", "max-z p", "q", "unstable"):
+    for heading in (_UNIT.get(result.rank_by, "mean z"), "hot-spot p", "max-z p", "q", "unstable"):
         table.add_column(heading, justify="right")
     for row in result.top(top, category=category).to_dict("records"):
         table.add_row(
@@ -141,48 +157,68 @@ def ranked_table(result: HeadBias, category: str, top: int) -> Table:
 
 def control_lines(result: HeadBias, category: str) -> list[str]:
     """Chance, reliability and length: what the ranking must be held against."""
-    c = result.controls(category)
+    c = _controls(result, category)
     return [
-        f"Chance: {c['hot_spots_p05']} of {c['heads']} heads have a hot-spot p < .05 "
-        f"({c['hot_spots_expected']:.1f} expected); of {c['group_tests']} tests per group, head "
-        f"and dimension {c['group_tests_p05']} have p < .05 ({c['group_tests_expected']:.0f} "
+        f"Chance: {c.hot_spots_p05} of {c.heads} heads have a hot-spot p < .05 "
+        f"({c.hot_spots_expected:.1f} expected); of {c.group_tests} tests per group, head "
+        f"and dimension {c.group_tests_p05} have p < .05 ({c.group_tests_expected:.0f} "
         "expected).",
         f"Reliability of the map between random halves of the contexts: "
-        f"{number_text(c['reliability'])}; Spearman with the map that flipped labels give on "
-        f"average: {number_text(c['null_map_correlation'])} (what is reliable without any effect).",
-        f"Length: Spearman of S with the text-length statistic over {c['groups']} groups: "
-        f"{number_text(c['length_correlation_0'])} (dimension 0), "
-        f"{number_text(c['length_correlation_1'])} (dimension 1).",
+        f"{number_text(c.reliability)}; Spearman of the ranking with the map that exchanged labels "
+        f"give on average: {number_text(c.null_map_correlation)} (what ranks without any effect).",
+        f"Length: Spearman of S with the text-length statistic over {c.groups} groups: "
+        f"{number_text(c.length_correlation_0)} (dimension 0), "
+        f"{number_text(c.length_correlation_1)} (dimension 1).",
+    ]
+
+
+def twin_lines(result: HeadBias, category: str) -> list[str]:
+    """What of the difference is about the target, and what is wording; nothing without twins."""
+    c = _controls(result, category)
+    if c.twins is None or c.location is None:
+        return []
+    left, plain, beyond = c.twins["difference_left"], c.location, c.twins["location"]
+    share = c.twins["smallest_share"]
+    power = (
+        f"A head would have survived if its contexts had {share:.0%} of that difference in common."
+        if share < 1
+        else "With so few contexts no head could have survived."
+    )
+    return [
+        f"Of the difference between stereotype and anti-stereotype texts, {left:.0%} of the "
+        f"squares is left when twins are subtracted (wording and length are in both). Shift of all "
+        f"contexts alike: with twins {beyond['p05']} of {c.heads} heads have p < .05 "
+        f"({beyond['expected']:.1f} expected) and {beyond['p_max05']} survive; without twins "
+        f"{plain['p05']} and {plain['p_max05']}. Spearman of the two maps: "
+        f"{number_text(c.twins['map_correlation'])}. {power}",
     ]
 
 
 def finding_lines(result: HeadBias, category: str) -> list[str]:
     """In plain words, what is left after correction."""
-    c = result.controls(category)
+    c = _controls(result, category)
     lines = []
-    if c["groups_too_small"]:
+    if c.groups_too_small:
         lines.append(
-            f"{c['groups_too_small']} of {c['groups']} groups have fewer than "
-            f"{c['smallest_testable_group']} triples: no test within them can reach p < .05."
+            f"{c.groups_too_small} of {c.groups} groups have fewer than "
+            f"{c.smallest_testable_group} triples: no test within them can reach p < .05."
         )
     survivors = result.survivors(category=category).to_dict("records")
     if survivors:
+        unit = _UNIT.get(result.rank_by, "mean z")
         named = [
-            f"{HeadId(s['layer'], s['head'])} (mean z {s['z']:.2f}, max-z p {p_text(s['p_max'])}, "
+            f"{HeadId(s['layer'], s['head'])} ({unit} {s['z']:.2f}, max-z p {p_text(s['p_max'])}, "
             f"q {p_text(s['q'])})"
             for s in survivors[:10]
         ]
         more = f" and {len(survivors) - 10} more" if len(survivors) > 10 else ""
-        lines.append(
-            f"Hot spots that survive correction: {', '.join(named)}{more}. A head is judged "
-            "against its own values under flipped labels, so it need not stand high in the map."
-        )
-    within = c["groups_p_max05"] + c["group_tests_q05"]
+        lines.append(f"Hot spots that survive correction: {', '.join(named)}{more}.")
+    within = c.groups_p_max05 + c.group_tests_q05
     if within:
         lines.append(
-            f"Within groups: {c['groups_p_max05']} of {c['groups']} have a head with max-z p < .05 "
-            f"({0.05 * c['groups']:.1f} expected by chance); {c['group_tests_q05']} tests have "
-            "q < .05."
+            f"Within groups, without twins: {c.groups_p_max05} of {c.groups} have a head with "
+            f"max-z p < .05 ({0.05 * c.groups:.1f} expected by chance); {c.group_tests_q05} tests "
+            "have q < .05."
         )
     elif not survivors:
         lines.append(
@@ -204,15 +240,15 @@ def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
         )
     if settings.data == "starter":
         lines.append("The starter triples demonstrate the tool; they do not measure a model.")
-    checks = [group["row_sums"] for group in result.record["groups"]]
-    failed = sorted({int(layer) for check in checks for layer in check["failed"]})
+    checks = [group.row_sums for group in result.record.groups if group.row_sums is not None]
+    failed = sorted({layer for check in checks for layer in check.failed})
     if failed:
-        worst = max(check["worst"] for check in checks)
+        worst = max(check.worst for check in checks)
         lines.append(
             f"Attention rows of layers {', '.join(map(str, failed))} do not sum to 1 (off by up to "
             f"{worst:.2g}); run.json counts them."
         )
-    left_out = result.record["texts"]["triples_left_out"]
+    left_out = result.record.texts.triples_left_out
     if left_out:
         lines.append(f"{len(left_out)} triples were left out; run.json says which and why.")
     lines.append(f"Files: {settings.folder}/ (heads.csv, groups.csv, heatmap.png, run.json, ...)")
@@ -225,7 +261,7 @@ def as_json(result: HeadBias, settings: HeadsSettings) -> str:
 
     found = {
         "folder": str(settings.folder),
-        "model": result.record["model"],
+        "model": result.record.model.model_dump(),
         "categories": {
             name: {
                 "controls": result.controls(name),

@@ -26,6 +26,10 @@ from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
+    from tda_bias.twins import Twins
+    from tda_bias.types import Triple
+
+    from .settings import TriplesSettings
 
 
 TIMEOUT_SECONDS = 5.0
@@ -91,6 +95,39 @@ def _loading(name: str, console: Console) -> Iterator[None]:
 
         logging.disable_progress_bar()
         yield
+
+
+def triples_with_twins(
+    settings: TriplesSettings, twins: str, *, errors: Console
+) -> tuple[list[Triple], Twins | None]:
+    """The triples that are asked for and their twins; what has none is said.
+
+    Twins are drawn over the whole data, so that a triple has the same ones in every selection.
+
+    Raises:
+        InputError: as ``load_triples`` and ``load_twins``.
+    """
+    from tda_bias.triples import load_triples
+    from tda_bias.twins import load_twins, make_twins
+
+    triples = load_triples(
+        settings.data, category=settings.category, groups=settings.group, limit=settings.limit
+    )
+    if twins == "none":
+        return triples, None
+    whole = load_triples(settings.data, category=settings.category)
+    found = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
+    found = found.only(triples)
+    if found.note:
+        errors.print(f"Without twins: {found.note}", highlight=False, markup=False, soft_wrap=True)
+        return triples, None
+    if found.excluded:
+        reasons = ", ".join(f"{reason} ({n})" for reason, n in found.reasons().items())
+        errors.print(
+            f"{len(found.excluded)} of {len(triples)} triples have no twin: {reasons}.",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+    return triples, found or None
 
 
 def model_of(record: Mapping[str, Any]) -> str:

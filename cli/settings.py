@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tda_bias.types import MAX_COUNT
+
 # What file systems take: bytes of one name and of a path. More folders than that in each other are
 # beyond what Python's own functions walk through.
 _NAME_BYTES, _PATH_BYTES, _FOLDERS = 255, 4095, 100
@@ -66,7 +68,21 @@ class TriplesSettings(BaseModel):
     dtype: Dtype = Field(
         "float32", description="type of the weights; half precision can make patterns useless"
     )
-    limit: int | None = Field(None, ge=1, description="at most so many triples of each group")
+    limit: int | None = Field(
+        None, ge=1, le=MAX_COUNT, description="at most so many triples of each group"
+    )
+
+
+class TwinsOption(BaseModel):
+    """Whether and how the texts are compared with the same texts about other targets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    twins: Name = Field(
+        "auto",
+        description="the same texts about other targets, which take wording out: auto (made where "
+        "they can be), none, or a file that `tdabias twins` wrote",
+    )
 
 
 def model_folder(model: str) -> str:

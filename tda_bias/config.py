@@ -6,7 +6,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tda_bias.types import Adjust, Backend, Combine, Distance, PValue, RankBy
+from tda_bias.types import (
+    MAX_BATCH,
+    MAX_RESAMPLES,
+    MAX_SEED,
+    Adjust,
+    Backend,
+    Combine,
+    Distance,
+    Edges,
+    PValue,
+    RankBy,
+)
 
 
 class HeadBiasConfig(BaseModel):
@@ -14,13 +25,15 @@ class HeadBiasConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
     pvalue: PValue = Field(
         "paired",
         description="which p-value the q and max-z columns use: flips within contexts, "
         "relabelling of all texts, or the published one (not calibrated)",
     )
-    n_resamples: int = Field(9999, ge=99, description="random flips or relabellings")
+    n_resamples: int = Field(
+        9999, ge=99, le=MAX_RESAMPLES, description="random flips or relabellings"
+    )
     distance: Distance = Field(
         "steps", description="distance between sorted sets: smoothed step functions, or exact"
     )
@@ -28,6 +41,11 @@ class HeadBiasConfig(BaseModel):
         "mst",
         description="spanning tree (compiled on the CPU, torch on accelerators), torch "
         "everywhere, or the GUDHI reference",
+    )
+    edges: Edges = Field(
+        "attention",
+        description="weight of an edge: the attention, or the norm of what the head writes from "
+        "that token (attention times the norm of its value through the output matrix)",
     )
     combine: Combine = Field(
         "max", description="how the two directions of bidirectional attention are combined"
@@ -44,4 +62,4 @@ class HeadBiasConfig(BaseModel):
     share_prefix: Literal["auto", "never"] = Field(
         "auto", description="run the tokens that a triple's texts share once, where that is exact"
     )
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

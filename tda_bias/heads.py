@@ -77,7 +77,10 @@ def head_bias(
             weights = model.weight_hash()
             parts = store(_identity(model, config, weights)) if store is not None else None
         reader = PatternReader(
-            model, batch_size=config.batch_size, share_prefix=config.share_prefix
+            model,
+            batch_size=config.batch_size,
+            share_prefix=config.share_prefix,
+            edges=config.edges,
         )
         counter = Counter(sum(group.layout.n_texts for group in groups), progress)
         results = []
@@ -266,7 +269,7 @@ def _evaluating(model: LoadedModel) -> Iterator[None]:
 
 def _identity(model: LoadedModel, config: HeadBiasConfig, weights: str) -> dict[str, Any]:
     """What saved groups depend on: all but the tests, which are made from them."""
-    settings = config.model_dump(include={"distance", "backend", "combine", "adjust", "seed"})
+    settings = config.model_dump(include={"distance", "backend", "edges", "combine", "adjust", "seed"})
     about = {"format": 3, "model": model.name, "weights": weights, "dtype": model.dtype_name}
     return {**about, **settings}
 

@@ -13,11 +13,24 @@ ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
 
 Attention = Literal["causal", "bidirectional"]
 Combine = Literal["max", "mean"]
+Edges = Literal["attention", "output"]
 Backend = Literal["mst", "torch", "gudhi"]
 Distance = Literal["steps", "exact"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]
+
+
+# Limits of settings, so that a slip of the finger does not ask for hundreds of gigabytes or days.
+# Random draws: a hundred thousand give p-values to five decimals and limits of intervals to three;
+# time, and memory where draws are kept, grow with them.
+MAX_RESAMPLES = 100_000
+# Texts of one forward pass: all of StereoSet would be about half of that.
+MAX_BATCH = 16_384
+# What every random generator takes.
+MAX_SEED = 2**32 - 1
+# Rows to print, texts of a group, sentences of a template: more than there are.
+MAX_COUNT = 1_000_000
 
 
 class InputError(ValueError):

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.patterns.passes import ContextTexts, ForwardPass, forward_passes, tokenize
-from tda_bias.types import InputError, Triple
+from tda_bias.patterns.writers import HeadWriters
+from tda_bias.types import Edges, InputError, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LoadedModel
@@ -77,6 +78,8 @@ class PatternReader:
         batch_size: Texts per forward pass.
         share_prefix: ``auto`` runs the tokens that a context's texts share once, where
             ``find_sharing`` has shown that this is exact; ``never`` runs every text alone.
+        edges: ``attention``, or ``output``: the norm of what the head writes from each token, so
+            that attention parked on a token whose value is small weighs little.
 
     Attributes:
         rows: The check of the row sums of everything read since ``new_row_check``.
@@ -89,10 +92,12 @@ class PatternReader:
         *,
         batch_size: int,
         share_prefix: Literal["auto", "never"] = "never",
+        edges: Edges = "attention",
     ) -> None:
         self._model = model
         self._batch_size = batch_size
         self._direction_checked = False
+        self._writers = HeadWriters(model) if edges == "output" else None
         self._sharing_known = share_prefix == "never"
         self.sharing = PrefixSharing(False, "off: as asked")
         self.rows = self.new_row_check()
@@ -178,8 +183,16 @@ class PatternReader:
         last = list(hooks)[-1]
         layers: list[Tensor] = []
 
+        values: dict[str, Tensor] = {}
+
+        def keep(value: Tensor, hook: Any) -> None:
+            values[hook.name] = value
+
         def take(pattern: Tensor, hook: Any) -> None:
             patterns = self._texts(pattern, forward_pass, hooks[hook.name])
+            if self._writers is not None:
+                written = self._writers.norms(hook.name, values)
+                patterns = patterns * _per_text(written, forward_pass)[:, :, None]
             if layers and layers[-1].shape != patterns.shape:
                 raise InputError(
                     f"`model` {self._model.name}: its layers differ in number of heads"
@@ -194,7 +207,10 @@ class PatternReader:
         with torch.inference_mode():
             self._model.bridge.run_with_hooks(
                 forward_pass.ids.to(device),
-                fwd_hooks=[(name, take) for name in hooks],
+                fwd_hooks=[
+                    *((name, keep) for name in (self._writers.hooks if self._writers else ())),
+                    *((name, take) for name in hooks),
+                ],
                 return_type=None,
                 use_cache=False,
                 **inputs,
@@ -244,6 +260,19 @@ class PatternReader:
         if worst > self.rows.tolerance:
             failed = int(((off > self.rows.tolerance) & inside[:, None, :]).sum())
             self.rows.failed[layer] = self.rows.failed.get(layer, 0) + failed
+
+
+def _per_text(
+    norms: Float[Tensor, "row head token"], forward_pass: ForwardPass
+) -> Float[Tensor, "text head token"]:
+    """Values of the tokens of a row as those of its texts."""
+    n = int(forward_pass.length.max())
+    if forward_pass.place is None:
+        return norms[:, :, :n]
+    rows, heads, _ = norms.shape
+    place = forward_pass.place.to(norms.device).reshape(rows, 1, -1).expand(-1, heads, -1)
+    chosen = norms.gather(2, place).reshape(rows, heads, -1, n)
+    return chosen.transpose(1, 2).flatten(0, 1)
 
 
 def _why_refused(error: Exception) -> str:
