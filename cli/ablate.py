@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import InputError
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
     hooked_model,
@@ -40,18 +40,20 @@ class AblateSettings(BaseModel):
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     category: str | None = Field(None, description="of a run with several")
-    top: int = Field(10, ge=1, description="heads from each end of the ranking")
+    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads from each end of the ranking")
     ablation: Literal["mean", "zero"] = Field(
         "mean", description="a removed head gives its mean, or nothing"
     )
-    n_random: int = Field(20, ge=20, description="random sets of as many heads of the same layers")
+    n_random: int = Field(
+        20, ge=20, le=1000, description="random sets of as many heads of the same layers"
+    )
     pvf: bool = Field(False, description="also R, R_p, R_v of he and she for every set")
     data: Name | None = Field(None, description="texts (default: the run's)")
-    limit: int | None = Field(None, ge=1, description="per group")
+    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="per group")
     device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
-    batch_size: int = Field(32, ge=1, description="texts")
-    n_resamples: int = Field(9999, ge=99, description="permutations of heads")
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts")
+    n_resamples: int = Field(9999, ge=99, le=MAX_RESAMPLES, description="permutations of heads")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
     resume: bool = Field(True, description="reuse batches an earlier run finished")
     out: FilePath | None = Field(None, description="folder for the files (default: RUN/ablate)")
 

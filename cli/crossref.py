@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.table import Table
 
 from tda_bias.records.text import p_text
-from tda_bias.types import InputError, RankBy
+from tda_bias.types import MAX_RESAMPLES, MAX_SEED, InputError, RankBy
 
 from .options import Positional, command
 from .settings import FilePath
@@ -41,8 +41,8 @@ class CrossrefSettings(BaseModel):
     match: Literal["exact", "near", "weak"] = Field(
         "exact", description="how loosely an occupation may stand for a target"
     )
-    n_resamples: int = Field(9999, ge=99, description="permutations of targets")
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    n_resamples: int = Field(9999, ge=99, le=MAX_RESAMPLES, description="permutations of targets")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
     out: FilePath | None = Field(None, description="folder for the files (default: RUN/crossref)")
 
 

@@ -8,7 +8,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
-from tda_bias.types import HeadId, InputError, RankBy
+from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import language_model, model_of, refuse_other_weights
 from .options import Positional, command
@@ -27,11 +27,12 @@ class ExportSettings(BaseModel):
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     to: FilePath = Field(description="JSON file to write")
-    top: int = Field(10, ge=1, description="heads from the top of the ranking")
+    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads from the top of the ranking")
     survivors: bool = Field(False, description="only heads that survive correction")
     random_seed: int | None = Field(
         None,
         ge=0,
+        le=MAX_SEED,
         description="instead of the chosen heads as many random ones of their layers: a control",
     )
     category: str | None = Field(None, description="of a run with several")

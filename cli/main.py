@@ -1,14 +1,17 @@
 """The entry point: turns every expected failure into one line, and an interruption into 130.
 
-Nothing but the standard library is imported before an interruption is looked after.
+Next to nothing is imported before interruptions are looked after: not even ``typing``.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 
 def main() -> None:

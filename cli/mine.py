@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
 from pvf.config import Kind
+from tda_bias.types import MAX_COUNT, MAX_SEED
 
 from .loading import progress_bar, use_cache_if_unreachable
 from .options import Positional, command
@@ -38,12 +39,14 @@ class MineSettings(BaseModel):
         "en_core_web_sm",
         description="English spaCy pipeline, by the name it is installed under",
     )
-    documents: int | None = Field(None, ge=1, description="random sample of so many (default: all)")
+    documents: int | None = Field(
+        None, ge=1, le=1000 * MAX_COUNT, description="random sample of so many (default: all)"
+    )
     field: str = Field("text", description="where the text is, in JSON Lines")
     split: str = Field("train", description="of a data set")
-    min_count: int = Field(2, ge=1, description="distinct sentences per template")
-    min_documents: int = Field(1, ge=1, description="documents per template")
-    seed: int = Field(0, ge=0, description="of the sample")
+    min_count: int = Field(2, ge=1, le=MAX_COUNT, description="distinct sentences per template")
+    min_documents: int = Field(1, ge=1, le=MAX_COUNT, description="documents per template")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="of the sample")
     resume: bool = Field(True, description="go on where an earlier run stopped")
 
 

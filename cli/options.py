@@ -35,7 +35,7 @@ from tda_bias.records.settings import (
     unknown_setting,
     validated,
 )
-from tda_bias.types import InputError
+from tda_bias.types import MAX_COUNT, InputError
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -316,6 +316,8 @@ def _type_name(field: FieldInfo) -> str:
             if hasattr(rule, attribute)
         }
         low, high = ends.get("ge", ends.get("gt", "")), ends.get("le", ends.get("lt", ""))
+        # A limit that nobody reaches but by a slip is no news.
+        high = "" if high != "" and high >= MAX_COUNT else high
         return f"<{name} {low}..{high}>" if ends else f"<{name}>"
     return f"<{name}>"
 

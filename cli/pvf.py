@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pvf.config import RiskConfig, ScoreConfig
+from tda_bias.types import MAX_COUNT, MAX_SEED
 
 from .loading import language_model, out_of_memory_in_one_line, progress_bar
 from .mine import mine
@@ -54,7 +55,7 @@ class ScoreSettings(ScoreConfig):
     untrained: bool = Field(
         False, description="read the same architecture with random weights too, as a further row"
     )
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)"
     )
@@ -88,7 +89,7 @@ class _Printed(RiskConfig):
     """How risks are computed and printed."""
 
     x_weights: FilePath | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
-    top: int = Field(5, ge=1, description="words x to print on each side")
+    top: int = Field(5, ge=1, le=MAX_COUNT, description="words x to print on each side")
     format: Format = Field("table", description="what to print")
 
 

@@ -11,6 +11,8 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
+
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .options import command
 from .settings import FilePath, Format, TriplesSettings, model_folder
@@ -25,13 +27,15 @@ _PER = {"sum": "sum", "mean": "per token"}
 class StereoSetSettings(TriplesSettings):
     """Everything ``tdabias stereoset`` can be told."""
 
-    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
     share_prefix: Literal["auto", "never"] = Field(
         "auto", description="run the context of a triple once, where that is exact"
     )
-    n_resamples: int = Field(2000, ge=100, description="bootstrap resamples of items")
+    n_resamples: int = Field(
+        2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples of items"
+    )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
     )

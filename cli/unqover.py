@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tda_bias.records.text import p_text
+from tda_bias.types import MAX_COUNT
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 
 from .loading import (
@@ -48,7 +49,7 @@ class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
     )
     device: Device = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
     dtype: Dtype = Field("float32", description="type of the weights")
-    top: int = Field(5, ge=1, description="attributes (or groups) to print")
+    top: int = Field(5, ge=1, le=MAX_COUNT, description="attributes (or groups) to print")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/unqover-CLASS)"
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pvf.risk import Scale, norm_order
-from tda_bias.types import InputError
+from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED, InputError
 
 Aggregate = Literal["sum", "mean"]
 Forms = Literal["word", "capitals", "bare"]
@@ -31,7 +31,7 @@ class ScoreConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    batch_size: int = Field(32, ge=1, description="prompts per forward pass")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="prompts per forward pass")
     forms: Forms = Field(
         "word",
         description="tokens of a word: at the start of a word; the same and capitalised, added; or "
@@ -74,7 +74,7 @@ class RiskConfig(BaseModel):
     min_mass: float = Field(
         0.0, ge=0, lt=1, description="leave out prompts that give the words less probability"
     )
-    n_resamples: int = Field(2000, ge=100, description="bootstrap resamples")
+    n_resamples: int = Field(2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples")
     interval: Literal["BCa", "percentile"] = Field("BCa", description="bootstrap interval")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="its coverage")
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
+
 Ask = Literal["auto", "cloze", "question", "mask", "span"]
 Negation = Literal["antonym", "not"]
 Scale = Literal["two_way", "raw", "log_odds"]
@@ -18,17 +20,20 @@ class DesignConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     subjects: int = Field(
-        20, ge=1, description="at most so many of each group, or in all where each is its own"
+        20,
+        ge=1,
+        le=10_000,
+        description="at most so many of each group, or in all where each is its own",
     )
     attributes: int = Field(
-        20, ge=1, description="at most so many of each set, kinds in proportion"
+        20, ge=1, le=10_000, description="at most so many of each set, kinds in proportion"
     )
     attribute_set: str | None = Field(
         None,
         description="occupations, professions (StereoSet's), conduct or places (default: those of "
         "the class)",
     )
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
 
 
 class AskConfig(BaseModel):
@@ -50,7 +55,7 @@ class AskConfig(BaseModel):
     share_prefix: Literal["auto", "never"] = Field(
         "auto", description="run what texts share once, where that is exact"
     )
-    batch_size: int = Field(32, ge=1, description="texts per forward pass")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
 
 
 class InferenceConfig(BaseModel):
@@ -58,7 +63,9 @@ class InferenceConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    n_flips: int = Field(200, ge=19, description="sign flips for the chance level of mu and eta")
-    n_resamples: int = Field(1000, ge=100, description="bootstrap resamples")
+    n_flips: int = Field(
+        200, ge=19, le=MAX_RESAMPLES, description="sign flips for the chance level of mu and eta"
+    )
+    n_resamples: int = Field(1000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
-    seed: int = Field(0, ge=0, description="fixes every random draw")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

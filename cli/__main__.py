@@ -1,0 +1,5 @@
+"""``python -m tdabias_cli``."""
+
+from .main import main
+
+main()
