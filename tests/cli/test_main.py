@@ -1,0 +1,129 @@
+"""The program as the shell starts it: its names, its exit codes, and what stops it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+import pytest
+
+from tdabias_cli.main import run
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "100", "PYTHONPATH": os.getcwd()}
+
+
+def started(*arguments: str, code: str = "") -> subprocess.Popen:
+    """The program in a process; ``code`` runs before it."""
+    source = f"import sys; {code}\nfrom tdabias_cli.main import main\nmain()"
+    call = [sys.executable, "-c", source, *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(call, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT)
+
+
+def test_the_version_is_printed(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"tdabias {version('tdabias')}"
+
+
+@pytest.mark.parametrize("module", ["tda_bias", "tdabias_cli"])
+def test_python_m_starts_the_command_line(module):
+    call = [sys.executable, "-m", module]
+    done = subprocess.run([*call, "--version"], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.stdout.strip() == f"tdabias {version('tdabias')}"
+    done = subprocess.run([*call, "heads"], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: `model` is missing; give --model\n"
+
+
+def test_a_mistyped_command_is_told_what_it_may_be(capsys):
+    assert run(["head"]) == 2
+    assert capsys.readouterr().err == "Error: No such command 'head'. Did you mean 'heads'?\n"
+
+
+# -- stopping --
+
+# A command that works, keeps something, and waits to be stopped.
+_WAITING = """
+import time, pathlib, tdabias_cli.heads as heads
+from tda_bias.records.files import write_text
+def compute(settings):
+    write_text(settings.folder / 'groups' / 'finished.npz', 'x')
+    print('at work', flush=True)
+    time.sleep(60)
+heads.compute = compute
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_with_130_and_says_what_is_kept(tmp_path, name):
+    out = ["--out", str(tmp_path / "out")]
+    process = started("heads", "-m", "x", "-c", "gender", *out, code=f"exec({_WAITING!r})")
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(getattr(signal, name))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.splitlines() == [
+        f"Interrupted. Finished groups are kept in {tmp_path / 'out' / 'groups'}; the same command "
+        "goes on."
+    ]
+
+
+def test_what_is_ignored_stays_ignored(tmp_path):
+    """As under nohup: a terminal that closes stops nothing."""
+    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); exec("
+    out = ["--out", str(tmp_path / "out")]
+    process = started("heads", "-m", "x", "-c", "gender", *out, code=f"{ignore}{_WAITING!r})")
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+def test_a_signal_while_modules_are_loaded_leaves_no_traceback():
+    """An import turns the interruption into an error of its own, as C extensions do."""
+    module = "import os, signal, time\\nos.kill(os.getpid(), signal.SIGINT)\\ntime.sleep(1)\\n"
+    code = (
+        "import types, importlib.abc, importlib.util, builtins\n"
+        "whole = builtins.__import__\n"
+        "def stopped(name, *more):\n"
+        "    if name == 'rich.console':\n"
+        f"        try: exec('{module}')\n"
+        "        except KeyboardInterrupt: raise ImportError('cannot load the extension')\n"
+        "    return whole(name, *more)\n"
+        "builtins.__import__ = stopped"
+    )
+    process = started("heads", "--help", code=code)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (130, "", "")
+
+
+def test_an_error_that_nobody_asked_for_keeps_its_traceback():
+    code = "import tdabias_cli.heads as h; h.compute = lambda settings: 1 / 0"
+    process = started("heads", "-m", "x", "-c", "gender", code=code)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "ZeroDivisionError" in errors
+
+
+@pytest.mark.slow
+def test_no_moment_of_the_start_gives_a_traceback(tiny_folder, tmp_path):
+    """Twenty moments of the first seconds, once the program's own code runs."""
+    arguments = ["-m", str(tiny_folder), "-c", "gender", "--data", "starter", "-L", "3"]
+    for number in range(20):
+        process = started(
+            "heads", *arguments, "--out", str(tmp_path / str(number)),
+            code="print('started', flush=True)",
+        )  # fmt: skip
+        process.stdout.readline()
+        # The first moments are those before `main` listens.
+        time.sleep(0.15 + 0.2 * number)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode in (0, 130), errors
+        assert "Traceback" not in errors
+        assert not list(tmp_path.rglob(".unfinished*"))
