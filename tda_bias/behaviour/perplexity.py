@@ -1,0 +1,315 @@
+"""How well a model predicts neutral text, and how far two models' predictions lie apart on it.
+
+The text is cut into overlapping windows; each token is scored once, in the first window that it is
+in, after at least ``width - stride`` tokens of context (but for the text's beginning). Without any
+context (a stride as wide as the window, no start token) a window's first token is not scored, as in
+the recipe of the transformers documentation. A shorter stride gives more context, a lower
+perplexity, and costs more: numbers of different strides cannot be compared. Masked models are
+scored by the pseudo-log-likelihood: every token of a window masked in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tda_bias.models.batching import padded, special_tokens_around
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.types import InputError
+
+Progress = Callable[[int, int], None]
+WIDTH = 1024
+_MASKED_WIDTH = 128
+# Logits held at once: 64 million are 256 MB in single precision.
+_LOGITS = 64_000_000
+# Rows whose distributions are held in two copies at once.
+_ROWS = 128
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Overlapping pieces of a text.
+
+    Attributes:
+        ids: Token ids of each, special tokens included.
+        first: Place of each one's first scored token; those from there on are scored, but for
+            special tokens at the end.
+        trailing: How many special tokens stand at the end of each.
+        width: Tokens of a window at most.
+        stride: Tokens from one window's beginning to the next.
+        of: How many windows the whole text has.
+    """
+
+    ids: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...]
+    trailing: int
+    width: int
+    stride: int
+    of: int
+
+    @property
+    def n_tokens(self) -> int:
+        """Scored tokens."""
+        return sum(
+            len(own) - self.trailing - a for own, a in zip(self.ids, self.first, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class PerToken:
+    """A quantity of the scored tokens of windows.
+
+    Attributes:
+        total: Sum over each window's tokens, nats.
+        n_tokens: How many those are.
+    """
+
+    total: Float[np.ndarray, " window"]
+    n_tokens: Int[np.ndarray, " window"]
+
+    @property
+    def mean(self) -> float:
+        """Over all tokens, nats."""
+        return float(self.total.sum() / self.n_tokens.sum())
+
+
+def text_windows(
+    model: LanguageModel,
+    text: str,
+    *,
+    width: int | None = None,
+    stride: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+) -> Windows:
+    """Cut a text into windows.
+
+    Args:
+        model: The model whose tokenizer and context count.
+        text: The text, from beginning to end.
+        width: Tokens of a window; if None, 1,024 (masked models: 128) or what the model takes.
+        stride: Tokens from one window to the next; half the width if None.
+        sample: Only so many windows, drawn without replacement; all if None or if there are fewer.
+        seed: Of the draw.
+
+    Raises:
+        InputError: if width, stride or sample cannot be used, or the text is too short.
+    """
+    leading, trailing = special_tokens_around(model.tokenizer)
+    trailing = trailing if model.kind == "masked" else []
+    default = _MASKED_WIDTH if model.kind == "masked" else WIDTH
+    width = width or min(default, model.max_tokens or default)
+    model.check_length(width)
+    room = width - len(leading) - len(trailing)
+    stride = stride or max(1, room // 2)
+    if room < 2 or not 1 <= stride <= room:
+        raise InputError(
+            f"`stride` must lie between 1 and the {max(room, 1)} tokens of a window; got {stride}"
+        )
+    if sample is not None and sample < 1:
+        raise InputError(f"`sample` must be at least 1; got {sample}")
+    tokens = model.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    if len(tokens) < 2:
+        raise InputError("the neutral text has fewer than two tokens")
+    ends = [min(begin + room, len(tokens)) for begin in range(0, len(tokens), stride)]
+    ends = ends[: ends.index(len(tokens)) + 1]
+    chosen = np.arange(len(ends))
+    if sample is not None and sample < len(ends):
+        chosen = np.sort(np.random.default_rng(seed).choice(len(ends), sample, replace=False))
+    ids, first = [], []
+    for number in chosen:
+        begin = int(number) * stride
+        scored = ends[number - 1] - begin if number else 0
+        ids.append((*leading, *tokens[begin : ends[number]], *trailing))
+        # Nothing stands before a causal model's first token, so nothing predicts it.
+        first.append(max(len(leading) + scored, 0 if model.kind == "masked" else 1))
+    return Windows(tuple(ids), tuple(first), len(trailing), width, stride, len(ends))
+
+
+def log_perplexity(
+    model: LanguageModel,
+    windows: Windows,
+    *,
+    batch_size: int = 4,
+    progress: Progress | None = None,
+) -> PerToken:
+    """Negative log-probabilities of the scored tokens; their mean is the log-perplexity.
+
+    Args:
+        model: A causal or masked language model.
+        windows: From ``text_windows`` with the same tokenizer.
+        batch_size: Windows (masked models: masked rows) per forward pass.
+        progress: Called with finished windows and all.
+
+    Raises:
+        InputError: if the model is of another kind or has no language-model head, or a
+            log-probability is NaN.
+    """
+    total = np.zeros(len(windows.ids))
+    for one in _passes(model, windows, batch_size, progress):
+        logits = logits_at(model.hf_model, one.inputs, one.places)
+        values = log_probs(logits, np.arange(len(one.token)), one.token)
+        refuse_undefined(model, [values])
+        total -= np.bincount(one.window, weights=values, minlength=len(total))
+    return PerToken(total, _counts(windows))
+
+
+def divergence(
+    before: LanguageModel,
+    after: LanguageModel,
+    windows: Windows,
+    *,
+    batch_size: int = 4,
+    progress: Progress | None = None,
+) -> PerToken:
+    """KL(before || after) of the predictions at every scored token, nats.
+
+    Args:
+        before: A causal or masked language model.
+        after: Another one with the same vocabulary.
+        windows: From ``text_windows``.
+        batch_size: As in ``log_perplexity``.
+        progress: Called with finished windows and all.
+
+    Raises:
+        InputError: as ``log_perplexity``, or if the models' vocabularies differ.
+    """
+    if before.tokenizer.get_vocab() != after.tokenizer.get_vocab():
+        raise InputError(
+            f"{before.name} and {after.name} have other vocabularies: their predictions cannot be "
+            "compared token by token"
+        )
+    total = np.zeros(len(windows.ids))
+    for one in _passes(before, windows, batch_size, progress):
+        first, second = (
+            logits_at(model.hf_model, one.inputs, one.places) for model in (before, after)
+        )
+        values = _kl(first, second)
+        refuse_undefined(before, [values])
+        total += np.bincount(one.window, weights=values, minlength=len(total))
+    return PerToken(total, _counts(windows))
+
+
+def _kl(
+    p: Float[Tensor, "place vocabulary"], q: Float[Tensor, "place vocabulary"]
+) -> Float[np.ndarray, " place"]:
+    """KL(p || q) of two distributions given as logits, row by row; never below 0 by rounding."""
+    found = []
+    n = min(p.shape[1], q.shape[1])  # some checkpoints pad their vocabularies
+    for first, second in zip(torch.split(p, _ROWS), torch.split(q, _ROWS), strict=True):
+        log_p, log_q = (torch.log_softmax(rows[:, :n].double(), dim=-1) for rows in (first, second))
+        found.append((log_p.exp() * (log_p - log_q)).sum(-1).clamp_min(0))
+    return np.asarray(torch.cat(found).cpu().numpy())
+
+
+def _counts(windows: Windows) -> Int[np.ndarray, " window"]:
+    sizes = [
+        len(own) - windows.trailing - a for own, a in zip(windows.ids, windows.first, strict=True)
+    ]
+    return np.array(sizes)
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """One forward pass.
+
+    Attributes:
+        inputs: What goes into the model.
+        places: Where it is read, as indices into the batch's (row, token) places.
+        token: The token that stands there.
+        window: The window it is of.
+    """
+
+    inputs: dict[str, Any]
+    places: Int[Tensor, " place"]
+    token: Int[np.ndarray, " place"]
+    window: Int[np.ndarray, " place"]
+
+
+def _passes(
+    model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
+) -> Iterator[_Pass]:
+    model.require_language_head()
+    model.check_length(max(map(len, windows.ids)))
+    match model.kind:
+        case "causal":
+            yield from _causal(model, windows, batch_size, progress)
+        case "masked":
+            yield from _masked(model, windows, batch_size, progress)
+        case kind:
+            raise InputError(
+                f"`model` {model.name} is a {kind} language model; perplexity is that of causal "
+                "and masked ones"
+            )
+
+
+def _causal(
+    model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
+) -> Iterator[_Pass]:
+    vocabulary = model.hf_model.config.get_text_config().vocab_size
+    fewest = max(1, _LOGITS // (windows.stride * vocabulary))
+    size = min(batch_size, fewest)
+    for start in range(0, len(windows.ids), size):
+        numbers = range(start, min(start + size, len(windows.ids)))
+        # The last token is read, never run.
+        rows = [windows.ids[i][:-1] for i in numbers]
+        ids, mask = padded(rows)
+        places: list[int] = []
+        token: list[int] = []
+        window: list[int] = []
+        for row, number in enumerate(numbers):
+            own = windows.ids[number]
+            places += [row * ids.shape[1] + i - 1 for i in range(windows.first[number], len(own))]
+            token += own[windows.first[number] :]
+            window += [number] * (len(own) - windows.first[number])
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        yield _on_device(model, inputs, places, token, window, use_cache=False)
+        if progress is not None:
+            progress(numbers[-1] + 1, len(windows.ids))
+
+
+def _masked(
+    model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
+) -> Iterator[_Pass]:
+    mask_token = model.tokenizer.mask_token_id
+    if mask_token is None:
+        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
+    for number, own in enumerate(windows.ids):
+        scored = range(windows.first[number], len(own) - windows.trailing)
+        for start in range(0, len(scored), batch_size):
+            places = scored[start : start + batch_size]
+            rows = [[*own[:i], mask_token, *own[i + 1 :]] for i in places]
+            ids, mask = padded(rows)
+            flat = [row * len(own) + i for row, i in enumerate(places)]
+            inputs = {"input_ids": ids, "attention_mask": mask}
+            token = [own[i] for i in places]
+            yield _on_device(model, inputs, flat, token, [number] * len(places))
+        if progress is not None:
+            progress(number + 1, len(windows.ids))
+
+
+def _on_device(
+    model: LanguageModel,
+    inputs: dict[str, Tensor],
+    places: Sequence[int],
+    token: Sequence[int],
+    window: Sequence[int],
+    **options: Any,
+) -> _Pass:
+    there = {name: value.to(model.device) for name, value in inputs.items()}
+    return _Pass(
+        there | options,
+        torch.tensor(places, device=model.device),
+        np.array(token),
+        np.array(window),
+    )
