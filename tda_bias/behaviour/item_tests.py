@@ -18,63 +18,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from tda_bias.behaviour.rank_tests import column_tests, power
 from tda_bias.behaviour.stereoset import Scoring
 from tda_bias.resampling import generator, permutations_within
+from tda_bias.results.item_differences import ItemDifferences, Measured
 from tda_bias.types import CATEGORIES, InputError
 
 # raw: as published; length: token counts partialled out; twins: minus the twins, on both sides.
 Way = Literal["raw", "length", "twins"]
 WAYS: tuple[Way, ...] = get_args(Way)
-# sum: of births or of deaths; dispersion: the item's share of a group's `relative`.
-MEASURES = ("sum", "dispersion")
 COUNTS = ("tokens_s", "tokens_a")
 FEWEST_ITEMS = 10
-
-
-@dataclass(frozen=True)
-class ItemDifferences:
-    """What every head does to every item: stereotype text minus anti-stereotype text.
-
-    Attributes:
-        items: One row per item: ``category group id``.
-        layers: The layers of the third axis below.
-        raw: Measure to ``(item, dim, layer, head)``.
-        twins: The same minus the mean over the item's twins, NaN without any; empty if twins were
-            not run.
-    """
-
-    items: pd.DataFrame
-    layers: Sequence[int]
-    raw: Mapping[str, Float[np.ndarray, "item dim layer head"]]
-    twins: Mapping[str, Float[np.ndarray, "item dim layer head"]]
-
-    def __post_init__(self) -> None:
-        expected = len(self.items), len(self.layers)
-        for name, values in {**self.raw, **self.twins}.items():
-            if values.ndim != 4 or (values.shape[0], values.shape[2]) != expected:
-                raise InputError(
-                    f"{name} must have the shape ({expected[0]}, dim, {expected[1]}, head); got "
-                    f"{values.shape}"
-                )
-
-
-def sums_minus_twins(
-    sums: Float[np.ndarray, "item version dim layer head"],
-) -> Float[np.ndarray, "item dim layer head"]:
-    """Version 0 minus the mean of the others, the twins; NaN where an item has none.
-
-    Args:
-        sums: Difference of an item's two texts; undefined for twins that do not exist.
-    """
-    twins = sums[:, 1:]
-    known = np.isfinite(twins)
-    number = known.sum(1)
-    total = np.where(known, twins, 0.0).sum(1)
-    mean = np.divide(total, number, out=np.full_like(total, np.nan), where=number > 0)
-    return np.asarray(sums[:, 0] - mean)
 
 
 @dataclass(frozen=True)
@@ -118,7 +73,8 @@ def item_tests(
     Raises:
         InputError: if a category shares fewer than 10 items between the two.
     """
-    rows, summaries, left_out = [], [], {}
+    rows, summaries = [], []
+    left_out: dict[str, int] = {}
     for category in CATEGORIES:
         if not (heads.items["category"] == category).any():
             continue
@@ -162,7 +118,7 @@ def _joined(
 
 def _way(
     way: Way,
-    measured: Mapping[str, np.ndarray],
+    measured: Measured,
     joined: pd.DataFrame,
     place: np.ndarray,
     layers: Sequence[int],
@@ -212,7 +168,7 @@ def _summary(table: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
     row |= {"expected": 0.05 * len(defined), "family_wise": int((defined["p_max"] < 0.05).sum())}
     row |= {"largest": np.nan, "layer": None, "head": None}
     if len(defined):
-        best = defined.loc[defined["rho"].abs().idxmax()]
+        best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
         row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
     return row | {"needed": needed, "smallest": power(n)["power_80"]}
 

@@ -5,13 +5,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tda_bias.behaviour.item_tests import (
-    ItemDifferences,
-    in_words,
-    item_tests,
-    sums_minus_twins,
-)
+from tda_bias.behaviour.item_tests import in_words, item_tests
 from tda_bias.resampling import generator, permutations_within
+from tda_bias.results.item_differences import ItemDifferences
 from tda_bias.types import InputError
 
 
@@ -62,19 +58,7 @@ def test_runs_of_other_items_are_refused():
         item_tests(heads, pd.concat([behaviour, behaviour.iloc[:1]]))
 
 
-def test_arrays_must_have_a_row_for_every_item():
-    heads, _ = made_up()
-    with pytest.raises(InputError, match=r"sum must have the shape \(24, dim, 2, head\); got \(23"):
-        ItemDifferences(heads.items, heads.layers, {"sum": heads.raw["sum"][1:]}, {})
-
-
 # -- the definition --------------------------------------------------------------------------------
-
-
-def test_sums_minus_their_twins_by_hand():
-    nan = np.nan
-    sums = np.array([[1.0, 2.0, 4.0], [5.0, 3.0, nan], [7.0, nan, nan]])[:, :, None, None, None]
-    np.testing.assert_allclose(sums_minus_twins(sums).reshape(-1), [-2.0, 2.0, nan])
 
 
 def test_every_head_is_tested_as_by_hand_in_each_way():
