@@ -195,7 +195,7 @@ def sealed(record: RunRecord) -> str:
     """The text of ``run.json``: the record, and a hash that shows later changes to it."""
     values: dict[str, Any] = json.loads(to_json(record.model_dump(by_alias=True)))
     last = {name: values.pop(name) for name in ("packages", "files")}
-    return to_json({**values, **last, "checksum": _checksum({**values, **last})})
+    return to_json({**values, **last, "checksum": checksum({**values, **last})})
 
 
 def parsed(text: str, where: Path) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
             f"{where} was written by a newer tdabias (its records are of version {found}, this one "
             f"reads up to {VERSION}); update tdabias"
         )
-    if values.pop("checksum", None) != _checksum(values):
+    if values.pop("checksum", None) != checksum(values):
         raise InputError(
             f"{where} is not as it was written: it was changed or damaged; run the command again "
             "with --overwrite (finished parts are reused)"
@@ -226,7 +226,8 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
     return values
 
 
-def _checksum(values: Mapping[str, Any]) -> str:
+def checksum(values: Mapping[str, Any]) -> str:
+    """Hash of a record's plain values, without the checksum itself."""
     return str(xxhash.xxh3_128_hexdigest(json.dumps(values, sort_keys=True).encode()))
 
 

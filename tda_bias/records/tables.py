@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 from pandera.errors import SchemaErrors
@@ -54,6 +55,15 @@ def _rounded(table: pd.DataFrame) -> pd.DataFrame:
 
 # -- reading ---------------------------------------------------------------------------------------
 
+# Types as pandas names them, for messages.
+_KINDS = {
+    "float64": "numbers",
+    "int64": "whole numbers",
+    "bool": "true or false",
+    "str": "texts",
+    "category": "names",
+}
+
 
 def numbers(**options: Any) -> pa.Column:
     """A column of numbers, some of which may be undefined (NaN)."""
@@ -67,12 +77,12 @@ def finite(**options: Any) -> pa.Column:
 
 def shares(**options: Any) -> pa.Column:
     """A column of probabilities, p- or q-values; NaN where undefined."""
-    return pa.Column(float, pa.Check.in_range(0.0, 1.0), nullable=True, coerce=True, **options)
+    return pa.Column(float, pa.Check.in_range(0.0, 1.0, error="numbers between 0 and 1"), nullable=True, coerce=True, **options)
 
 
 def counts(**options: Any) -> pa.Column:
     """A column of whole numbers from 0 on: how many, or which layer."""
-    return pa.Column(int, pa.Check.ge(0), **options)
+    return pa.Column(int, pa.Check.ge(0, error="numbers from 0 on"), **options)
 
 
 def texts(**options: Any) -> pa.Column:
@@ -144,7 +154,10 @@ def _reason(error: SchemaErrors) -> str:
         return f"lacks a column like {column!r}"
     if check == "not_nullable":
         return f"the column {column!r} is empty in row {int(row) + 1}"
-    return f"the column {column!r} must be {check}; got {case!r}"
+    for kind, said in _KINDS.items():
+        check = said if kind in check else check
+    case = case.item() if isinstance(case, np.generic) else case
+    return f"the column {column!r} must hold {check}; got {case!r}"
 
 
 def _first_line(error: Exception) -> str:
