@@ -1,7 +1,8 @@
-"""The batched tree against SciPy's and GUDHI's, on real patterns, and how its cost grows.
+"""Births and deaths against SciPy's spanning tree and GUDHI, by number of tokens and of matrices.
 
-With the path of StereoSet in TDABIAS_STEREOSET the comparison runs on SmolLM2's patterns of a
-sample of the gender texts; the table of growth on random ones.
+Everything of a table runs in turn, round by round; medians count. Each table is made twice: as the
+machine is, and beside a program that multiplies matrices on all cores. With the path of StereoSet
+in TDABIAS_STEREOSET the last table is of SmolLM2's patterns of a sample of the gender texts.
 """
 
 from __future__ import annotations
@@ -9,40 +10,18 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from tda_bias.topology.persistence import (
-    _maximum_spanning_tree,
-    births_deaths,
-    edge_weights,
-    ragged_births_deaths,
-)
+from benchmarks.load import MACHINES
+from tda_bias.topology.persistence import births_deaths
+from tda_bias.types import Backend
 
-RUNS = 5
-
-
-def real_patterns(n_triples: int = 20) -> tuple[torch.Tensor, torch.Tensor]:
-    """Patterns (text, layers x heads, n, n) of the first texts, and the texts' lengths."""
-    from tda_bias.models.load import load_model
-    from tda_bias.patterns.capture import PatternBatch, PatternReader
-    from tda_bias.patterns.passes import tokenize
-    from tda_bias.triples import load_triples
-
-    model = load_model("smollm2-135m", device="cpu")
-    triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender")[:n_triples]
-    tokens = tokenize(model.tokenizer, triples, max_tokens=None)
-    kept: list[PatternBatch] = []
-    PatternReader(model, batch_size=3 * n_triples).read(tokens, kept.append, shared=False)
-    n = max(batch.patterns.shape[-1] for batch in kept)
-    widened = [
-        torch.nn.functional.pad(b.patterns.flatten(1, 2), (0, n - b.patterns.shape[-1]) * 2)
-        for b in kept
-    ]
-    return torch.cat(widened).float(), torch.cat([batch.length for batch in kept])
+ROUNDS = 5
+Work = Callable[[], object]
 
 
 def random_patterns(count: int, n: int) -> torch.Tensor:
@@ -52,96 +31,143 @@ def random_patterns(count: int, n: int) -> torch.Tensor:
     return scores.masked_fill(later, -torch.inf).softmax(-1)
 
 
-def microseconds(work: Callable[[], object], count: int) -> float:
-    """Median time of a call, per matrix, after one call that does not count."""
-    work()
-    times = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) / count * 1e6
+def microseconds(works: Mapping[str, tuple[Work, int]]) -> dict[str, float]:
+    """Median time of each piece of work, per matrix; all in turn, after a round to warm up.
+
+    Args:
+        works: By name, what to call and of how many matrices it is.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(ROUNDS + 1):
+        for name, (work, _count) in works.items():
+            start = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - start)
+    return {
+        name: statistics.median(times[name][1:]) / count * 1e6
+        for name, (_work, count) in works.items()
+    }
 
 
-def scipy_trees(weights: list[np.ndarray]) -> None:
-    """The spanning trees alone; the deaths would come on top."""
-    for one in weights:
-        minimum_spanning_tree(one)
+def ours(patterns: torch.Tensor | list[torch.Tensor], backend: Backend = "mst") -> Work:
+    """Births and deaths of an array, or of several."""
+    arrays = patterns if isinstance(patterns, list) else [patterns]
+
+    def work() -> None:
+        for array in arrays:
+            births_deaths(array, backend=backend)
+
+    return work
 
 
-def on_real_patterns() -> None:
-    """Births and deaths of all heads of some texts, by the three routes."""
-    patterns, lengths = real_patterns()
-    order = lengths.argsort()
-    groups = torch.split(order, 8)  # as the capture hands them on: texts of similar length
-
-    def of(chosen: torch.Tensor) -> torch.Tensor:
-        n = int(lengths[chosen].max())
-        return edge_weights(patterns[chosen, :, :n, :n], attention="causal", combine="max")
-
-    def ours() -> None:
-        for chosen in groups:
-            ragged_births_deaths(of(chosen), lengths[chosen])
-
-    def tree_alone() -> None:
-        for chosen in groups:
-            weights = of(chosen).flatten(0, 1)
-            each = lengths[chosen].repeat_interleave(patterns.shape[1])
-            _maximum_spanning_tree(weights, each)
-
-    sample = [
-        patterns[text, head, : lengths[text], : lengths[text]]
-        for text in range(len(lengths))
-        for head in range(0, patterns.shape[1], 30)
-    ]
-    lower = [np.tril(one.double().numpy(), -1) for one in sample]
+def scipy_trees(patterns: torch.Tensor | list[torch.Tensor]) -> tuple[Work, int]:
+    """The spanning trees alone, of symmetric matrices that lie ready; deaths would come on top."""
+    lower = [np.tril(one.double().numpy(), -1) for one in patterns]
     weights = [-(one + one.T) for one in lower]
-    matrices = patterns.shape[0] * patterns.shape[1]
-    batched, alone = microseconds(ours, matrices), microseconds(tree_alone, matrices)
-    tree = microseconds(lambda: scipy_trees(weights), len(weights))
-    few = sample[::5]
-    gudhi = microseconds(lambda: [births_deaths(one, backend="gudhi") for one in few], len(few))
-    print(f"SmolLM2-135M, {len(lengths)} gender texts of {lengths.float().mean():.1f} tokens")
-    print("on average, all heads; median of 5 runs, microseconds per matrix:\n")
-    print("| what | µs | batched births and deaths are faster by | batched tree alone by |")
-    print("|---|---|---|---|")
-    print(f"| batched: births and deaths | {batched:.2f} | | |")
-    print(f"| batched: tree alone (births, unsorted) | {alone:.2f} | | |")
-    ratios = f"{tree / batched:.0f} | {tree / alone:.0f}"
-    print(f"| SciPy `minimum_spanning_tree`: births alone | {tree:.0f} | {ratios} |")
-    print(f"| GUDHI: births and deaths | {gudhi:.0f} | {gudhi / batched:.0f} | |")
+    return lambda: [minimum_spanning_tree(one) for one in weights], len(weights)
+
+
+def by_tokens(machine: str) -> None:
+    """Cost by number of tokens."""
+    print(f"Random causal patterns, {machine}; microseconds per matrix:\n")
+    print(
+        "| tokens | compiled | torch | SciPy: tree alone | GUDHI | SciPy / compiled "
+        "| GUDHI / compiled |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for n in (18, 32, 64, 128, 256, 512):
+        batch = random_patterns(max(32, 1_000_000 // n**2), n)
+        works = {
+            "compiled": (ours(batch), len(batch)),
+            "torch": (ours(batch, "torch"), len(batch)),
+            "scipy": scipy_trees(batch[: max(4, 20_000 // n**2)]),
+        }
+        if n <= 128:
+            few = batch[: max(2, 5_000 // n**2)]
+            works["gudhi"] = (ours(few, "gudhi"), len(few))
+        spent = microseconds(works)
+        gudhi = f"{spent['gudhi']:.0f}" if n <= 128 else "not run"
+        ratio = f"{spent['gudhi'] / spent['compiled']:.0f}" if n <= 128 else ""
+        print(
+            f"| {n} | {spent['compiled']:.2f} | {spent['torch']:.1f} | {spent['scipy']:.0f} "
+            f"| {gudhi} | {spent['scipy'] / spent['compiled']:.0f} | {ratio} |"
+        )
     print()
 
 
-def growth() -> None:
-    """Cost by number of tokens."""
-    print(
-        "| tokens | batched, µs | SciPy tree alone, µs | GUDHI, µs | SciPy / ours | GUDHI / ours |"
+def by_matrices(machine: str) -> None:
+    """Cost of a matrix by how many are given at once."""
+    print(f"Births and deaths of arrays of several sizes, {machine}; microseconds per matrix:\n")
+    print("| tokens | matrices | compiled | SciPy: tree alone | SciPy / compiled |")
+    print("|---|---|---|---|---|")
+    for n, counts in ((18, (200, 2_000, 20_000)), (64, (200, 2_000)), (512, (20, 200))):
+        for count in counts:
+            batch = random_patterns(count, n)
+            spent = microseconds(
+                {
+                    "compiled": (ours(batch), count),
+                    "scipy": scipy_trees(batch[: max(4, 50_000 // n**2)]),
+                }
+            )
+            print(
+                f"| {n} | {count:,} | {spent['compiled']:.2f} | {spent['scipy']:.0f} "
+                f"| {spent['scipy'] / spent['compiled']:.0f} |"
+            )
+    print()
+
+
+def real_patterns(n_triples: int = 20) -> list[torch.Tensor]:
+    """Patterns (layer, head, n, n) of the first texts of the gender category."""
+    from tda_bias.models.load import load_model
+    from tda_bias.patterns.capture import PatternReader
+    from tda_bias.patterns.passes import tokenize
+    from tda_bias.triples import load_triples
+
+    model = load_model("smollm2-135m", device="cpu")
+    triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender")[:n_triples]
+    contexts = tokenize(model.tokenizer, triples, max_tokens=None)
+    return [
+        batch.patterns[place, :, :, :n, :n].clone()
+        for batch in PatternReader(model, batch_size=32).read(contexts)
+        for place, n in enumerate(batch.length.tolist())
+    ]
+
+
+def on_real_patterns(machine: str, patterns: list[torch.Tensor]) -> None:
+    """Births and deaths of all heads of some texts, by all routes."""
+    matrices = sum(one.shape[:2].numel() for one in patterns)
+    sample = [one[layer, layer % one.shape[1]] for one in patterns for layer in range(0, 30, 6)]
+    spent = microseconds(
+        {
+            "compiled": (ours(patterns), matrices),
+            "torch": (ours(patterns, "torch"), matrices),
+            "SciPy: tree alone": scipy_trees(sample),
+            "GUDHI": (ours(sample[::10], "gudhi"), len(sample[::10])),
+        }
     )
-    print("|---|---|---|---|---|---|")
-    for n in (16, 32, 64, 128, 256, 512):
-        batch = random_patterns(max(64, 1_000_000 // n**2), n)
-        ours = microseconds(lambda batch=batch: births_deaths(batch), len(batch))
-        few = batch[: max(2, 20_000 // n**2)]
-        lower = [np.tril(one.double().numpy(), -1) for one in few]
-        weights = [-(one + one.T) for one in lower]
-        tree = microseconds(lambda weights=weights: scipy_trees(weights), len(weights))
-        line = f"| {n} | {ours:.1f} | {tree:.0f} |"
-        if n <= 128:
-            few = few[:20]
-            gudhi = microseconds(lambda few=few: births_deaths(few, backend="gudhi"), len(few))
-            print(f"{line} {gudhi:.0f} | {tree / ours:.0f} | {gudhi / ours:.0f} |")
-        else:
-            print(f"{line} not run | {tree / ours:.0f} | |")
+    tokens = statistics.mean(one.shape[-1] for one in patterns)
+    print(
+        f"SmolLM2-135M, all heads of {len(patterns)} gender texts of {tokens:.1f} tokens on "
+        f"average, {machine}:\n"
+    )
+    print("| what | microseconds per matrix | compiled is faster by |")
+    print("|---|---|---|")
+    for name, value in spent.items():
+        print(f"| {name} | {value:.2f} | {value / spent['compiled']:.0f} |")
+    print()
 
 
 def main() -> None:
-    """Print both tables."""
-    if os.environ.get("TDABIAS_STEREOSET"):
-        on_real_patterns()
-    else:
+    """Print all tables."""
+    patterns = real_patterns() if os.environ.get("TDABIAS_STEREOSET") else []
+    if not patterns:
         print("real patterns skipped: set TDABIAS_STEREOSET to StereoSet as JSON Lines\n")
-    growth()
+    for machine, state in MACHINES.items():
+        with state():
+            by_tokens(machine)
+            by_matrices(machine)
+            if patterns:
+                on_real_patterns(machine, patterns)
 
 
 if __name__ == "__main__":
