@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +43,9 @@ def use_cache_if_unreachable() -> None:
 
 
 def _answers() -> bool:
+    import urllib.error
+    import urllib.request
+
     address = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
         urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS).close()
