@@ -22,11 +22,13 @@ from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.resampling import generator
 from tda_bias.results.controls import controls
 from tda_bias.results.head_bias import HeadBias
+from tda_bias.results.item_differences import ItemDifferences
 from tda_bias.results.record import HeadsRecord
 from tda_bias.results.tables import in_order, tables
-from tda_bias.statistic.group_result import GroupReducer, GroupResult
+from tda_bias.statistic.group_result import GroupReducer, GroupResult, part_identity
 from tda_bias.statistic.layout import GroupLayout
 from tda_bias.topology.sampler import MIN_TOKENS, GroupSampler
+from tda_bias.triples import triple_ids
 from tda_bias.twins.twins import Twins
 from tda_bias.types import ROLES, InputError, Triple
 
@@ -75,7 +77,10 @@ def head_bias(
             groups, left_out = _tokenized(model, triples, twins)
         with clock.stage("identify"):
             weights = model.weight_hash()
-            parts = store(_identity(model, config, weights)) if store is not None else None
+            identity = part_identity(
+                config, model=model.name, weights=weights, dtype=model.dtype_name
+            )
+            parts = store(identity) if store is not None else None
         reader = PatternReader(
             model,
             batch_size=config.batch_size,
@@ -123,6 +128,9 @@ def head_bias(
         category=found.category,
         groups=found.groups,
         record=record,
+        items=ItemDifferences.of(
+            results, [group.ids for group in groups], tuple(model.pattern_hooks.values())
+        ),
     )
 
 
@@ -139,6 +147,7 @@ class TokenizedGroup:
         contexts: The triples' texts.
         twins: The twins' stereotype and anti-stereotype texts.
         twin_of: ``(twin,)`` the context of each twin.
+        ids: What names the triples.
     """
 
     category: str
@@ -146,6 +155,7 @@ class TokenizedGroup:
     contexts: list[ContextTexts]
     twins: list[ContextTexts]
     twin_of: list[int]
+    ids: list[str]
 
     @property
     def name(self) -> str:
@@ -267,13 +277,6 @@ def _evaluating(model: LoadedModel) -> Iterator[None]:
         model.bridge.train(training)
 
 
-def _identity(model: LoadedModel, config: HeadBiasConfig, weights: str) -> dict[str, Any]:
-    """What saved groups depend on: all but the tests, which are made from them."""
-    settings = config.model_dump(include={"distance", "backend", "edges", "combine", "adjust", "seed"})
-    about = {"format": 3, "model": model.name, "weights": weights, "dtype": model.dtype_name}
-    return {**about, **settings}
-
-
 def _tokenized(
     model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
 ) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
@@ -286,9 +289,10 @@ def _tokenized(
     )
     groups: dict[tuple[str, str], TokenizedGroup] = {}
     left_out = []
-    for triple, texts, several in zip(triples, tokens, twins_of, strict=True):
+    names = triple_ids(triples)
+    for triple, texts, several, name in zip(triples, tokens, twins_of, names, strict=True):
         key = (triple.category, triple.group)
-        group = groups.setdefault(key, TokenizedGroup(*key, [], [], []))
+        group = groups.setdefault(key, TokenizedGroup(*key, [], [], [], []))
         texts_of_twins = [next(twin_tokens) for _ in several]
         if min(texts.n_tokens) < MIN_TOKENS:
             reason = f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
@@ -299,6 +303,7 @@ def _tokenized(
                 group.twins.append(twin)
                 group.twin_of.append(len(group.contexts))
         group.contexts.append(texts)
+        group.ids.append(name)
     if not groups:
         raise InputError("`triples` is empty: there is nothing to compare")
     for group in groups.values():

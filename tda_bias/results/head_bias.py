@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,10 @@ from jaxtyping import Float
 from tda_bias.patterns.example import FILE as EXAMPLE
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.records.files import RECORD
-from tda_bias.records.record import updated, validated_part
+from tda_bias.records.record import updated
 from tda_bias.records.runs import open_run
 from tda_bias.records.writing import writing_run
+from tda_bias.results.item_differences import ItemDifferences
 from tda_bias.results.maps import map_columns, ranked
 from tda_bias.results.record import TABLES, HeadsRecord, read_tables
 from tda_bias.results.tables import in_order
@@ -37,6 +37,7 @@ class HeadBias:
         groups: One row per group: mean, minimum and maximum over heads, lengths, reliability.
         record: Everything needed to repeat the run, and the controls.
         example: The patterns of one text, for pictures; ``ExamplePattern.load`` reads it again.
+        items: What every head does to every item; ``ItemDifferences.read`` reads it again.
     """
 
     table: pd.DataFrame
@@ -45,11 +46,7 @@ class HeadBias:
     groups: pd.DataFrame
     record: HeadsRecord
     example: ExamplePattern | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.record, Mapping):  # transition: head_bias still hands over a dict
-            record = validated_part(HeadsRecord, self.record, "the record")
-            object.__setattr__(self, "record", record)
+    items: ItemDifferences | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         heads = len(self.category) // max(1, len(self.categories))
@@ -161,6 +158,8 @@ class HeadBias:
             run.figure("heatmap", heatmap_figure(self))
             if self.example is not None:
                 run.arrays(EXAMPLE, self.example.to_arrays())
+            if self.items is not None:
+                self.items.write(run)
         return [*(folder / name for name in run.names), folder / RECORD]
 
     @classmethod

@@ -355,7 +355,7 @@ def _dispersion_maps(
     results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
 ) -> dict[str, HotSpots]:
     """The tested maps of the paper's statistic, absolute and signed, and of its twin form."""
-    relative = list(_flipped(results, config, [_relative_shares(r) for r in results]))
+    relative = list(_flipped(results, config, [relative_shares(r) for r in results]))
     statistic = list(_flipped(results, config, [paired_terms(r.statistic) for r in results]))
     maps = {
         "relative": hot_spots(relative),
@@ -369,7 +369,8 @@ def _dispersion_maps(
     return maps
 
 
-def _relative_shares(result: GroupResult) -> np.ndarray:
+def relative_shares(result: GroupResult) -> Float[np.ndarray, "n dim layer head"]:
+    """Each context's share of ``relative``, whose sum over contexts is that value."""
     stat: GroupStatistic = result.statistic
     total = stat.q_stereotype.mean(0) + stat.q_anti.mean(0)
     scale = np.where(np.isfinite(stat.relative), stat.n * total, np.nan)

@@ -27,6 +27,7 @@ from tda_bias.statistic.twin_contrast import Contrast, contrast, version_product
 from tda_bias.types import Adjust, Attention
 
 if TYPE_CHECKING:
+    from tda_bias.config import HeadBiasConfig
     from tda_bias.topology.sampler import LayerGram
     from tda_bias.topology.steps import StepGrid
 
@@ -112,6 +113,15 @@ class GroupResult:
             halves=part("halves"),
             provenance=json.loads(str(arrays["provenance"])),
         )
+
+
+def part_identity(
+    config: HeadBiasConfig, *, model: str, weights: str, dtype: str
+) -> dict[str, Any]:
+    """What a saved group depends on beside its texts: all but the tests, which are made from it."""
+    settings = {"distance", "backend", "edges", "combine", "adjust", "seed"}
+    about = {"format": 3, "model": model, "weights": weights, "dtype": dtype}
+    return {**about, **config.model_dump(include=settings)}
 
 
 class GroupReducer:
