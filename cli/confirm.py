@@ -1,0 +1,212 @@
+"""``tdabias confirm``: do heads that stand out on some targets stand out on others?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from rich.table import Table
+
+from tda_bias.records.text import number_text, p_text
+from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
+
+from .options import Positional, command
+from .output import Output
+from .settings import FilePath, Format, Name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tda_bias.results.confirmation import Confirmation
+    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.statistic.group_result import GroupResult
+
+
+class ConfirmSettings(BaseModel):
+    """Everything ``tdabias confirm`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    category: str | None = Field(None, description="of a run with several")
+    by: Literal["evidence", "location"] = Field(
+        "evidence", description="the ranking: evidence (spread) or location (shift)"
+    )
+    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads that are chosen")
+    n_splits: int = Field(
+        200, ge=1, le=10_000, description="splits of the targets; all where there are no more"
+    )
+    n_resamples: int = Field(999, ge=99, le=9999, description="exchanges, for chance")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    data: Name | None = Field(
+        None, description="test on other data instead: a file without any target of the run"
+    )
+    out: FilePath | None = Field(None, description="folder for the files (default: RUN/confirm)")
+    format: Format = Field("table", description="what to print")
+
+
+@command(ConfirmSettings)
+def confirm(settings: ConfirmSettings) -> None:
+    """Choose heads on half of the targets and test them on the others, or on other data."""
+    from tda_bias.results.head_bias import HeadBias
+
+    run = HeadBias.load(settings.run)
+    category = _category(run, settings.category)
+    if settings.data is not None:
+        _on_other_data(settings, run, category)
+        return
+
+    from tda_bias.results.confirmation import confirmation
+
+    found = confirmation(
+        _groups(settings.run, run, category),
+        by=settings.by,
+        top=settings.top,
+        n_splits=settings.n_splits,
+        n_resamples=settings.n_resamples,
+        seed=settings.seed,
+    )
+    summary = _summary(found)
+    _save(settings, run, found.heads, summary)
+    files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json)"
+    Output(
+        shown=[_replicated(found, run.record.model.name, category), *_lines(found), files],
+        values={**summary, "heads": found.heads.to_dict("records")},
+        rows=found.heads,
+    ).print(settings.format)
+
+
+def _category(run: HeadBias, category: str | None) -> str:
+    if category is None and len(run.categories) == 1:
+        return run.categories[0]
+    if category not in run.categories:
+        raise InputError(
+            f"--category must be one of {', '.join(run.categories)}, which the run has; got "
+            f"{category!r}"
+        )
+    return category
+
+
+def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
+    """The saved groups of a category."""
+    from tda_bias.records.parts import PartStore
+    from tda_bias.statistic.group_result import GroupResult, part_identity
+
+    model = run.record.model
+    identity = part_identity(
+        run.record.config, model=model.name, weights=str(model.weights), dtype=str(model.dtype)
+    )
+    store = PartStore(folder / "groups", identity)
+    groups = []
+    for group in run.record.groups:
+        if group.category != category:
+            continue
+        arrays = store.load(f"{group.category}/{group.group}", None)
+        if arrays is None:
+            raise InputError(
+                f"{folder / 'groups'} lacks the group {group.group!r}; the same `tdabias heads` "
+                "command makes it again"
+            )
+        groups.append(GroupResult.from_arrays(group.category, group.group, arrays))
+    return groups
+
+
+def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> None:
+    from tda_bias.results.confirmation import confirmed_on
+    from tda_bias.triples import load_triples
+
+    from . import heads
+
+    assert settings.data is not None
+    targets = {str(group).casefold() for group in run.groups["group"]}
+    shared = {t.group for t in load_triples(settings.data, category=category)}
+    if shared := {group for group in shared if group.casefold() in targets}:
+        raise InputError(
+            f"`data` {settings.data} shares {len(shared)} targets with the run "
+            f"({', '.join(sorted(shared)[:3])}): heads chosen on a target cannot be confirmed on it"
+        )
+    of_run = {**run.record.settings, "data": settings.data, "category": category, "group": ()}
+    again = heads.HeadsSettings(**{**of_run, "out": _folder(settings) / "heads", "limit": None})
+    other = heads.compute(again)
+    other.save(again.folder)
+    table = confirmed_on(run, other, category=category, by=settings.by, top=settings.top)
+    summary = {
+        "data": settings.data,
+        "by": settings.by,
+        "top": settings.top,
+        "confirmed": int((table["p_holm"] < 0.05).sum()),
+    }
+    _save(settings, run, table, summary)
+    shown = Table("head", title=f"{category} · chosen in the run, tested on {settings.data}")
+    for heading in ("evidence", "evidence there", "p there", "Holm p"):
+        shown.add_column(heading, justify="right")
+    for row in table.to_dict("records"):
+        name = str(HeadId(int(row["layer"]), int(row["head"])))
+        cells = [f"{row['z']:.2f}", f"{row['z_other']:.2f}"]
+        shown.add_row(name, *cells, p_text(row["p_other"]), p_text(row["p_holm"]))
+    said = f"{summary['confirmed']} of {len(table)} heads are confirmed (Holm p < .05)."
+    files = f"Files: {_folder(settings)}/ (confirm.csv, heads/, run.json)"
+    values = {**summary, "heads": table.to_dict("records")}
+    Output(shown=[shown, said, files], values=values, rows=table).print(settings.format)
+
+
+def _summary(found: Confirmation) -> dict[str, Any]:
+    names = (
+        "replicated", "chance", "p", "correlation", "correlation_chance", "p_correlation",
+    )  # fmt: skip
+    return {**{name: getattr(found, name) for name in names}, **found.record}
+
+
+def _folder(settings: ConfirmSettings) -> Path:
+    return settings.out or settings.run / "confirm"
+
+
+def _save(
+    settings: ConfirmSettings, run: HeadBias, table: pd.DataFrame, summary: dict[str, Any]
+) -> None:
+    from tda_bias.records.record import RunRecord
+    from tda_bias.records.writing import writing_run
+
+    record = RunRecord(
+        command="confirm", model=run.record.model, settings=settings.model_dump(mode="json")
+    )
+    with writing_run(_folder(settings), record) as written:
+        written.table("confirm.csv", table)
+        written.json("summary.json", summary)
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def _replicated(found: Confirmation, model: str, category: str) -> Table:
+    title = (
+        f"{model} · {category} · first {found.record['top']} heads of half of the targets, on the "
+        "other half"
+    )
+    shown = Table("head", title=title, title_justify="left")
+    shown.add_column("chosen in", justify="right")
+    shown.add_column("then p <= .05 in", justify="right")
+    for row in found.heads.head(found.record["top"]).to_dict("records"):
+        name = str(HeadId(int(row["layer"]), int(row["head"])))
+        shown.add_row(name, f"{row['chosen']:.0%}", f"{row['replicated']:.0%}")
+    return shown
+
+
+def _lines(found: Confirmation) -> list[str]:
+    record = found.record
+    which = "all" if record["all_splits"] else "random"
+    verdict = (
+        "Heads that stand out on some targets stand out on others."
+        if found.p < 0.05
+        else "Heads that stand out on some targets do not stand out on others more than chance."
+    )
+    return [
+        f"{len(record['targets'])} targets, {record['splits']} splits ({which}), ranked by "
+        f"{record['by']}{' with twins' if record['twins'] else ''}.",
+        f"Of the chosen heads {found.replicated:.1%} have p <= .05 on the other half "
+        f"({found.chance:.1%} where labels are exchanged, p {p_text(found.p)}). Spearman of the "
+        f"halves' maps: {number_text(found.correlation)} (exchanged: "
+        f"{number_text(found.correlation_chance)}, p {p_text(found.p_correlation)}).",
+        verdict,
+    ]
