@@ -51,6 +51,20 @@ def refuse_compiled_code(name: str, config: Any) -> None:
             )
 
 
+def refuse_empty_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse what transformers makes where there is no tokenizer: one that knows no words.
+
+    Raises:
+        InputError: saying so.
+    """
+    special = {*tokenizer.get_added_vocab(), *tokenizer.all_special_tokens}
+    if len(set(tokenizer.get_vocab()) - special) < 2:
+        raise InputError(
+            f"`model` {name} has no tokenizer: its folder lacks tokenizer.json or its like; save "
+            "the tokenizer there too"
+        )
+
+
 def refuse_small_embedding(
     name: str, hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:

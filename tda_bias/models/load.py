@@ -16,6 +16,7 @@ from tda_bias.models.checkpoint import (
     of_the_body,
     refuse_code_in_folder,
     refuse_compiled_code,
+    refuse_empty_tokenizer,
     refuse_small_embedding,
 )
 from tda_bias.models.packaged import packaged_models
@@ -331,6 +332,7 @@ def load_language_model(
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         refuse_compiled_code(name, config)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        refuse_empty_tokenizer(name, tokenizer)
         # Safetensors come first; what is pickled is read as tensors only.
         model, info = _auto_class(config, head).from_pretrained(
             source,

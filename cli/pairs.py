@@ -1,0 +1,294 @@
+"""``tdabias pairs``: which text of a minimal pair does the model prefer?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
+from rich.table import Table
+
+from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED, InputError
+
+from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from .options import command
+from .settings import Device, Dtype, FilePath, Format, Name, Several, model_folder
+from .text import print_lines, print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tda_bias.behaviour.pair_set import PairSetScores
+    from tda_bias.pairs import PairSet
+
+# Rows that are printed of a set whose own table has more.
+_SHOWN = 12
+
+
+class PairsSettings(BaseModel):
+    """Everything ``tdabias pairs`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Name = Field(
+        min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
+    )
+    set_: Name | None = Field(
+        None,
+        alias="set",
+        description="crows, winobias, winogender, blimp, or a file of your pairs (JSON Lines: id, "
+        "group, more, less)",
+    )
+    data: Name | None = Field(
+        None,
+        description="where a named set is read: packaged, hub, or its own file or folder (default: "
+        "what ships, else the hub); without --set a file of your pairs",
+    )
+    group: Annotated[tuple[str, ...], Several] = Field(
+        (), description="only this occupation, bias type or paradigm; may be given several times"
+    )
+    scored: Literal["auto", "whole", "difference", "shared"] = Field(
+        "auto",
+        description="words that are scored: whole texts, the words in which both differ, or what "
+        "they share (masked models); auto: as the set's paper does",
+    )
+    start: Literal["tokenizer", "bos"] = Field(
+        "tokenizer",
+        description="of causal models: score the first token only where the tokenizer adds a start "
+        "token, or put one in front of every text",
+    )
+    device: Device = Field(
+        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
+    )
+    dtype: Dtype = Field("float32", description="type of the weights")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
+    share_prefix: Literal["auto", "never"] = Field(
+        "auto", description="run what both texts share once, where that is exact"
+    )
+    n_resamples: int = Field(
+        2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples of clusters of pairs"
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+    limit: int | None = Field(None, ge=1, description="at most so many pairs of each group")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/MODEL/pairs-SET)"
+    )
+    overwrite: bool = Field(False, description="write over a finished run of something else")
+    format: Format = Field("table", description="what to print")
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        named = Path(self.set_ or self.data or "").stem
+        return self.out or Path("runs") / model_folder(self.model) / f"pairs-{named}"
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        kept = ("scored", "start", "n_resamples", "confidence", "seed", "limit", "group")
+        return {name: getattr(self, name) for name in kept}
+
+
+@command(PairsSettings)
+def pairs(settings: PairsSettings) -> None:
+    """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
+    result = compute(settings)
+    result.save(settings.folder)
+    if settings.format == "json":
+        typer.echo(as_json(result, settings))
+        return
+    print_table(official_table(result))
+    print_lines(*lines(result, settings))
+
+
+def compute(settings: PairsSettings) -> PairSetScores:
+    """Read the pairs, load the model, and score.
+
+    Raises:
+        InputError: on anything that cannot be used, before the model is loaded where possible.
+    """
+    read = _read(settings)
+
+    from tda_bias.records.files import prepare_folder
+    from tda_bias.records.record import DataRecord
+    from tda_bias.records.runs import refuse_other_run
+
+    data = DataRecord(source=read.source, revision=read.revision)
+    about = settings.numbers_depend_on()
+    refuse_other_run(
+        settings.folder, "pairs", settings=about, data=data, overwrite=settings.overwrite
+    )
+    prepare_folder(settings.folder)
+    model = language_model(
+        settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        console=Console(stderr=True),
+    )
+    refuse_other_run(
+        settings.folder,
+        "pairs",
+        settings=about,
+        data=data,
+        weights=model.weight_hash(),
+        overwrite=settings.overwrite,
+    )
+
+    from tda_bias.behaviour.pair_set import pair_set_scores
+
+    with (
+        progress_bar(Console(stderr=True), f"{settings.model} · {read.name}", "pairs") as progress,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        result = pair_set_scores(
+            model,
+            read,
+            scored=None if settings.scored == "auto" else settings.scored,
+            start=settings.start,
+            batch_size=settings.batch_size,
+            share_prefix=settings.share_prefix,
+            n_resamples=settings.n_resamples,
+            confidence=settings.confidence,
+            seed=settings.seed,
+            progress=progress,
+        )
+    return result.with_record(settings=settings.model_dump(mode="json"))
+
+
+def _read(settings: PairsSettings) -> PairSet:
+    from tda_bias.pairs import SETS, load_pairs
+
+    if settings.set_ is None and settings.data is None:
+        raise InputError(
+            f"give --set with one of {', '.join(SETS)} or with a file, or --data with a file"
+        )
+    source, data = settings.set_ or settings.data, settings.data if settings.set_ else None
+    from_hub = data == "hub" or (source == "crows" and data is None)
+    reach_hub_for(settings.model, also=from_hub)
+    return load_pairs(str(source), data=data, groups=settings.group, limit=settings.limit)
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def official_table(result: PairSetScores) -> Table:
+    """The set's own score, its divisions below each other."""
+    table, named = _rows(result)
+    title = (
+        f"{result.record.model.name} · {result.record.official.name} · "
+        f"{result.record.confidence:.0%} intervals"
+    )
+    shown = Table(title=title, title_justify="left")
+    for name in table.columns:
+        if not name.endswith(("_low", "_high")):
+            text = table[name].dtype.kind not in "fiu"
+            shown.add_column(named.get(name, name), justify="left" if text else "right")
+    for row in table.to_dict("records"):
+        cells = [_cell(row, str(name)) for name in row if not str(name).endswith(("_low", "_high"))]
+        shown.add_row(*cells)
+    return shown
+
+
+def _cell(row: dict[Any, Any], name: str) -> str:
+    value = row[name]
+    if not isinstance(value, float):
+        return str(value)
+    digits = 2 if "log_odds" in name else 1
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    interval = f" [{low:.{digits}f}, {high:.{digits}f}]" if isinstance(low, float) else ""
+    return "" if value != value else f"{value:.{digits}f}{interval}"
+
+
+def _rows(result: PairSetScores) -> tuple[pd.DataFrame, dict[str, str]]:
+    """What is printed of the official table, and how columns are headed."""
+    table = result.official.drop(columns=["interval", "undefined", "ties"], errors="ignore")
+    headings = {"log_odds": "log-odds", "log_odds_female": "log-odds she over he"}
+    match result.record.set:
+        case "blimp":
+            kept = ["accuracy", *(n for n in table.columns if n.startswith("published"))]
+            means = table.groupby("term", sort=False)[kept].mean().reset_index()
+            means.insert(1, "paradigms", table.groupby("term", sort=False).size().to_numpy())
+            return means, headings
+        case "winogender":
+            ordered = table.sort_values("log_odds_female", ignore_index=True)
+            half = _SHOWN // 2
+            if len(ordered) > _SHOWN:
+                ordered = ordered.iloc[[*range(half), *range(len(ordered) - half, len(ordered))]]
+            return ordered, headings
+        case _:
+            return table, headings
+
+
+def lines(result: PairSetScores, settings: PairsSettings) -> list[str]:
+    """The set's score in one line, length, ties, and what must be known of the set."""
+    record = result.record
+    headline = ", ".join(
+        f"{name.replace('_', ' ')} {'undefined' if value is None else f'{value:.2f}'}"
+        for name, value in record.official.headline.items()
+    )
+    found = [f"{record.official.name}: {headline}.", record.official.note]
+    found += length_lines(result.length_split)
+    found += within_word_lines(result.scores)
+    whole = result.scores.iloc[0]
+    found.append(
+        f"{whole['items']} pairs, {whole['ties']} ties, {whole['undefined']} without a scored "
+        f"token; intervals: {whole['interval']}."
+    )
+    if record.set == "crows":
+        found.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
+    found.append(f"Files: {settings.folder}/ (items.parquet, scores.csv, official.csv, ...)")
+    return found
+
+
+def length_lines(split: pd.DataFrame) -> list[str]:
+    """What text length alone decides, over all pairs."""
+    per = {"sum": "sum", "mean": "per token"}
+    everything = split[split["type"] == "all"]
+    found = []
+    for (reading, scoring), rows in everything.groupby(["reading", "scoring"], sort=False):
+        by = {row["longer"]: row for row in rows.to_dict("records")}
+        parts = [
+            f"{name} {by[sign]['preferred']:.0f} ({by[sign]['items']})"
+            for sign, name in ((1, "longer"), (0, "equal"), (-1, "shorter"))
+            if sign in by
+        ]
+        how = "" if reading == "log_prob" else f", {str(reading).replace('_', ' ')}"
+        found.append(
+            f"Length, {per[str(scoring)]}{how}: per cent preferred where `more` is the "
+            f"{', '.join(parts)} text (pairs)."
+        )
+    return found
+
+
+def within_word_lines(table: pd.DataFrame) -> list[str]:
+    """What the better reading of masked models says of the whole set."""
+    own = table[(table["reading"] == "pll_within_word") & (table["scoring"] == "sum")]
+    if own.empty:
+        return []
+    row = own.iloc[0]
+    return [
+        "With later pieces of a word masked too (Kauf & Ivanova 2023), which does not favour words "
+        f"of many pieces: {row['preferred']:.1f} per cent preferred, log-odds "
+        f"{row['log_odds']:.2f} [{row['log_odds_low']:.2f}, {row['log_odds_high']:.2f}]."
+    ]
+
+
+def as_json(result: PairSetScores, settings: PairsSettings) -> str:
+    """Scores, length split and the set's own score, for other programs."""
+    from tda_bias.records.files import plain
+
+    found = {
+        "folder": str(settings.folder),
+        "model": result.record.model.model_dump(),
+        "set": result.record.set,
+        "official": {
+            **result.record.official.model_dump(),
+            "table": result.official.to_dict("records"),
+        },
+        "scores": result.scores.to_dict("records"),
+        "length_split": result.length_split.to_dict("records"),
+    }
+    return json.dumps(plain(found), indent=2, allow_nan=False)
