@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.models.logits import refuse_undefined, token_log_probs
 from tda_bias.models.token_trees import Rows, TokenTree, read_places, separate_paths, whole_trees
 
 # Log-probabilities of a packed tree must equal those of its separate paths to this; single
@@ -98,35 +98,25 @@ class TreeReader:
         Raises:
             InputError: if a path is longer than the model's context.
         """
+        return (self.pass_of(rows) for rows in self.plan(trees))
+
+    def plan(self, trees: Sequence[TokenTree]) -> list[Rows]:
+        """What stands in each pass; nothing is on the model's device yet.
+
+        Raises:
+            InputError: if a path is longer than the model's context.
+        """
         self._model.check_length(max((int(tree.depth().max()) + 1 for tree in trees), default=0))
         whole = whole_trees(trees) if self.packed else separate_paths(trees)
-        for chosen in self._batches(whole.rows):
-            part = Rows(
-                [whole.rows[i] for i in chosen],
-                [whole.tree[i] for i in chosen],
-                [whole.readings[i] for i in chosen],
-            )
-            yield self._pass(part)
+        return [whole.only(chosen) for chosen in self._batches(whole.rows)]
 
     def run(self, one: TreePass) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of the readings of each row of a pass."""
-        logits = logits_at(self._model.hf_model, one.inputs, one.places)
-        values = log_probs(logits, one.place, one.token)
+        values = token_log_probs(self._model.hf_model, one.inputs, one.places, one.place, one.token)
         return np.split(values, np.cumsum([len(own) for own in one.readings])[:-1])
 
-    def _batches(self, rows: Sequence[TokenTree]) -> Iterator[list[int]]:
-        most = _LOGITS // self._model.hf_model.config.get_text_config().vocab_size
-        for batch in batches_of_similar_width([len(row) for row in rows], self._batch_size):
-            start, logits = 0, 0
-            for position, index in enumerate(batch):
-                own = len(np.unique(rows[index].read_node))
-                if logits and logits + own > most:
-                    yield batch[start:position]
-                    start, logits = position, 0
-                logits += own
-            yield batch[start:]
-
-    def _pass(self, part: Rows) -> TreePass:
+    def pass_of(self, part: Rows) -> TreePass:
+        """The pass that a part of a plan stands for, on the model's device."""
         device, rows = self._model.device, part.rows
         ids, mask = padded([row.tokens.tolist() for row in rows])
         width = ids.shape[1]
@@ -141,6 +131,18 @@ class TreeReader:
             tree=part.tree,
             readings=part.readings,
         )
+
+    def _batches(self, rows: Sequence[TokenTree]) -> Iterator[list[int]]:
+        most = _LOGITS // self._model.hf_model.config.get_text_config().vocab_size
+        for batch in batches_of_similar_width([len(row) for row in rows], self._batch_size):
+            start, logits = 0, 0
+            for position, index in enumerate(batch):
+                own = len(np.unique(rows[index].read_node))
+                if logits and logits + own > most:
+                    yield batch[start:position]
+                    start, logits = position, 0
+                logits += own
+            yield batch[start:]
 
     def _tree_inputs(self, rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
         visible = np.repeat(np.eye(width, dtype=bool)[None], len(rows), axis=0)

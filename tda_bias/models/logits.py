@@ -1,20 +1,27 @@
-"""Logits at the places that are read, and nowhere else."""
+"""Logits and log-probabilities at the places that are read, and nowhere else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError
 
 _CACHED_ROWS = 16
+# Logits of one tile: few enough for a processor's cache, many enough to keep an accelerator busy.
+_TILE = {"cpu": 1 << 20}
+_TILE_ELSEWHERE = 1 << 26
+
+# Whether a model's logits are what its output embeddings give, and nothing is done to them.
+_LINEAR: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def logits_at(
@@ -38,6 +45,92 @@ def logits_at(
     with torch.inference_mode(not gradients), _only(hf_model.get_output_embeddings(), places):
         logits: Tensor = hf_model(**inputs).logits[0]
     return logits.float() if logits.dtype.itemsize < 4 else logits
+
+
+def token_log_probs(
+    hf_model: Any,
+    inputs: Mapping[str, Any],
+    places: Int[Tensor, " place"],
+    place: Int[np.ndarray, " reading"],
+    token: Int[np.ndarray, " reading"],
+) -> Float[np.ndarray, " reading"]:
+    """Log-probabilities of tokens at chosen places.
+
+    Where a model's logits are a linear map of its hidden states, a part of the vocabulary is
+    computed at a time: the logits of all of it never exist.
+
+    Args:
+        hf_model: A language model with output embeddings.
+        inputs: What goes into it, on the device of ``places``.
+        places: As for ``logits_at``.
+        place: For each reading, which of the places.
+        token: And the token.
+    """
+    if not _is_linear(hf_model, inputs, places):
+        return log_probs(logits_at(hf_model, inputs, places), place, token)
+    head = hf_model.get_output_embeddings()
+    hidden: list[Tensor] = []
+
+    def stop(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        hidden.append(arguments[0].flatten(0, 1)[places])
+        raise _Stop
+
+    with torch.inference_mode():
+        handle = head.register_forward_pre_hook(stop)
+        try:
+            hf_model(**inputs)
+        except _Stop:
+            pass
+        finally:
+            handle.remove()
+        return _by_tiles(head, hidden[0], place, token)
+
+
+class _Stop(Exception):
+    """Nothing behind this is needed."""
+
+
+def _is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
+    """Whether logits are what the output embeddings give, tried once on one place."""
+    head = hf_model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        return False
+    if hf_model not in _LINEAR:
+        seen: list[Tensor] = []
+        handle = head.register_forward_hook(lambda _, __, output: seen.append(output))
+        try:
+            with torch.inference_mode(), _only(head, places[:1]):
+                logits = hf_model(**inputs).logits
+        finally:
+            handle.remove()
+        _LINEAR[hf_model] = torch.equal(seen[0], logits)
+    return _LINEAR[hf_model]
+
+
+def _by_tiles(
+    head: nn.Linear,
+    hidden: Float[Tensor, "place width"],
+    place: Int[np.ndarray, " reading"],
+    token: Int[np.ndarray, " reading"],
+) -> Float[np.ndarray, " reading"]:
+    rows = torch.from_numpy(place).to(hidden.device)
+    columns = torch.from_numpy(token).to(hidden.device)
+    size = max(256, _TILE.get(hidden.device.type, _TILE_ELSEWHERE) // len(hidden))
+    normaliser: Tensor | None = None
+    chosen = torch.empty(len(token), dtype=torch.float32, device=hidden.device)
+    if hidden.dtype.itemsize > 4:
+        chosen = chosen.to(hidden.dtype)
+    for first in range(0, head.out_features, size):
+        part = slice(first, first + size)
+        bias = None if head.bias is None else head.bias[part]
+        logits = nn.functional.linear(hidden, head.weight[part], bias).to(chosen.dtype)
+        inside = torch.from_numpy(np.flatnonzero((token >= first) & (token < first + size)))
+        inside = inside.to(hidden.device)
+        chosen[inside] = logits[rows[inside], columns[inside] - first]
+        own = torch.logsumexp(logits, dim=-1)
+        normaliser = own if normaliser is None else torch.logaddexp(normaliser, own)
+    assert normaliser is not None  # every vocabulary has a word
+    return np.asarray((chosen - normaliser[rows]).double().cpu().numpy())
 
 
 def log_probs(

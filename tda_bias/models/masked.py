@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.batching import padded
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.models.logits import refuse_undefined, token_log_probs
 
 
 def masked_log_probs(
@@ -34,9 +34,10 @@ def masked_log_probs(
     ids, mask = padded(rows)
     where = torch.tensor([row * ids.shape[1] + place for row, place in enumerate(places)])
     inputs = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-    logits = logits_at(model.hf_model, inputs, where.to(model.device))
     sizes = [len(own) for own in tokens]
     row = np.repeat(np.arange(len(sizes)), sizes)
-    values = log_probs(logits, row, np.concatenate(tokens))
+    values = token_log_probs(
+        model.hf_model, inputs, where.to(model.device), row, np.concatenate(tokens)
+    )
     refuse_undefined(model, [values])
     return np.split(values, np.cumsum(sizes)[:-1])

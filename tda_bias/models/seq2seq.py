@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.models.logits import refuse_undefined, token_log_probs
 from tda_bias.models.token_trees import TokenTree, read_places, separate_paths
 from tda_bias.types import InputError
 
@@ -98,7 +98,8 @@ def _decoded(
         "decoder_attention_mask": own_mask.to(model.device),
         "use_cache": False,
     }
-    logits = logits_at(model.hf_model, inputs, torch.from_numpy(places).to(model.device))
-    values = log_probs(logits, which, np.concatenate([c.read_token for c in chains]))
+    token = np.concatenate([chain.read_token for chain in chains])
+    where = torch.from_numpy(places).to(model.device)
+    values = token_log_probs(model.hf_model, inputs, where, which, token)
     sizes = [len(chain.read_node) for chain in chains]
     return list(np.split(values, np.cumsum(sizes)[:-1]))

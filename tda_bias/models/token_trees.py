@@ -101,6 +101,14 @@ class Rows:
     tree: list[int]
     readings: list[Int[np.ndarray, " reading"]]
 
+    def only(self, chosen: Sequence[int]) -> Rows:
+        """Some of the rows."""
+        return Rows(
+            [self.rows[i] for i in chosen],
+            [self.tree[i] for i in chosen],
+            [self.readings[i] for i in chosen],
+        )
+
 
 def whole_trees(trees: Sequence[TokenTree]) -> Rows:
     """Every tree as one row."""

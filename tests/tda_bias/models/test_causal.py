@@ -7,7 +7,6 @@ import torch
 from tda_bias.models import causal
 from tda_bias.models.causal import TreeReader, reader_of
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.trees import path, trees
@@ -87,26 +86,17 @@ def test_a_model_that_refuses_the_mask_is_run_path_by_path(model):
     assert "does not take a tree as one row" in reader.why
 
 
-def test_few_logits_are_held_at_once(model, monkeypatch):
-    """However many prompts there are, a pass never computes more than the bound."""
+def test_few_logits_are_read_in_one_pass(model, monkeypatch):
+    """However many prompts there are, a pass never reads more than the bound."""
     model = model("gpt2")
-    sizes = []
-    original = causal.logits_at
-
-    def counted(*args):
-        logits = original(*args)
-        sizes.append(logits.numel())
-        return logits
-
     reader = TreeReader(model, batch_size=50, packed=True)
     plain = reader.read(trees() * 5)
-    bound = 60 * len(model.tokenizer)
-    monkeypatch.setattr(causal, "logits_at", counted)
-    monkeypatch.setattr(causal, "_LOGITS", bound)
-    few = reader.read(trees() * 5)
+    bound = 60
+    monkeypatch.setattr(causal, "_LOGITS", bound * len(model.tokenizer))
+    sizes = [len(one.places) for one in reader.passes(trees() * 5)]
     assert len(sizes) > 3
     assert max(sizes) <= bound
-    for a, b in zip(plain, few, strict=True):
+    for a, b in zip(plain, reader.read(trees() * 5), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
@@ -115,10 +105,3 @@ def test_progress_ends_with_all_trees(model):
     reader_for(model("gpt2")).read(trees() * 3, progress=lambda *call: calls.append(call))
     assert calls[-1] == (9, 9)
     assert calls == sorted(calls)
-
-
-def test_log_probs_are_normalised_over_the_vocabulary():
-    logits = torch.randn(40, 9, generator=torch.Generator().manual_seed(0))
-    row, token = np.array([0, 39, 17, 17]), np.array([8, 0, 3, 4])
-    expected = torch.log_softmax(logits, -1)[row, token].numpy()
-    np.testing.assert_allclose(log_probs(logits, row, token), expected, rtol=1e-5)
