@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
@@ -24,15 +22,15 @@ from .loading import (
     triples_with_twins,
 )
 from .options import command, part_of
-from .settings import FilePath, Format, TriplesSettings, TwinsOption, model_folder
-from .text import print_lines, print_table
+from .output import Output
+from .settings import FilePath, OutputSettings, TriplesSettings, TwinsOption, model_folder
 
 if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.results.record import ControlsRecord
 
 
-class HeadsSettings(TriplesSettings, TwinsOption, HeadBiasConfig):
+class HeadsSettings(TriplesSettings, TwinsOption, OutputSettings, HeadBiasConfig):
     """Everything ``tdabias heads`` can be told."""
 
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads to print")
@@ -40,7 +38,6 @@ class HeadsSettings(TriplesSettings, TwinsOption, HeadBiasConfig):
         None, description="folder for the files (default: runs/MODEL/CATEGORY)"
     )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
-    format: Format = Field("table", description="what to print")
 
     @property
     def folder(self) -> Path:
@@ -60,14 +57,7 @@ def heads(settings: HeadsSettings) -> None:
     with interruptible("groups", settings.folder / "groups"):
         result = compute(settings)
     result.save(settings.folder)
-    if settings.format == "json":
-        typer.echo(as_json(result, settings))
-        return
-    for name in result.categories:
-        print_table(ranked_table(result, name, settings.top))
-        print_lines(*control_lines(result, name), *twin_lines(result, name))
-        print_lines(*finding_lines(result, name))
-    print_lines(*run_lines(result, settings))
+    output(result, settings.folder, settings.top).print(settings.format, quiet=settings.quiet)
 
 
 def compute(settings: HeadsSettings) -> HeadBias:
@@ -82,7 +72,7 @@ def compute(settings: HeadsSettings) -> HeadBias:
     from tda_bias.records.parts import PartStore
     from tda_bias.triples import source_revision
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=settings.quiet)
     triples, twins = triples_with_twins(settings, settings.twins, errors=console)
     folder = settings.folder
     prepare_folder(folder)
@@ -121,6 +111,42 @@ def compute(settings: HeadsSettings) -> HeadBias:
 
 
 # -- what is printed -------------------------------------------------------------------------------
+
+
+def saved(folder: Path, top: int) -> Output:
+    """What a finished run has to say.
+
+    Raises:
+        InputError: as ``HeadBias.load``.
+    """
+    from tda_bias.results.head_bias import HeadBias
+
+    return output(HeadBias.load(folder), folder, top)
+
+
+def output(result: HeadBias, folder: Path, top: int) -> Output:
+    """The ranked heads and the controls of every category."""
+    import pandas as pd
+
+    shown: list[Table | str] = []
+    rows, values = [], {}
+    for name in result.categories:
+        ranked = result.top(top, category=name)
+        shown += [ranked_table(result, name, top)]
+        shown += [*control_lines(result, name), *twin_lines(result, name)]
+        shown += finding_lines(result, name)
+        rows.append(ranked.assign(category=name)[["category", *ranked.columns]])
+        values[name] = {
+            "controls": result.controls(name),
+            "heads": ranked.to_dict("records"),
+            "survivors": result.survivors(category=name).to_dict("records"),
+        }
+    about = {"folder": str(folder), "model": result.record.model.model_dump()}
+    return Output(
+        shown=[*shown, *run_lines(result, folder)],
+        values={**about, "categories": values},
+        rows=pd.concat(rows),
+    )
 
 
 def _controls(result: HeadBias, category: str) -> ControlsRecord:
@@ -230,15 +256,15 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
     return lines
 
 
-def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
+def run_lines(result: HeadBias, folder: Path) -> list[str]:
     """Warnings that belong to the whole run, and where the files are."""
     lines = []
-    if settings.pvalue == "paper":
+    if result.record.config.pvalue == "paper":
         lines.append(
             "The published p-value is not calibrated: about half of all heads get p < .05 without "
             "any effect. Read it as a reproduction only."
         )
-    if settings.data == "starter":
+    if result.record.data is not None and result.record.data.source == "starter":
         lines.append("The starter triples demonstrate the tool; they do not measure a model.")
     checks = [group.row_sums for group in result.record.groups if group.row_sums is not None]
     failed = sorted({layer for check in checks for layer in check.failed})
@@ -251,24 +277,5 @@ def run_lines(result: HeadBias, settings: HeadsSettings) -> list[str]:
     left_out = result.record.texts.triples_left_out
     if left_out:
         lines.append(f"{len(left_out)} triples were left out; run.json says which and why.")
-    lines.append(f"Files: {settings.folder}/ (heads.csv, groups.csv, heatmap.png, run.json, ...)")
+    lines.append(f"Files: {folder}/ (heads.csv, groups.csv, heatmap.png, run.json, ...)")
     return lines
-
-
-def as_json(result: HeadBias, settings: HeadsSettings) -> str:
-    """The ranked heads and controls of every category, for other programs."""
-    from tda_bias.records.files import plain
-
-    found = {
-        "folder": str(settings.folder),
-        "model": result.record.model.model_dump(),
-        "categories": {
-            name: {
-                "controls": result.controls(name),
-                "heads": result.top(settings.top, category=name).to_dict("records"),
-                "survivors": result.survivors(category=name).to_dict("records"),
-            }
-            for name in result.categories
-        },
-    }
-    return json.dumps(plain(found), indent=2, allow_nan=False)

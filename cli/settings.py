@@ -38,9 +38,18 @@ Name = Annotated[str, AfterValidator(_usable)]
 FilePath = Annotated[Path, AfterValidator(_usable)]
 Device = Annotated[str, AfterValidator(_known_device)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
-Format = Literal["table", "json"]
+Format = Literal["table", "json", "csv"]
 # A file may hold one of them without a list around it.
 Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+
+
+class OutputSettings(BaseModel):
+    """How a command speaks."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Format = Field("table", description="what to print")
+    quiet: bool = Field(False, description="no progress and no table: errors only")
 
 
 class TriplesSettings(BaseModel):

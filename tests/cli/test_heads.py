@@ -70,6 +70,19 @@ def test_json_is_printed_for_other_programs(arguments, capsys):
     assert found["categories"]["gender"]["controls"]["heads"] == 8
 
 
+def test_csv_is_the_ranking_and_quiet_says_nothing(arguments, capsys):
+    import io
+
+    assert run([*arguments, "--format", "csv", "--top", "2", "--quiet"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    table = pd.read_csv(io.StringIO(captured.out))
+    assert list(table.columns[:4]) == ["category", "layer", "head", "z"]
+    assert list(table["category"]) == ["gender", "gender"]
+    assert run([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
     assert run(arguments) == 0
     first = (tmp_path / "out" / "heads.csv").read_text()

@@ -30,7 +30,7 @@ NEW_OPTIONS = {
     "crossref": ["--config"],
     "export": ["--config"],
     "figures": ["--config"],
-    "heads": ["--edges", "--twins"],
+    "heads": ["--edges", "--quiet", "--twins"],
     "pvf mine": ["--config"],
     "pvf plot": ["--config"],
     "pvf score": ["--seed", "--untrained"],
@@ -116,7 +116,7 @@ def test_choices_are_listed_and_what_must_be_given_is_marked(capsys, monkeypatch
         "--pvalue": "paired, label, paper",
         "--dtype": "float32, float64, float16, bfloat16",
         "--combine": "max, mean",
-        "--format": "table, json",
+        "--format": "table, json, csv",
         "--backend": "mst, torch, gudhi",
     }.items():
         assert f"(one of {choices}; default: " in options[name]
