@@ -165,7 +165,7 @@ def fill_gram(
     """
     texts = len(offsets) - 1
     padded = (texts + 3) // 4 * 4  # products are taken of two and four texts at a time
-    width = max(64, _BLOCK_ELEMENTS // padded)
+    width = min(max(64, _BLOCK_ELEMENTS // padded), last - first)
     block = np.zeros((padded, width))
     mean = np.empty(width)
     products = np.empty((padded, padded))
@@ -199,6 +199,7 @@ def _write_steps(
     size = len(values)
     whole = start * size // n_steps
     part = start * size - whole * n_steps
+    share = 1.0 / size
     for k in range(len(out)):
         left = np.float64(values[whole])
         part += size
@@ -207,7 +208,7 @@ def _write_steps(
         whole += beyond
         right = np.float64(values[min(whole, size - 1)])
         # Where the step ends in the same value, ``right`` is ``left``.
-        out[k] = left + part / size * beyond * (right - left)
+        out[k] = left + part * beyond * share * (right - left)
 
 
 @_inlined(fastmath=_ANY_ORDER)
