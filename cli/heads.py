@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +24,32 @@ from .loading import (
 )
 from .options import command, part_of
 from .output import Output
-from .settings import FilePath, OutputSettings, TriplesSettings, TwinsOption, model_folder
+from .run_folder import run_folder
+from .settings import FilePath, RunSettings, TriplesSettings, TwinsOption, folder_name
 
 if TYPE_CHECKING:
+    from tda_bias.models.load import LoadedModel
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.results.record import ControlsRecord
+    from tda_bias.twins import Twins
+    from tda_bias.types import Triple
 
 
-class HeadsSettings(TriplesSettings, TwinsOption, OutputSettings, HeadBiasConfig):
+# Folder of the same run with random weights, inside a run.
+UNTRAINED = "untrained"
+
+
+class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
     """Everything ``tdabias heads`` can be told."""
 
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads to print")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/CATEGORY)"
+    )
+    untrained: bool = Field(
+        False,
+        description="also run the same architecture with random weights: what tokens and their "
+        "places alone show",
     )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
 
@@ -44,11 +58,16 @@ class HeadsSettings(TriplesSettings, TwinsOption, OutputSettings, HeadBiasConfig
         """Where the files go."""
         if self.out is not None:
             return self.out
-        return Path("runs") / model_folder(self.model) / self.category
+        return Path("runs") / folder_name(self.model) / self.category
 
     def analysis(self) -> HeadBiasConfig:
         """The part that the library needs."""
         return part_of(self, HeadBiasConfig)
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        how = set(HeadBiasConfig.model_fields) - {"batch_size", "share_prefix"}
+        return self.model_dump(include={"category", "group", "limit", "twins", *how})
 
 
 @command(HeadsSettings)
@@ -56,43 +75,62 @@ def heads(settings: HeadsSettings) -> None:
     """Rank a model's attention heads by how differently they hold stereotypes together."""
     with interruptible("groups", settings.folder / "groups"):
         result = compute(settings)
-    result.save(settings.folder)
     output(result, settings.folder, settings.top).print(settings.format, quiet=settings.quiet)
 
 
 def compute(settings: HeadsSettings) -> HeadBias:
-    """Load the texts and the model, run, and record where everything came from.
+    """Load the texts and the model, run, and save with where everything came from.
 
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
     """
     reach_hub_for(settings.model, also=settings.data == "stereoset")
 
-    from tda_bias.records.files import prepare_folder
-    from tda_bias.records.parts import PartStore
+    from tda_bias.records.record import DataRecord
     from tda_bias.triples import source_revision
 
     console = Console(stderr=True, quiet=settings.quiet)
     triples, twins = triples_with_twins(settings, settings.twins, errors=console)
-    folder = settings.folder
-    prepare_folder(folder)
+    data = DataRecord(source=settings.data, revision=source_revision(settings.data))
+    with run_folder(
+        settings.folder,
+        "heads",
+        settings=settings.numbers_depend_on(),
+        data=data,
+        overwrite=settings.overwrite,
+    ) as refuse_other_weights:
+        model = hooked_model(
+            settings.model, device=settings.device, dtype=settings.dtype, console=console
+        )
+        refuse_other_weights(model)
+        about = {"settings": settings.model_dump(mode="json"), "data": data}
+        result = _result(settings, model, settings.folder, triples, twins, console)
+        result = result.with_record(**about)
+        result.save(settings.folder)
+        if settings.untrained:
+            from tda_bias.models.random_weights import initialised
 
-    def store(identity: dict[str, Any]) -> PartStore:
-        kept = PartStore(folder / "groups", identity)
-        if not settings.resume:
-            kept.clear()
-        return kept
+            inside = settings.folder / UNTRAINED
+            random = initialised(model, seed=settings.seed)
+            control = _result(settings, random, inside, triples, twins, console)
+            control.with_record(**about).save(inside)
+    return result
 
-    model = hooked_model(
-        settings.model, device=settings.device, dtype=settings.dtype, console=console
-    )
 
+def _result(
+    settings: HeadsSettings,
+    model: LoadedModel,
+    folder: Path,
+    triples: list[Triple],
+    twins: Twins | None,
+    console: Console,
+) -> HeadBias:
     from tda_bias.heads import head_bias
     from tda_bias.patterns.capture import example_pattern
+    from tda_bias.records.parts import open_parts
 
-    title = f"{settings.model} · {settings.category}"
     with (
-        progress_bar(console, title, "texts") as progress,
+        progress_bar(console, f"{model.name} · {settings.category}", "texts") as progress,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         result = head_bias(
@@ -101,13 +139,14 @@ def compute(settings: HeadsSettings) -> HeadBias:
             twins=twins,
             config=settings.analysis(),
             progress=progress,
-            store=store,
+            store=partial(
+                open_parts,
+                folder / "groups",
+                resume=settings.resume,
+                overwrite=settings.overwrite,
+            ),
         )
-    result = result.with_example(example_pattern(model, triples[0]))
-    return result.with_record(
-        settings=settings.model_dump(mode="json"),
-        data={"source": settings.data, "revision": source_revision(settings.data)},
-    )
+    return result.with_example(example_pattern(model, triples[0]))
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -134,7 +173,7 @@ def output(result: HeadBias, folder: Path, top: int) -> Output:
         ranked = result.top(top, category=name)
         shown += [ranked_table(result, name, top)]
         shown += [*control_lines(result, name), *twin_lines(result, name)]
-        shown += finding_lines(result, name)
+        shown += [*finding_lines(result, name), *untrained_lines(result, folder, name)]
         rows.append(ranked.assign(category=name)[["category", *ranked.columns]])
         values[name] = {
             "controls": result.controls(name),
@@ -217,6 +256,32 @@ def twin_lines(result: HeadBias, category: str) -> list[str]:
         f"({beyond['expected']:.1f} expected) and {beyond['p_max05']} survive; without twins "
         f"{plain['p05']} and {plain['p_max05']}. Spearman of the two maps: "
         f"{number_text(c.twins['map_correlation'])}. {power}",
+    ]
+
+
+def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
+    """What a network with random weights shows on the same texts; nothing if none was run."""
+    from tda_bias.resampling import spearman_over_items
+    from tda_bias.results.head_bias import HeadBias
+
+    if not (folder / UNTRAINED / "run.json").is_file():
+        return []
+    random = HeadBias.load(folder / UNTRAINED)
+    if category not in random.categories or random.record.texts.hash != result.record.texts.hash:
+        return []
+    c = _controls(random, category)
+    by = result.rank_by
+    maps = [run.category_map(category, by=by).ravel() for run in (result, random)]
+    text = (
+        f"With random weights {c.hot_spots_p05} of {c.heads} heads have a hot-spot p < .05 and "
+        f"{c.hot_spots_p_max05} survive"
+    )
+    if c.twins is not None:
+        text += f"; shift with twins {c.twins['location']['p05']}"
+    if c.location is not None:
+        text += f"; shift without twins {c.location['p05']}"
+    return [
+        f"{text}. Spearman of its map with this one's: {number_text(spearman_over_items(*maps))}."
     ]
 
 

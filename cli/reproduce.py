@@ -15,7 +15,7 @@ from tda_bias.types import PValue, RankBy
 from . import heads
 from .figures import catalogue
 from .options import command, command_line
-from .settings import FilePath, TriplesSettings, model_folder
+from .settings import FilePath, TriplesSettings, folder_name
 
 
 class ReproduceSettings(TriplesSettings, HeadBiasConfig):
@@ -34,7 +34,7 @@ class ReproduceSettings(TriplesSettings, HeadBiasConfig):
     @property
     def folder(self) -> Path:
         """Where the page goes; the run itself goes to ``heads`` inside it."""
-        return self.out or Path("runs") / model_folder(self.model) / "reproduce"
+        return self.out or Path("runs") / folder_name(self.model) / "reproduce"
 
     def heads(self) -> heads.HeadsSettings:
         """The run of ``tdabias heads``."""
@@ -47,7 +47,6 @@ def reproduce(settings: ReproduceSettings) -> None:
     """Run what the head paper did and write one page that sets its values beside these."""
     start = time.perf_counter()
     result = heads.compute(settings.heads())
-    result.save(settings.folder / "heads")
 
     from tda_bias.paper.page import page, survivors_line
     from tda_bias.paper.published import TABLE_NUMBER, beside_published

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -52,6 +53,12 @@ class OutputSettings(BaseModel):
     quiet: bool = Field(False, description="no progress and no table: errors only")
 
 
+class RunSettings(OutputSettings):
+    """What every command that leaves a run in a folder can be told."""
+
+    overwrite: bool = Field(False, description="write over a finished run of something else")
+
+
 class TriplesSettings(BaseModel):
     """What every command that runs a model on triples can be told."""
 
@@ -94,7 +101,17 @@ class TwinsOption(BaseModel):
     )
 
 
-def model_folder(model: str) -> str:
-    """A model's name as the name of a folder."""
-    local = Path(model)
-    return local.resolve().name if local.is_dir() else model.replace("/", "--")
+def folder_name(source: str) -> str:
+    """A model, or another source that may be a file, as part of a folder's name.
+
+    What lies on this machine carries a mark of its place: ``a/tiny`` and ``b/tiny`` are two.
+    """
+    path = Path(source)
+    if not path.exists():
+        return source.replace("/", "--")
+    place = path.resolve()
+    mark = hashlib.blake2b(str(place).encode(), digest_size=3).hexdigest()
+    return f"{place.stem if place.is_file() else place.name}-{mark}"
+
+
+model_folder = folder_name

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,20 +87,21 @@ def test_csv_is_the_ranking_and_quiet_says_nothing(arguments, capsys):
 def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
     assert run(arguments) == 0
     first = (tmp_path / "out" / "heads.csv").read_text()
-    monkeypatch.setattr("tda_bias.patterns.capture.PatternReader._run", None)
+    monkeypatch.setattr("tda_bias.heads._computed", None)
     assert run(arguments) == 0
     assert (tmp_path / "out" / "heads.csv").read_text() == first
 
 
-def test_a_changed_setting_is_refused_until_told_to_start_over(arguments, capsys):
+def test_a_changed_setting_is_refused_until_told_to_write_over(arguments, capsys):
     assert run(arguments) == 0
     capsys.readouterr()
     changed = [*arguments, "--distance", "exact"]
     assert run(changed) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert "distance was 'steps', now 'exact'" in error
-    assert "--no-resume" in error
-    assert run([*changed, "--no-resume"]) == 0
+    assert "--overwrite" in error
+    assert run([*changed, "--no-resume"]) == 2  # what is finished is not lost by accident
+    assert run([*changed, "--overwrite"]) == 0
 
 
 def test_all_categories_are_run_at_once(tiny_folder, tmp_path, capsys):
@@ -116,7 +118,11 @@ def test_the_default_folder_is_named_after_model_and_category(
     monkeypatch.chdir(tmp_path)
     options = [*CATEGORY, "--data", "starter", "-L", "2", "--n-resamples", "99"]
     assert run(["heads", "--model", str(tiny_folder), *options]) == 0
-    assert (tmp_path / "runs" / "tiny-gpt2" / "gender" / "run.json").exists()
+    (_record,) = tmp_path.glob("runs/tiny-gpt2-??????/gender/run.json"))) == 1
+    other = tmp_path / "elsewhere" / "tiny-gpt2"
+    shutil.copytree(tiny_folder, other)
+    assert run(["heads", "--model", str(other), *options]) == 0
+    assert len(list(tmp_path.glob("runs/tiny-gpt2-??????/gender/run.json"))) == 2
 
 
 # -- settings --
@@ -233,20 +239,20 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
 ):
     import tda_bias.heads
 
-    whole = tda_bias.heads.group_result
+    whole = tda_bias.heads._computed
     calls = []
 
     def interrupted(*positional, **named):
-        calls.append(positional[1])
+        calls.append(positional[0])
         if len(calls) == 3:
             raise KeyboardInterrupt
         return whole(*positional, **named)
 
-    monkeypatch.setattr(tda_bias.heads, "group_result", interrupted)
+    monkeypatch.setattr(tda_bias.heads, "_computed", interrupted)
     assert run(arguments) == 130
     assert "Interrupted. Finished groups are kept" in capsys.readouterr().err
     assert len(list((tmp_path / "out" / "groups").glob("*.npz"))) == 2
-    monkeypatch.setattr(tda_bias.heads, "group_result", whole)
+    monkeypatch.setattr(tda_bias.heads, "_computed", whole)
     assert run(arguments) == 0
 
 
@@ -287,3 +293,52 @@ def test_the_version_is_printed(capsys):
 
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.strip() == f"tdabias {version('tdabias')}"
+
+
+# -- twins and random weights --
+
+
+def test_twins_are_on_where_they_can_be_made_and_said(arguments, tmp_path, capsys):
+    assert run(arguments) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Of the difference between stereotype and anti-stereotype texts," in printed
+    result = HeadBias.load(tmp_path / "out")
+    assert result.record.twins["twins"] == 12
+    assert "p_location_twin" in result.table
+    assert "triple minus twin" in printed
+
+
+def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):
+    assert run([*arguments, "--twins", "none"]) == 0
+    assert "when twins are subtracted" not in capsys.readouterr().out
+    result = HeadBias.load(tmp_path / "out")
+    assert result.record.twins is None
+    assert "p_location_twin" not in result.table
+
+
+def test_random_weights_stand_beside_the_model(arguments, tmp_path, capsys):
+    assert run([*arguments, "--untrained"]) == 0
+    assert "With random weights" in " ".join(capsys.readouterr().out.split())
+    random = HeadBias.load(tmp_path / "out" / "untrained")
+    trained = HeadBias.load(tmp_path / "out")
+    assert random.record.model.weights != trained.record.model.weights
+    assert random.record.texts.hash == trained.record.texts.hash
+
+
+def test_data_of_unknown_targets_run_without_twins_and_say_so(tiny_folder, tmp_path, capsys):
+    data = tmp_path / "data.jsonl"
+    lines = [
+        {
+            "target": "plumbus", "bias_type": "profession", "context": f"The plumbus {word} here.",
+            "stereotype": "It hums all day.", "anti-stereotype": "It sings all night.",
+            "unrelated": "Rain fell on the hills.",
+        }
+        for word in ("stood", "lay", "sat")
+    ]  # fmt: skip
+    data.write_text("\n".join(map(json.dumps, lines)))
+    options = ["--category", "profession", "--data", str(data), "--n-resamples", "99"]
+    out = ["--out", str(tmp_path / "out")]
+    assert run(["heads", "--model", str(tiny_folder), *options, *out]) == 0
+    assert (
+        "Without twins: no twins: the target is not known (3): plumbus" in capsys.readouterr().err
+    )

@@ -27,21 +27,22 @@ _RANKING = [
 ]
 NEW_OPTIONS = {
     "ablate": ["--config"],
-    "crossref": ["--config"],
+    "crossref": ["--config", "--items", "--scoring"],
     "export": ["--config"],
     "figures": ["--config"],
-    "heads": ["--edges", "--quiet", "--twins"],
+    "heads": ["--edges", "--overwrite", "--quiet", "--twins", "--untrained"],
     "pvf mine": ["--config"],
     "pvf plot": ["--config"],
     "pvf score": ["--seed", "--untrained"],
     "pvf social": ["--config"],
+    "stereoset": ["--twins"],
     # A configuration file could set these before.
     "reproduce": ["--category", "--share-prefix", *_RANKING],
 }
 # A third backend, and another ranking by default: what they are is said anew.
 CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
-NEW_COMMANDS = ["twins"]
+NEW_COMMANDS = ["confirm", "pairs", "twins"]
 
 HEAVY = {
     "datasets", "matplotlib", "pandas", "pyarrow", "scipy", "spacy", "torch", "transformer_lens",

@@ -1,0 +1,72 @@
+"""The folder of a run: held by one process, and never written over by a run of something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tda_bias.models.load import LanguageModel
+    from tda_bias.records.record import DataRecord
+
+
+@contextmanager
+def run_folder(
+    folder: Path,
+    command: str,
+    *,
+    settings: Mapping[str, Any],
+    data: DataRecord | None = None,
+    overwrite: bool,
+) -> Iterator[Callable[[LanguageModel], None]]:
+    """Hold a folder while a run is computed and written.
+
+    Folders that are made for a run that then fails before it leaves anything are taken away again.
+
+    Args:
+        folder: Where the run goes.
+        command: Its command.
+        settings: Those that its numbers depend on.
+        data: Its texts.
+        overwrite: Whether a finished run of something else may be lost.
+
+    Yields:
+        What to call with the model once it is loaded: it refuses to write over a run of others.
+
+    Raises:
+        InputError: if the folder holds a finished run of something else, is held by another
+            process, or cannot be written.
+    """
+    from tda_bias.records.files import prepare_folder
+    from tda_bias.records.lock import locked
+    from tda_bias.records.runs import refuse_other_run
+
+    def refuse(weights: str | None = None) -> None:
+        refuse_other_run(
+            folder, command, settings=settings, data=data, weights=weights, overwrite=overwrite
+        )
+
+    refuse()
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    with locked(folder):
+        try:
+            refuse()
+            prepare_folder(folder)
+            yield lambda model: refuse(model.weight_hash())
+        except BaseException:
+            _take_away(missing)
+            raise
+
+
+def _take_away(folders: list[Path]) -> None:
+    """Delete folders that hold nothing but the lock, innermost first."""
+    inside = list(folders[0].iterdir()) if folders and folders[0].is_dir() else []
+    if all(path.name.startswith(".tdabias.") for path in inside):
+        for path in inside:
+            path.unlink(missing_ok=True)
+    for folder in folders:
+        # Whoever put something there meanwhile needs it.
+        with suppress(OSError):
+            folder.rmdir()
