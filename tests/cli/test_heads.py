@@ -118,7 +118,7 @@ def test_the_default_folder_is_named_after_model_and_category(
     monkeypatch.chdir(tmp_path)
     options = [*CATEGORY, "--data", "starter", "-L", "2", "--n-resamples", "99"]
     assert run(["heads", "--model", str(tiny_folder), *options]) == 0
-    (_record,) = tmp_path.glob("runs/tiny-gpt2-??????/gender/run.json"))) == 1
+    assert len(list(tmp_path.glob("runs/tiny-gpt2-??????/gender/run.json"))) == 1
     other = tmp_path / "elsewhere" / "tiny-gpt2"
     shutil.copytree(tiny_folder, other)
     assert run(["heads", "--model", str(other), *options]) == 0
