@@ -18,6 +18,7 @@ COMMANDS = {
     "picks.",
     "ablate": "Remove heads of a run and measure what changes; compare with random heads.",
     "export": "Write chosen heads for other programs: rule, p and q, parameter names and slices.",
+    "edit": "Switch off, damp or average heads for good; the model loads with plain transformers.",
     "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
     "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT score.",
     "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "

@@ -245,7 +245,7 @@ def _parameters(settings: type[BaseModel]) -> Iterator[inspect.Parameter]:
     fields = settings.model_fields
     for name in _ordered(settings):
         annotation: Any = _CONFIG if name == "config" else _annotation(name, fields[name])
-        required = name != "config" and _by_place(fields[name])
+        required = name != "config" and _by_place(fields[name]) and fields[name].is_required()
         yield inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,

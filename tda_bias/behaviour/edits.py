@@ -1,0 +1,391 @@
+"""Edits that need no training: heads switched off, damped, or replaced by their mean, for good.
+
+A head writes into the residual stream through its own columns of the output projection. Zero and
+scale act on those alone, exactly, whether or not heads share keys and values. Mean puts what the
+head writes on average into the projection's bias; an architecture without one can carry it only
+where a switch of its configuration adds biases, and all others stay 0. What is saved is an ordinary
+Hugging Face folder that loads without this package.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tda_bias.models.attention import AttentionLayer, attention_layers, attention_part
+from tda_bias.models.batching import batches_of_similar_width, padded
+from tda_bias.models.load import LanguageModel, LoadedModel
+from tda_bias.types import HeadId, InputError
+
+How = Literal["zero", "mean", "scale"]
+Through = Literal["TransformerLens", "output projection"]
+# Logits of the saved and of the hooked model may differ by this in single precision.
+TOLERANCE = 1e-4
+# Below this an edit counts as one that changed nothing.
+_NO_CHANGE = 1e-9
+# Configurations call the switch that adds biases to attention so.
+_BIAS_SWITCH = "attention_bias"
+
+Means = Mapping[HeadId, Float[Tensor, " d"]]
+
+
+@dataclass(frozen=True)
+class EditRule:
+    """What becomes of a head's output.
+
+    Attributes:
+        how: ``zero``: nothing is left; ``scale``: it is multiplied; ``mean``: its mean over texts
+            stands in every place.
+        factor: What it is multiplied by; 0 but for ``scale``.
+    """
+
+    how: How
+    factor: float = 0.0
+
+    def __str__(self) -> str:
+        return f"scale={self.factor:g}" if self.how == "scale" else self.how
+
+
+def edit_rule(text: str) -> EditRule:
+    """A rule as it is written: ``zero``, ``mean``, ``scale=0.5``.
+
+    Raises:
+        InputError: if it is none of them, or its factor changes nothing or is no number.
+    """
+    if text in ("zero", "mean"):
+        return EditRule("zero" if text == "zero" else "mean")
+    name, sign, number = text.partition("=")
+    try:
+        factor = float(number)
+    except ValueError:
+        factor = math.nan
+    if name != "scale" or not sign or not math.isfinite(factor):
+        raise InputError(f"`how` must be zero, mean or scale=NUMBER; got {text!r}")
+    if factor == 1:
+        raise InputError("`how` scale=1 changes nothing; give another factor")
+    return EditRule("scale", factor)
+
+
+# -- what heads write on average -------------------------------------------------------------------
+
+
+def mean_outputs(
+    model: LanguageModel,
+    heads: Sequence[HeadId],
+    texts: Sequence[str],
+    *,
+    batch_size: int = 32,
+) -> dict[HeadId, Float[Tensor, " d"]]:
+    """Mean output of heads, before the output projection, over all places of texts.
+
+    Args:
+        model: A model without an edit.
+        heads: Its heads.
+        texts: What the mean is over, special tokens included.
+        batch_size: Texts per forward pass.
+
+    Raises:
+        InputError: if there is no text, a text is too long, or a head does not exist.
+    """
+    if not texts:
+        raise InputError("there is no text to take the mean over")
+    layers = {layer.number: layer for layer in attention_layers(model)}
+    _require_heads(model, layers, heads)
+    ids = [list(own) for own in model.tokenizer(list(texts))["input_ids"]]
+    model.check_length(max(map(len, ids)))
+    total: dict[int, Tensor] = {}
+    n = 0
+
+    def adding(number: int, real: Tensor) -> Callable[..., None]:
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            own = arguments[0][real].double().sum(0)
+            total[number] = total[number] + own if number in total else own
+
+        return hook
+
+    wanted = sorted({head.layer for head in heads})
+    for batch in batches_of_similar_width([len(own) for own in ids], batch_size):
+        rows, mask = (part.to(model.device) for part in padded([ids[i] for i in batch]))
+        n += int(mask.sum())
+        with ExitStack() as stack:
+            for number in wanted:
+                add = adding(number, mask.bool())
+                handle = layers[number].projection.register_forward_pre_hook(add)
+                stack.callback(handle.remove)
+            stack.enter_context(torch.inference_mode())
+            _body(model)(input_ids=rows, attention_mask=mask)
+    means = {number: layers[number].by_head(own / n) for number, own in total.items()}
+    return {head: means[head.layer][head.head].clone() for head in heads}
+
+
+def _body(model: LanguageModel) -> Any:
+    """The layers whose heads are meant, without the output embeddings."""
+    hf_model: Any = model.hf_model
+    return hf_model.get_encoder() if hf_model.config.is_encoder_decoder else hf_model.base_model
+
+
+# -- the edit --------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def edit_heads(
+    model: LanguageModel, heads: Sequence[HeadId], rule: EditRule, *, means: Means | None = None
+) -> list[str]:
+    """Change the weights of heads, in place.
+
+    Args:
+        model: A model without hooks.
+        heads: The heads; one that stands twice is edited once.
+        rule: What becomes of their output.
+        means: Of every head, from ``mean_outputs``; for ``mean``.
+
+    Returns:
+        Names of the changed parameters.
+
+    Raises:
+        InputError: if there is no head, the model does not have one of them, or ``mean`` cannot be
+            carried by the architecture.
+    """
+    if not heads:
+        raise InputError("there is no head to edit")
+    layers = {layer.number: layer for layer in attention_layers(model)}
+    _require_heads(model, layers, heads)
+    unique = list(dict.fromkeys(heads))
+    if rule.how == "mean":
+        if means is None or not set(unique) <= set(means):
+            raise ValueError("`means` must hold every head")
+        _require_output_biases(model, list(layers.values()))
+    changed: dict[int, list[int]] = {}
+    for head in unique:
+        changed.setdefault(head.layer, []).append(head.head)
+    names: set[str] = set()
+    for number, own in changed.items():
+        layer = layers[number]
+        if rule.how == "mean" and means is not None:
+            _add_means(layer, {index: means[HeadId(number, index)] for index in own})
+            names.add(_name_of(model, layer.projection.bias))
+        for index in own:
+            part = _columns(layer, index)
+            part.copy_((part.double() * rule.factor).to(part))
+        names.add(_name_of(model, layer.projection.weight))
+    return sorted(names)
+
+
+def _require_heads(
+    model: LanguageModel, layers: Mapping[int, AttentionLayer], heads: Sequence[HeadId]
+) -> None:
+    """Refuse heads that the model does not have, naming the first."""
+    for head in heads:
+        if head.layer not in layers or not 0 <= head.head < layers[head.layer].n_heads:
+            raise InputError(
+                f"{head} does not exist: `model` {model.name} has layers {min(layers)} to "
+                f"{max(layers)} with heads 0 to {max(own.n_heads for own in layers.values()) - 1}"
+            )
+
+
+def _columns(layer: AttentionLayer, head: int) -> Tensor:
+    """The view of the output projection that a head writes through."""
+    weight: Any = layer.projection.weight
+    # GPT-2's Conv1D keeps weights the other way round.
+    axis = 1 if isinstance(layer.projection, nn.Linear) else 0
+    size = weight.shape[axis] // layer.n_heads
+    columns: Tensor = weight.narrow(axis, head * size, size)
+    return columns
+
+
+def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
+    bias: Any = layer.projection.bias
+    added = bias.double()
+    for head, mean in means.items():
+        own = _columns(layer, head).double()
+        matrix = own if isinstance(layer.projection, nn.Linear) else own.T
+        added = added + matrix @ mean.to(matrix)
+    bias.copy_(added.to(bias))
+
+
+def _name_of(model: LanguageModel, parameter: Any) -> str:
+    named = model.hf_model.named_parameters()
+    return next(str(name) for name, own in named if own is parameter)
+
+
+def _require_output_biases(model: LanguageModel, layers: Sequence[AttentionLayer]) -> None:
+    """Make sure that the output projections have biases, by the configuration where need be."""
+    if all(getattr(layer.projection, "bias", None) is not None for layer in layers):
+        return
+    added = _biases_of_the_switch(model)
+    hf_model: Any = model.hf_model
+    modules = dict(hf_model.named_modules())
+    ours = {id(modules[name.removesuffix(".bias")]) for name in added}
+    if not all(id(layer.projection) in ours for layer in layers):
+        raise InputError(
+            f"`how` mean: the output projections of a {model.architecture} have no bias, and no "
+            "switch of its configuration adds one; use zero or scale"
+        )
+    for name in added:
+        module = modules[name.removesuffix(".bias")]
+        weight: Any = module.weight
+        module.bias = nn.Parameter(weight.new_zeros(weight.shape[0]))
+    setattr(hf_model.config, _BIAS_SWITCH, True)
+
+
+def _biases_of_the_switch(model: LanguageModel) -> list[str]:
+    """Biases that the architecture has once its configuration says so, if they are all it gains."""
+    hf_model: Any = model.hf_model
+    if getattr(hf_model.config, _BIAS_SWITCH, None) is not False:
+        return []
+    config = copy.deepcopy(hf_model.config)
+    setattr(config, _BIAS_SWITCH, True)
+    with torch.device("meta"):
+        names = set(type(hf_model)(config).state_dict())
+    now = set(hf_model.state_dict())
+    gained = sorted(names - now)
+    only_biases = all(
+        name.endswith(".bias") and attention_part(name.removesuffix(".bias")) for name in gained
+    )
+    return gained if only_biases and not now - names else []
+
+
+# -- the same through hooks ------------------------------------------------------------------------
+
+
+@contextmanager
+def hooked_edit(
+    model: LanguageModel, heads: Sequence[HeadId], rule: EditRule, *, means: Means | None = None
+) -> Iterator[None]:
+    """The model as if its heads were edited, for whatever runs inside; weights stay as they are.
+
+    Args:
+        model: A hooked model, whose heads' outputs are changed where TransformerLens says they
+            are; or one without hooks, where they enter the output projection.
+        heads: The heads.
+        rule: What becomes of their output.
+        means: As in ``edit_heads``.
+    """
+    by_layer: dict[int, list[int]] = {}
+    for head in dict.fromkeys(heads):
+        by_layer.setdefault(head.layer, []).append(head.head)
+
+    def changed(z: Tensor, number: int) -> Tensor:
+        z = z.clone()
+        for head in by_layer[number]:
+            if rule.how == "mean" and means is not None:
+                z[:, :, head] = means[HeadId(number, head)].to(z)
+            else:
+                z[:, :, head] *= rule.factor
+        return z
+
+    if isinstance(model, LoadedModel):
+        stack = "encoder_blocks" if model.hf_model.config.is_encoder_decoder else "blocks"
+
+        def on_z(number: int) -> tuple[str, Callable[..., Tensor]]:
+            name = f"{stack}.{number}.attn.hook_z"
+            return name, lambda z, hook: changed(z, number)
+
+        with model.bridge.hooks(fwd_hooks=[on_z(number) for number in by_layer]):
+            yield
+        return
+    layers = {layer.number: layer for layer in attention_layers(model)}
+
+    def on_input(layer: AttentionLayer) -> Callable[..., tuple[Tensor, ...]]:
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            z = changed(layer.by_head(arguments[0]), layer.number)
+            return (z.flatten(-2), *arguments[1:])
+
+        return hook
+
+    with ExitStack() as stack_of_hooks:
+        for number in by_layer:
+            layer = layers[number]
+            handle = layer.projection.register_forward_pre_hook(on_input(layer))
+            stack_of_hooks.callback(handle.remove)
+        yield
+
+
+@dataclass(frozen=True)
+class EditCheck:
+    """How the saved model compares with the hooked one.
+
+    Attributes:
+        difference: Largest difference of a logit.
+        allowed: What it may be: ``TOLERANCE``, and in half precision the rounding of the weights.
+        effect: Largest change of a logit by the edit.
+        through: What hooked the original: ``TransformerLens``, or ``output projection`` where that
+            does not know the architecture.
+    """
+
+    difference: float
+    allowed: float
+    effect: float
+    through: Through
+
+
+def check_edit(
+    edited: LanguageModel,
+    original: LanguageModel,
+    heads: Sequence[HeadId],
+    rule: EditRule,
+    texts: Sequence[str],
+    *,
+    means: Means | None = None,
+) -> EditCheck:
+    """Compare the logits of an edited model with those of the original under hooks.
+
+    Args:
+        edited: The model with changed weights.
+        original: The model before, hooked where its architecture can be, in single precision.
+        heads: The heads.
+        rule: What became of them.
+        texts: On what logits are compared.
+        means: As in ``edit_heads``.
+
+    Raises:
+        InputError: if the edit changed nothing, or the two differ by more than is allowed: the
+            architecture's heads lie elsewhere than assumed.
+    """
+    unit = torch.finfo(edited.dtype).eps if edited.dtype.itemsize < 4 else 0.0
+    edited.hf_model.float()
+    difference = effect = largest = 0.0
+    for text in texts:
+        ids = original.tokenizer(text, return_tensors="pt")["input_ids"]
+        if edited.tokenizer(text)["input_ids"] != ids[0].tolist():
+            raise InputError("the saved tokenizer reads texts in another way than the original")
+        before = _logits(original, ids)
+        with hooked_edit(original, heads, rule, means=means):
+            expected = _logits(original, ids)
+        found = _logits(edited, ids)
+        difference = max(difference, float((found - expected).abs().max()))
+        effect = max(effect, float((found - before).abs().max()))
+        largest = max(largest, float(before.abs().max()))
+    rounding = 0.0 if rule.how == "zero" else 8 * unit * largest
+    through: Through = (
+        "TransformerLens" if isinstance(original, LoadedModel) else "output projection"
+    )
+    check = EditCheck(difference, TOLERANCE + rounding, effect, through)
+    named = ", ".join(map(str, heads))
+    if not difference <= check.allowed:
+        raise InputError(
+            f"the edited model's logits differ by {difference:.2g} from those of the hooked one, "
+            f"more than {check.allowed:.2g}: the heads {named} of a {original.architecture} lie "
+            "elsewhere than assumed; nothing was kept"
+        )
+    if effect <= _NO_CHANGE:
+        raise InputError(f"{rule} of {named} changes nothing in `model` {original.name}")
+    return check
+
+
+def _logits(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabulary"]:
+    there = ids.to(model.device)
+    inputs: dict[str, Any] = {"input_ids": there}
+    if model.hf_model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = there
+    with torch.inference_mode():
+        logits: Tensor = model.hf_model(**inputs).logits
+    return logits.double().cpu()
