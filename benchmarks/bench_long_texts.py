@@ -140,6 +140,7 @@ def group_of(n_tokens: int, n_triples: int) -> dict[str, float]:
             for layer in clock.each("Gram", layers):
                 with clock.stage("statistic"):
                     reducer.add(layer)
+            del batch
     return {"peak, MB": (peak[0] - before) / 1e6, "model, MB": before / 1e6, **clock.seconds}
 
 

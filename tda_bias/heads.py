@@ -232,6 +232,7 @@ def _computed(
                 with clock.stage("statistic"):
                     reducer.add(layer)
             counter.add(len(batch.text))
+            del batch, placed  # not beside the next ones: of a page there are gigabytes
     with clock.stage("statistic"):
         result = reducer.result(
             group.category,
@@ -361,6 +362,7 @@ class Stopwatch:
                 except StopIteration:
                     return
             yield item
+            del item  # it may be large, and the next one is made now
 
     def since(self, before: dict[str, float], names: Sequence[str]) -> dict[str, float]:
         """What stages have taken since a copy of ``seconds`` was made."""

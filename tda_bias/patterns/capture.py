@@ -181,23 +181,28 @@ class PatternReader:
         device = self._model.device
         hooks = self._model.pattern_hooks
         last = list(hooks)[-1]
-        layers: list[Tensor] = []
-
+        # One array from the start: stacking layers would hold all of them twice.
+        patterns = torch.empty(0)
+        seen = 0
         values: dict[str, Tensor] = {}
 
         def keep(value: Tensor, hook: Any) -> None:
             values[hook.name] = value
 
         def take(pattern: Tensor, hook: Any) -> None:
-            patterns = self._texts(pattern, forward_pass, hooks[hook.name])
+            nonlocal patterns, seen
+            layer = self._texts(pattern, forward_pass, hooks[hook.name])
             if self._writers is not None:
                 written = self._writers.norms(hook.name, values)
-                patterns = patterns * _per_text(written, forward_pass)[:, :, None]
-            if layers and layers[-1].shape != patterns.shape:
+                layer = layer * _per_text(written, forward_pass)[:, :, None]
+            if not seen:
+                patterns = layer.new_empty((len(layer), len(hooks), *layer.shape[1:]))
+            elif layer.shape != patterns[:, 0].shape:
                 raise InputError(
                     f"`model` {self._model.name}: its layers differ in number of heads"
                 )
-            layers.append(patterns)
+            patterns[:, seen] = layer
+            seen += 1
             if hook.name == last:  # nothing after it is needed, least of all the logits
                 raise StopAtLayerException(pattern)
 
@@ -215,12 +220,12 @@ class PatternReader:
                 use_cache=False,
                 **inputs,
             )
-            if len(layers) != len(hooks):
+            if seen != len(hooks):
                 raise InputError(
-                    f"`model` {self._model.name} gave patterns for {len(layers)} of {len(hooks)} "
-                    "layers; its attention cannot be hooked"
+                    f"`model` {self._model.name} gave patterns for {seen} of {len(hooks)} layers; "
+                    "its attention cannot be hooked"
                 )
-            return torch.stack(layers, dim=1)
+            return patterns
 
     def _texts(self, pattern: Tensor, forward_pass: ForwardPass, layer: int) -> Tensor:
         """The patterns of one layer, a text each, cropped and checked."""
