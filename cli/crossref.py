@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.table import Table
 
-from tda_bias.records.text import p_text
-from tda_bias.types import MAX_RESAMPLES, MAX_SEED, InputError, RankBy
+from tda_bias.records.text import number_text, p_text
+from tda_bias.types import MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
 
 from .options import Positional, command
-from .settings import FilePath
-from .text import print_lines, print_table
+from .output import Output
+from .run_folder import run_folder
+from .settings import FilePath, RunSettings
+from .text import uncut_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.behaviour.crossref import HeadMap
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.behaviour.crossref import CrossReference
+    from tda_bias.behaviour.item_crossref import ItemCrossReference
 
 
-class CrossrefSettings(BaseModel):
+class CrossrefSettings(RunSettings):
     """Everything ``tdabias crossref`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     behaviour: Annotated[FilePath, Positional()] = Field(
-        description="Folder that `tdabias pvf` or `tdabias unqover` wrote."
+        description="Folder that `tdabias pvf` or `tdabias unqover` wrote. With --items: that "
+        "`tdabias stereoset` wrote."
     )
     stereoset: FilePath | None = Field(
         None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
@@ -41,180 +42,152 @@ class CrossrefSettings(BaseModel):
     match: Literal["exact", "near", "weak"] = Field(
         "exact", description="how loosely an occupation may stand for a target"
     )
-    n_resamples: int = Field(9999, ge=99, le=MAX_RESAMPLES, description="permutations of targets")
+    items: bool = Field(
+        False, description="item by item: heads against the preference of tdabias stereoset"
+    )
+    scoring: Literal["sum", "mean"] = Field(
+        "sum", description="with --items: log-probabilities as sums, or means over tokens"
+    )
+    n_resamples: int = Field(
+        9999, ge=99, le=MAX_RESAMPLES, description="permutations of targets, with --items of items"
+    )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
-    out: FilePath | None = Field(None, description="folder for the files (default: RUN/crossref)")
+    out: FilePath | None = Field(
+        None,
+        description="folder for the files (default: RUN/crossref); with --items: RUN/items",
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        return self.out or self.run / ("items" if self.items else "crossref")
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run, and the runs that are compared."""
+        files = {"behaviour", "stereoset"}
+        names = {"by", "match", "scoring", "n_resamples", "seed", *files}
+        return self.model_dump(mode="json", include=names)
 
 
 @command(CrossrefSettings)
 def crossref(settings: CrossrefSettings) -> None:
     """Correlate, over StereoSet's targets, what heads do with what the model says."""
-    import numpy as np
-    import pandas as pd
+    found = by_item(settings) if settings.items else by_target(settings)
+    found.print(settings.format, quiet=settings.quiet)
 
-    from tda_bias.behaviour.crossref import correlations, head_map, head_vectors
-    from tda_bias.behaviour.rank_tests import mantel
+
+def by_target(settings: CrossrefSettings) -> Output:
+    """Over targets: what heads do with what the model says of their words.
+
+    Raises:
+        InputError: if the runs cannot be read or joined.
+    """
+    from tda_bias.behaviour.crossref import cross_reference
+    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+    from tda_bias.behaviour.targets import Said
+    from tda_bias.plots.behaviour import crossref_figures
     from tda_bias.results.head_bias import HeadBias
 
-    heads = HeadBias.load(settings.run)
-    by = settings.by or heads.rank_by
-    n_resamples, seed = settings.n_resamples, settings.seed
-    table, quantities, bridge = _joined(
-        heads, settings.behaviour, settings.stereoset, by, settings.match
-    )
-    found = correlations(
-        table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
-    )
-    if bridge:
-        direct = correlations(
-            table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
+    with _folder(settings, "crossref"):
+        scores = None if settings.stereoset is None else StereoSetScores.load(settings.stereoset)
+        found = cross_reference(
+            HeadBias.load(settings.run),
+            Said.load(settings.behaviour),
+            stereoset=scores,
+            by=settings.by,
+            match=settings.match,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
         )
-        found = pd.concat([found, direct], ignore_index=True)
-    keys, values, columns = head_vectors(heads.combined, by=by)
-    order = [_place(keys, row) for row in table[["category", "target"]].to_dict("records")]
-    values, category = values[order], list(table["category"])
-    maps, profiles = {}, []
-    for number, name in enumerate([*quantities, *bridge]):
-        rng = np.random.default_rng([seed, 2 + number])
-        own = table[name].to_numpy(float)
-        options: dict[str, Any] = {"n_resamples": n_resamples, "rng": rng}
-        maps[name] = head_map(values, columns, own, category, name=name, **options)
-        for distance in ("cosine", "spearman"):
-            test = mantel(values, own, category, distance=distance, **options)
-            profiles.append({"quantity": name, "distance": distance, **test})
-    folder = settings.out or settings.run / "crossref"
-    record = {
-        "command": "crossref",
-        "heads": str(settings.run),
-        "behaviour": str(settings.behaviour),
-        "by": by,
-        "stereoset": None if settings.stereoset is None else str(settings.stereoset),
-        **settings.model_dump(include={"match", "n_resamples", "seed"}),
-        "model": heads.record["model"]["name"],
-        "mantel": profiles,
-        "shuffled_heads": {name: m.shuffled for name, m in maps.items()},
-    }
-    _save(folder, table, found, maps, record)
-    _print(table, found, maps, profiles, heads.record["model"]["name"])
-    print_lines(f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)")
+        found = found.with_record(
+            heads=str(settings.run),
+            behaviour=str(settings.behaviour),
+            stereoset=None if settings.stereoset is None else str(settings.stereoset),
+            settings=settings.model_dump(mode="json"),
+        )
+        found.save(settings.folder, figures=crossref_figures(found))
+    return target_output(found, settings.folder)
 
 
-def _joined(
-    heads: HeadBias, behaviour: Path, stereoset: Path | None, by: RankBy, match: str
-) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """The table over targets, and the names of its quantities and of StereoSet's own."""
-    import pandas as pd
+def by_item(settings: CrossrefSettings) -> Output:
+    """Over items: what heads do with the preference for the stereotype text.
 
-    from tda_bias.behaviour.crossref import head_summaries
-    from tda_bias.behaviour.targets import joined, same_model, signed_quantity, with_frequency
+    Raises:
+        InputError: if the runs cannot be read or joined, or an option is for targets only.
+    """
+    for_targets = {"stereoset", "by", "match"} & settings.model_fields_set
+    if for_targets:
+        name = min(for_targets)
+        raise InputError(f"`{name}` is about targets; leave --{name} out, or --items")
 
-    record = _record(behaviour, "tdabias pvf", "tdabias unqover")
-    same_model(heads.record, record)
-    try:
-        by_x = pd.read_csv(behaviour / "by_x.csv")
-    except OSError:
-        raise InputError(
-            f"{behaviour} has no by_x.csv; `tdabias pvf risk {behaviour}` makes it"
-            if record["command"] == "pvf"
-            else f"{behaviour} has no by_x.csv; run `tdabias unqover` again"
-        ) from None
-    signed = signed_quantity(by_x.columns)
-    quantities = ["r", "r_p", "r_v", signed]
-    summaries = head_summaries(heads.table, heads.combined, by=by)
-    kept = ["x", *quantities, *(["tokens"] if "tokens" in by_x else [])]
-    table = with_frequency(joined(summaries, by_x[kept], match=match))
-    if stereoset is None:
-        return table, quantities, []
-    same_model(heads.record, _record(stereoset, "tdabias stereoset"))
-    items = pd.read_parquet(stereoset / "items.parquet")
-    items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
-    per_target = items.groupby(["category", "group"])["log_odds"].mean().reset_index()
-    per_target = per_target.rename(columns={"group": "target"})
-    per_target["abs_log_odds"] = per_target["log_odds"].abs()
-    both = table.merge(per_target, on=["category", "target"], how="left")
-    if both["log_odds"].isna().any():
-        lacking = both["target"][both["log_odds"].isna()].iloc[0]
-        raise InputError(f"{stereoset} has no items of {lacking!r}; run it on the same category")
-    return both, quantities, ["log_odds", "abs_log_odds"]
+    from tda_bias.behaviour.item_crossref import COMMAND, cross_reference_items
+    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+    from tda_bias.records.runs import open_run
+
+    with _folder(settings, COMMAND):
+        found = cross_reference_items(
+            open_run(settings.run, "heads"),
+            StereoSetScores.load(settings.behaviour),
+            scoring=settings.scoring,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+        )
+        found = found.with_record(
+            heads=str(settings.run),
+            stereoset=str(settings.behaviour),
+            settings=settings.model_dump(mode="json"),
+        )
+        found.save(settings.folder)
+    return item_output(found, settings.folder)
 
 
-def _record(folder: Path, *commands: str) -> dict[str, Any]:
-    wanted = " or ".join(f"`{command}`" for command in commands)
-    try:
-        record: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(f"{folder} holds no finished run of {wanted}") from None
-    if f"tdabias {record.get('command')}" not in commands:
-        raise InputError(f"{folder} is no run of {wanted}")
-    return record
+def _folder(settings: CrossrefSettings, command: str) -> AbstractContextManager[Any]:
+    return run_folder(
+        settings.folder,
+        command,
+        settings=settings.numbers_depend_on(),
+        overwrite=settings.overwrite,
+    )
 
 
-def _place(keys: pd.DataFrame, row: dict[Any, Any]) -> int:
-    same = (keys["category"] == row["category"]) & (keys["target"] == row["target"])
-    return int(same.to_numpy().argmax())
+# -- targets ---------------------------------------------------------------------------------------
 
 
-def _save(
-    folder: Path,
-    table: pd.DataFrame,
-    found: pd.DataFrame,
-    maps: dict[str, HeadMap],
-    record: dict[str, Any],
-) -> None:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from tda_bias.behaviour.targets import signed_quantity
-    from tda_bias.plots.behaviour import plot_correlation_map, plot_targets
-    from tda_bias.records.figures import write_figure
-    from tda_bias.records.files import to_json, write_csv, write_text
-
-    heads = pd.concat([m.table.assign(quantity=name) for name, m in maps.items()])
-    for name, content in (("targets", table), ("correlations", found), ("head_map", heads)):
-        write_csv(folder / f"{name}.csv", content)
-    figures = {"targets": Figure(figsize=(9.0, 4.0), layout="constrained")}
-    signed = signed_quantity(table.columns)
-    for ax, quantity in zip(figures["targets"].subplots(1, 2), ("r", signed), strict=True):
-        plot_targets(table, quantity, "mean_abs_T", ax=ax)
-    figures["head_map"] = Figure(figsize=(5.4, 5.6), layout="constrained")
-    plot_correlation_map(maps["r"], n=len(table), ax=figures["head_map"].subplots())
-    for name, figure in figures.items():
-        write_figure(folder, name, figure)
-    write_text(folder / "run.json", to_json(record))
+def target_output(found: CrossReference, folder: Path) -> Output:
+    """The strongest correlations, what survives, and what could have been found."""
+    files = f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)"
+    lines = [covariate_line(found.targets), *target_lines(found), files]
+    names = ("targets", "correlations", "profiles")
+    values = {name: getattr(found, name).to_dict("records") for name in names}
+    return Output(
+        shown=[correlation_table(found), *lines],
+        values={"folder": str(folder), "model": found.record.model.model_dump(), **values},
+        rows=found.correlations,
+    )
 
 
-# -- what is printed -------------------------------------------------------------------------------
-
-
-def _print(
-    table: pd.DataFrame,
-    found: pd.DataFrame,
-    maps: dict[str, HeadMap],
-    profiles: list[dict[str, Any]],
-    model: str,
-) -> None:
-    from tda_bias.behaviour.rank_tests import power
+def correlation_table(found: CrossReference) -> Table:
+    """The correlations with the smallest p."""
     from tda_bias.behaviour.targets import match_counts
 
-    n = len(table)
-    shown = Table(title=f"{model} · {n} targets ({match_counts(table)})", title_justify="left")
+    about = f"{len(found.targets)} targets ({match_counts(found.targets)})"
+    shown = Table(title=f"{found.record.model.name} · {about}", title_justify="left")
     shown.add_column("quantity")
     shown.add_column("of heads")
     for heading in ("Spearman", "p", "95 % interval", "partial p", "q"):
         shown.add_column(heading, justify="right")
-    for row in found.sort_values("p", kind="stable").head(8).to_dict("records"):
+    for row in found.correlations.sort_values("p", kind="stable").head(8).to_dict("records"):
         interval = f"{row['low']:.2f} to {row['high']:.2f}"
         cells = [f"{row['spearman']:.2f}", p_text(row["p"]), interval]
         shown.add_row(
             row["quantity"], row["summary"], *cells, p_text(row["p_partial"]), p_text(row["q"])
         )
-    print_table(shown)
-    print_lines(_covariate_line(table), *_lines(found, maps, profiles, power(n), n))
+    return shown
 
 
-def _covariate_line(table: pd.DataFrame) -> str:
+def covariate_line(table: pd.DataFrame) -> str:
     """What the partial correlations are free of."""
-    from tda_bias.behaviour.crossref import usable_covariates
+    from tda_bias.behaviour.target_tests import usable_covariates
 
     about = {
         "n_items": "number of items",
@@ -226,35 +199,108 @@ def _covariate_line(table: pd.DataFrame) -> str:
     return f"Partial p: without the ranks of {', '.join(used) or 'nothing'}.{more}"
 
 
-def _lines(
-    found: pd.DataFrame,
-    maps: dict[str, HeadMap],
-    profiles: list[dict[str, Any]],
-    power: dict[str, float],
-    n: int,
-) -> list[str]:
+def target_lines(found: CrossReference) -> list[str]:
+    """What survives, and what could have been found."""
+    from tda_bias.behaviour.rank_tests import power
+
+    n = len(found.targets)
+    needed = power(n)
     lines = [
-        f"Power: with {n} targets |rho| must reach {power['significant']:.2f} for p < .05; a true "
-        f"rho of {power['power_80']:.2f} is found four times out of five.",
+        f"Power: with {n} targets |rho| must reach {needed['significant']:.2f} for p < .05; a true "
+        f"rho of {needed['power_80']:.2f} is found four times out of five.",
     ]
-    surviving, tested = found[found["q"] < 0.05], int(found["p"].notna().sum())
+    correlations = found.correlations
+    surviving = correlations[correlations["q"] < 0.05]
+    tested = int(correlations["p"].notna().sum())
     lines.append(
         f"{len(surviving)} of {tested} correlations have q < .05."
         if len(surviving)
         else f"Nothing survives correction among {tested} correlations: this join shows no "
         "link between what the heads do with a target and what the model says of it."
     )
-    for name, own in maps.items():
-        heads = own.table[own.table["p_max"] < 0.05]
+    for name in found.quantities:
+        single = found.head_map(name)
+        heads = single.table[single.table["p_max"] < 0.05]
         named = ", ".join(f"L{r.layer}H{r.head}" for r in heads.itertuples()) or "none"
         lines.append(
             f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
-            f"{int((own.table['p'] < 0.05).sum())} with p < .05, {own.shuffled['heads_p05']:.0f} "
-            f"with heads shuffled, {own.shuffled['expected_p05']:.0f} expected."
+            f"{int((single.table['p'] < 0.05).sum())} with p < .05, "
+            f"{single.shuffled['heads_p05']:.0f} with heads shuffled, "
+            f"{single.shuffled['expected_p05']:.0f} expected."
         )
+    profiles = found.profiles.to_dict("records")
     best = min(profiles, key=lambda row: row["p"] if row["p"] == row["p"] else 2.0)
     lines.append(
         f"Profiles of heads (Mantel): smallest p {p_text(best['p'])} of {len(profiles)} tests "
         f"({best['quantity']}, {best['distance']}, rho {best['rho']:.2f})."
+    )
+    return lines
+
+
+# -- items -----------------------------------------------------------------------------------------
+
+_WAYS = {
+    "raw": "published",
+    "length": "less length",
+    "twins": "less twins",
+}
+_SETS = {0: "births", 1: "deaths"}
+
+
+def item_output(found: ItemCrossReference, folder: Path) -> Output:
+    """How many heads go with the preference, and what could have been found."""
+    return Output(
+        shown=[
+            item_table(found),
+            *item_lines(found),
+            f"Files: {folder}/ (heads.csv, summary.csv, run.json)",
+        ],
+        values={
+            "folder": str(folder),
+            "model": found.record.model.model_dump(),
+            "summary": found.summary.to_dict("records"),
+        },
+        rows=found.summary,
+    )
+
+
+def item_table(found: ItemCrossReference) -> Table:
+    """How many heads go with the preference, in each way to compare."""
+    rows = [
+        [
+            row["category"],
+            _WAYS[row["way"]],
+            f"{row['measure']} of {_SETS[row['dim']]}",
+            *(str(row[name]) for name in ("n", "heads", "p05")),
+            f"{row['expected']:.1f}",
+            str(row["family_wise"]),
+            number_text(row["largest"]),
+            str(HeadId(int(row["layer"]), int(row["head"]))) if row["heads"] else "",
+        ]
+        for row in found.summary.to_dict("records")
+    ]
+    headings = ["category", "compared", "of heads", "items", "heads", "p < .05", "expected"]
+    headings += ["family-wise", "largest rho", "at"]
+    title = f"{found.record.model.name} · heads against log-odds or beta, item by item"
+    return uncut_table(title, headings, rows, left=3)
+
+
+def item_lines(found: ItemCrossReference) -> list[str]:
+    """What could have been found, and what the numbers are not."""
+    lines = []
+    for category, rows in found.summary.groupby("category", sort=False):
+        left = found.record.left_out.get(str(category), 0)
+        apart = f" {left} items of the heads are not in the other run." if left else ""
+        lines.append(
+            f"Power, {category}: with {rows['n'].min()} items a true rho of "
+            f"{rows['smallest'].max():.2f} of a single head is found four times out of five; "
+            f"among all heads {rows['needed'].max():.2f} is needed.{apart}"
+        )
+    if "twins" not in set(found.summary["way"]):
+        lines.append("Without twins in both runs, wording and target cannot be told apart.")
+    lines.append(
+        "A head that goes with the log-odds as published may follow wording or length alone; one "
+        "that does so with twins on both sides follows the target. Items are exchanged within "
+        "targets."
     )
     return lines

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import typer
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.records.text import number_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
 
-from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from .loading import (
+    language_model,
+    out_of_memory_in_one_line,
+    progress_bar,
+    reach_hub_for,
+    triples_with_twins,
+)
 from .options import command
-from .settings import FilePath, Format, TriplesSettings, model_folder
-from .text import print_lines, print_table
+from .output import Output
+from .run_folder import run_folder
+from .settings import FilePath, RunSettings, TriplesSettings, TwinsOption, folder_name
+from .text import uncut_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+
 _PER = {"sum": "sum", "mean": "per token"}
+_SCORES = ("lms", "ss", "icat")
 
 
-class StereoSetSettings(TriplesSettings):
+class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
     """Everything ``tdabias stereoset`` can be told."""
 
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
@@ -39,119 +50,164 @@ class StereoSetSettings(TriplesSettings):
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
     )
-    format: Format = Field("table", description="what to print")
 
     @property
     def folder(self) -> Path:
         """Where the files go."""
-        by_default = Path("runs") / model_folder(self.model) / f"stereoset-{self.category}"
+        by_default = Path("runs") / folder_name(self.model) / f"stereoset-{self.category}"
         return self.out or by_default
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        names = {"category", "group", "limit", "twins", "n_resamples", "confidence", "seed"}
+        return self.model_dump(include=names)
 
 
 @command(StereoSetSettings)
 def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
-    items, record = _items(settings)
-
-    from tda_bias.behaviour.stereoset import length_split, scores
-
-    table = scores(
-        items,
-        n_resamples=settings.n_resamples,
-        confidence=settings.confidence,
-        seed=settings.seed,
-    )
-    split = length_split(items)
-    _save(settings.folder, items, table, split, record)
-    if settings.format == "json":
-        from tda_bias.records.files import plain
-
-        found = {"folder": str(settings.folder), "scores": table.to_dict("records")}
-        found |= {"length_split": split.to_dict("records"), "model": record["model"]}
-        typer.echo(json.dumps(plain(found), indent=2, allow_nan=False))
-        return
-    print_table(score_table(table, settings))
-    print_lines(*length_lines(split), *_closing_lines(items, table, settings))
+    found = compute(settings)
+    output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
-def _items(settings: StereoSetSettings) -> tuple[pd.DataFrame, dict[str, Any]]:
+def compute(settings: StereoSetSettings) -> StereoSetScores:
+    """Load the texts and the model, score, and save with where everything came from.
+
+    Raises:
+        InputError: on anything that cannot be used, before the model is run where possible.
+    """
     reach_hub_for(settings.model, also=settings.data == "stereoset")
 
-    from tda_bias.records.files import prepare_folder
-    from tda_bias.triples import load_triples, source_revision
+    from tda_bias.records.record import DataRecord
+    from tda_bias.triples import source_revision
 
-    triples = load_triples(
-        settings.data, category=settings.category, groups=settings.group, limit=settings.limit
-    )
-    prepare_folder(settings.folder)
-    console = Console(stderr=True)
-    model = language_model(
-        settings.model, device=settings.device, dtype=settings.dtype, console=console
-    )
-
-    from tda_bias.behaviour.likelihood import split_triples, triple_likelihoods
-    from tda_bias.behaviour.stereoset import item_table
-    from tda_bias.models.record import model_record
-    from tda_bias.records.parts import texts_hash
-    from tda_bias.records.record import package_versions
-
-    title = f"{settings.model} · {settings.category}"
-    with (
-        progress_bar(console, title, "triples") as progress,
-        out_of_memory_in_one_line(model.device, settings.batch_size),
-    ):
-        found = triple_likelihoods(
-            model,
-            triples,
-            batch_size=settings.batch_size,
-            share_prefix=settings.share_prefix,
-            progress=progress,
+    console = Console(stderr=True, quiet=settings.quiet)
+    triples, twins = triples_with_twins(settings, settings.twins, errors=console)
+    data = DataRecord(source=settings.data, revision=source_revision(settings.data))
+    with run_folder(
+        settings.folder,
+        "stereoset",
+        settings=settings.numbers_depend_on(),
+        data=data,
+        overwrite=settings.overwrite,
+    ) as refuse_other_weights:
+        model = language_model(
+            settings.model, device=settings.device, dtype=settings.dtype, console=console
         )
-    record = {
-        "command": "stereoset",
-        "settings": settings.model_dump(mode="json"),
-        "model": model_record(model, weights=model.weight_hash()),
-        "kind": model.kind,
-        "data": {"source": settings.data, "revision": source_revision(settings.data)},
-        "texts": {
-            "triples": len(triples),
-            "hash": texts_hash([one.ids for one in split_triples(model, triples)]),
-        },
-        "packages": package_versions(),
+        refuse_other_weights(model)
+
+        from tda_bias.behaviour.stereoset_scores import stereoset_scores
+
+        with (
+            progress_bar(console, f"{model.name} · {settings.category}", "triples") as progress,
+            out_of_memory_in_one_line(model.device, settings.batch_size),
+        ):
+            found = stereoset_scores(
+                model,
+                triples,
+                twins=twins,
+                batch_size=settings.batch_size,
+                share_prefix=settings.share_prefix,
+                n_resamples=settings.n_resamples,
+                confidence=settings.confidence,
+                seed=settings.seed,
+                progress=progress,
+            )
+        found = found.with_record(settings=settings.model_dump(mode="json"), data=data)
+        found.save(settings.folder)
+    return found
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def output(found: StereoSetScores, folder: Path) -> Output:
+    """The scores, what of them is about the target, and how to read them."""
+    shown: list[Table | str] = [score_table(found)]
+    if found.has_twins:
+        shown.append(twin_table(found))
+    shown += [*twin_lines(found), *length_lines(found.length_split), *closing_lines(found, folder)]
+    values: dict[str, Any] = {
+        "folder": str(folder),
+        "scores": found.scores.to_dict("records"),
+        "length_split": found.length_split.to_dict("records"),
+        "model": found.record.model.model_dump(),
     }
-    return item_table(triples, found), record
+    if found.has_twins:
+        values["beta"] = found.beta.to_dict("records")
+    return Output(shown=shown, values=values, rows=found.scores)
 
 
-def _save(
-    folder: Path,
-    items: pd.DataFrame,
-    table: pd.DataFrame,
-    split: pd.DataFrame,
-    record: dict[str, Any],
-) -> None:
-    from tda_bias.records.files import atomic, to_json, write_csv, write_text
-
-    with atomic(folder / "items.parquet") as path:
-        items.to_parquet(path, index=False)
-    for name, content in (("scores", table), ("length_split", split)):
-        write_csv(folder / f"{name}.csv", content)
-    write_text(folder / "run.json", to_json(record))
-
-
-def score_table(table: pd.DataFrame, settings: StereoSetSettings) -> Table:
+def score_table(found: StereoSetScores) -> Table:
     """The scores of categories and of everything, for both scorings."""
-    title = f"{settings.model} · StereoSet intersentence · {settings.confidence:.0%} intervals"
-    shown = Table("scored by", "category", title=title, title_justify="left")
-    for heading in ("items", "lms", "ss", "icat", "ss over items"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+    table, rows = found.scores, []
     for row in table[table["group"] == "all"].to_dict("records"):
         cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.0f} to {row[f'{n}_high']:.0f}" for n in _SCORES]
-        per = _PER[row["scoring"]]
-        shown.add_row(per, row["category"], str(row["items"]), *cells, f"{row['ss_items']:.1f}")
-    return shown
+        first = [_PER[row["scoring"]], row["category"], str(row["items"])]
+        rows.append([*first, *cells, f"{row['ss_items']:.1f}"])
+    title = f"{found.record.model.name} · StereoSet intersentence · {_coverage(found)}"
+    return uncut_table(title, (*_ABOUT, *_SCORES, "ss over items"), rows)
 
 
-_SCORES = ("lms", "ss", "icat")
+def twin_table(found: StereoSetScores) -> Table:
+    """What is left of categories when twins are subtracted, with intervals and tests."""
+    beta, rows = found.beta, []
+    for row in beta[beta["group"] == "all"].to_dict("records"):
+        digits = 2 if row["scoring"] == "sum" else 3
+        rows.append(
+            [
+                _PER[row["scoring"]],
+                row["category"],
+                str(row["items"]),
+                number_text(row["log_odds"], digits),
+                _with_limits(row, "beta", digits),
+                p_text(row["p"]),
+                _with_limits(row, "ss_twin", 0),
+                p_text(row["p_ss_twin"]),
+                number_text(row["r"], 3),
+            ]
+        )
+    title = f"{found.record.model.name} · triples minus twins · {_coverage(found)}"
+    return uncut_table(title, (*_ABOUT, "log-odds", "beta", "p", "ss", "p", "r"), rows)
+
+
+def _coverage(found: StereoSetScores) -> str:
+    return f"{found.record.confidence or 0.95:.0%} intervals"
+
+
+_ABOUT = ("scored by", "category", "items")
+
+
+def _with_limits(row: Mapping[Any, Any], name: str, digits: int) -> str:
+    """A number over its intervals: over items, then over whole targets."""
+    value, *ends = (
+        number_text(row[name + end], digits)
+        for end in ("", "_low", "_high", "_low_targets", "_high_targets")
+    )
+    return f"{value}\n{ends[0]} to {ends[1]}\n({ends[2]} to {ends[3]})"
+
+
+def twin_lines(found: StereoSetScores) -> list[str]:
+    """What is about the target and what is wording, category by category."""
+    if not found.has_twins:
+        return []
+    from tda_bias.behaviour.beta import about_the_target
+
+    table = found.beta
+    lines = [
+        f"{row['category'].capitalize()}. {about_the_target(row)}"
+        for row in table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
+        if row["category"] != "all"
+    ]
+    left_out = int(found.items["twins"].eq(0).sum())
+    return [
+        *lines,
+        "Beta is the log-odds of a triple minus those of its twins, the same texts about other "
+        "targets; ss is then the percentage of items with beta > 0, 50 without bias; r correlates "
+        "the log-odds with the twins'. Intervals in brackets draw whole targets; p exchanges "
+        "triples with their twins.",
+        *([f"{left_out} items have no twin and stand in the first table only."] * (left_out > 0)),
+    ]
 
 
 def length_lines(split: pd.DataFrame) -> list[str]:
@@ -171,21 +227,20 @@ def length_lines(split: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _closing_lines(
-    items: pd.DataFrame, table: pd.DataFrame, settings: StereoSetSettings
-) -> list[str]:
-    own = table[(table["group"] == "all") & (table["scoring"] == "sum")]
-    ties = int(own["ties"].iloc[0])
-    tokens = [items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
+def closing_lines(found: StereoSetScores, folder: Path) -> list[str]:
+    """How to read the numbers, and where the files are."""
+    table = found.scores
+    first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
+    tokens = [found.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
     lines = [
         f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
         f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
         "sums is low where the unrelated ones are short.",
         "Scores are means over terms (the official rule); ss over items is what many tools print. "
         "50 is neutral, not good: a model that knows nothing gets it too.",
-        f"Ties: {ties}, counted as one half.",
+        f"Ties: {first['ties']}, counted as one half.",
     ]
-    if settings.data == "starter":
+    if found.record.data is not None and found.record.data.source == "starter":
         lines.append("The starter triples demonstrate the tool; they do not measure a model.")
-    lines.append(f"Files: {settings.folder}/ (scores.csv, items.parquet, run.json, ...)")
+    lines.append(f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,6 +20,26 @@ def table_of(table: pd.DataFrame, title: str) -> Table:
         shown.add_column(name, justify="left" if text else "right")
     for row in table.itertuples(index=False):
         shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
+    return shown
+
+
+def uncut_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 2
+) -> Table:
+    """A table whose cells keep their lines at any width of the terminal.
+
+    Args:
+        title: What stands above it.
+        headings: Of the columns.
+        rows: The cells, each of one or several lines.
+        left: Columns that are not right-justified.
+    """
+    shown = Table(title=title, title_justify="left")
+    for number, heading in enumerate(headings):
+        width = max((len(line) for row in rows for line in row[number].split("\n")), default=0)
+        shown.add_column(heading, justify="left" if number < left else "right", min_width=width)
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 

@@ -12,7 +12,7 @@ carries stereotypes of its own, so beta is relative to the other targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from statsmodels.stats.power import tt_solve_power
 
 from tda_bias.behaviour.likelihood import TripleLikelihood
 from tda_bias.behaviour.stereoset import SCORINGS, Scoring
+from tda_bias.records.text import number_text
 from tda_bias.resampling import (
     benjamini_hochberg,
     bootstrap_intervals,
@@ -35,7 +36,12 @@ from tda_bias.types import CATEGORIES, InputError
 
 # Exchanges and resamples are worked off in blocks of so many.
 _BLOCK = 500
-_INTERVALS = ("beta", "ss_twin")
+# Columns of intervals: over items, and over targets.
+LIMITS = tuple(
+    f"{name}_{end}"
+    for name in ("beta", "ss_twin")
+    for end in ("low", "high", "low_targets", "high_targets")
+)
 _NUMBERS = (
     "log_odds", "log_odds_sd", "log_odds_twin", "beta", "beta_sd", "t", "p", "exact", "ss_twin",
     "p_ss_twin", "r", "explained", "smallest",
@@ -287,7 +293,7 @@ def beta_summary(
     beta = sets.contrasts[:, 0]
     odds, twin = sets.values[:, 0], sets.values[:, 0] - beta
     row: dict[str, Any] = {"targets": len(np.unique(target)), "twins": np.nan}
-    row |= dict.fromkeys((*_NUMBERS, *_limit_names()), np.nan)
+    row |= dict.fromkeys((*_NUMBERS, *LIMITS), np.nan)
     if n == 0:
         return row
     mean, share = _mean_and_share(beta)
@@ -304,11 +310,6 @@ def beta_summary(
     row["explained"] = row["r"] ** 2
     row["smallest"] = sd * smallest_effect(n)
     return row | _limits(beta, target, n_resamples, confidence, rng)
-
-
-def _limit_names() -> list[str]:
-    ends = ("low", "high", "low_targets", "high_targets")
-    return [f"{name}_{end}" for name in _INTERVALS for end in ends]
 
 
 def _limits(
@@ -328,7 +329,7 @@ def _limits(
         limits.append(_target_limits(beta, member, len(label), options))
     # (over, limit, quantity) in the order of the names
     values = np.stack(limits).transpose(2, 0, 1).reshape(-1)
-    return dict(zip(_limit_names(), map(float, values), strict=True))
+    return dict(zip(LIMITS, map(float, values), strict=True))
 
 
 def _target_limits(
@@ -359,19 +360,19 @@ def smallest_effect(n: int) -> float:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def about_the_target(row: dict[str, Any]) -> str:
+def about_the_target(row: Mapping[Any, Any]) -> str:
     """How much of the difference between the two texts is about the target, in one sentence.
 
     Args:
         row: A row of ``beta_table``.
     """
-    unit = "nats" if row["scoring"] == "sum" else "nats per token"
-    digits = 2 if row["scoring"] == "sum" else 3
+    unit, digits = ("nats", 2) if row["scoring"] == "sum" else ("nats per token", 3)
     mean, beta, low, high = (
-        f"{row[name]:.{digits}f}" for name in ("log_odds", "beta", "beta_low", "beta_high")
+        number_text(row[name], digits) for name in ("log_odds", "beta", "beta_low", "beta_high")
     )
-    left = 100 * (1 - row["explained"])
+    left = number_text(100 * (1 - row["explained"]), 1)
     return (
-        f"Of the difference between stereotype and anti-stereotype texts, {beta} of {mean} {unit} "
-        f"({low} to {high}) and {left:.1f} % of the variance over items are about the target."
+        f"Of the difference between stereotype and anti-stereotype texts, {mean} {unit} on "
+        f"average, {beta} ({low} to {high}) and {left} % of its variance over items is about the "
+        "target."
     )

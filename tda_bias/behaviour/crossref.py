@@ -1,211 +1,293 @@
 """Do targets whose heads treat stereotypes differently also show risk in what the model says?
 
-Joins, per StereoSet target, what the heads do with a table of what the model says (prejudice,
-volatility, signed mean stereotype, or any other number per word). Two tables in, tables out: no
-model is run, none is imported.
-
-A correlation over targets says something about targets, with as many observations as there are
-targets; ``power`` says how large it must be to be seen. Categories differ in both tables for
-reasons of their own, so draws permute targets within their category.
+The one composition of cross-referencing: per StereoSet target, what the heads of a run do is joined
+with what the model says of it (prejudice, volatility, signed mean stereotype), and the two are
+correlated over targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.behaviour.rank_tests import column_tests, correlation, partial_correlation
-from tda_bias.resampling import benjamini_hochberg, permutations_within
+from tda_bias.behaviour.crossref_record import PROFILE_COLUMNS, PROFILES, TABLES, CrossrefRecord
+from tda_bias.behaviour.rank_tests import Distance, mantel
+from tda_bias.behaviour.target_tests import (
+    HeadMap,
+    correlations,
+    head_map,
+    head_summaries,
+    head_vectors,
+)
+from tda_bias.behaviour.targets import (
+    Said,
+    joined,
+    same_model,
+    signed_quantity,
+    with_frequency,
+)
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import RunRecord, updated
+from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.writing import writing_run
+from tda_bias.results.maps import map_columns
 from tda_bias.types import InputError, RankBy
 
-SUMMARIES = ("mean_T", "mean_abs_T", "max_abs_T", "sd_T", "n_sig_heads", "top_share", "gini")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+    from tda_bias.results.head_bias import HeadBias
 
-# Number of StereoSet items, tokens of the word that was read, and its frequency in English.
-COVARIATES = ("n_items", "tokens", "zipf")
-
-
-_TOP_SHARE = 0.1
-
-
-def head_vectors(
-    combined: pd.DataFrame, *, by: RankBy = "relative"
-) -> tuple[pd.DataFrame, Float[np.ndarray, "target head"], list[tuple[int, int]]]:
-    """The combined value of every head for every target.
-
-    Args:
-        combined: The table of a run of ``tdabias heads``.
-        by: Which value.
-
-    Returns:
-        The targets (``category target``), their values, and the (layer, head) of the columns.
-        Undefined values are 0: such a head has nothing to compare.
-    """
-    wide = combined.pivot_table(
-        index=["category", "group"],
-        columns=["layer", "head"],
-        values=f"combined_{by}",
-        dropna=False,
-        observed=True,
-    )
-    wide = wide.dropna(how="all")
-    keys = wide.index.to_frame(index=False).rename(columns={"group": "target"})
-    columns = [(int(pair[0]), int(pair[1])) for pair in wide.columns.to_list()]
-    return keys, np.nan_to_num(wide.to_numpy(dtype=float)), columns
-
-
-def head_summaries(
-    table: pd.DataFrame, combined: pd.DataFrame, *, by: RankBy = "relative"
-) -> pd.DataFrame:
-    """What a target's heads amount to.
-
-    Args:
-        table: Rows per target, layer, head and dimension, with ``q_bh``.
-        combined: Rows per target, layer and head.
-        by: Which combined value is T.
-
-    Returns:
-        Columns ``category target n_items mean_T mean_abs_T max_abs_T sd_T n_sig_heads top_share
-        gini``: heads with q < .05 in either dimension; the share of the sum of |T| in the top tenth
-        of heads, and the Gini coefficient of |T|.
-    """
-    keys, values, _ = head_vectors(combined, by=by)
-    size = np.abs(values)
-    significant = table[table["q_bh"] < 0.05].groupby(["category", "group"])
-    counts = significant.apply(lambda rows: len(rows[["layer", "head"]].drop_duplicates()))
-    items = table.groupby(["category", "group"])["n"].first()
-    index = list(keys.itertuples(index=False, name=None))
-    found = keys.copy()
-    found["n_items"] = [int(items[pair]) for pair in index]
-    found["mean_T"] = values.mean(1)
-    found["mean_abs_T"] = size.mean(1)
-    found["max_abs_T"] = size.max(1)
-    found["sd_T"] = values.std(1)
-    known = counts.to_dict() if len(counts) else {}
-    found["n_sig_heads"] = [int(known.get(pair, 0)) for pair in index]
-    ordered = np.sort(size, axis=1)
-    top = max(1, round(_TOP_SHARE * size.shape[1]))
-    total = np.where(size.sum(1) > 0, size.sum(1), np.nan)
-    found["top_share"] = ordered[:, -top:].sum(1) / total
-    rank = np.arange(1, size.shape[1] + 1)
-    found["gini"] = (2 * rank - size.shape[1] - 1) @ ordered.T / (size.shape[1] * total)
-    return found
-
-
-def usable_covariates(table: pd.DataFrame, names: Sequence[str] = COVARIATES) -> list[str]:
-    """Covariates that a table has and that vary in it."""
-    return [name for name in names if name in table and table[name].nunique() > 1]
-
-
-def correlations(
-    table: pd.DataFrame,
-    quantities: Sequence[str],
-    summaries: Sequence[str] = SUMMARIES,
-    *,
-    covariates: Sequence[str] = COVARIATES,
-    n_resamples: int = 9999,
-    rng: np.random.Generator,
-) -> pd.DataFrame:
-    """Every quantity against every head summary, over targets.
-
-    Args:
-        table: From ``joined``.
-        quantities: Columns of what the model says.
-        summaries: Columns of what its heads do.
-        covariates: Columns whose ranks are taken out in the partial correlation, as far as the
-            table has them.
-        n_resamples: Permutations of targets, within categories; and bootstrap resamples.
-        rng: The generator they come from.
-
-    Returns:
-        One row per pair: ``spearman p low high partial p_partial pearson n q``. p is two-sided over
-        the permutations, the interval BCa, q Benjamini-Hochberg over all pairs. NaN where a column
-        does not vary.
-    """
-    orders = permutations_within(list(table["category"]), n_resamples, rng)
-    rows = []
-    for quantity in quantities:
-        for summary in summaries:
-            x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
-            row: dict[str, Any] = {"quantity": quantity, "summary": summary, "n": len(x)}
-            row |= correlation(x, y, orders, rng)
-            usable = usable_covariates(table, covariates)
-            row |= partial_correlation(x, y, table[usable].to_numpy(float), orders)
-            rows.append(row)
-    found = pd.DataFrame(rows)
-    return found.assign(q=benjamini_hochberg(found["p"].to_numpy(float)))
+RISKS = ("r", "r_p", "r_v")
+DISTANCES: tuple[Distance, ...] = ("cosine", "spearman")
+_KEY = ["category", "target"]
 
 
 @dataclass(frozen=True)
-class HeadMap:
-    """Spearman's rho over targets of |T| of every head with one quantity.
+class CrossReference:
+    """What ``cross_reference`` found.
 
     Attributes:
-        quantity: Its column.
-        table: One row per head: ``layer head rho p p_max q``; p_max is family-wise over heads.
-        shuffled: The same with the heads of every target in random order: how many heads have
-            p < .05 where no head means anything, and the smallest p_max.
+        targets: One row per target: summaries of its heads, and what the model says of it.
+        correlations: Every quantity against every summary; see ``target_tests.correlations``.
+        heads: One row per quantity and head: does |T| of the head go with the quantity? See
+            ``target_tests.head_map``.
+        profiles: One row per quantity and distance: do targets with similar heads have similar
+            values? See ``rank_tests.mantel``.
+        record: Everything needed to repeat it.
     """
 
-    quantity: str
-    table: pd.DataFrame
-    shuffled: dict[str, float]
+    targets: pd.DataFrame
+    correlations: pd.DataFrame
+    heads: pd.DataFrame
+    profiles: pd.DataFrame
+    record: CrossrefRecord
+
+    def __repr__(self) -> str:
+        tested = int(self.correlations["p"].notna().sum())
+        return (
+            f"CrossReference({self.record.model.name}: {len(self.targets)} targets, "
+            f"{tested} correlations)"
+        )
+
+    @property
+    def quantities(self) -> list[str]:
+        """The quantities that heads were held against."""
+        return list(dict.fromkeys(self.heads["quantity"]))
+
+    def head_map(self, quantity: str) -> HeadMap:
+        """The heads against one quantity.
+
+        Raises:
+            InputError: if there is no such quantity.
+        """
+        if quantity not in self.quantities:
+            allowed = ", ".join(self.quantities)
+            raise InputError(f"`quantity` must be one of {allowed}; got {quantity!r}")
+        rows = self.heads[self.heads["quantity"] == quantity].drop(columns="quantity")
+        shuffled = dict(self.record.shuffled_heads.get(quantity, {}))
+        return HeadMap(quantity, rows.reset_index(drop=True), shuffled)
+
+    def with_record(self, **entries: Any) -> CrossReference:
+        """The same result with further entries in its record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
+    def save(
+        self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None
+    ) -> list[Path]:
+        """Write the tables, figures and ``run.json``: all of them, or none.
+
+        Args:
+            folder: Where to.
+            figures: By name, drawn from this result.
+
+        Returns:
+            The files, ``run.json`` last: where it is, the others are.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        folder = Path(folder)
+        with writing_run(folder, self.record) as run:
+            for attribute, name, _ in TABLES:
+                run.table(name, getattr(self, attribute))
+            run.table(PROFILES, self.profiles)
+            for name, figure in (figures or {}).items():
+                run.figure(name, figure)
+        return [*(folder / name for name in run.names), folder / RECORD]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> CrossReference:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run, or a file is not as it was written.
+        """
+        run = open_run(folder, "crossref")
+        record = run.record_as(CrossrefRecord)
+        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
+        if run.record.files is None:  # version 0.1 kept the profiles in its record
+            profiles = pd.DataFrame(getattr(record, "mantel", []), columns=list(_PROFILE))
+        else:
+            profiles = run.table(PROFILES, PROFILE_COLUMNS)
+        return cls(**tables, profiles=profiles, record=record)
 
 
-def head_map(
-    values: Float[np.ndarray, "target head"],
-    columns: Sequence[tuple[int, int]],
-    quantity: Float[np.ndarray, " target"],
-    category: Sequence[str],
+_PROFILE = ("quantity", "distance", "rho", "p")
+
+
+def cross_reference(
+    heads: HeadBias,
+    behaviour: Said,
     *,
-    name: str,
+    stereoset: StereoSetScores | None = None,
+    by: RankBy | None = None,
+    match: str = "exact",
     n_resamples: int = 9999,
-    rng: np.random.Generator,
-) -> HeadMap:
-    """Which heads' |T| goes with a quantity over targets.
+    seed: int = 0,
+) -> CrossReference:
+    """Correlate, over StereoSet's targets, what heads do with what the model says.
 
     Args:
-        values: T of every head for every target.
-        columns: (layer, head) of each column.
-        quantity: One number per target.
-        category: Of each target; permutations stay within.
-        name: Of the quantity.
-        n_resamples: Permutations, shared by all heads.
-        rng: The generator they come from.
-    """
-    orders = permutations_within(category, n_resamples, rng)
-    found = column_tests(np.abs(values), quantity, orders)
-    table = pd.DataFrame(columns, columns=["layer", "head"]).assign(
-        rho=found.rho, p=found.pvalue, p_max=found.pvalue_max, q=found.qvalue
-    )
-    mixed = rng.permuted(np.abs(values), axis=1)
-    control = column_tests(mixed, quantity, orders)
-    return HeadMap(
-        quantity=name,
-        table=table,
-        shuffled={
-            "heads_p05": float(np.sum(control.pvalue < 0.05)),
-            "expected_p05": 0.05 * float(np.sum(~np.isnan(control.pvalue))),
-            "smallest_p_max": float(np.nanmin(control.pvalue_max, initial=1.0)),
-        },
-    )
-
-
-def load_targets(folder: str | Path) -> pd.DataFrame:
-    """The joined table that a run of ``tdabias crossref`` left.
+        heads: From ``head_bias``.
+        behaviour: What the model says of words; see ``targets.Said.load``.
+        stereoset: The same model's scores; adds the mean log-odds of every target's items and, with
+            twins, their mean beta.
+        by: Which combined value of a head is T; that which ranks the run's heads if None.
+        match: ``exact``, ``near`` or ``weak``: how loosely a word may stand for a target.
+        n_resamples: Permutations of targets within categories.
+        seed: Of all draws.
 
     Raises:
-        InputError: if the folder has none.
+        InputError: if the three are not of one model, share fewer than 4 targets, or a target lacks
+            a value.
     """
-    try:
-        return pd.read_csv(Path(folder) / "targets.csv")
-    except (OSError, ValueError) as error:
+    by = by or heads.rank_by
+    column = map_columns(by, heads.category.columns).combined
+    table, quantities, bridge = _joined(heads, behaviour, stereoset, column, match)
+    found = correlations(
+        table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
+    )
+    if bridge:
+        direct = correlations(
+            table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
+        )
+        found = pd.concat([found, direct], ignore_index=True)
+    keys, values, columns = head_vectors(heads.combined, column=column)
+    maps, profiles = _head_tests(
+        table, places_of(keys, table), values, columns, [*quantities, *bridge], n_resamples, seed
+    )
+    parts = {"heads": heads.record, behaviour.record.command: behaviour.record}
+    if stereoset is not None:
+        parts["stereoset"] = stereoset.record
+    return CrossReference(
+        targets=table,
+        correlations=found,
+        heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
+        profiles=pd.DataFrame(profiles, columns=list(_PROFILE)),
+        record=CrossrefRecord(
+            model=heads.record.model,
+            made_from=_contents(parts),
+            by=by,
+            match=match,
+            n_resamples=n_resamples,
+            seed=seed,
+            shuffled_heads={m.quantity: m.shuffled for m in maps},
+        ),
+    )
+
+
+def _head_tests(
+    table: pd.DataFrame,
+    places: np.ndarray,
+    values: Float[np.ndarray, "target head"],
+    columns: Sequence[tuple[int, int]],
+    quantities: Sequence[str],
+    n_resamples: int,
+    seed: int,
+) -> tuple[list[HeadMap], list[dict[str, Any]]]:
+    """Heads one by one, and their profiles, against every quantity."""
+    values, category = values[places], list(table["category"])
+    maps, profiles = [], []
+    for number, name in enumerate(quantities):
+        quantity = table[name].to_numpy(float)
+        options: dict[str, Any] = {"n_resamples": n_resamples}
+        options["rng"] = np.random.default_rng([seed, 2 + number])
+        maps.append(head_map(values, columns, quantity, category, name=name, **options))
+        for distance in DISTANCES:
+            test = mantel(values, quantity, category, distance=distance, **options)
+            profiles.append({"quantity": name, "distance": distance, **test})
+    return maps, profiles
+
+
+def places_of(keys: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
+    """Rows of ``keys`` that hold the targets of a table, in its order.
+
+    Raises:
+        InputError: naming the first target that ``keys`` does not have.
+    """
+    found = pd.MultiIndex.from_frame(keys[_KEY]).get_indexer(pd.MultiIndex.from_frame(table[_KEY]))
+    if (found < 0).any():
+        category, target = table[_KEY].iloc[int((found < 0).argmax())]
+        raise InputError(f"the run of the heads has no values of {target!r} ({category})")
+    return np.asarray(found)
+
+
+def _joined(
+    heads: HeadBias,
+    behaviour: Said,
+    stereoset: StereoSetScores | None,
+    column: str,
+    match: str,
+) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """The table over targets, and the names of its quantities and of StereoSet's own."""
+    same_model(heads.record, behaviour.record)
+    by_x = behaviour.by_x
+    quantities = [*RISKS, signed_quantity(by_x.columns)]
+    summaries = head_summaries(heads.table, heads.combined, column=column)
+    kept = ["x", *quantities, *(["tokens"] if "tokens" in by_x else [])]
+    table = with_frequency(joined(summaries, by_x[kept], match=match))
+    if stereoset is None:
+        return table, quantities, []
+    same_model(heads.record, stereoset.record)
+    per_target = preferences_of_targets(stereoset)
+    both = table.merge(per_target, on=_KEY, how="left", validate="one_to_one")
+    if both["log_odds"].isna().any():
+        lacking = both["target"][both["log_odds"].isna()].iloc[0]
         raise InputError(
-            f"{folder} has no targets.csv; `tdabias crossref` makes it ({error})"
-        ) from error
+            f"the run of `tdabias stereoset` has no items of {lacking!r}; run it on the same "
+            "category"
+        )
+    return both, quantities, [str(name) for name in per_target if name not in _KEY]
+
+
+def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
+    """One row per target: the mean preference of its items, and its size.
+
+    Returns:
+        Columns ``category target log_odds abs_log_odds``, in nats, and with twins ``beta
+        abs_beta``: the part that is about the target.
+    """
+    items = stereoset.items.rename(columns={"group": "target"})
+    items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
+    names = ["log_odds"]
+    if stereoset.has_twins:
+        items["beta"] = items["beta_sum"]
+        names.append("beta")
+    found = items.groupby(_KEY)[names].mean().reset_index()
+    for name in names:
+        found[f"abs_{name}"] = found[name].abs()
+    return found[[*_KEY, *(column for name in names for column in (name, f"abs_{name}"))]]
+
+
+def _contents(records: Mapping[str, RunRecord]) -> dict[str, str]:
+    """Hashes of the results this was made from, of those that were read from a folder."""
+    hashes = {command: content_hash(record) for command, record in records.items()}
+    return {command: value for command, value in hashes.items() if value is not None}

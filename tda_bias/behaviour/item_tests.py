@@ -171,26 +171,3 @@ def _summary(table: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
         best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
         row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
     return row | {"needed": needed, "smallest": power(n)["power_80"]}
-
-
-def in_words(summary: Mapping[str, Any]) -> str:
-    """One line of the summary for a person."""
-    about = {
-        "raw": "as published",
-        "length": "without what token counts explain",
-        "twins": "minus twins",
-    }
-    measure = {
-        ("sum", 0): "sums of births",
-        ("sum", 1): "sums of deaths",
-        ("dispersion", 0): "dispersion of births",
-        ("dispersion", 1): "dispersion of deaths",
-    }[summary["measure"], summary["dim"]]
-    head = f" (L{summary['layer']}H{summary['head']})" if summary["heads"] else ""
-    return (
-        f"{summary['category']}, {about[summary['way']]}, {measure}: {summary['p05']} of "
-        f"{summary['heads']} heads with p < .05 ({summary['expected']:.0f} expected), "
-        f"{summary['family_wise']} family-wise; largest rho {summary['largest']:.2f}{head}. With "
-        f"{summary['n']} items a single rho of {summary['smallest']:.2f} is found four times out "
-        f"of five; family-wise {summary['needed']:.2f} is needed."
-    )

@@ -27,6 +27,8 @@ from tda_bias.resampling import (
     two_sided_share,
 )
 
+# Between head profiles.
+Distance = Literal["cosine", "spearman"]
 # Permutations are worked off in blocks of so many.
 _BLOCK = 500
 # Of the bootstrap interval of one correlation.
@@ -193,7 +195,7 @@ def mantel(
     quantity: Float[np.ndarray, " target"],
     category: Sequence[str],
     *,
-    distance: Literal["cosine", "spearman"] = "cosine",
+    distance: Distance = "cosine",
     n_resamples: int = 9999,
     rng: np.random.Generator,
 ) -> dict[str, float]:

@@ -1,32 +1,38 @@
-"""StereoSet's targets: how they are written, and which words of another table stand for them."""
+"""StereoSet's targets: how they are written, and which words of another run stand for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 import yaml
 
+from tda_bias.records.record import RunRecord
+from tda_bias.records.runs import open_run
+from tda_bias.records.tables import columns, numbers, texts
 from tda_bias.types import InputError
 
 Match = Literal["exact", "near", "weak", "own"]
-
-
 # What --match allows, from strict to loose.
 ACCEPTED: dict[str, tuple[Match, ...]] = {
     "exact": ("own", "exact"),
     "near": ("own", "exact", "near"),
     "weak": ("own", "exact", "near", "weak"),
 }
-
-
 FEWEST_TARGETS = 4
-
-
-KEYS = ("category", "target")
+_BY_X = "by_x.csv"
+BY_X_COLUMNS = columns(
+    {
+        "x": texts(),
+        **{name: numbers() for name in ("r", "r_p", "r_v")},
+        "s_.+": numbers(regex=True),
+    }
+)
 
 
 @cache
@@ -135,27 +141,52 @@ def match_counts(table: pd.DataFrame) -> str:
     return ", ".join(f"{kind} {n}" for kind, n in table["match_type"].value_counts().items())
 
 
-def same_model(heads: Mapping[str, Any], behaviour: Mapping[str, Any]) -> None:
+def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
     """Refuse to join runs of different models.
 
     Args:
-        heads: The run record of ``tdabias heads``.
+        heads: The record of a run of ``tdabias heads``.
         behaviour: That of the other command.
 
     Raises:
         InputError: if the weights differ, or a record does not say.
     """
-    try:
-        models = [record["model"] for record in (heads, behaviour)]
-        if models[0]["weights"] == models[1]["weights"]:
-            return
-        names = [model["name"] for model in models]
-    except (KeyError, TypeError):
+    weights = [record.model.weights for record in (heads, behaviour)]
+    if None in weights:
         raise InputError(
             "a run was written by another version of tdabias and does not name its weights; run it "
             "again"
-        ) from None
-    raise InputError(
-        f"the runs are of models with different weights ({names[0]} and {names[1]}); only runs of "
-        "one model can be joined"
-    )
+        )
+    if weights[0] != weights[1]:
+        raise InputError(
+            f"the runs are of models with different weights ({heads.model.name} and "
+            f"{behaviour.model.name}); only runs of one model can be joined"
+        )
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model says of words: the table that a run of ``tdabias pvf`` or ``unqover`` leaves.
+
+    Attributes:
+        by_x: One row per word: ``x r r_p r_v``, the signed means ``s_CLASS``, and more.
+        record: Of the run.
+    """
+
+    by_x: pd.DataFrame
+    record: RunRecord
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Said:
+        """Read a finished run.
+
+        Raises:
+            InputError: if the folder holds none, or one without that table.
+        """
+        run = open_run(folder, "pvf", "pvf risk", "unqover")
+        if not run.has(_BY_X):
+            way_out = f"`tdabias pvf risk {folder}` makes it"
+            if run.command == "unqover":
+                way_out = "run `tdabias unqover` again"
+            raise InputError(f"{folder} has no {_BY_X}; {way_out}")
+        return cls(run.table(_BY_X, BY_X_COLUMNS), run.record)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.paper.published import stable_means
-from tda_bias.resampling import two_sided_share
+from tda_bias.resampling import spearman_over_items, two_sided_share
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.summaries import category_summary
 from tda_bias.types import HeadId, RankBy
@@ -120,8 +120,7 @@ def overlaps(result: HeadBias, by: RankBy) -> str:
     parts = []
     for one, two in combinations(result.categories, 2):
         maps = [result.category_map(c, by=by).ravel() for c in (one, two)]
-        both = np.isfinite(maps).all(0)
-        rho = stats.spearmanr(maps[0][both], maps[1][both]).statistic
+        rho = spearman_over_items(*maps)
         parts.append(f"{one} and {two} {len(tops[one] & tops[two])} (Spearman {rho:.2f})")
     expected = _TOP**2 / n_heads
     return (

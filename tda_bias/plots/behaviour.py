@@ -8,14 +8,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 from scipy.stats import spearmanr
 
+from tda_bias.behaviour.targets import signed_quantity
 from tda_bias.records.figures import GREY, ORANGE
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation_study import AblationStudy
-    from tda_bias.behaviour.crossref import HeadMap
+    from tda_bias.behaviour.crossref import CrossReference
+    from tda_bias.behaviour.target_tests import HeadMap
 
 
 def plot_targets(
@@ -77,7 +80,7 @@ def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> A
     Filled dots: family-wise p < .05; open ones: q < .05.
 
     Args:
-        found: From ``tda_bias.behaviour.crossref.head_map``.
+        found: From ``tda_bias.behaviour.target_tests.head_map``.
         n: Number of targets, for the title.
         ax: Where to draw; a new figure without it.
     """
@@ -100,6 +103,17 @@ def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> A
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     bar.set_label(f"Spearman of |T| with {found.quantity} over {n} targets")
     return ax
+
+
+def crossref_figures(found: CrossReference) -> dict[str, Figure]:
+    """The figures of a cross-reference by name: targets as points, and the heads with the risk."""
+    targets = Figure(figsize=(9.0, 4.0), layout="constrained")
+    shown = ("r", signed_quantity(found.targets.columns))
+    for ax, quantity in zip(targets.subplots(1, 2), shown, strict=True):
+        plot_targets(found.targets, quantity, "mean_abs_T", ax=ax)
+    heads = Figure(figsize=(5.4, 5.6), layout="constrained")
+    plot_correlation_map(found.head_map("r"), n=len(found.targets), ax=heads.subplots())
+    return {"targets": targets, "head_map": heads}
 
 
 def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | None = None) -> Axes:

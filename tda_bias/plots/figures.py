@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from matplotlib.figure import Figure
 
 from tda_bias.behaviour.ablation_study import AblationStudy
-from tda_bias.behaviour.crossref import load_targets, power
+from tda_bias.behaviour.crossref import CrossReference
+from tda_bias.behaviour.rank_tests import power
 from tda_bias.behaviour.targets import match_counts, signed_quantity
 from tda_bias.inference.calibration import calibration as simulated
 from tda_bias.patterns.example import ExamplePattern
@@ -28,7 +29,7 @@ from tda_bias.plots.overview import (
     plot_reliability,
 )
 from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
-from tda_bias.records.record import Run
+from tda_bias.records.runs import Run
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import CATEGORIES
 
@@ -178,7 +179,7 @@ def ablation(runs: Sequence[Run]) -> Figure:
 
 def targets(runs: Sequence[Run]) -> Figure:
     """Targets: heads against output probabilities."""
-    table = runs[0].load(load_targets)
+    table = runs[0].load(CrossReference.load).targets
     signed = signed_quantity(table.columns)
     figure = print_figure(PAGE, 3.2)
     for ax, quantity in zip(figure.subplots(1, 2), ("r", signed), strict=True):

@@ -5,8 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.records.record import RunRecord
+from tda_bias.records.writing import writing_run
 from tdabias_cli.main import run
-from tests.support.preferences import made_up
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +24,16 @@ def runs(tiny_folder, tmp_path_factory):
 
 
 def write_risks(folder: Path, model: dict, words: list[str]) -> None:
-    preferences = made_up(n_x=len(words))
-    folder.mkdir()
     generator = np.random.default_rng(0)
     table = pd.DataFrame({"x": words, "toward": "male"})
     for name in ("r", "r_p", "r_v", "s_male", "s_female"):
         table[name] = generator.uniform(size=len(words))
-    table.to_csv(folder / "by_x.csv", index=False)
-    record = {**preferences.record, "command": "pvf", "model": model}
-    (folder / "run.json").write_text(json.dumps(record))
+    with writing_run(folder, RunRecord(command="pvf", model=model)) as run:
+        run.table("by_x.csv", table)
+
+
+def files_of(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {".tdabias.lock"}
 
 
 def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
@@ -46,8 +48,24 @@ def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
     printed = capsys.readouterr().out
     for text in ("50 is neutral", "Length, gender, per token", "Ties:", "demonstrate the tool"):
         assert text in printed
-    names = {path.name for path in (runs / "gender").iterdir()}
+    names = files_of(runs / "gender")
+    plain = {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
+    assert names == plain | {"twins.parquet", "beta.csv"}
+    for text in ("Gender. Of the difference between", "triples minus twins", "50 without bias"):
+        assert text in printed
+    assert len(found["beta"]) == len(found["scores"])
+
+
+def test_without_twins_the_scores_are_those_of_always(runs, tiny_folder, capsys):
+    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
+    assert run([*command, "--twins", "none", "--out", str(runs / "plain")]) == 0
+    printed = capsys.readouterr().out
+    assert "twin" not in printed
+    names = files_of(runs / "plain")
     assert names == {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
+    for name in ("scores.csv", "length_split.csv"):
+        both = (pd.read_csv(runs / folder / name) for folder in ("plain", "gender"))
+        pd.testing.assert_frame_equal(*both, atol=1e-4)
 
 
 def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
@@ -56,11 +74,12 @@ def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
     printed = capsys.readouterr().out
     for text in ("4 targets (own 4)", "Power: with 4 targets", "with heads shuffled", "Mantel"):
         assert text in printed
-    names = {path.name for path in tmp_path.iterdir()}
+    names = files_of(tmp_path)
     assert {"targets.csv", "correlations.csv", "head_map.csv", "targets.png", "run.json"} <= names
+    assert {"profiles.csv", "targets.svg", "head_map.png"} <= names
     found = pd.read_csv(tmp_path / "correlations.csv")
     assert {"log_odds", "abs_log_odds"} <= set(found["summary"])
-    assert {"r", "s_male", "log_odds"} <= set(found["quantity"])
+    assert {"r", "s_male", "log_odds", "abs_beta"} <= set(found["quantity"])
 
 
 def test_the_same_seed_gives_the_same_files(runs, tmp_path):
@@ -80,9 +99,41 @@ def test_what_cannot_be_joined_is_one_line(runs, tmp_path, capsys):
         (tmp_path / "other", "models with different weights"),
         (tmp_path / "few", "common targets, 4 are needed"),
         (tmp_path / "nowhere", "holds no finished run of `tdabias pvf`"),
-        (runs / "stereoset", "is no run of `tdabias pvf`"),
+        (runs / "stereoset", "is a run of `tdabias stereoset`, not of `tdabias pvf`"),
     ):
         assert run(["crossref", heads, str(folder), "--out", str(tmp_path / "o")]) == 2
         assert message in capsys.readouterr().err
     assert run(["crossref", str(tmp_path), str(runs / "pvf")]) == 2
     assert "holds no finished run of `tdabias heads`" in capsys.readouterr().err
+
+
+# -- item by item ----------------------------------------------------------------------------------
+
+
+def test_items_are_compared_in_three_ways(runs, tmp_path, capsys):
+    command = ["crossref", str(runs / "heads"), str(runs / "stereoset"), "--items"]
+    options = ["--n-resamples", "99", "--out", str(tmp_path)]
+    assert run([*command, *options]) == 0
+    printed = capsys.readouterr().out
+    for text in ("published", "less length", "less twins", "Power, profession: with"):
+        assert text in printed
+    assert files_of(tmp_path) == {"heads.csv", "summary.csv", "run.json"}
+    heads = pd.read_csv(tmp_path / "heads.csv")
+    assert set(heads["way"]) == {"raw", "length", "twins"}
+    assert len(heads) == 3 * 2 * 2 * 8  # ways, measures, dimensions, heads
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert set(record["made_from"]) == {"heads", "stereoset"}
+    assert record["left_out"] == {"profession": 0}
+
+
+def test_runs_that_cannot_be_compared_by_item_are_one_line(runs, tmp_path, capsys):
+    heads, scores = str(runs / "heads"), str(runs / "stereoset")
+    for command, message in (
+        ([heads, str(runs / "pvf"), "--items"], "is a run of `tdabias pvf`, not of `tdabias ster"),
+        ([heads, str(runs / "gender"), "--items"], "share 0 items of profession, 10 are needed"),
+        ([heads, scores, "--items", "--match", "near"], "leave --match out, or --items"),
+        ([scores, scores, "--items"], "is a run of `tdabias stereoset`, not of `tdabias heads`"),
+    ):
+        assert run(["crossref", *command, "--out", str(tmp_path / "o")]) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()

@@ -27,7 +27,7 @@ _RANKING = [
 ]
 NEW_OPTIONS = {
     "ablate": ["--config"],
-    "crossref": ["--config", "--items", "--scoring"],
+    "crossref": ["--config", "--format", "--items", "--overwrite", "--quiet", "--scoring"],
     "export": ["--config"],
     "figures": ["--config"],
     "heads": ["--edges", "--overwrite", "--quiet", "--twins", "--untrained"],
@@ -35,7 +35,7 @@ NEW_OPTIONS = {
     "pvf plot": ["--config"],
     "pvf score": ["--seed", "--untrained"],
     "pvf social": ["--config"],
-    "stereoset": ["--twins"],
+    "stereoset": ["--overwrite", "--quiet", "--twins"],
     # A configuration file could set these before.
     "reproduce": ["--category", "--share-prefix", *_RANKING],
 }

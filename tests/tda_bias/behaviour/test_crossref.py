@@ -1,267 +1,184 @@
-import sys
-from importlib.resources import files
+"""The composition of a cross-reference: what is joined, what is refused, what is saved."""
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from matplotlib.figure import Figure
 
+from tda_bias import HeadBias
 from tda_bias.behaviour.crossref import (
-    correlations,
-    head_map,
-    head_summaries,
-    head_vectors,
+    CrossReference,
+    cross_reference,
+    places_of,
+    preferences_of_targets,
 )
-from tda_bias.behaviour.targets import joined, match_words, normalised_target, same_model
-from tda_bias.resampling import permutations_within
+from tda_bias.behaviour.stereoset_record import StereoSetRecord
+from tda_bias.behaviour.stereoset_scores import StereoSetScores
+from tda_bias.behaviour.target_tests import correlations, head_map, head_summaries, head_vectors
+from tda_bias.behaviour.targets import Said
+from tda_bias.records.record import RunRecord
 from tda_bias.types import InputError
 
 
-def rng(seed=0):
-    return np.random.default_rng(seed)
+@pytest.fixture(scope="module")
+def said(heads_run):
+    """Made-up risks of the run's own targets, in another order."""
+    targets = heads_run.groups["group"].unique()[::-1]
+    by_x = pd.DataFrame({"x": targets, "toward": "male"})
+    generator = np.random.default_rng(0)
+    for name in ("r", "r_p", "r_v", "s_male", "s_female"):
+        by_x[name] = generator.uniform(size=len(targets))
+    return Said(by_x, RunRecord(command="pvf", model=heads_run.record.model))
 
 
-def made_up_heads(
-    targets=("nurse", "engineer", "tailor"), layers=2, heads=5, category="profession"
-):
-    generator = rng(1)
-    rows = [
-        {"category": "profession", "group": t, "layer": layer, "head": head}
-        for t in targets
-        for layer in range(layers)
-        for head in range(heads)
+@pytest.fixture(scope="module")
+def preferences(heads_run):
+    """Made-up scores of the run's own targets, with twins."""
+    generator = np.random.default_rng(1)
+    items = heads_run.groups[["category", "group"]].loc[
+        np.repeat(np.arange(len(heads_run.groups)), 3)
     ]
-    combined = pd.DataFrame(rows)
-    combined["combined_relative"] = generator.normal(size=len(rows))
-    table = pd.concat([combined.assign(dim=dim) for dim in (0, 1)], ignore_index=True)
-    table["n"] = 9
-    table["q_bh"] = generator.uniform(size=len(table))
-    return table, combined
-
-
-# -- the join --------------------------------------------------------------------------------------
-
-
-def test_words_stand_for_targets_by_strictness():
-    found = match_words(["nurse", "software developer", "plumber", "prisoner"], OCCUPATIONS)
-    assert found["nurse"] == ("exact", ["nurse"])
-    assert found["software developer"] == ("near", ["developer", "programmer"])
-    assert found["plumber"] == ("weak", ["technician", "electrician"])
-    assert "prisoner" not in found
-
-
-OCCUPATIONS = ["nurse", "developer", "programmer", "technician", "electrician", "baker"]
-
-
-def test_a_table_made_for_the_targets_is_their_own():
-    found = match_words(["nurse", "Norweigan", "prisoner"], ["nurse", "Norwegian"])
-    assert found == {"nurse": ("own", ["nurse"]), "Norweigan": ("own", ["Norwegian"])}
-    assert normalised_target("Eriteria") == "Eritrea"
-
-
-def test_near_matches_average_their_words():
-    heads = pd.DataFrame(
-        {"category": "profession", "target": ["nurse", "software developer", "butcher", "plumber"]}
+    items = items.reset_index(drop=True)
+    for name in ("log_prob_s", "log_prob_a", "beta_sum"):
+        items[name] = generator.normal(size=len(items))
+    record = StereoSetRecord(
+        model=heads_run.record.model, kind="causal", texts={"triples": len(items), "hash": "h"}
     )
-    behaviour = pd.DataFrame({"x": OCCUPATIONS, "r": [0.1, 0.2, 0.4, 0.5, 0.7, 0.9]})
-    with pytest.raises(InputError, match="the runs have 1 common targets, 4 are needed; use a loo"):
-        joined(heads, behaviour)
-    found = joined(heads, behaviour, match="weak").set_index("target")
-    assert found["r"].to_dict() == pytest.approx(
-        {"nurse": 0.1, "software developer": 0.3, "plumber": 0.6, "butcher": 0.9}
+    twins = pd.DataFrame({"item": [0]})
+    nothing = pd.DataFrame()
+    return StereoSetScores(items, nothing, nothing, twins, nothing, record)
+
+
+@pytest.fixture(scope="module")
+def found(heads_run, said, preferences):
+    return cross_reference(
+        heads_run, said, stereoset=preferences, by="relative", n_resamples=99, seed=3
     )
-    assert found["match_type"].to_dict()["plumber"] == "weak"
-    with pytest.raises(InputError, match="`match` must be one of exact, near, weak; got 'any'"):
-        joined(heads, behaviour, match="any")
 
 
-def test_summaries_by_hand():
-    table, combined = made_up_heads()
-    found = head_summaries(table, combined).set_index("target")
-    own = combined[combined["group"] == "tailor"]["combined_relative"].to_numpy()
-    row = found.loc["tailor"]
-    size = np.sort(np.abs(own))
-    assert row["mean_T"] == pytest.approx(own.mean())
-    assert row["mean_abs_T"] == pytest.approx(size.mean())
-    assert row["max_abs_T"] == pytest.approx(size[-1])
-    assert row["sd_T"] == pytest.approx(own.std())
-    assert row["top_share"] == pytest.approx(size[-1] / size.sum())
-    gini = np.abs(size[:, None] - size[None]).sum() / (2 * len(size) ** 2 * size.mean())
-    assert row["gini"] == pytest.approx(gini)
-    significant = table[(table["group"] == "tailor") & (table["q_bh"] < 0.05)]
-    assert row["n_sig_heads"] == len(
-        set(zip(significant["layer"], significant["head"], strict=True))
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_a_target_without_head_values_is_refused_not_taken_for_the_first():
+    keys = pd.DataFrame({"category": "gender", "target": ["he", "she"]})
+    table = pd.DataFrame({"category": ["gender", "race"], "target": ["she", "she"]})
+    with pytest.raises(InputError, match=r"the run of the heads has no values of 'she' \(race\)"):
+        places_of(keys, table)
+    assert places_of(keys, keys[::-1]).tolist() == [1, 0]
+
+
+def test_other_models_are_refused(heads_run, said, preferences):
+    other = said.record.model.model_copy(update={"weights": "else"})
+    with pytest.raises(InputError, match="models with different weights"):
+        cross_reference(heads_run, replace(said, record=RunRecord(command="pvf", model=other)))
+    record = preferences.record.model_copy(update={"model": other})
+    with pytest.raises(InputError, match="models with different weights"):
+        cross_reference(heads_run, said, stereoset=replace(preferences, record=record))
+
+
+def test_scores_of_other_targets_are_refused(heads_run, said, preferences):
+    lacking = preferences.items["group"].iloc[0]
+    items = preferences.items[preferences.items["group"] != lacking]
+    with pytest.raises(InputError, match=f"has no items of {lacking!r}; run it on the same cat"):
+        cross_reference(heads_run, said, stereoset=replace(preferences, items=items))
+
+
+def test_an_unknown_quantity_is_refused(found):
+    with pytest.raises(InputError, match="`quantity` must be one of r, r_p, r_v, s_male, log_odds"):
+        found.head_map("risk")
+
+
+# -- the composition -------------------------------------------------------------------------------
+
+
+def test_targets_hold_summaries_risks_and_preferences(found, heads_run, said, preferences):
+    table = found.targets.set_index("target")
+    assert set(table.index) == set(said.by_x["x"])
+    target = table.index[2]
+    risks = said.by_x.set_index("x").loc[target]
+    assert table.loc[target, ["r", "s_male"]].tolist() == risks[["r", "s_male"]].tolist()
+    own = preferences.items[preferences.items["group"] == target]
+    expected = (own["log_prob_s"] - own["log_prob_a"]).mean()
+    assert table.loc[target, "log_odds"] == pytest.approx(expected)
+    assert table.loc[target, "abs_beta"] == pytest.approx(abs(own["beta_sum"].mean()))
+    summaries = head_summaries(heads_run.table, heads_run.combined).set_index("target")
+    assert table.loc[target, "gini"] == summaries.loc[target, "gini"]
+
+
+def test_every_test_is_that_of_its_function(found, heads_run, said):
+    quantities = ["r", "r_p", "r_v", "s_male", "log_odds", "abs_log_odds", "beta", "abs_beta"]
+    assert found.quantities == quantities
+    own = correlations(found.targets, quantities, n_resamples=99, rng=np.random.default_rng([3, 0]))
+    pd.testing.assert_frame_equal(found.correlations.iloc[: len(own)], own)
+    assert set(found.correlations["summary"].iloc[len(own) :]) == set(quantities[4:])
+    keys, values, columns = head_vectors(heads_run.combined)
+    values = values[[list(keys["target"]).index(name) for name in found.targets["target"]]]
+    expected = head_map(
+        values,
+        columns,
+        found.targets["r_v"].to_numpy(),
+        list(found.targets["category"]),
+        name="r_v",
+        n_resamples=99,
+        rng=np.random.default_rng([3, 4]),
     )
-    assert row["n_items"] == 9
+    pd.testing.assert_frame_equal(found.head_map("r_v").table, expected.table)
+    assert found.head_map("r_v").shuffled == expected.shuffled
+    assert len(found.profiles) == 2 * len(quantities)
 
 
-def test_vectors_keep_layers_and_heads_in_order():
-    _, combined = made_up_heads()
-    keys, values, columns = head_vectors(combined.sample(frac=1, random_state=0))
-    assert columns == [(layer, head) for layer in range(2) for head in range(5)]
-    expected = combined[combined["group"] == "engineer"].sort_values(["layer", "head"])
-    at = list(keys["target"]).index("engineer")
-    np.testing.assert_array_equal(values[at], expected["combined_relative"])
+def test_without_scores_there_are_risks_only(heads_run, said):
+    found = cross_reference(heads_run, said, n_resamples=99)
+    assert found.quantities == ["r", "r_p", "r_v", "s_male"]
+    assert found.record.by == heads_run.rank_by
 
 
-# -- statistics ------------------------------------------------------------------------------------
+def test_scores_without_twins_have_no_beta(preferences):
+    plain = replace(preferences, twins=pd.DataFrame())
+    assert list(preferences_of_targets(plain)) == [
+        "category", "target", "log_odds", "abs_log_odds",
+    ]  # fmt: skip
 
 
-def table_of(n=12, seed=0, linked=True):
-    generator = rng(seed)
-    table = pd.DataFrame({"category": "a", "target": [f"t{i}" for i in range(n)]})
-    table["n_items"] = generator.integers(20, 30, n)
-    table["mean_abs_T"] = generator.normal(size=n)
-    table["constant"] = 1.0
-    table["r"] = table["mean_abs_T"] * 3 if linked else generator.normal(size=n)
-    return table
+# -- files -----------------------------------------------------------------------------------------
 
 
-def test_correlations_are_spearmans_with_exact_like_p():
-    table = table_of(n=6, linked=False)
-    found = correlations(table, ["r"], ["mean_abs_T"], n_resamples=20_000, rng=rng()).iloc[0]
-    x, y = table["mean_abs_T"], table["r"]
-    assert found["spearman"] == pytest.approx(stats.spearmanr(x, y).statistic)
-    exact = stats.permutation_test(
-        (x,),
-        lambda a: stats.spearmanr(a, y).statistic,
-        permutation_type="pairings",
-        n_resamples=np.inf,
-        vectorized=False,
-    )
-    two_sided = np.mean(np.abs(exact.null_distribution) >= abs(found["spearman"]) - 1e-12)
-    assert found["p"] == pytest.approx(two_sided, abs=0.01)
-    assert found["pearson"] == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert found["low"] <= found["spearman"] <= found["high"]
+def test_what_is_saved_is_loaded_again(found, tmp_path):
+    named = found.with_record(heads="runs/a", behaviour="runs/b")
+    paths = named.save(tmp_path, figures={"targets": Figure()})
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()}
+    loaded = CrossReference.load(tmp_path)
+    for name in ("targets", "correlations", "heads", "profiles"):
+        pd.testing.assert_frame_equal(getattr(loaded, name), getattr(named, name))
+    assert loaded.record.heads == "runs/a"
+    assert loaded.head_map("r").shuffled == found.head_map("r").shuffled
+    with pytest.raises(InputError, match="is a run of `tdabias crossref`, not of `tdabias heads`"):
+        HeadBias.load(tmp_path)
 
 
-def test_the_partial_correlation_ignores_what_the_covariate_explains():
-    generator = rng(3)
-    table = table_of(n=40)
-    table["mean_abs_T"] = table["n_items"] + 0.01 * generator.normal(size=40)
-    table["r"] = table["n_items"] + 0.01 * generator.normal(size=40)
-    found = correlations(table, ["r"], ["mean_abs_T"], n_resamples=199, rng=rng()).iloc[0]
-    assert found["spearman"] > 0.9
-    assert abs(found["partial"]) < 0.5
+def test_results_it_was_made_from_are_named_by_their_content(heads_run, said, tmp_path):
+    heads_run.save(tmp_path / "heads")
+    loaded = HeadBias.load(tmp_path / "heads")
+    assert set(cross_reference(loaded, said, n_resamples=99).record.made_from) == {"heads"}
+    assert cross_reference(heads_run, said, n_resamples=99).record.made_from == {}
 
 
-def test_a_constant_column_is_undefined_and_not_corrected_for():
-    found = correlations(
-        table_of(), ["r"], ["constant", "mean_abs_T"], n_resamples=199, rng=rng()
-    ).set_index("summary")
-    assert np.isnan(found.loc["constant", ["spearman", "p", "q"]].astype(float)).all()
-    assert found.loc["mean_abs_T", "q"] == found.loc["mean_abs_T", "p"] == 1 / 200
+def test_runs_of_version_0_1_are_read(found, tmp_path):
+    """Their record names the model only, and holds the profiles."""
+    import json
 
-
-def test_the_head_map_is_spearman_head_by_head():
-    generator = rng(2)
-    values, quantity = generator.normal(size=(8, 6)), generator.normal(size=8)
-    columns = [(i // 3, i % 3) for i in range(6)]
-    found = head_map(values, columns, quantity, ["a"] * 8, name="r", n_resamples=999, rng=rng())
-    for row in found.table.itertuples():
-        column = columns.index((row.layer, row.head))
-        expected = stats.spearmanr(np.abs(values[:, column]), quantity).statistic
-        assert row.rho == pytest.approx(expected)
-        assert row.p <= row.p_max
-
-
-def test_the_family_wise_p_is_the_share_of_larger_maxima():
-    generator = rng(4)
-    values, quantity = generator.normal(size=(7, 4)), generator.normal(size=7)
-    columns = [(0, i) for i in range(4)]
-    found = head_map(values, columns, quantity, ["a"] * 7, name="r", n_resamples=500, rng=rng(9))
-    orders = permutations_within(["a"] * 7, 500, rng(9))
-    largest = [
-        max(abs(stats.spearmanr(np.abs(values[:, j]), quantity[order]).statistic) for j in range(4))
-        for order in orders
-    ]
-    for row, rho in zip(found.table.itertuples(), found.table["rho"], strict=True):
-        expected = (1 + np.sum(np.array(largest) >= abs(rho) - 1e-12)) / 501
-        assert row.p_max == pytest.approx(expected)
-
-
-@pytest.mark.slow
-def test_the_family_wise_p_holds_its_level_and_finds_a_planted_head():
-    below, found_planted = 0, 0
-    for seed in range(200):
-        generator = rng(seed)
-        values, quantity = generator.normal(size=(20, 30)), generator.normal(size=20)
-        columns = [(0, i) for i in range(30)]
-        options = {"name": "r", "n_resamples": 199, "rng": generator}
-        null = head_map(values, columns, quantity, ["a"] * 20, **options)
-        below += null.table["p_max"].min() < 0.05
-        values[:, 3] = quantity + 5 + 0.2 * generator.normal(size=20)
-        planted = head_map(values, columns, quantity, ["a"] * 20, **options)
-        found_planted += planted.table["p_max"][3] < 0.05
-    assert below / 200 < 0.1
-    assert found_planted > 195
-
-
-def test_runs_of_other_weights_are_not_joined():
-    model = {"name": "m", "weights": "a"}
-    same_model({"model": model}, {"model": model})
-    with pytest.raises(InputError, match=r"different weights \(m and n\)"):
-        same_model({"model": model}, {"model": {"name": "n", "weights": "b"}})
-    with pytest.raises(InputError, match="another version of tdabias"):
-        same_model({"model": model}, {"model": {"name": "n"}})
-
-
-def test_every_person_of_a_target_can_be_asked_about():
-    """The two lists stand in two packages that do not know each other."""
-    import yaml
-
-    from pvf.words import load_words
-
-    text = files("tda_bias.data").joinpath("targets.yaml").read_text(encoding="utf-8")
-    person = yaml.safe_load(text)["person"]
-    assert list(load_words("people").words) == list(person.values())
-    found = match_words([*person, "Bible"], load_words("people").words)
-    assert found == {target: ("own", [phrase]) for target, phrase in person.items()}
-
-
-@pytest.mark.real
-def test_all_targets_of_race_and_religion_but_the_bible_are_persons(stereoset):
-    from tda_bias.behaviour.targets import match_words
-    from tda_bias.triples import load_triples
-
-    targets = {
-        t.group for c in ("race", "religion") for t in load_triples(str(stereoset), category=c)
-    }
-    from pvf.words import load_words
-
-    assert targets - set(match_words(sorted(targets), load_words("people").words)) == {"Bible"}
-
-
-def test_covariates_are_taken_out_together(monkeypatch):
-    """Against residuals of an ordinary regression on ranks."""
-    import statsmodels.api as sm
-    from scipy.stats import pearsonr, rankdata
-
-    from tda_bias.behaviour.crossref import correlations, usable_covariates
-    from tda_bias.behaviour.targets import with_frequency
-
-    rng = np.random.default_rng(0)
-    targets = [
-        "nurse",
-        "tailor",
-        "engineer",
-        "physicist",
-        "mover",
-        "historian",
-        "butcher",
-        "chemist",
-    ]
-    table = pd.DataFrame({"category": "profession", "target": targets})
-    table["n_items"], table["tokens"] = rng.integers(20, 30, 8), rng.integers(1, 4, 8)
-    table["mean_T"], table["r"] = rng.normal(size=8), rng.normal(size=8)
-    table = with_frequency(table)
-    assert table.set_index("target")["zipf"]["nurse"] > table.set_index("target")["zipf"]["mover"]
-    assert usable_covariates(table) == ["n_items", "tokens", "zipf"]
-    found = correlations(table, ["r"], ["mean_T"], n_resamples=99, rng=rng)
-    design = sm.add_constant(rankdata(table[["n_items", "tokens", "zipf"]], axis=0))
-    left = [sm.OLS(rankdata(table[name]), design).fit().resid for name in ("mean_T", "r")]
-    assert found["partial"][0] == pytest.approx(pearsonr(*left).statistic)
-    # Without the package the others remain.
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    plain = with_frequency(table.drop(columns="zipf"))
-    assert usable_covariates(plain) == ["n_items", "tokens"]
+    for name in ("targets", "correlations"):
+        getattr(found, name).to_csv(tmp_path / f"{name}.csv", index=False)
+    found.heads.to_csv(tmp_path / "head_map.csv", index=False)
+    record = {
+        "command": "crossref", "heads": "a", "behaviour": "b", "by": "relative", "stereoset": None,
+        "match": "exact", "n_resamples": 99, "seed": 3, "model": "tiny",
+        "mantel": found.profiles.to_dict("records"),
+        "shuffled_heads": dict(found.record.shuffled_heads),
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    loaded = CrossReference.load(tmp_path)
+    pd.testing.assert_frame_equal(loaded.profiles, found.profiles)
+    assert loaded.record.model.name == "tiny"

@@ -6,7 +6,7 @@ from scipy import stats
 
 from tda_bias.behaviour.ablation_record import AblationRecord
 from tda_bias.behaviour.ablation_study import AblationStudy
-from tda_bias.behaviour.crossref import HeadMap
+from tda_bias.behaviour.target_tests import HeadMap
 from tda_bias.plots.behaviour import plot_ablation, plot_correlation_map, plot_targets
 from tda_bias.records.record import ModelRecord
 

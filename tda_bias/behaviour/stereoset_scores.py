@@ -1,0 +1,173 @@
+"""A model's scores on StereoSet, and what of them is about the target: one call, one result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tda_bias.behaviour.beta import beta_table, twin_table, with_beta
+from tda_bias.behaviour.likelihood import split_triples, triple_likelihoods
+from tda_bias.behaviour.stereoset import item_table, length_split, scores
+from tda_bias.behaviour.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
+from tda_bias.models.record import model_record
+from tda_bias.records.files import RECORD
+from tda_bias.records.parts import texts_hash
+from tda_bias.records.record import updated
+from tda_bias.records.runs import open_run
+from tda_bias.records.writing import writing_run
+from tda_bias.triples import triple_ids
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from tda_bias.models.load import LanguageModel
+    from tda_bias.twins import Twins
+    from tda_bias.types import Triple
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class StereoSetScores:
+    """What ``stereoset_scores`` found.
+
+    Attributes:
+        items: One row per item: log-probability and number of tokens of its continuations and, with
+            twins, beta; see ``beta.with_beta``.
+        scores: One row per scoring, category and group: the official scores; see
+            ``stereoset.scores``.
+        length_split: How often the stereotype wins by which text is longer.
+        twins: One row per twin; empty without twins.
+        beta: One row per scoring, category and group: what is about the target; see
+            ``beta.beta_table``. Empty without twins.
+        record: Everything needed to repeat the run.
+    """
+
+    items: pd.DataFrame
+    scores: pd.DataFrame
+    length_split: pd.DataFrame
+    twins: pd.DataFrame
+    beta: pd.DataFrame
+    record: StereoSetRecord
+
+    def __repr__(self) -> str:
+        about = f"{len(self.items)} items, {len(self.twins)} twins"
+        return f"StereoSetScores({self.record.model.name}: {about})"
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether any item was compared with a twin."""
+        return not self.twins.empty
+
+    def named_items(self) -> pd.DataFrame:
+        """The items, each with the name that it has in other runs.
+
+        Raises:
+            InputError: if the run was written by version 0.1, which did not name them.
+        """
+        if "id" not in self.items:
+            raise InputError(
+                "the run of `tdabias stereoset` was written by version 0.1, which did not name its "
+                "items; run it again"
+            )
+        return self.items
+
+    def with_record(self, **entries: Any) -> StereoSetScores:
+        """The same result with further entries in its record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the tables and ``run.json``: all of them, or none.
+
+        Returns:
+            The files, ``run.json`` last: where it is, the others are.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        folder = Path(folder)
+        with writing_run(folder, self.record) as run:
+            for attribute, name, _ in (*TABLES, *(TWIN_TABLES if self.has_twins else ())):
+                run.table(name, getattr(self, attribute))
+        return [*(folder / name for name in run.names), folder / RECORD]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> StereoSetScores:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run, or a file is not as it was written.
+        """
+        run = open_run(folder, "stereoset")
+        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
+        tables |= {"twins": twin_table([]), "beta": pd.DataFrame()}
+        for name, file, schema in TWIN_TABLES:
+            if run.has(file):
+                tables[name] = run.table(file, schema)
+        return cls(**tables, record=run.record_as(StereoSetRecord))
+
+
+def stereoset_scores(
+    model: LanguageModel,
+    triples: Sequence[Triple],
+    *,
+    twins: Twins | None = None,
+    batch_size: int = 32,
+    share_prefix: str = "auto",
+    n_resamples: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> StereoSetScores:
+    """Score a model on StereoSet: stereotype, language-model and idealised CAT score, and beta.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        triples: From ``load_triples``.
+        twins: From ``tda_bias.twins``: the same texts about other targets. With them, beta says
+            what of the preference is about the target.
+        batch_size: Texts per forward pass.
+        share_prefix: ``auto`` or ``never``: run a causal model's context once per triple.
+        n_resamples: Bootstrap resamples of the intervals.
+        confidence: Their coverage.
+        seed: Of all draws.
+        progress: Called with finished triples and all, twins included.
+
+    Raises:
+        InputError: if the model has no language-model head or is of another kind, a text is too
+            long for it, or there is no triple.
+    """
+    twins_of = [twins.of(triple) if twins is not None else () for triple in triples]
+    every = [*triples, *(twin for several in twins_of for twin in several)]
+    found = triple_likelihoods(
+        model, every, batch_size=batch_size, share_prefix=share_prefix, progress=progress
+    )
+    items = item_table(triples, found[: len(triples)]).assign(id=triple_ids(triples))
+    drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+    rest = iter(found[len(triples) :])
+    twin_items = twin_table([[next(rest) for _ in several] for several in twins_of])
+    beta = pd.DataFrame()
+    if not twin_items.empty:
+        beta = beta_table(items, twin_items, **drawn)
+        items = with_beta(items, twin_items)
+    return StereoSetScores(
+        items=items,
+        scores=scores(items, **drawn),
+        length_split=length_split(items),
+        twins=twin_items,
+        beta=beta,
+        record=StereoSetRecord(
+            model=model_record(model, weights=model.weight_hash()),
+            kind=model.kind,
+            texts={"triples": len(triples), "hash": _hash(model, every)},
+            twins=None if twins is None else twins.only(triples).record(),
+            **drawn,
+        ),
+    )
+
+
+def _hash(model: LanguageModel, triples: Sequence[Triple]) -> str:
+    return texts_hash([split.ids for split in split_triples(model, triples)])
