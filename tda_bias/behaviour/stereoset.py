@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from tda_bias.behaviour.likelihood import TripleLikelihood
+from tda_bias.resampling import resamples_within
 from tda_bias.types import CATEGORIES, InputError, Triple
 
 Scoring = Literal["sum", "mean"]
@@ -140,7 +141,7 @@ def _scored(
     items = Items(own["stereotype"].to_numpy(), own["language"].to_numpy(), term)
     every = np.arange(len(own))[None]
     official = term_scores(items, every)[:, 0]
-    drawn = term_scores(items, _within(term, n_resamples, rng))
+    drawn = term_scores(items, resamples_within(term, n_resamples, rng))
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=1)
     ss, lms = 100 * items.stereotype.mean(), 100 * items.language.mean()
@@ -174,18 +175,6 @@ def term_scores(
         lms, ss = means
         found[:, start : start + _BATCH] = np.stack([lms, ss, icat(lms, ss)])
     return found
-
-
-def _within(
-    term: Int[np.ndarray, " item"], n: int, rng: np.random.Generator
-) -> Int[np.ndarray, "draw item"]:
-    """Items drawn with replacement from their own term."""
-    order = np.argsort(term, kind="stable")
-    size = np.bincount(term)
-    start = np.concatenate([[0], np.cumsum(size)[:-1]])
-    own = term[order]
-    drawn = rng.random((n, len(term)))
-    return np.asarray(order[start[own] + (drawn * size[own]).astype(int)])
 
 
 def length_split(items: pd.DataFrame) -> pd.DataFrame:
