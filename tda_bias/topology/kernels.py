@@ -34,8 +34,9 @@ def _inlined(fastmath: bool | set[str] = False) -> Callable[[Function], Function
     """For functions that only other kernels call."""
 
     def compiled(function: Function) -> Function:
-        kernel: Function = numba.njit(nogil=True, fastmath=fastmath)(function)
-        return kernel
+        kernel: Any = numba.njit(nogil=True, fastmath=fastmath)(function)
+        inlined: Function = kernel
+        return inlined
 
     return compiled
 
