@@ -38,6 +38,7 @@ def score_preferences(
     config: ScoreConfig | None = None,
     parts: Path | None = None,
     resume: bool = True,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Preferences:
     """Read the probability of every word of y in every template filled with every x.
@@ -51,6 +52,7 @@ def score_preferences(
         config: Settings.
         parts: Folder for finished parts, which a later call reuses; None keeps none.
         resume: Whether it may; else they are deleted first.
+        overwrite: Whether parts under other settings are written over.
         progress: Called with the number of finished prompts and of all.
 
     Raises:
@@ -72,7 +74,8 @@ def score_preferences(
     if forms.skipped:
         _log.info("%d words are not read: %s", len(forms.skipped), ", ".join(forms.skipped))
     weights = model.weight_hash()
-    store = open_parts(parts, _identity(model, weights, model_reader.kind, config), resume=resume)
+    identity = _identity(model, weights, model_reader.kind, config)
+    store = open_parts(parts, identity, resume=resume, overwrite=overwrite)
     start = time.perf_counter()
     blocks = list(_Blocks(model, model_reader, templates, forms, store, progress).of(words.words))
     seconds = time.perf_counter() - start

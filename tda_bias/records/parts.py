@@ -37,9 +37,7 @@ class PartStore:
         self._identity = _as_read_back(identity)
         self._overwrite = overwrite
 
-    def load(
-        self, name: str, depends_on: Mapping[str, Any] | None
-    ) -> dict[str, np.ndarray] | None:
+    def load(self, name: str, depends_on: Mapping[str, Any] | None) -> dict[str, np.ndarray] | None:
         """The arrays of a finished part, or None.
 
         Args:

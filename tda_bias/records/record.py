@@ -23,7 +23,7 @@ from tda_bias.types import Attention, InputError
 
 VERSION = 2
 # Commands whose runs have figures.
-COMMANDS = ("heads", "pvf", "unqover", "ablate", "crossref")
+COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref")
 _PACKAGES = (
     "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 )
@@ -208,21 +208,23 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON ({error})") from None
-    if not isinstance(values, dict) or not isinstance(values.get("command", "heads"), str):
+    if not isinstance(values, dict):
         raise InputError(f"{where} is no record of a run")
-    found = values.get("version")
-    if found is None:
-        return _of_version_0_1(values)
-    if isinstance(found, int) and found > VERSION:
+    version = values.get("version")
+    if isinstance(version, int) and version > VERSION:
         raise InputError(
-            f"{where} was written by a newer tdabias (its records are of version {found}, this one "
-            f"reads up to {VERSION}); update tdabias"
+            f"{where} was written by a newer tdabias (its records are of version {version}, this "
+            f"one reads up to {VERSION}); update tdabias"
         )
-    if values.pop("checksum", None) != checksum(values):
+    if version is None:
+        values = _of_version_0_1(values)
+    elif values.pop("checksum", None) != checksum(values):
         raise InputError(
             f"{where} is not as it was written: it was changed or damaged; run the command again "
             "with --overwrite (finished parts are reused)"
         )
+    if not isinstance(values.get("command"), str):
+        raise InputError(f"{where} is no record of a run: it names no command")
     return values
 
 
@@ -233,7 +235,8 @@ def checksum(values: Mapping[str, Any]) -> str:
 
 def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
     """A record as version 0.1 wrote it: without version and files, some without command."""
-    values.setdefault("command", "heads")
+    if "config" in values:  # no other command had that entry
+        values.setdefault("command", "heads")
     if isinstance(values.get("model"), str):
         values["model"] = {"name": values["model"], "weights": values.pop("weights", None)}
     values.pop("restarted_from_layer", None)  # it always was

@@ -124,10 +124,13 @@ class Run:
         from tda_bias.records.tables import parsed_table
 
         listed = (self.record.files or {}).get(name)
-        expected = rows if listed is None or listed.rows is None else listed.rows
         content = self.read(name)
         try:
-            return parsed_table(content, name, schema, rows=expected)
+            table = parsed_table(content, name, schema)
+            for expected in (rows, listed.rows if listed is not None else None):
+                if expected not in (None, len(table)):
+                    raise ValueError(f"has {len(table)} rows where {expected} were written")
+            return table
         except ValueError as error:
             raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
 

@@ -77,7 +77,13 @@ def finite(**options: Any) -> pa.Column:
 
 def shares(**options: Any) -> pa.Column:
     """A column of probabilities, p- or q-values; NaN where undefined."""
-    return pa.Column(float, pa.Check.in_range(0.0, 1.0, error="numbers between 0 and 1"), nullable=True, coerce=True, **options)
+    return pa.Column(
+        float,
+        pa.Check.in_range(0.0, 1.0, error="numbers between 0 and 1"),
+        nullable=True,
+        coerce=True,
+        **options,
+    )
 
 
 def counts(**options: Any) -> pa.Column:
@@ -100,16 +106,13 @@ def columns(kinds: Mapping[str, pa.Column]) -> pa.DataFrameSchema:
     return pa.DataFrameSchema(dict(kinds))
 
 
-def parsed_table(
-    content: bytes, name: str, schema: pa.DataFrameSchema, *, rows: int | None = None
-) -> pd.DataFrame:
+def parsed_table(content: bytes, name: str, schema: pa.DataFrameSchema) -> pd.DataFrame:
     """A table from the bytes of a CSV or Parquet file.
 
     Args:
         content: The bytes.
         name: The file's name, whose ending says which.
         schema: The columns it must have.
-        rows: How many rows it must have.
 
     Raises:
         ValueError: saying in one line what does not fit.
@@ -120,12 +123,9 @@ def parsed_table(
         # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
         raise ValueError(f"no table ({_first_line(error)})") from error
     try:
-        table = schema.validate(table, lazy=True)
+        return schema.validate(table, lazy=True)
     except SchemaErrors as error:
         raise ValueError(_reason(error)) from None
-    if rows is not None and len(table) != rows:
-        raise ValueError(f"has {len(table)} rows where {rows} were written")
-    return table
 
 
 def _of_csv(content: bytes, schema: pa.DataFrameSchema) -> pd.DataFrame:

@@ -44,6 +44,7 @@ def as_version_0_1(folder: Path) -> None:
                 values["weights"] = model["weights"]
         if values["command"] == "heads":
             del values["command"]
+            values.setdefault("config", {})
         path.write_text(json.dumps(values), encoding="utf-8")
 
 

@@ -19,6 +19,8 @@ from tda_bias.behaviour.targets import Said
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.plots.heat_map import caption
 from tda_bias.records.runs import open_run
+from tda_bias.results.item_differences import ItemDifferences
+from tda_bias.results.record import TABLES
 from tda_bias.types import InputError
 from tests.support.damage import NO_RECORDS, changed_records, changed_tables, damaged
 from tests.support.runs import as_version_0_1, resealed
@@ -34,8 +36,9 @@ def use_heads(folder: Path) -> None:
         heads.survivors(category=category)
         heads.category_map(category)
         caption(heads, category, heads.rank_by)
-    open_run(folder).has("example.npz")
     ExamplePattern.load(folder)
+    if (run := open_run(folder)).has("items.npz"):  # version 0.1 wrote none
+        ItemDifferences.read(run)
 
 
 def use_ablation(folder: Path) -> None:
@@ -117,13 +120,13 @@ def test_every_damaged_file_is_noticed_and_named(every_run, command, tmp_path):
     assert files
     for path in files:
         whole = path.read_bytes()
-        for what, content in damaged(whole, rng, flips=8):
+        for what, content in damaged(whole, rng, flips=3):
             path.write_bytes(content)
             line = outcome(command, folder, f"{path.name}: {what}")
             assert f"{path.name} is not as the run wrote it" in line, what
             assert "run the same `tdabias " in line
-        other = next(p for p in folder.parent.rglob(f"*{path.suffix}") if p != path)
-        path.write_bytes(other.read_bytes())
+        same_kind = sorted((tmp_path / "runs").rglob(f"*{path.suffix}"))
+        path.write_bytes(next(p.read_bytes() for p in same_kind if p.read_bytes() != whole))
         assert path.name in outcome(command, folder, "another run's file")
         path.unlink()
         assert path.name in outcome(command, folder, "gone")
@@ -139,7 +142,7 @@ def test_a_record_that_is_none_is_one_line(every_run, command, tmp_path):
     for text in NO_RECORDS:
         path.write_text(text, encoding="utf-8")
         assert "run.json" in outcome(command, folder, repr(text))
-    for what, content in damaged(whole, rng, flips=30):
+    for what, content in damaged(whole, rng, flips=12):
         path.write_bytes(content)
         line = outcome(command, folder, what)
         assert "run.json" in line, what
@@ -160,14 +163,14 @@ def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     values = json.loads(whole)
     values.pop("checksum", None)
     seen = Counter[bool]()
-    for what, changed in changed_records(values, rng, number=60):
+    for what, changed in changed_records(values, rng, number=25):
         path.write_text(whole, encoding="utf-8")
         if version == "2":
             resealed(folder, lambda _, now=changed: now)
         else:
             path.write_text(json.dumps(changed), encoding="utf-8")
         seen[outcome(command, folder, what) == "read"] += 1
-    assert seen[False] > 5
+    assert seen[False] > 3
 
 
 @pytest.mark.parametrize("command", [name for name in USED if name != "risk"])
@@ -188,12 +191,12 @@ def test_damaged_tables_of_version_0_1_are_used_or_refused_in_one_line(
 
 
 def _any_damage(path: Path, whole: bytes, rng) -> Iterator[tuple[str, bytes]]:
-    yield from damaged(whole, rng, flips=25)
+    yield from damaged(whole, rng, flips=4)
     if path.suffix == ".csv":
         for what, text in changed_tables(whole.decode(), rng):
             yield what, text.encode()
     if path.suffix == ".json":
-        for what, values in changed_records(json.loads(whole), rng, number=25):
+        for what, values in changed_records(json.loads(whole), rng, number=15):
             yield what, json.dumps(values).encode()
         for text in NO_RECORDS:
             yield repr(text), text.encode()
@@ -205,7 +208,10 @@ def test_half_of_a_table_of_version_0_1_is_noticed(every_run, command, tmp_path)
 
     folder = copied(every_run, command, tmp_path / "runs")
     as_version_0_1(tmp_path / "runs")
+    names = [name for _, name, _ in TABLES] if command == "heads" else []
     for path in folder.glob("*.parquet"):
+        if names and path.name not in names:
+            continue
         whole = path.read_bytes()
         table = pd.read_parquet(path)
         table.iloc[: len(table) // 2].to_parquet(path, index=False)

@@ -195,8 +195,8 @@ def test_inner_runs_of_version_0_1_go_by_their_weights(tmp_path):
 
 
 def test_runs_without_figures_are_refused_by_name(tmp_path):
-    folder = write_run(tmp_path / "s", command="stereoset")
-    with pytest.raises(InputError, match="`tdabias stereoset`, which has no figures; give runs of"):
+    folder = write_run(tmp_path / "s", command="pvf risk")
+    with pytest.raises(InputError, match="`tdabias pvf risk`, which has no figures; give runs of"):
         with_parts([folder])
 
 
