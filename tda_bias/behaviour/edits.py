@@ -27,8 +27,10 @@ from tda_bias.types import HeadId, InputError
 
 How = Literal["zero", "mean", "scale"]
 Through = Literal["TransformerLens", "output projection"]
-# Logits of the saved and of the hooked model may differ by this in single precision.
+# Logits of the saved and of the hooked model may differ by this in single precision, and where
+# logits are above 20 (GPT-2's are near 100) by as much in proportion.
 TOLERANCE = 1e-4
+_PROPORTION = 5e-6
 # Below this an edit counts as one that changed nothing.
 _NO_CHANGE = 1e-9
 # Configurations call the switch that adds biases to attention so.
@@ -315,7 +317,8 @@ class EditCheck:
 
     Attributes:
         difference: Largest difference of a logit.
-        allowed: What it may be: ``TOLERANCE``, and in half precision the rounding of the weights.
+        allowed: What it may be: ``TOLERANCE`` (more for logits above 20), and in half precision the
+            rounding of the weights.
         effect: Largest change of a logit by the edit.
         through: What hooked the original: ``TransformerLens``, or ``output projection`` where that
             does not know the architecture.
@@ -368,7 +371,8 @@ def check_edit(
     through: Through = (
         "TransformerLens" if isinstance(original, LoadedModel) else "output projection"
     )
-    check = EditCheck(difference, TOLERANCE + rounding, effect, through)
+    allowed = max(TOLERANCE, _PROPORTION * largest) + rounding
+    check = EditCheck(difference, allowed, effect, through)
     named = ", ".join(map(str, heads))
     if not difference <= check.allowed:
         raise InputError(
