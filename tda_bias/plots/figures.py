@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from tda_bias.behaviour.ablation_study import AblationStudy
 from tda_bias.behaviour.crossref import CrossReference
 from tda_bias.behaviour.rank_tests import power
+from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.behaviour.targets import match_counts, signed_quantity
 from tda_bias.inference.calibration import calibration as simulated
 from tda_bias.patterns.example import ExamplePattern
@@ -28,9 +29,11 @@ from tda_bias.plots.overview import (
     plot_length_control,
     plot_reliability,
 )
+from tda_bias.plots.twins import plot_items_against_twins
 from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
 from tda_bias.records.runs import Run
 from tda_bias.results.head_bias import HeadBias
+from tda_bias.results.maps import PUBLISHED
 from tda_bias.types import CATEGORIES
 
 # -- heads -----------------------------------------------------------------------------------------
@@ -79,15 +82,18 @@ def swap(_: Sequence[Run]) -> Figure:
 
 
 def heat_map(category: str) -> Callable[[Sequence[Run]], Figure]:
-    """A function that draws the map of one category."""
+    """A function that draws the map of one category; with twins the published one beside it."""
 
     def draw(runs: Sequence[Run]) -> Figure:
-
         result = runs[0].load(HeadBias.load)
         by = result.rank_by
         layers, _ = result.category_map(category).shape
-        figure = print_figure(COLUMN, min(1.5 + 0.1 * layers, 4.6))
-        plot_heatmap(result, ax=figure.subplots(), category=category, by=by)
+        beside = result.record.twins is not None and by not in PUBLISHED
+        height = min(1.5 + 0.1 * layers, 4.6)
+        figure = print_figure(PAGE if beside else COLUMN, height)
+        axes = figure.subplots(1, 2 if beside else 1, squeeze=False)[0]
+        for ax, name in zip(axes, ("relative", by) if beside else (by,), strict=True):
+            plot_heatmap(result, ax=ax, category=category, by=name)
         return captioned(figure, caption(result, category, by))
 
     return draw
@@ -160,6 +166,21 @@ def _texts(run: Run) -> str:
     return f"{run.model}: {groups} groups, {triples} triples, {n[0]['heads']} heads."
 
 
+# -- twins -----------------------------------------------------------------------------------------
+
+
+def items_against_twins(runs: Sequence[Run]) -> Figure:
+    """Each item's preference against that of the same text about another target."""
+    found = runs[0].load(StereoSetScores.load)
+    figure = print_figure(COLUMN, 3.9)
+    plot_items_against_twins(found.items, ax=figure.subplots())
+    return captioned(
+        figure,
+        f"{runs[0].model}: one point per item, sums of log-probabilities. On the dashed line the "
+        "preference is wording; the distance from it is about the target.",
+    )
+
+
 # -- ablation and cross-reference ------------------------------------------------------------------
 
 
@@ -172,7 +193,7 @@ def ablation(runs: Sequence[Run]) -> Figure:
     plot_ablation(study, by="importance", ax=right)
     return captioned(
         figure,
-        f"{study.record['category']}: {study.record['triples']} triples, {len(study.heads)} heads; "
+        f"{study.record.category}: {study.record.triples} triples, {len(study.heads)} heads; "
         "right, the control: gradient importance.",
     )
 
@@ -219,6 +240,14 @@ FIGURES: tuple[Entry, ...] = (
             option=f" --category {category}",
         )
         for number, category in enumerate(CATEGORIES, start=4)
+    ),
+    Entry(
+        "twins_items",
+        "Preference for the stereotype, against the same text about another target",
+        "stereoset",
+        items_against_twins,
+        holds=lambda run: run.load(StereoSetScores.load).has_twins,
+        option=" --twins auto",
     ),
     Entry("fig8_means", "Head paper, figure 8: means by category", "heads", means),
     Entry("fig9_spreads", "Head paper, figure 9: spreads by category", "heads", spreads),

@@ -24,7 +24,7 @@ def test_runs_know_their_command_and_their_parts(runs, folders):
     ]  # fmt: skip
     assert len({run.id for run in runs}) == len(runs)
     assert open_run(folders / "heads").id == runs[0].id
-    with pytest.raises(InputError, match="holds no finished run; `tdabias heads`, `tdabias pvf`"):
+    with pytest.raises(InputError, match="holds no finished run"):
         open_run(folders)
 
 
@@ -33,7 +33,7 @@ def test_all_figures_are_drawn(runs):
     found = {one.name: one for one in drawings(runs, catalogue(), left_out=lacking.append)}
     assert not lacking
     kinds = {name.split("-")[0] for name in found}
-    assert kinds == {entry.name for entry in catalogue()} - {"agreement", "crossref"}
+    assert kinds == {entry.name for entry in catalogue()} - {"agreement", "crossref", "twins_items"}
     for one in found.values():
         assert one.figure.axes
         assert one.figure.get_figwidth() in (COLUMN, PAGE) or one.name.startswith("unqover")
