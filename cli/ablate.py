@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
@@ -24,19 +23,19 @@ from .loading import (
     refuse_other_weights,
 )
 from .options import Positional, command
-from .settings import Device, FilePath, Name
-from .text import print_lines, print_table
+from .output import Output
+from .run_folder import run_folder
+from .settings import Device, FilePath, Name, RunSettings
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation_study import AblationStudy
     from tda_bias.models.load import LoadedModel
     from tda_bias.results.head_bias import HeadBias
+    from tda_bias.types import Triple
 
 
-class AblateSettings(BaseModel):
+class AblateSettings(RunSettings):
     """Everything ``tdabias ablate`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     category: str | None = Field(None, description="of a run with several")
@@ -57,53 +56,68 @@ class AblateSettings(BaseModel):
     resume: bool = Field(True, description="reuse batches an earlier run finished")
     out: FilePath | None = Field(None, description="folder for the files (default: RUN/ablate)")
 
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        kept = {"run", "category", "top", "ablation", "n_random", "pvf", "data", "limit"}
+        return self.model_dump(mode="json", include={*kept, "n_resamples", "seed"})
+
 
 @command(AblateSettings)
 def ablate(settings: AblateSettings) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""
-    from tda_bias.records.files import prepare_folder
-    from tda_bias.records.parts import PartStore
     from tda_bias.results.head_bias import HeadBias
 
     heads = HeadBias.load(settings.run)
-    name = _category(heads, settings.category)
+    category = _category(heads, settings.category)
     folder = settings.out or settings.run / "ablate"
-    triples = _triples(heads, name, settings.data, settings.limit)
-    prepare_folder(folder)
-    console = Console(stderr=True)
+    triples = _triples(heads, category, settings.data, settings.limit)
+    with (
+        interruptible("batches", folder / "batches"),
+        run_folder(
+            folder, "ablate", settings=settings.numbers_depend_on(), overwrite=settings.overwrite
+        ),
+    ):
+        study = _study(settings, heads, category, triples, folder)
+        study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
+        _save(folder, study)
+    output(study, folder).print(settings.format, quiet=settings.quiet)
+
+
+def _study(
+    settings: AblateSettings,
+    heads: HeadBias,
+    category: str,
+    triples: list[Triple],
+    folder: Path,
+) -> AblationStudy:
+    console = Console(stderr=True, quiet=settings.quiet)
+    about = heads.record.model
     model = hooked_model(
-        model_of(heads.record),
-        device=settings.device,
-        dtype=heads.record["model"]["dtype"],
-        console=console,
+        model_of(heads.record), device=settings.device, dtype=about.dtype, console=console
     )
     refuse_other_weights(model, heads.record)
 
     from tda_bias.behaviour.ablation import Ablator
     from tda_bias.behaviour.ablation_study import ablation_study
+    from tda_bias.records.parts import open_parts
 
     identity = {
-        "weights": heads.record["model"]["weights"],
-        "category": name,
+        "weights": about.weights,
+        "category": category,
         "rank_by": heads.rank_by,
         **settings.model_dump(include={"top", "ablation", "n_random", "seed", "batch_size"}),
     }
-    store = PartStore(folder / "batches", identity)
-    if not settings.resume:
-        store.clear()
-    title = f"{heads.record['model']['name']} · {name}"
+    store = open_parts(
+        folder / "batches", identity, resume=settings.resume, overwrite=settings.overwrite
+    )
     with (
-        interruptible("batches", folder / "batches"),
-        progress_bar(console, title, "batches") as bar,
+        progress_bar(console, f"{about.name} · {category}", "batches") as bar,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
-        ablator = Ablator(
-            model, triples, ablation=settings.ablation, batch_size=settings.batch_size
-        )
-        study = ablation_study(
-            ablator,
+        return ablation_study(
+            Ablator(model, triples, ablation=settings.ablation, batch_size=settings.batch_size),
             heads,
-            category=name,
+            category=category,
             top=settings.top,
             n_random=settings.n_random,
             n_resamples=settings.n_resamples,
@@ -112,10 +126,6 @@ def ablate(settings: AblateSettings) -> None:
             store=store,
             progress=bar,
         )
-    study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
-    _save(folder, study)
-    _print(study, heads.record["model"]["name"])
-    typer.echo(f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)")
 
 
 def _category(heads: HeadBias, category: str | None) -> str:
@@ -129,16 +139,16 @@ def _category(heads: HeadBias, category: str | None) -> str:
     return category
 
 
-def _triples(heads: HeadBias, category: str, data: str | None, limit: int | None) -> list[Any]:
+def _triples(heads: HeadBias, category: str, data: str | None, limit: int | None) -> list[Triple]:
     from tda_bias.triples import load_triples
 
-    settings = heads.record.get("settings", {})
-    source = data or heads.record.get("data", {}).get("source")
+    record = heads.record
+    source = data or (record.data.source if record.data is not None else None)
     if source is None:
         raise InputError("the run does not say which texts it used; give --data")
-    reach_hub_for(heads.record["model"]["name"], also=source == "stereoset")
-    limit = limit or settings.get("limit")
-    groups = settings.get("group") or ()
+    reach_hub_for(record.model.name, also=source == "stereoset")
+    limit = limit or record.settings.get("limit")
+    groups = record.settings.get("group") or ()
     return load_triples(source, category=category, groups=groups, limit=limit)
 
 
@@ -183,10 +193,39 @@ _OUTCOMES = {
 }
 
 
-def _print(study: AblationStudy, model: str) -> None:
-    n = study.record
+def saved(folder: Path, top: int | None = None) -> Output:
+    """What a finished run has to say.
+
+    Raises:
+        InputError: as ``AblationStudy.load``.
+    """
+    from tda_bias.behaviour.ablation_study import AblationStudy
+
+    return output(AblationStudy.load(folder), folder)
+
+
+def output(study: AblationStudy, folder: Path) -> Output:
+    """What the removal changed, beside random heads, and what predicts it."""
+    files = f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)"
+    return Output(
+        shown=[set_table(study), agreement_table(study), *_lines(study), files],
+        values={
+            "folder": str(folder),
+            "model": study.record.model.model_dump(),
+            "unchanged": study.base,
+            "set_tests": study.set_tests.to_dict("records"),
+            "agreement": study.agreement.to_dict("records"),
+        },
+        rows=study.set_tests,
+    )
+
+
+def set_table(study: AblationStudy) -> Table:
+    """Outcomes with the top heads removed, and with as many random ones."""
+    about = study.record
     title = (
-        f"{model} · {n['category']} · {n['top']} top heads removed together, {n['triples']} items"
+        f"{about.model.name} · {about.category} · {about.top} top heads removed together, "
+        f"{about.triples} items"
     )
     shown = Table(title=title, title_justify="left")
     shown.add_column("outcome")
@@ -202,7 +241,11 @@ def _print(study: AblationStudy, model: str) -> None:
             f"{row['percentile']:.0f}",
             p_text(row["p"]),
         )
-    print_table(shown)
+    return shown
+
+
+def agreement_table(study: AblationStudy) -> Table:
+    """Which ranking of heads goes with the size of their effects."""
     table = Table(title="Does a ranking predict the size of the effect?", title_justify="left")
     table.add_column("ranking of heads")
     for heading in ("rho, first order", "p", "rho, exact", "p", "heads"):
@@ -214,27 +257,29 @@ def _print(study: AblationStudy, model: str) -> None:
             cells += [number_text(row[f"rho_{size}"]) if asked else ""]
             cells += [p_text(row[f"p_{size}"]) if asked else ""]
         table.add_row(row["ranking"], *cells, f"{row['n_effect']}, {row['n_exact']}")
-    print_table(table)
-    print_lines(*_lines(study))
+    return table
 
 
 def _lines(study: AblationStudy) -> list[str]:
     rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
-    own = rows[f"z_{study.record['rank_by']}"]
-    verdict = "the ranking by topology does not predict the size of the effect"
-    if own["p_effect"] < 0.05:
-        more = "larger" if own["rho_effect"] > 0 else "smaller"
-        verdict = f"heads that stand high in the topological ranking have {more} effects"
-    lines = [
-        f"Over all heads: {verdict} (Spearman {own['rho_effect']:.2f}, "
-        f"p {p_text(own['p_effect'])}); gradient importance: "
-        f"{rows['importance']['rho_effect']:.2f}, direct effect: "
-        f"{rows['abs_direct']['rho_effect']:.2f}. First-order and exact effects where both "
-        f"exist: {rows['abs_effect']['rho_exact']:.2f}.",
-        f"With {study.record['n_random']} random sets no p can be below "
-        f"{1 / (1 + study.record['n_random']):.3f}.",
+    rho = {name: number_text(row["rho_effect"]) for name, row in rows.items()}
+    ranking = f"z_{study.record.rank_by}"
+    lines = []
+    if ranking in rows:
+        p, higher = rows[ranking]["p_effect"], rows[ranking]["rho_effect"] > 0
+        verdict = "the ranking by topology does not predict the size of the effect"
+        if p < 0.05:
+            more = "larger" if higher else "smaller"
+            verdict = f"heads that stand high in the topological ranking have {more} effects"
+        lines.append(f"Over all heads: {verdict} (Spearman {rho[ranking]}, p {p_text(p)}).")
+    lines += [
+        f"Other rankings: gradient importance {rho['importance']}, direct effect "
+        f"{rho['abs_direct']}. First-order and exact effects where both exist: "
+        f"{number_text(rows['abs_effect']['rho_exact'])}.",
+        f"With {study.record.n_random} random sets no p can be below "
+        f"{1 / (1 + study.record.n_random):.3f}.",
     ]
-    if not study.record["survivors"]:
+    if not study.record.survivors:
         lines.append(
             "No hot spot of this run survives correction: its top heads are heads with noisy "
             "values, and this table tests what removing such heads does."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
+    from tda_bias.records.record import RunRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
@@ -131,18 +132,18 @@ def triples_with_twins(
     return triples, found or None
 
 
-def model_of(record: Mapping[str, Any]) -> str:
+def model_of(record: RunRecord) -> str:
     """What the model of a run was asked for as."""
-    return str(record.get("settings", {}).get("model", record["model"]["name"]))
+    return str(record.settings.get("model", record.model.name))
 
 
-def refuse_other_weights(model: LanguageModel, record: Mapping[str, Any]) -> None:
+def refuse_other_weights(model: LanguageModel, record: RunRecord) -> None:
     """Make sure that a model is the one of a run.
 
     Raises:
         InputError: if its weights are others.
     """
-    if model.weight_hash() != record["model"]["weights"]:
+    if model.weight_hash() != record.model.weights:
         raise InputError(
             f"{model.name} has other weights than the model of the run; run `tdabias heads` again"
         )

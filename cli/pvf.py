@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field, model_validator
@@ -12,14 +12,16 @@ from rich.console import Console
 from rich.table import Table
 
 from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.types import MAX_COUNT, MAX_SEED
+from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
-from .loading import language_model, out_of_memory_in_one_line, progress_bar
+from .loading import interruptible, language_model, out_of_memory_in_one_line, progress_bar
 from .mine import mine
 from .options import Positional, command, part_of
+from .output import Output
 from .pvf_plot import plot, social
-from .settings import Device, Dtype, FilePath, Format, Name, Several, model_folder
-from .text import print_lines, print_table, table_of
+from .run_folder import run_folder
+from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
+from .text import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
-class ScoreSettings(ScoreConfig):
+class ScoreSettings(RunSettings, ScoreConfig):
     """Everything ``tdabias pvf score`` can be told."""
 
     model: Annotated[tuple[Name, ...], Several] = Field(
@@ -56,6 +58,7 @@ class ScoreSettings(ScoreConfig):
         False, description="read the same architecture with random weights too, as a further row"
     )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse words that an earlier run finished")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)"
     )
@@ -77,31 +80,46 @@ class ScoreSettings(ScoreConfig):
     def folder(self, model: str) -> Path:
         """Where a model's files go."""
         if self.out is not None:
-            return self.out / model_folder(model) if len(self.model) > 1 else self.out
+            return self.out / folder_name(model) if len(self.model) > 1 else self.out
         name = "-".join(
-            ["pvf", Path(self.attribute).stem]
-            + [Path(self.words).stem] * (self.words != "occupations")
+            ["pvf", folder_name(self.attribute)]
+            + [folder_name(self.words)] * (self.words != "occupations")
         )
-        return Path("runs") / model_folder(model) / name
+        return Path("runs") / folder_name(model) / name
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        how = set(ScoreConfig.model_fields) - {"batch_size", "share_prefix"}
+        return self.model_dump(include={"attribute", "words", "templates", *how})
 
 
-class _Printed(RiskConfig):
+class _RiskSettings(RunSettings, RiskConfig):
     """How risks are computed and printed."""
 
     x_weights: FilePath | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
     top: int = Field(5, ge=1, le=MAX_COUNT, description="words x to print on each side")
-    format: Format = Field("table", description="what to print")
 
 
-class RiskSettings(_Printed):
+class RiskSettings(_RiskSettings):
     """Everything ``tdabias pvf risk`` can be told; model and words are those of the runs."""
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         description="Folders that `tdabias pvf` wrote."
     )
+    out: FilePath | None = Field(
+        None,
+        description="folder for the files, with one inside for each of several runs (default: the "
+        "runs' own)",
+    )
+
+    def folder(self, run: Path) -> Path:
+        """Where the risks of a run go."""
+        if self.out is None:
+            return run
+        return self.out / run.resolve().name if len(self.runs) > 1 else self.out
 
 
-class PvfSettings(ScoreSettings, _Printed):
+class PvfSettings(ScoreSettings, _RiskSettings):
     """Everything ``tdabias pvf`` can be told: reading and risk."""
 
 
@@ -122,24 +140,33 @@ def pvf(settings: PvfSettings) -> None:
     """
     reports, folders = {}, {}
     for name in settings.model:
+        _refuse_other_risks(settings, settings.folder(name))
         for preferences, folder in _score(settings, name):
             reports[preferences.model] = _report(preferences, settings, folder)
             folders[preferences.model] = folder
-    print_reports(reports, settings, folders)
+    output(reports, folders, settings.top).print(settings.format, quiet=settings.quiet)
 
 
 @app.command()
 @command(ScoreSettings, file=PvfSettings)
 def score(settings: ScoreSettings) -> None:
     """Read word probabilities and save them; every later number needs no model."""
+    import pandas as pd
+
+    rows, lines = [], []
     for name in settings.model:
         for preferences, folder in _score(settings, name):
             mass = preferences.by_class().union_mass
-            typer.echo(
+            about = {"model": preferences.model, "words": len(preferences.words)}
+            mean = {"prompts": mass.size, "union_mass_mean": float(mass.mean())}
+            rows.append({**about, **mean, "folder": str(folder)})
+            lines.append(
                 f"{preferences.model}: {len(preferences.words)} words read in {mass.size} prompts, "
                 f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
                 "preferences.parquet, run.json)"
             )
+    read = Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
+    read.print(settings.format, quiet=settings.quiet)
 
 
 @app.command()
@@ -149,11 +176,12 @@ def risk(settings: RiskSettings) -> None:
     from pvf.preferences import Preferences
 
     reports, folders = {}, {}
-    for folder in settings.runs:
-        preferences = Preferences.load(folder)
-        name = preferences.model if preferences.model not in reports else str(folder)
-        reports[name], folders[name] = _report(preferences, settings, folder), folder
-    print_reports(reports, settings, folders)
+    for run in settings.runs:
+        preferences = Preferences.load(run)
+        name = preferences.model if preferences.model not in reports else str(run)
+        folders[name] = settings.folder(run)
+        reports[name] = _report(preferences, settings, folders[name], run=run)
+    output(reports, folders, settings.top).print(settings.format, quiet=settings.quiet)
 
 
 app.command("social")(social)
@@ -163,77 +191,123 @@ app.command("plot")(plot)
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _score(settings: ScoreSettings, name: str) -> list[tuple[Preferences, Path]]:
-    """Read and save the preferences of a model, and of its untrained twin where asked for."""
+def _score(settings: ScoreSettings, name: str) -> Iterator[tuple[Preferences, Path]]:
+    """Read and save the preferences of a model, and of its untrained twin where asked for.
+
+    The folder is held until the last of them is done with.
+    """
     from pvf.templates import load_templates
     from pvf.words import load_classes, load_words
-    from tda_bias.records.files import prepare_folder
 
     words, classes = load_words(settings.words), load_classes(settings.attribute)
     # What follows the slot is refused later, once the kind of model is known.
     templates = load_templates(settings.template_source, y_last=False)
     folder = settings.folder(name)
-    prepare_folder(folder)
-    console = Console(stderr=True)
-    model = language_model(name, device=settings.device, dtype=settings.dtype, console=console)
+    console = Console(stderr=True, quiet=settings.quiet)
+    with run_folder(
+        folder, "pvf", settings=settings.numbers_depend_on(), overwrite=settings.overwrite
+    ) as refuse_other_weights:
+        model = language_model(name, device=settings.device, dtype=settings.dtype, console=console)
+        refuse_other_weights(model)
 
-    from pvf.score import score_preferences
-    from tda_bias.models import untrained
+        from pvf.score import score_preferences
+        from tda_bias.models import untrained
 
-    config = part_of(settings, ScoreConfig)
-    readers = [(model, folder)]
-    if settings.untrained:
-        readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
-    scored = []
-    for reader, where in readers:
-        with (
-            progress_bar(console, f"{reader.name} · {settings.attribute}", "rows") as progress,
-            out_of_memory_in_one_line(model.device, settings.batch_size),
-        ):
-            preferences = score_preferences(
-                reader, words, templates, classes, config=config, progress=progress
-            )
-        preferences.save(where)
-        scored.append((preferences, where))
-    return scored
+        readers = [(model, folder)]
+        if settings.untrained:
+            readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
+        for reader, where in readers:
+            with (
+                interruptible("words", where / "parts"),
+                progress_bar(console, f"{reader.name} · {settings.attribute}", "rows") as progress,
+                out_of_memory_in_one_line(model.device, settings.batch_size),
+            ):
+                preferences = score_preferences(
+                    reader,
+                    words,
+                    templates,
+                    classes,
+                    config=part_of(settings, ScoreConfig),
+                    parts=where / "parts",
+                    resume=settings.resume,
+                    overwrite=settings.overwrite,
+                    progress=progress,
+                )
+            preferences = preferences.with_record(settings=settings.model_dump(mode="json"))
+            preferences.save(where)
+            yield preferences, where
 
 
-def _report(preferences: Preferences, settings: _Printed, folder: Path) -> RiskReport:
-    """The risks of saved preferences, saved beside them with their figures."""
+def _refuse_other_risks(settings: PvfSettings, folder: Path) -> None:
+    """Before the model is read: make sure that no risks under other settings would be lost."""
+    from pvf.report import saved_config
+    from tda_bias.records.runs import open_run
+
+    if settings.overwrite or not (folder / "run.json").exists():
+        return
+    config = saved_config(open_run(folder, "pvf"))
+    if config not in (None, part_of(settings, RiskConfig)):
+        raise InputError(
+            f"{folder} holds risks with other settings; choose another --out, or write over them "
+            "with --overwrite"
+        )
+
+
+def _report(
+    preferences: Preferences, settings: _RiskSettings, folder: Path, *, run: Path | None = None
+) -> RiskReport:
+    """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
     from pvf.weights import load_x_weights
-    from tda_bias.records.figures import write_figure
+    from tda_bias.records.lock import locked
 
     weights = None
     if settings.x_weights is not None:
         weights, missing = load_x_weights(settings.x_weights, preferences.x)
-        if missing:
+        if missing and not settings.quiet:
             typer.echo(f"No weight, so 0: {', '.join(missing)}", err=True)
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
-    report.save(folder)
-    for name, figure in report_figures(report).items():
-        write_figure(folder, name, figure)
+    with locked(folder):
+        report.save(folder, run=run, figures=report_figures(report), overwrite=settings.overwrite)
     return report
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def print_reports(
-    reports: dict[str, RiskReport], settings: _Printed, folders: dict[str, Path]
-) -> None:
-    """One table for all models, then the extremes and controls of each; or JSON."""
+def saved(folder: Path, top: int) -> Output:
+    """What a finished run has to say.
+
+    Raises:
+        InputError: as ``load_report``.
+    """
+    from pvf.report import load_report
+
+    report = load_report(folder)
+    return output({report.model: report}, {report.model: folder}, top)
+
+
+def output(reports: dict[str, RiskReport], folders: dict[str, Path], top: int) -> Output:
+    """One table for all models, then the extremes and controls of each."""
     from pvf.report import comparison
 
     table = comparison(reports)
-    if settings.format == "json":
-        typer.echo(as_json(reports, table, folders))
-        return
-    print_table(risk_table(table, next(iter(reports.values()))))
+    shown: list[Table | str] = [risk_table(table, next(iter(reports.values())))]
     for name, report in reports.items():
-        print_table(extremes_table(report, settings.top))
-        print_lines(*control_lines(report), f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
+        shown += [extremes_table(report, top), *control_lines(report)]
+        shown.append(f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
+    models = {
+        name: {
+            "folder": str(folders[name]),
+            "model": report.preferences.record.model.model_dump(),
+            "controls": report.controls,
+            "x": report.by_x.to_dict("records"),
+        }
+        for name, report in reports.items()
+    }
+    values = {"summary": table.to_dict("records"), "models": models}
+    return Output(shown=shown, values=values, rows=table)
 
 
 def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
@@ -308,22 +382,3 @@ def control_lines(report: RiskReport) -> list[str]:
     if report.config.definition == "one_sided":
         lines.append("One-sided, as the published code: half the paper's volatility.")
     return lines
-
-
-def as_json(reports: dict[str, RiskReport], table: pd.DataFrame, folders: dict[str, Path]) -> str:
-    """The same for other programs."""
-    from tda_bias.records.files import plain
-
-    found = {
-        "summary": table.to_dict("records"),
-        "models": {
-            name: {
-                "folder": str(folders[name]),
-                "model": report.preferences.record["model"],
-                "controls": report.controls,
-                "x": report.by_x.to_dict("records"),
-            }
-            for name, report in reports.items()
-        },
-    }
-    return json.dumps(plain(found), indent=2, allow_nan=False)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import typer
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
@@ -22,8 +21,9 @@ from .loading import (
     progress_bar,
 )
 from .options import command, part_of
-from .settings import Device, Dtype, FilePath, Format, Name, model_folder
-from .text import print_lines, print_table
+from .output import Output
+from .run_folder import run_folder
+from .settings import Device, Dtype, FilePath, Name, RunSettings, folder_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
 
 
-class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
+class UnqoverSettings(RunSettings, DesignConfig, AskConfig, InferenceConfig):
     """Everything ``tdabias unqover`` can be told."""
 
     model: Name = Field(
@@ -54,15 +54,21 @@ class UnqoverSettings(DesignConfig, AskConfig, InferenceConfig):
         None, description="folder for the files (default: runs/MODEL/unqover-CLASS)"
     )
     resume: bool = Field(True, description="reuse answers that an earlier run finished")
-    format: Format = Field("table", description="what to print")
 
     @property
     def folder(self) -> Path:
         """Where the files go."""
-        name = f"unqover-{Path(self.class_).stem}"
+        name = f"unqover-{folder_name(self.class_)}"
         if self.attribute_set is not None:
             name += f"-{self.attribute_set}"
-        return self.out or Path("runs") / model_folder(self.model) / name
+        return self.out or Path("runs") / folder_name(self.model) / name
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        parts = (DesignConfig, AskConfig, InferenceConfig)
+        how = {name for part in parts for name in part.model_fields}
+        kept = {"class_", *how} - {"batch_size", "share_prefix"}
+        return self.model_dump(include=kept, by_alias=True)
 
 
 @command(UnqoverSettings)
@@ -73,30 +79,31 @@ def unqover(settings: UnqoverSettings) -> None:
 
     chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
     design = sampled_design(chosen, part_of(settings, DesignConfig))
-    answers = _answers(settings, design)
+    with (
+        interruptible("answers", settings.folder / "parts"),
+        run_folder(
+            settings.folder,
+            "unqover",
+            settings=settings.numbers_depend_on(),
+            overwrite=settings.overwrite,
+        ) as refuse_other_weights,
+    ):
+        answers = _answers(settings, design, refuse_other_weights)
 
-    from tda_bias.records.figures import write_figure
-    from unqover.plots import report_figures
-    from unqover.report import bias_report
+        from unqover.plots import report_figures
+        from unqover.report import bias_report
 
-    answers.save(settings.folder)
-    report = bias_report(answers, config=part_of(settings, InferenceConfig))
-    report.save(settings.folder)
-    for name, figure in report_figures(report).items():
-        write_figure(settings.folder, name, figure)
-    if settings.format == "json":
-        typer.echo(as_json(report, settings))
-        return
-    print_table(summary_table(report))
-    print_table(ranked_table(report, settings.top))
-    print_lines(*control_lines(report), f"Files: {settings.folder}/ ({_FILES})")
+        told = settings.model_dump(mode="json", by_alias=True)
+        answers.with_record(settings=told).save(settings.folder)
+        report = bias_report(answers, config=part_of(settings, InferenceConfig))
+        report.save(settings.folder, figures=report_figures(report))
+    output(report, settings.folder, settings.top).print(settings.format, quiet=settings.quiet)
 
 
-def _answers(settings: UnqoverSettings, design: Design) -> Answers:
-    from tda_bias.records.files import prepare_folder
-
-    prepare_folder(settings.folder)
-    console = Console(stderr=True)
+def _answers(
+    settings: UnqoverSettings, design: Design, refuse_other_weights: Callable[[Any], None]
+) -> Answers:
+    console = Console(stderr=True, quiet=settings.quiet)
     model = language_model(
         settings.model,
         device=settings.device,
@@ -104,12 +111,11 @@ def _answers(settings: UnqoverSettings, design: Design) -> Answers:
         console=console,
         head="as_trained",
     )
+    refuse_other_weights(model)
 
     from unqover.ask import ask_questions
 
-    parts = settings.folder / "parts"
     with (
-        interruptible("answers", parts),
         progress_bar(console, f"{settings.model} · {design.name}", "pairs") as progress,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
@@ -117,8 +123,9 @@ def _answers(settings: UnqoverSettings, design: Design) -> Answers:
             model,
             design,
             config=part_of(settings, AskConfig),
-            parts=parts,
+            parts=settings.folder / "parts",
             resume=settings.resume,
+            overwrite=settings.overwrite,
             progress=progress,
         )
 
@@ -126,15 +133,50 @@ def _answers(settings: UnqoverSettings, design: Design) -> Answers:
 # -- what is printed -------------------------------------------------------------------------------
 
 
+def saved(folder: Path, top: int) -> Output:
+    """What a finished run has to say.
+
+    Raises:
+        InputError: if the folder holds no finished run, or a file is not as it was written.
+    """
+    from unqover.answers import Answers
+    from unqover.report import bias_report
+
+    answers = Answers.load(folder)
+    config = {n: v for n, v in answers.record.settings.items() if n in InferenceConfig.model_fields}
+    return output(bias_report(answers, config=InferenceConfig(**config)), folder, top)
+
+
+def output(report: Report, folder: Path, top: int) -> Output:
+    """Whom the model picks, and what that must be held against."""
+    return Output(
+        shown=[
+            summary_table(report),
+            ranked_table(report, top),
+            *control_lines(report),
+            f"Files: {folder}/ ({_FILES})",
+        ],
+        values={
+            "folder": str(folder),
+            "model": report.answers.record.model.model_dump(),
+            "summary": report.summary.to_dict("records"),
+            "groups": report.groups.to_dict("records"),
+            "joint": report.joint.to_dict("records"),
+            "controls": report.controls,
+        },
+        rows=report.summary,
+    )
+
+
 def summary_table(report: Report) -> Table:
     """Mu and eta of every way to compare, with interval, chance level and p."""
     answers = report.answers
-    design = answers.record["design"]
+    design = answers.record.design
     title = (
         f"{answers.model} · {answers.name} · {len(answers.subjects)} of "
-        f"{design['subjects_available']} subjects, {len(answers.attributes)} of "
-        f"{design['attributes_available']} attributes, {len(answers.templates)} templates, "
-        f"{answers.record['questions']} questions ({answers.record['ask']}) · "
+        f"{design.subjects_available} subjects, {len(answers.attributes)} of "
+        f"{design.attributes_available} attributes, {len(answers.templates)} templates, "
+        f"{answers.record.questions} questions ({answers.record.ask}) · "
         f"{report.config.confidence:.0%} intervals"
     )
     shown = Table(title=title, title_justify="left")
@@ -247,18 +289,3 @@ def control_lines(report: Report) -> list[str]:
             "subjects.csv hold every one."
         )
     return lines
-
-
-def as_json(report: Report, settings: UnqoverSettings) -> str:
-    """The same for other programs."""
-    from tda_bias.records.files import plain
-
-    found = {
-        "folder": str(settings.folder),
-        "model": report.answers.record["model"],
-        "summary": report.summary.to_dict("records"),
-        "groups": report.groups.to_dict("records"),
-        "joint": report.joint.to_dict("records"),
-        "controls": report.controls,
-    }
-    return json.dumps(plain(found), indent=2, allow_nan=False)

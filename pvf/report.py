@@ -184,6 +184,15 @@ def load_report(folder: str | Path, *, config: RiskConfig | None = None) -> Risk
     return risk_report(preferences, config=saved.config, x_weights=weights)
 
 
+def saved_config(run: Run) -> RiskConfig | None:
+    """How the risks of a run were computed; None where it has none.
+
+    Raises:
+        InputError: if the file that says so is not as it was written.
+    """
+    return _saved_settings(run).config if run.has(_SETTINGS) else None
+
+
 def _saved_settings(run: Run) -> RiskSettings:
     return validated_part(RiskSettings, run.json(_SETTINGS), str(run.folder / _SETTINGS))
 

@@ -36,6 +36,7 @@ def ask_questions(
     config: AskConfig | None = None,
     parts: Path | None = None,
     resume: bool = True,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Answers:
     """Ask a model every question of a design: two orders of mention, two polarities.
@@ -46,6 +47,7 @@ def ask_questions(
         config: How they are asked.
         parts: Folder for finished parts, which a later call reuses; None keeps none.
         resume: Whether it may; else they are deleted first.
+        overwrite: Whether parts under other settings are written over.
         progress: Called with finished instances (a pair in one template and order) and all.
 
     Raises:
@@ -55,7 +57,8 @@ def ask_questions(
     config = config or AskConfig()
     own = asker(model, config)
     weights = model.weight_hash()
-    store = open_parts(parts, _settings(model, weights, config, own), resume=resume)
+    identity = _settings(model, weights, config, own)
+    store = open_parts(parts, identity, resume=resume, overwrite=overwrite)
     n_pairs, n_templates, n_attributes = design.shape
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
     mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)

@@ -1,9 +1,10 @@
 import json
 
-import pandas as pd
 import pytest
 
+from tda_bias import HeadBias
 from tdabias_cli.main import run
+from tests.support.runs import resealed
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,9 @@ def test_heads_are_exported_with_their_slices(heads, tmp_path, capsys):
     assert run(["export", str(heads), "--top", "2", "--to", str(to)]) == 0
     record = json.loads(to.read_text())
     assert [len(head["slices"]) for head in record["heads"]] == [7, 7]  # weights and biases
-    assert record["rule"]["map"] == "relative"
+    assert record["rule"]["map"] == "evidence"
     assert record["model"]["architecture"] == "GPT2LMHeadModel"
-    top = pd.read_parquet(heads / "category.parquet").nlargest(1, "z_relative").iloc[0]
+    top = HeadBias.load(heads).top(1).iloc[0]
     assert record["heads"][0]["name"] == f"L{top['layer']}H{top['head']}"
 
 
@@ -75,9 +76,7 @@ def test_other_weights_are_refused(heads, tmp_path, capsys):
 
     copy = tmp_path / "copy"
     shutil.copytree(heads, copy)
-    record = json.loads((copy / "run.json").read_text())
-    record["model"]["weights"] = "else"
-    (copy / "run.json").write_text(json.dumps(record))
+    resealed(copy, lambda values: {**values, "model": {**values["model"], "weights": "else"}})
     for command in (["ablate", str(copy)], ["export", str(copy), "--to", str(tmp_path / "x")]):
         assert run(command) == 2
         assert "other weights than the model of the run" in capsys.readouterr().err

@@ -26,23 +26,26 @@ _RANKING = [
     "--rank-by",
 ]
 NEW_OPTIONS = {
-    "ablate": ["--config"],
+    "ablate": ["--config", "--format", "--overwrite", "--quiet"],
     "crossref": ["--config", "--format", "--items", "--overwrite", "--quiet", "--scoring"],
     "export": ["--config"],
     "figures": ["--config"],
     "heads": ["--edges", "--overwrite", "--quiet", "--twins", "--untrained"],
     "pvf mine": ["--config"],
     "pvf plot": ["--config"],
-    "pvf score": ["--seed", "--untrained"],
+    "pvf": ["--overwrite", "--quiet", "--resume"],
+    "pvf risk": ["--out", "--overwrite", "--quiet"],
+    "pvf score": ["--format", "--overwrite", "--quiet", "--resume", "--seed", "--untrained"],
     "pvf social": ["--config"],
     "stereoset": ["--overwrite", "--quiet", "--twins"],
     # A configuration file could set these before.
+    "unqover": ["--overwrite", "--quiet"],
     "reproduce": ["--category", "--share-prefix", *_RANKING],
 }
 # A third backend, and another ranking by default: what they are is said anew.
 CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
-NEW_COMMANDS = ["confirm", "pairs", "twins"]
+NEW_COMMANDS = ["confirm", "edit", "pairs", "twins"]
 
 HEAVY = {
     "datasets", "matplotlib", "pandas", "pyarrow", "scipy", "spacy", "torch", "transformer_lens",

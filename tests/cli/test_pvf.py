@@ -1,6 +1,9 @@
+import io
 import json
+import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tdabias_cli.main import run
@@ -22,6 +25,7 @@ def folders(subwords, tmp_path_factory):
         model.save_pretrained(folder)
         subwords.save_pretrained(folder)
     (base / "x.txt").write_text("girl\nboy\nteacher\nfriend\n")
+    (base / "y.txt").write_text("girl\nboy\n")
     (base / "classes.yaml").write_text("male: [he, his]\nfemale: [she, her]\n")
     (base / "t.csv").write_text(
         "template,count\nThe [X] said that [Y],5\nThe [X] was and [Y],3\nThe [X] had a [Y],2\n"
@@ -92,7 +96,7 @@ def test_several_models_give_one_table(folders, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     measured = [row["name"] for row in found["summary"] if row["row"] == "measured"]
     assert len(measured) == 4
-    assert (tmp_path / "tiny1" / "run.json").is_file()
+    assert len(list(tmp_path.glob("tiny?-??????/run.json"))) == 2
 
 
 def test_an_untrained_twin_is_a_further_row(folders, tmp_path, capsys):
@@ -167,9 +171,67 @@ def test_risk_of_saved_runs_takes_what_a_file_says_of_risk_alone(scored, tmp_pat
     (tmp_path / "c.yaml").write_text(
         "model: [a, a]\nattribute: nowhere.yaml\nbatch_size: 5\ncriterion: l2\nn_resamples: 100\n"
     )
-    assert run(["pvf", "risk", str(scored / "run0"), "-C", str(tmp_path / "c.yaml")]) == 0
-    assert json.loads((scored / "run0" / "risk.json").read_text())["config"]["criterion"] == "l2"
+    command = ["pvf", "risk", str(scored / "run0"), "-C", str(tmp_path / "c.yaml")]
+    assert run([*command, "--out", str(tmp_path / "o")]) == 0
+    assert json.loads((tmp_path / "o" / "risk.json").read_text())["config"]["criterion"] == "l2"
     capsys.readouterr()
+
+
+def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tmp_path, capsys):
+    saved = shutil.copytree(scored / "run0", tmp_path / "run")
+    command = ["pvf", "risk", str(saved), *FAST]
+    assert run(command) == 0
+    before = (saved / "by_x.csv").read_bytes()
+    assert run([*command, "--template-weights", "uniform"]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert (saved / "by_x.csv").read_bytes() == before
+    both = [str(saved), str(scored / "run1"), *FAST, "--template-weights", "uniform"]
+    assert run(["pvf", "risk", *both, "--out", str(tmp_path / "o")]) == 0
+    assert {path.name for path in (tmp_path / "o").iterdir()} == {"run", "run1"}
+    assert run([*command, "--template-weights", "uniform", "--overwrite"]) == 0
+    assert (saved / "by_x.csv").read_bytes() != before
+    capsys.readouterr()
+
+
+def test_another_question_does_not_write_over_a_finished_run(folders, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "o")]
+    assert run([*arguments(folders, "score"), *out]) == 0
+    before = (tmp_path / "o" / "run.json").read_bytes()
+    for other, message in (
+        (changed(arguments(folders, "score"), "--words", folders / "y.txt"), "words was"),
+        (changed(arguments(folders, "score"), "--model", folders / "tiny1"), "other weights"),
+        ([*arguments(folders, "score"), "--bos", "never"], "bos was 'auto', now 'never'"),
+    ):
+        capsys.readouterr()
+        assert run([*other, *out]) == 2
+        assert message in capsys.readouterr().err
+        assert (tmp_path / "o" / "run.json").read_bytes() == before
+    assert run([*other, *out, "--overwrite"]) == 0
+    capsys.readouterr()
+
+
+def test_reading_goes_on_where_it_was_stopped(folders, tmp_path, capsys, monkeypatch):
+    from pvf.score import _Blocks
+
+    command = [*arguments(folders, "score"), "--out", str(tmp_path / "o")]
+    assert run([*command, "--no-resume"]) == 0
+    first = (tmp_path / "o" / "words.parquet").read_bytes()
+    monkeypatch.setattr(_Blocks, "_read", None)
+    assert run(command) == 0
+    assert (tmp_path / "o" / "words.parquet").read_bytes() == first
+    capsys.readouterr()
+
+
+def test_what_was_read_is_printed_for_other_programs(folders, tmp_path, capsys):
+    command = [*arguments(folders, "score"), "--out", str(tmp_path), "--quiet"]
+    assert run([*command, "--format", "csv"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0] == "model,words,prompts,union_mass_mean,folder"
+    assert captured.err == ""
+    assert run([*arguments(folders), *FAST, "--out", str(tmp_path), "--format", "csv"]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert table["row"].iloc[0] == "measured"
+    assert {"R", "R_p", "R_v"} <= set(table)
 
 
 def test_published_settings_are_valid():

@@ -62,6 +62,16 @@ def test_json_for_other_programs(folder, tmp_path, capsys):
     assert found["controls"]["comparisons"] == 36
 
 
+def test_csv_is_the_summary_and_quiet_says_nothing(folder, tmp_path, capsys):
+    more = ["--out", str(tmp_path / "run"), "--quiet"]
+    assert run(arguments(folder, *more, "--format", "csv")) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("scale,compared,")
+    assert captured.err == ""
+    assert run(arguments(folder, *more)) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_sensitive_attributes_are_not_printed(folder, tmp_path, capsys):
     more = ["--subjects", "3", "--attributes", "7", "--out", str(tmp_path / "run")]
     assert run(arguments(folder, *more, asked="religion")) == 0
@@ -189,5 +199,6 @@ def test_changed_settings_are_refused_and_nothing_is_lost(folder, tmp_path, caps
     assert run(arguments(folder, *out, "--negation", "not")) == 2
     assert "negation was 'antonym', now 'not'" in capsys.readouterr().err
     assert (tmp_path / "run" / "run.json").read_text() == before
-    assert run(arguments(folder, *out, "--negation", "not", "--no-resume")) == 0
+    assert run(arguments(folder, *out, "--negation", "not", "--no-resume")) == 2
+    assert run(arguments(folder, *out, "--negation", "not", "--overwrite")) == 0
     capsys.readouterr()
