@@ -193,7 +193,7 @@ _OUTCOMES = {
 }
 
 
-def saved(folder: Path, top: int | None = None) -> Output:
+def saved(folder: Path) -> Output:
     """What a finished run has to say.
 
     Raises:

@@ -12,18 +12,20 @@ from typer.core import TyperCommand, TyperGroup
 # first sentence of its help, so that the program's own help imports none of them.
 COMMANDS = {
     "heads": "Rank a model's attention heads by how differently they hold stereotypes together.",
-    "confirm": "Choose heads on half of the targets and test them on the others, or on other "
-    "data.",
+    "confirm": "Choose heads on half of the targets and test them on the others, or on other data.",
     "unqover": "Ask underspecified questions about pairs of people, and measure whom the model "
     "picks.",
     "ablate": "Remove heads of a run and measure what changes; compare with random heads.",
     "export": "Write chosen heads for other programs: rule, p and q, parameter names and slices.",
     "edit": "Switch off, damp or average heads for good; the model loads with plain transformers.",
+    "prune-curve": "Remove more and more heads by rankings: what is left of the bias, at what "
+    "cost.",
     "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
     "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT score.",
     "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
     "own.",
     "twins": "Make the twins of triples: the same texts about the other gender or another target.",
+    "show": "Print a finished run again, from its folder and without the model.",
     "figures": "Draw every figure and table that saved runs allow, ready for print.",
     "reproduce": "Run what the head paper did and write one page that sets its values beside "
     "these.",
@@ -49,11 +51,12 @@ def loaded(name: str) -> Any:
 
     The module holds a function of that name that ``options.command`` made, or ``app``, a group.
     """
-    module = import_module(f".{name}", __package__)
+    word = name.replace("-", "_")
+    module = import_module(f".{word}", __package__)
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(add_completion=False)
-        app.command(name)(getattr(module, name))
+        app.command(name)(getattr(module, word))
     return typer.main.get_command(app)
 
 

@@ -1,0 +1,97 @@
+"""``tdabias show``: print a finished run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from tda_bias.types import MAX_COUNT
+
+from .options import Positional, command
+from .output import Output
+from .settings import FilePath, OutputSettings
+
+
+class ShowSettings(OutputSettings):
+    """Everything ``tdabias show`` can be told."""
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder of a finished run.")
+    top: int | None = Field(
+        None, ge=1, le=MAX_COUNT, description="rows of a ranking (default: the run's)"
+    )
+
+
+@command(ShowSettings)
+def show(settings: ShowSettings) -> None:
+    """Print a finished run again, from its folder and without the model."""
+    from tda_bias.records.runs import open_run
+
+    record = open_run(settings.run, *_PRINTED).record
+    top = settings.top or int(record.settings.get("top", 10))
+    _PRINTED[record.command](settings.run, top).print(settings.format, quiet=settings.quiet)
+
+
+# -- by command ------------------------------------------------------------------------------------
+
+
+def _heads(folder: Path, top: int) -> Output:
+    from .heads import saved
+
+    return saved(folder, top)
+
+
+def _pvf(folder: Path, top: int) -> Output:
+    from .pvf import saved
+
+    return saved(folder, top)
+
+
+def _unqover(folder: Path, top: int) -> Output:
+    from .unqover import saved
+
+    return saved(folder, top)
+
+
+def _ablate(folder: Path, top: int) -> Output:
+    from .ablate import saved
+
+    return saved(folder)
+
+
+def _stereoset(folder: Path, top: int) -> Output:
+    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+
+    from .stereoset import output
+
+    return output(StereoSetScores.load(folder), folder)
+
+
+def _crossref(folder: Path, top: int) -> Output:
+    from tda_bias.behaviour.crossref import CrossReference
+
+    from .crossref import target_output
+
+    return target_output(CrossReference.load(folder), folder)
+
+
+def _crossref_items(folder: Path, top: int) -> Output:
+    from tda_bias.behaviour.item_crossref import ItemCrossReference
+
+    from .crossref import item_output
+
+    return item_output(ItemCrossReference.load(folder), folder)
+
+
+_PRINTED: dict[str, Callable[[Path, int], Output]] = {
+    "heads": _heads,
+    "pvf": _pvf,
+    "pvf risk": _pvf,
+    "unqover": _unqover,
+    "ablate": _ablate,
+    "stereoset": _stereoset,
+    "crossref": _crossref,
+    "crossref items": _crossref_items,
+}
