@@ -1,0 +1,267 @@
+"""``tdabias prune-curve``: what is left of the bias without more and more heads, at what cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+from pydantic import Field, field_validator
+from rich.console import Console
+from rich.table import Table
+
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
+
+from .loading import (
+    interruptible,
+    language_model,
+    model_of,
+    out_of_memory_in_one_line,
+    progress_bar,
+    reach_hub_for,
+    refuse_other_weights,
+)
+from .options import Positional, command
+from .output import Output
+from .run_folder import run_folder
+from .settings import Device, FilePath, Name, RunSettings
+
+if TYPE_CHECKING:
+    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.behaviour.prune_curve import PruneCurve
+    from tda_bias.behaviour.prune_record import PruneCurveRun
+    from tda_bias.models.load import LanguageModel
+    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.types import Triple
+
+MAPS: tuple[RankBy, ...] = get_args(RankBy)
+FIRST_ORDER = ("importance", "effect")
+
+
+class PruneCurveSettings(RunSettings):
+    """Everything ``tdabias prune-curve`` can be told."""
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    by: str = Field(
+        "evidence,importance,effect,random",
+        description="rankings, with commas: maps of the run (evidence, location, relative, metric, "
+        "statistic), importance, effect; random orders are always drawn",
+    )
+    category: str | None = Field(None, description="of a run with several")
+    n_random: int = Field(20, ge=19, le=1000, description="random orders of all heads")
+    most: int = Field(64, ge=1, le=4096, description="heads removed at most")
+    text: Name = Field(
+        "wikitext2", description="neutral text: wikitext2 (the hub), a text file or its folder"
+    )
+    windows: int = Field(8, ge=1, le=MAX_COUNT, description="windows of it, drawn")
+    width: int = Field(256, ge=8, le=4096, description="tokens of a window; the stride is half")
+    data: Name | None = Field(None, description="triples (default: the run's)")
+    twins: Name = Field("auto", description="auto, none, or a file that `tdabias twins` wrote")
+    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
+    device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
+    n_resamples: int = Field(2000, ge=99, le=MAX_RESAMPLES, description="resamples of targets")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: RUN/prune-curve)"
+    )
+
+    @field_validator("by")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        allowed = (*MAPS, *FIRST_ORDER, "random")
+        names = [name.strip() for name in value.split(",")]
+        unknown = [name for name in names if name not in allowed]
+        if unknown or set(names) <= {"random"}:
+            raise ValueError(f"must name rankings among {', '.join(allowed)}; got {value!r}")
+        return ",".join(names)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        return self.out or self.run / "prune-curve"
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet"}
+        return self.model_dump(mode="json", exclude=left_out)
+
+
+@command(PruneCurveSettings)
+def prune_curve(settings: PruneCurveSettings) -> None:
+    """Remove more and more heads by rankings: what is left of the bias, at what cost."""
+    from tda_bias.results.head_bias import HeadBias
+
+    heads = HeadBias.load(settings.run)
+    about = settings.numbers_depend_on()
+    with (
+        interruptible("steps", settings.folder),
+        run_folder(settings.folder, "prune-curve", settings=about, overwrite=settings.overwrite),
+    ):
+        found = _computed(settings, heads).with_record(settings=settings.model_dump(mode="json"))
+
+        from tda_bias.plots.prune_curve import plot_prune_curve
+
+        found.save(settings.folder, figure=plot_prune_curve(found.curve))
+    _output(found, settings).print(settings.format, quiet=settings.quiet)
+
+
+def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
+    category = settings.category or heads.categories[0]
+    if category not in heads.categories:
+        raise InputError(
+            f"`category` must be one of {', '.join(heads.categories)}; got {category!r}"
+        )
+    triples, twins, about_twins = _texts(settings, heads, category)
+    reach_hub_for(heads.record.model.name, also=settings.text == "wikitext2")
+
+    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.behaviour.perplexity import text_windows
+    from tda_bias.behaviour.prune_curve import prune_curve as curve_of
+    from tda_bias.behaviour.prune_curve import split_targets
+    from tda_bias.behaviour.prune_record import PruneCurveRun
+    from tda_bias.models.record import model_record
+    from tda_bias.pairs.neutral import load_neutral_text
+
+    text = load_neutral_text(settings.text)
+    choosing, _ = split_targets(triples, seed=settings.seed)
+    console = Console(stderr=True, quiet=settings.quiet)
+    model = language_model(
+        model_of(heads.record), device=settings.device, dtype="float32", console=console
+    )
+    refuse_other_weights(model, heads.record)
+    options: dict[str, Any] = {"sample": settings.windows, "seed": settings.seed}
+    windows = text_windows(model, text.text, width=settings.width, **options)
+    with (
+        progress_bar(console, f"{model.name} · {category}", "sets") as bar,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        found: PruneCurve = curve_of(
+            Ablator(model, triples, twins=twins, batch_size=settings.batch_size),
+            triples,
+            _rankings(settings, heads, category, model, triples, twins, choosing),
+            windows,
+            choosing=choosing,
+            n_random=settings.n_random,
+            most=settings.most,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+            progress=bar,
+        )
+    return PruneCurveRun.of(
+        found,
+        model=model_record(model, weights=model.weight_hash()),
+        run=str(settings.run),
+        category=category,
+        windows={
+            "read": len(windows.ids), "of": windows.of, "width": windows.width,
+            "stride": windows.stride, "source": text.source, "revision": text.revision,
+        },
+        twins=about_twins,
+    )  # fmt: skip
+
+
+def _texts(
+    settings: PruneCurveSettings, heads: HeadBias, category: str
+) -> tuple[list[Triple], list[tuple[Triple, ...]], dict[str, Any] | None]:
+    """The triples, the twins of each, and how those came about."""
+    from tda_bias.triples import load_triples
+    from tda_bias.twins import load_twins, make_twins
+
+    record = heads.record
+    source = settings.data or (record.data.source if record.data is not None else None)
+    if source is None:
+        raise InputError("the run does not say which texts it used; give --data")
+    reach_hub_for(record.model.name, also=source == "stereoset")
+    groups = () if settings.data else tuple(record.settings.get("group") or ())
+    triples = load_triples(source, category=category, groups=groups, limit=settings.limit)
+    if settings.twins == "none":
+        return triples, [], None
+    whole = load_triples(source, category=category)
+    found = make_twins(whole) if settings.twins == "auto" else load_twins(settings.twins, whole)
+    found = found.only(triples)
+    if not found:
+        return triples, [], None
+    return triples, [found.of(triple) for triple in triples], found.record()
+
+
+def _rankings(
+    settings: PruneCurveSettings,
+    heads: HeadBias,
+    category: str,
+    model: LanguageModel,
+    triples: list[Triple],
+    twins: list[tuple[Triple, ...]],
+    choosing: Any,
+) -> dict[str, list[HeadId]]:
+    names = [name for name in settings.by.split(",") if name != "random"]
+    found: dict[str, list[HeadId]] = {}
+    for by in MAPS:
+        if by not in names:
+            continue
+        rows = heads.top(10**9, category=category, by=by).to_dict("records")
+        found[by] = [HeadId(int(row["layer"]), int(row["head"])) for row in rows]
+    if set(names) & set(FIRST_ORDER):
+        own = _first_order(settings, model, triples, twins, choosing)
+        found |= {name: order for name, order in own.items() if name in names}
+    return {name: found[name] for name in names}
+
+
+def _first_order(
+    settings: PruneCurveSettings,
+    model: LanguageModel,
+    triples: list[Triple],
+    twins: list[tuple[Triple, ...]],
+    choosing: Any,
+) -> dict[str, list[HeadId]]:
+    """Orders from the targets that choose; the others are not looked at."""
+    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.behaviour.prune_curve import first_order_rankings
+
+    kept = [i for i, own in enumerate(choosing) if own]
+    ablator: Ablator = Ablator(
+        model,
+        [triples[i] for i in kept],
+        twins=[twins[i] for i in kept] if twins else (),
+        batch_size=settings.batch_size,
+    )
+    (now,) = ablator.without([()])
+    summary = now.summary()
+    quantity = "beta" if "beta" in summary else "log_odds"
+    return first_order_rankings(
+        ablator.first_order(), "beta" if quantity == "beta" else "log_odds", summary[quantity]
+    )
+
+
+def _output(found: PruneCurveRun, settings: PruneCurveSettings) -> Output:
+    record = found.record
+    title = f"{record.model.name} · {record.category} · {record.quantity} left (nats)"
+    table = Table(title=title, title_justify="left")
+    table.add_column("ranking")
+    for heading in ("heads", "choosing targets", "other targets", "random", "p", "log-perplexity"):
+        table.add_column(heading, justify="right")
+    for row in found.chosen.to_dict("records"):
+        table.add_row(
+            str(row["ranking"]),
+            str(row["k"]),
+            f"{row['before_choose']:.2f} to {row['choose']:.2f}",
+            f"{row['before_test']:.2f} to {row['test']:.2f} "
+            f"[{row['test_low']:.2f}, {row['test_high']:.2f}]",
+            f"{row['random_test']:.2f}",
+            f"{row['p_random']:.3f}",
+            f"{row['d_log_ppl']:+.4f}",
+        )
+    lines = [
+        f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
+        "lost; 0 heads: nothing better was found. Random: the mean size for random orders, each "
+        "with its own choice; p: their share that leaves as little or less on the other targets.",
+        "Maps of the run saw all of its targets; importance and effect only those that choose.",
+        f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
+        f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
+        f"Files: {settings.folder}/ (curve.csv, chosen.csv, prune_curve.png, run.json, ...)",
+    ]
+    values = {
+        "folder": str(settings.folder),
+        "record": record.model_dump(),
+        "chosen": found.chosen.to_dict("records"),
+    }
+    return Output([table, *lines], values, found.chosen)
