@@ -28,16 +28,18 @@ COMMANDS = (
     "heads --model smollm2-135m --category all --data starter",
     "heads --model minilm-l6 --category all --data starter",
     "pvf --model smollm2-135m --attribute pronouns",
-    "pvf --model smollm2-135m --attribute pronouns --words professions",
+    "pvf --model smollm2-135m --attribute pronouns --words targets.txt",
     "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
-    f"crossref {RUNS}/all {RUNS}/pvf-pronouns-professions",
+    f"crossref {RUNS}/all {RUNS}/pvf-pronouns-targets",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
 )
+# Targets of the starter data, as words that a template can be about.
+TARGETS = "nurse engineer teacher farmer Italian Buddhist Catholic Quaker".split()
 FOLDERS = (
     f"{RUNS}/all",
     "runs/minilm-l6/all",
     f"{RUNS}/pvf-pronouns",
-    f"{RUNS}/pvf-pronouns-professions",
+    f"{RUNS}/pvf-pronouns-targets",
     f"{RUNS}/unqover-gender_race",
 )
 
@@ -70,6 +72,7 @@ def stored(source: Path, target: Path) -> None:
 
 def main(folder: Path) -> None:
     """All pictures and the page."""
+    (folder / "targets.txt").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
     for command in COMMANDS:
         run(command, folder)
     shutil.rmtree(DOCS / "gallery", ignore_errors=True)
