@@ -34,7 +34,7 @@ COMMANDS = (
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
 )
 # Targets of the starter data, as words that a template can be about.
-TARGETS = "nurse engineer teacher farmer Italian Buddhist Catholic Quaker".split()
+TARGETS = ["nurse", "engineer", "teacher", "farmer", "Italian", "Buddhist", "Catholic", "Quaker"]
 FOLDERS = (
     f"{RUNS}/all",
     "runs/minilm-l6/all",
