@@ -86,6 +86,7 @@ def _formats(text: str) -> list[str]:
 def _tables(runs: Sequence[Run], out: Path) -> int:
     """Tables 1-4 of the head paper, and those of the PVF papers, of every run."""
     from pvf.published import published, risk_table
+    from pvf.record import PreferencesRecord
     from pvf.report import load_report
     from tda_bias.paper.published import TABLE_NUMBER, beside_published, extreme_groups
     from tda_bias.records.tables import write_table
@@ -106,7 +107,7 @@ def _tables(runs: Sequence[Run], out: Path) -> int:
         own = {
             run.model: run.load(load_report)
             for run in pvf
-            if run.record["words"]["y"]["name"] == name
+            if run.record_as(PreferencesRecord).words.y.name == name
         }
         file = "risk_" + name.replace(",", "").replace(" ", "_")
         caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if own else "")

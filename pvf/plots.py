@@ -164,7 +164,7 @@ def plot_preferences(
 def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = None) -> Axes:
     """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
     ax = ax or _axes()
-    size = [r.preferences.record["model"]["parameters"] for r in reports.values()]
+    size = [r.preferences.record.model.parameters or np.nan for r in reports.values()]
     order = np.argsort(size, kind="stable")
     measured = pd.DataFrame([report.summary.iloc[0] for report in reports.values()])
     for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):

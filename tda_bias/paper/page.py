@@ -31,7 +31,7 @@ def page(
         seconds: Wall time of all of it.
         run_id: Of the run.
     """
-    model = result.record["model"]["name"]
+    model = result.record.model.name
     parts = [
         f"# The head-topology paper on {model}",
         _about(result, command, seconds, run_id),
@@ -60,22 +60,22 @@ def page(
 
 
 def _about(result: HeadBias, command: str, seconds: float, run_id: str) -> str:
-    record, texts = result.record, result.record["texts"]
+    record, texts = result.record, result.record.texts
     n = [result.controls(category) for category in result.categories]
     source = published()["heads"]["source"]
     same = (
         "This is the paper's model; the texts are the same if the data set is."
-        if is_papers_model(record["model"]["name"])
+        if is_papers_model(record.model.name)
         else "The paper's model is GPT-2. This is another one: its numbers are not expected to "
         "match, the paper's claims in words could."
     )
-    left_out = len(texts["triples_left_out"])
+    left_out = len(texts.triples_left_out)
     return (
         f"Source: {source}. {same}\n\n```\n{command}\n```\n\n"
         f"{sum(c['triples'] for c in n)} triples in {sum(c['groups'] for c in n)} groups"
         + (f" ({left_out} left out)" if left_out else "")
         + f", {n[0]['heads']} heads. Wall time {_minutes(seconds)}. Run `{run_id}`, weights "
-        f"`{record['model']['weights'][:12]}`, {_versions(record['packages'])}."
+        f"`{record.model.weights[:12]}`, {_versions(record.packages)}."
     )
 
 

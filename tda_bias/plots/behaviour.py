@@ -126,7 +126,7 @@ def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | Non
     """
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
-    by = by or f"z_{study.record['rank_by']}"
+    by = by or f"z_{study.record.rank_by}"
     own = study.heads
     measured = own[own["exact"].notna()]
     ax.scatter(own[by], own["effect"].abs(), s=9, color=GREY, label="first order, every head")

@@ -52,7 +52,7 @@ def plot_heatmap(
     _mark(result, ax, category, columns.tested)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend)
     bar.set_label(_label(by, twins=columns.tested.endswith("_twin")))
-    ax.set_title(f"{category} · {result.record['model']['name']}", fontsize="medium")
+    ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
     return ax
 
 

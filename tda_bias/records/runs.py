@@ -181,8 +181,9 @@ def open_run(folder: str | Path, *commands: str) -> Run:
     except UnicodeDecodeError:
         raise InputError(f"{folder / RECORD} is no record of a run: not UTF-8") from None
     except (OSError, ValueError):
-        missing = f"{folder} holds no finished run" + f" of {wanted}" * bool(commands)
-        raise InputError(missing) from None
+        known = ", ".join(f"`tdabias {name}`" for name in COMMANDS)
+        rest = f" of {wanted}" if commands else f"; {known} make one"
+        raise InputError(f"{folder} holds no finished run{rest}") from None
     values = parsed(text, folder / RECORD)
     if commands and values["command"] not in commands:
         raise InputError(f"{folder} is a run of `tdabias {values['command']}`, not of {wanted}")

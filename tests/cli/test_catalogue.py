@@ -92,7 +92,9 @@ def test_a_run_without_its_example_is_told_how_to_make_it(folders, tmp_path):
     shutil.copytree(folders / "heads", tmp_path / "heads")
     (tmp_path / "heads" / "example.npz").unlink()
     own = with_parts([tmp_path / "heads"])
-    with pytest.raises(InputError, match="no readable example.npz; the same `tdabias heads`"):
+    with pytest.raises(
+        InputError, match="example.npz cannot be read .*; run the same `tdabias heads` command"
+    ):
         list(drawings(own, catalogue(), only=["fig2_pattern"]))
     lacking = []
     found = [one.name for one in drawings(own, catalogue(), left_out=lacking.append)]
