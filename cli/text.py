@@ -36,7 +36,9 @@ def uncut_table(
     """
     shown = Table(title=title, title_justify="left")
     for number, heading in enumerate(headings):
-        width = max((len(line) for row in rows for line in row[number].split("\n")), default=0)
+        # The heading too: what may shrink is taken from its neighbours as well.
+        cells = [heading, *(row[number] for row in rows)]
+        width = max(len(line) for cell in cells for line in cell.split("\n"))
         shown.add_column(heading, justify="left" if number < left else "right", min_width=width)
     for row in rows:
         shown.add_row(*row)

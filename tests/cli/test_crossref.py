@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,9 @@ def test_items_are_compared_in_three_ways(runs, tmp_path, capsys):
     printed = capsys.readouterr().out
     for text in ("published", "less length", "less twins", "Power, profession: with"):
         assert text in printed
+    table = [line for line in printed.splitlines() if line.startswith("│ profession")]
+    assert len(table) == 12
+    assert all(re.search(r" L\d+H\d+ │$", line) for line in table)  # no column is cut off
     assert files_of(tmp_path) == {"heads.csv", "summary.csv", "run.json"}
     heads = pd.read_csv(tmp_path / "heads.csv")
     assert set(heads["way"]) == {"raw", "length", "twins"}

@@ -41,6 +41,7 @@ def test_tables_hold_the_aggregates(made_up, tmp_path):
     by_group = aggregates(own, group).gamma
     for a, attribute in enumerate(answers.attributes):
         assert table[("female", attribute)] == pytest.approx(by_group[0, a])
+    answers.save(tmp_path)
     report.save(tmp_path)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "groups.csv"), report.groups)
     assert not (tmp_path / "joint.csv").exists()
