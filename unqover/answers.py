@@ -167,7 +167,7 @@ def _places(run: Run, table: pd.DataFrame, names: Sequence[Sequence[str]]) -> li
         InputError: if a row names what the record does not, or a question stands twice.
     """
     place = [
-        pd.Index(listed).get_indexer(table[key].astype(object))
+        pd.Index(listed).get_indexer(pd.Index(table[key].astype(object)))
         for key, listed in zip(KEYS, names, strict=True)
     ]
     if (

@@ -205,7 +205,7 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
         InputError: if it is no record, was changed, or is of a newer version.
     """
     try:
-        values = json.loads(text)
+        values: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON ({error})") from None
     if not isinstance(values, dict):
