@@ -12,7 +12,7 @@ from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
 
-def test_the_example_is_the_models_pattern(tokenizer, example, tmp_path):
+def test_the_example_is_the_models_pattern(tokenizer, example, heads_run, tmp_path):
     import torch
 
     ids = tokenizer(example.text)["input_ids"]
@@ -21,7 +21,7 @@ def test_the_example_is_the_models_pattern(tokenizer, example, tmp_path):
         expected = plain(torch.tensor([ids]), output_attentions=True).attentions
     np.testing.assert_allclose(example.patterns, torch.stack(expected)[:, 0].numpy(), atol=1e-5)
     assert len(example.tokens) == len(ids)
-    example.save(tmp_path)
+    heads_run.with_example(example).save(tmp_path)
     again = ExamplePattern.load(tmp_path)
     np.testing.assert_array_equal(again.patterns, example.patterns)
     assert (again.text, again.tokens, again.attention) == (

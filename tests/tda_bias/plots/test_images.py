@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from tda_bias.config import HeadBiasConfig
 from tda_bias.inference.calibration import calibration
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.plots.heat_map import plot_heatmap
@@ -24,7 +25,9 @@ from tda_bias.plots.overview import (
     plot_reliability,
 )
 from tda_bias.records.figures import COLUMN, PAGE, print_style
+from tda_bias.records.record import HookedModelRecord
 from tda_bias.results.head_bias import HeadBias
+from tda_bias.results.record import ControlsRecord, HeadsRecord
 
 compare = pytest.mark.mpl_image_compare(
     baseline_dir="baseline", style="default", tolerance=8, savefig_kwargs={"dpi": 90}
@@ -70,7 +73,11 @@ def result():
         {"category": c, "groups": n, "reliability": 0.6, "null_map_correlation": 0.8}
         for c, n in names.items()
     ]
-    record = {"model": {"name": "made-up"}, "controls": controls}
+    record = HeadsRecord.model_construct(
+        model=HookedModelRecord.model_construct(name="made-up"),
+        controls=tuple(ControlsRecord.model_construct(**each) for each in controls),
+        config=HeadBiasConfig(rank_by="relative"),
+    )
     return HeadBias(pd.DataFrame(), pd.DataFrame(), pd.concat(maps), groups, record)
 
 
