@@ -25,6 +25,7 @@ COMMANDS = {
     "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
     "own.",
     "twins": "Make the twins of triples: the same texts about the other gender or another target.",
+    "ls": "List models, data, categories and groups that can be used here, or finished runs.",
     "show": "Print a finished run again, from its folder and without the model.",
     "figures": "Draw every figure and table that saved runs allow, ready for print.",
     "reproduce": "Run what the head paper did and write one page that sets its values beside "

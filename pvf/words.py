@@ -93,6 +93,16 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
     return _classes(Path(source).name, str(source), content)
 
 
+def named_words() -> tuple[str, ...]:
+    """Lists of words x that need no file."""
+    return tuple(_published("words.yaml"))
+
+
+def named_classes() -> tuple[str, ...]:
+    """Word classes that need no file."""
+    return tuple(_published("classes.yaml"))
+
+
 def _classes(name: str, source: str, content: Mapping[Any, Any]) -> WordClasses:
     where = f"`classes` {name}"
     if len(content) < 2:

@@ -1,0 +1,168 @@
+"""``tdabias ls``: what can be used here and now, and what a folder of runs holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from tda_bias.types import InputError
+
+from .loading import use_cache_if_unreachable
+from .options import Positional, command
+from .output import Output
+from .settings import FilePath, Name, OutputSettings
+
+Rows = list[dict[str, Any]]
+
+
+class LsSettings(OutputSettings):
+    """Everything ``tdabias ls`` can be told."""
+
+    what: Annotated[Literal["models", "data", "categories", "groups", "runs"], Positional()] = (
+        Field(description="models, data, categories, groups or runs")
+    )
+    data: Name = Field(
+        "starter",
+        description="texts whose categories or groups are listed: stereoset, starter, or a file",
+    )
+    folder: FilePath = Field(Path("runs"), description="where runs are looked for")
+
+
+@command(LsSettings)
+def ls(settings: LsSettings) -> None:
+    """List models, data, categories and groups that can be used here, or finished runs."""
+    import pandas as pd
+
+    match settings.what:
+        case "models":
+            rows, hint = models()
+        case "data":
+            rows, hint = data()
+        case "categories":
+            rows, hint = categories(settings.data)
+        case "groups":
+            rows, hint = groups(settings.data)
+        case "runs":
+            rows, hint = runs(settings.folder, Console(stderr=True, quiet=settings.quiet))
+    table = pd.DataFrame(rows)
+    Output(shown=[_table(rows), hint], values={settings.what: rows}, rows=table).print(
+        settings.format, quiet=settings.quiet
+    )
+
+
+def models() -> tuple[Rows, str]:
+    """Models that packages carry, and those in the hub's cache."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    from tda_bias.models.packaged import packaged_models
+
+    rows = []
+    for name, model in packaged_models().items():
+        try:
+            model.file()
+            state = "installed"
+        except InputError:
+            state = model.install
+        rows.append({"model": name, "from": "package", "state": state})
+    for folder in sorted(Path(HF_HUB_CACHE).glob("models--*")):
+        # A model without its configuration was not downloaded to the end.
+        if any(folder.glob("snapshots/*/config.json")):
+            name = folder.name.removeprefix("models--").replace("--", "/")
+            rows.append({"model": name, "from": "hub cache", "state": "downloaded"})
+    return rows, "Any other name is looked for on the hub; a path is a local folder."
+
+
+def data() -> tuple[Rows, str]:
+    """Texts, words and questions that ship with tdabias, and those of the hub."""
+    from pvf.words import named_classes, named_words
+    from tda_bias.pairs import SETS
+    from unqover.classes import NAMED
+
+    rows = [
+        {"name": "starter", "for": "heads, stereoset, twins", "option": "--data"},
+        {"name": "stereoset", "for": "heads, stereoset, twins", "option": "--data"},
+        *({"name": name, "for": "pairs", "option": "--set"} for name in SETS),
+        *({"name": name, "for": "pvf", "option": "--attribute"} for name in named_classes()),
+        *({"name": name, "for": "pvf", "option": "--words"} for name in named_words()),
+        *({"name": name, "for": "unqover", "option": "--class"} for name in NAMED),
+    ]
+    return rows, "starter demonstrates only; stereoset comes from the hub. Files can be given too."
+
+
+def categories(source: str) -> tuple[Rows, str]:
+    """Categories of some texts, with the number of triples and of groups.
+
+    Raises:
+        InputError: as ``load_triples``.
+    """
+    rows, _ = groups(source)
+    triples: Counter[str] = Counter()
+    for row in rows:
+        triples[row["category"]] += row["triples"]
+    n_groups = Counter(row["category"] for row in rows)
+    found = [
+        {"category": name, "groups": n_groups[name], "triples": triples[name]} for name in triples
+    ]
+    return found, f"Of {source}; another with --data."
+
+
+def groups(source: str) -> tuple[Rows, str]:
+    """Groups of some texts: the targets, with the number of triples.
+
+    Raises:
+        InputError: as ``load_triples``.
+    """
+    if source == "stereoset":
+        use_cache_if_unreachable()
+
+    from tda_bias.triples import load_triples
+
+    counted = Counter((triple.category, triple.group) for triple in load_triples(source))
+    rows = [
+        {"category": category, "group": group, "triples": number}
+        for (category, group), number in sorted(counted.items())
+    ]
+    return rows, f"Of {source}; another with --data."
+
+
+def runs(folder: Path, errors: Console) -> tuple[Rows, str]:
+    """Finished runs in a folder and in those inside; what cannot be read is said.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+    from tda_bias.records.files import RECORD
+    from tda_bias.records.runs import open_run
+
+    if not folder.is_dir():
+        raise InputError(f"`folder` {folder} is no folder; name one with --folder")
+    rows = []
+    for path in sorted(folder.rglob(RECORD), key=lambda path: path.parent):
+        try:
+            record = open_run(path.parent).record
+        except InputError as error:
+            errors.print(f"Not listed: {error}", highlight=False, markup=False, soft_wrap=True)
+            continue
+        rows.append(
+            {
+                "run": str(path.parent),
+                "command": record.command,
+                "model": record.model.name,
+                "created": record.created or "",
+            }
+        )
+    return rows, f"{len(rows)} finished runs in {folder}; `tdabias show RUN` prints one again."
+
+
+def _table(rows: Rows) -> Table:
+    table = Table(title_justify="left")
+    for name, value in (rows[0] if rows else {}).items():
+        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    return table
