@@ -57,9 +57,9 @@ def test_a_run_prints_the_ranking_and_its_controls_and_writes_the_files(
     assert "4 of 4 groups have fewer than 6 triples: no test within them can reach" in printed
     assert "Files: " in printed
     record = result.record
-    assert record["settings"]["limit"] == 3
-    assert record["data"]["source"] == "starter"
-    assert record["data"]["revision"].startswith("blake2b-")
+    assert record.settings["limit"] == 3
+    assert record.data.source == "starter"
+    assert record.data.revision.startswith("blake2b-")
 
 
 def test_json_is_printed_for_other_programs(arguments, capsys):
@@ -132,7 +132,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(arguments, tmp_path)
     config = tmp_path / "settings.yaml"
     config.write_text("top: 2\nlimit: 2\npvalue: label\nrank_by: statistic\n")
     assert run([*arguments, "--config", str(config), "--rank-by", "metric"]) == 0
-    settings = HeadBias.load(tmp_path / "out").record["settings"]
+    settings = HeadBias.load(tmp_path / "out").record.settings
     assert settings["top"] == 2
     assert settings["pvalue"] == "label"
     assert settings["rank_by"] == "metric"

@@ -29,8 +29,8 @@ def result(smollm2, triples):
 def test_every_head_of_every_group_is_there(result):
     assert len(result.table) == 3 * 2 * 30 * 9
     assert result.groups["n"].tolist() == [21, 21, 21]
-    assert result.record["texts"]["triples_used"] == 63
-    assert all(group["row_sums"]["failed"] == {} for group in result.record["groups"])
+    assert result.record.texts.triples_used == 63
+    assert all(group.row_sums.failed == {} for group in result.record.groups)
     assert np.isfinite(result.table[["S", "relative", "p_paired", "p_max"]]).all().all()
 
 
