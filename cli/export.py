@@ -58,11 +58,9 @@ def export(settings: ExportSettings) -> None:
         chosen = heads.top(settings.top, category=category, by=by)
     if settings.random_seed is not None:
         chosen = _random_instead(heads, chosen, settings.random_seed, category, by)
-    about = heads.record["model"]
+    about = heads.record.model
     console = Console(stderr=True)
-    model = language_model(
-        model_of(heads.record), device="cpu", dtype=about["dtype"], console=console
-    )
+    model = language_model(model_of(heads.record), device="cpu", dtype=about.dtype, console=console)
     refuse_other_weights(model, heads.record)
 
     from tda_bias.behaviour.head_weights import export_record
@@ -77,14 +75,15 @@ def export(settings: ExportSettings) -> None:
         "run": str(settings.run),
     }
     rows = chosen.to_dict("records")
-    record = export_record(model.hf_model, rows, model=about, rule=rule)  # type: ignore[arg-type]
+    known = about.model_dump()
+    record = export_record(model.hf_model, rows, model=known, rule=rule)  # type: ignore[arg-type]
     write_text(settings.to, to_json(record))
     warning = ""
     if settings.random_seed is not None:
         warning = " Drawn at random from the layers of the chosen ones: a control."
     elif not rule["surviving_heads"]:
         warning = " None of them survives correction: a ranking of noise."
-    typer.echo(f"{len(rows)} heads of {about['name']} in {settings.to}.{warning}")
+    typer.echo(f"{len(rows)} heads of {about.name} in {settings.to}.{warning}")
 
 
 def _random_instead(
@@ -93,7 +92,7 @@ def _random_instead(
     """As many other heads of the same layers, with what the run knows of them."""
     import numpy as np
 
-    from tda_bias.behaviour.ablation import random_sets
+    from tda_bias.behaviour.random_sets import random_sets
 
     places = chosen[["layer", "head"]].to_numpy(int).tolist()
     wanted = [HeadId(layer, head) for layer, head in places]

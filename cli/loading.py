@@ -1,4 +1,4 @@
-"""What commands that run a model share: reaching the hub, a progress bar, running out of memory."""
+"""What commands that run a model share: reaching the hub, stopping, running out of memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 from tda_bias.models.smollm2 import NAME as SMOLLM2
 from tda_bias.types import InputError
 
@@ -147,26 +138,6 @@ def refuse_other_weights(model: LanguageModel, record: RunRecord) -> None:
         raise InputError(
             f"{model.name} has other weights than the model of the run; run `tdabias heads` again"
         )
-
-
-@contextmanager
-def progress_bar(
-    console: Console, title: str, what: str
-) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar, and the function that moves it: called with what is done and all there is."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(what),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    with bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.behaviour.ablation import Ablator, Outcomes, change, random_sets
+from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
+from tda_bias.behaviour.random_sets import random_sets
 from tda_bias.records.parts import PartStore
 from tda_bias.records.record import updated
 from tda_bias.records.runs import content_hash, open_run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from tda_bias.models.attention import attention_part, in_read_stack
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
@@ -18,22 +18,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Part = Literal["q", "k", "v", "o"]
-
-
-_PART = {
-    "q_proj": "q", "query": "q", "q_lin": "q",
-    "k_proj": "k", "key": "k", "k_lin": "k",
-    "v_proj": "v", "value": "v", "v_lin": "v",
-    "o_proj": "o", "out_proj": "o", "output.dense": "o", "out_lin": "o", "c_proj": "o",
-    "dense": "o", "c_attn": "qkv", "query_key_value": "qkv",
-}  # fmt: skip
-
-
-_NAME = re.compile(
-    r"\.(?:layers|layer|h|blocks)\.(?P<layer>\d+)\.(?P<module>[a-z_]*att[a-z_]*)\.(?:self\.)?(?P<part>"
-    + "|".join(sorted(map(re.escape, _PART), key=len, reverse=True))
-    + r")\.(?P<kind>weight|bias)$"
-)
 
 
 @dataclass(frozen=True)
@@ -82,15 +66,28 @@ def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
             f"layers 0 to {layers[-1]} with heads 0 to {n_heads - 1}" if layers else "none known"
         )
         raise InputError(f"{head} does not exist in a {type(hf_model).__name__}: {known}")
+    parameters = named[head.layer]
     found: list[Slice] = []
-    for part, (name, shape) in sorted(named[head.layer].items()):
-        found += _slices(part, name, shape, head.head, n_heads, _n_groups(config, n_heads))
-    if {one.part for one in found} != {"q", "k", "v", "o"}:
+    for part, (name, shape) in sorted(parameters.items()):
+        linear = isinstance(hf_model.get_submodule(name.rpartition(".")[0]), torch.nn.Linear)
+        layout = _Layout(n_heads, _n_groups(config, n_heads), linear)
+        found += _slices(part, name, shape, head.head, layout)
+    sizes = {one.stop - one.start for one in found}
+    if {one.part for one in found} != {"q", "k", "v", "o"} or len(sizes) != 1:
         raise InputError(
             f"{type(hf_model).__name__} keeps its attention in parameters this version does not "
-            f"know: {', '.join(name for name, _ in named[head.layer].values())}"
+            f"know: {', '.join(name for name, _ in parameters.values())}"
         )
     return found
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Query heads, heads of keys and values, and whether weights stand (output, input)."""
+
+    n_heads: int
+    n_groups: int
+    linear: bool
 
 
 def _n_groups(config: Any, n_heads: int) -> int:
@@ -103,44 +100,43 @@ def _attention_parameters(
     """By layer and (part, kind): name and shape of the parameters of self-attention."""
     found: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
     for name, parameter in hf_model.named_parameters():
-        match = _NAME.search(name)
-        if match and "cross" not in match["module"] and "encoder_attn" not in match["module"]:
-            key = f"{_PART[match['part']]} {match['kind']}"
-            found.setdefault(int(match["layer"]), {})[key] = (name, tuple(parameter.shape))
+        module, _, kind = name.rpartition(".")
+        part = attention_part(module)
+        if part is not None and kind in ("weight", "bias") and in_read_stack(name, hf_model):
+            found.setdefault(part.layer, {})[f"{part.part} {kind}"] = (name, tuple(parameter.shape))
     return found
 
 
-def _slices(
-    key: str, name: str, shape: tuple[int, ...], head: int, n_heads: int, n_groups: int
-) -> list[Slice]:
+def _slices(key: str, name: str, shape: tuple[int, ...], head: int, at: _Layout) -> list[Slice]:
     part, kind = key.split()
     if part == "o":
         if kind == "bias":
             return []
-        # GPT-2's Conv1D keeps weights the other way round.
-        axis = 0 if name.endswith("c_proj.weight") else 1
-        size = shape[axis] // n_heads
+        axis = 1 if at.linear else 0
+        size = shape[axis] // at.n_heads
         return [Slice(name, "o", axis, head * size, (head + 1) * size)]
     if part == "qkv":
-        return _joint(name, kind, shape, head, n_heads)
-    rows = n_heads if part == "q" else n_groups
+        return _joint(name, kind, shape, head, at)
+    rows = at.n_heads if part == "q" else at.n_groups
     size = shape[0] // rows
-    own = head if part == "q" else head * n_groups // n_heads
-    per = n_heads // rows
+    own = head if part == "q" else head * at.n_groups // at.n_heads
+    per = at.n_heads // rows
     shared = tuple(h for h in range(own * per, (own + 1) * per) if h != head) if per > 1 else ()
     label: Part = "q" if part == "q" else ("k" if part == "k" else "v")
     return [Slice(name, label, 0, own * size, (own + 1) * size, shared)]
 
 
-def _joint(name: str, kind: str, shape: tuple[int, ...], head: int, n_heads: int) -> list[Slice]:
+def _joint(name: str, kind: str, shape: tuple[int, ...], head: int, at: _Layout) -> list[Slice]:
     """GPT-2 keeps all queries, then all keys, then all values; NeoX and BLOOM go head by head."""
-    conv = ".c_attn." in name
-    axis = 1 if conv and kind == "weight" else 0
-    size = shape[axis] // (3 * n_heads)
+    one_by_one = ".c_attn." not in name
+    axis = 0 if at.linear or kind == "bias" else 1
+    if at.linear != one_by_one or shape[axis] % (3 * at.n_heads):
+        return []  # several queries may share keys and values: not known
+    size = shape[axis] // (3 * at.n_heads)
     found = []
     labels: tuple[Part, ...] = ("q", "k", "v")
     for number, label in enumerate(labels):
-        start = (number * n_heads + head if conv else 3 * head + number) * size
+        start = (3 * head + number if one_by_one else number * at.n_heads + head) * size
         found.append(Slice(name, label, axis, start, start + size))
     return found
 

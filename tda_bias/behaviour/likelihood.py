@@ -22,6 +22,8 @@ from tda_bias.models.token_trees import TokenTree, merge, path_to
 from tda_bias.types import InputError, Triple
 
 Progress = Callable[[int, int], None]
+# What a reading belongs to, behind the continuations 0, 1 and 2 in the order of ``ROLES``.
+CONTEXT = 3
 
 
 @dataclass(frozen=True)
@@ -126,18 +128,18 @@ def triple_likelihoods(
 def continuation_tree(
     split: SplitTriple, leading: Sequence[int], *, contexts: bool = False
 ) -> tuple[TokenTree, Int[np.ndarray, " reading"]]:
-    """The three texts as one tree that reads every token of the continuations, text by text.
+    """A triple's texts as one tree that reads every token of the continuations, text by text.
 
     Args:
-        split: The texts.
+        split: The texts; fewer than three are the first of ``ROLES``.
         leading: Special tokens in front of them.
         contexts: Read the context's tokens after its first too, before the others. Where a token
             covers the end of the context and the beginning of a continuation, what all three texts
             share is the context.
 
     Returns:
-        The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``, 3
-        for the context.
+        The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``,
+        ``CONTEXT`` for the context.
     """
     # Nothing is read after a text's last token, so it is not run.
     tokens, parent, ends = merge([[*leading, *ids][:-1] for ids in split.ids])
@@ -148,7 +150,7 @@ def continuation_tree(
         path, text = path_to(int(end), parent), [*leading, *ids]
         spans = [(role, len(leading) + start, len(text))]
         if contexts and role == 0:
-            spans.insert(0, (3, max(len(leading), 1), len(leading) + min(split.start)))
+            spans.insert(0, (CONTEXT, max(len(leading), 1), len(leading) + min(split.start)))
         for label, first, stop in spans:
             nodes += path[first - 1 : stop - 1]
             read += text[first:stop]
@@ -180,34 +182,108 @@ def _causal(
     return [as_likelihood(one, values) for one, values in zip(split, found, strict=True)]
 
 
-def _masked(
-    model: LanguageModel, split: list[SplitTriple], batch_size: int, progress: Progress | None
-) -> list[TripleLikelihood]:
+@dataclass(frozen=True)
+class MaskedRows:
+    """The continuations' tokens, each masked in turn: triple by triple, text by text.
+
+    Attributes:
+        rows: Token ids with one mask each.
+        places: Where it stands.
+        tokens: What stands there otherwise.
+        triple: The triple of each row.
+        part: Its text, in the order of ``ROLES``.
+    """
+
+    rows: list[list[int]]
+    places: list[int]
+    tokens: list[int]
+    triple: list[int]
+    part: list[int]
+
+
+def masked_rows(model: LanguageModel, split: Sequence[SplitTriple]) -> MaskedRows:
+    """What a masked model reads of triples.
+
+    Raises:
+        InputError: if its tokenizer has no mask.
+    """
     tokenizer = model.tokenizer
     if tokenizer.mask_token_id is None:
         raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
     leading, trailing = special_tokens_around(tokenizer)
-    rows, places, tokens = [], [], []
-    for one in split:
-        for ids, start in zip(one.ids, one.start, strict=True):
+    made = MaskedRows([], [], [], [], [])
+    for number, one in enumerate(split):
+        for part, (ids, start) in enumerate(zip(one.ids, one.start, strict=True)):
             whole = [*leading, *ids, *trailing]
             for place in range(start + len(leading), len(ids) + len(leading)):
-                rows.append([*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]])
-                places.append(place)
-                tokens.append(np.array([whole[place]]))
-    values = np.empty(len(rows))
+                made.rows.append([*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]])
+                made.places.append(place)
+                made.tokens.append(whole[place])
+                made.triple.append(number)
+                made.part.append(part)
+    return made
+
+
+def _masked(
+    model: LanguageModel, split: list[SplitTriple], batch_size: int, progress: Progress | None
+) -> list[TripleLikelihood]:
+    made = masked_rows(model, split)
+    values = np.empty(len(made.rows))
     done = 0
-    for batch in batches_of_similar_width([len(row) for row in rows], batch_size):
+    for batch in batches_of_similar_width([len(row) for row in made.rows], batch_size):
         found = masked_log_probs(
-            model, [rows[i] for i in batch], [places[i] for i in batch], [tokens[i] for i in batch]
+            model,
+            [made.rows[i] for i in batch],
+            [made.places[i] for i in batch],
+            [np.array([made.tokens[i]]) for i in batch],
         )
         values[batch] = np.concatenate(found)
         done += len(batch)
         if progress is not None:
-            progress(done * len(split) // len(rows), len(split))
+            progress(done * len(split) // len(made.rows), len(split))
     sizes = [sum(len(i) - s for i, s in zip(o.ids, o.start, strict=True)) for o in split]
     parts = np.split(values, np.cumsum(sizes)[:-1])
     return [as_likelihood(one, part) for one, part in zip(split, parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class GapTexts:
+    """What an encoder-decoder reads of triples: a gap behind the context, and what fills it.
+
+    Attributes:
+        sources: Token ids of context and gap, for the encoder.
+        trees: Per triple what the decoder writes.
+        part: Per triple, for each reading the text it belongs to, in the order of ``ROLES``.
+    """
+
+    sources: list[list[int]]
+    trees: list[TokenTree]
+    part: list[Int[np.ndarray, " reading"]]
+
+
+def gap_texts(
+    model: LanguageModel, triples: Sequence[Triple], split: Sequence[SplitTriple]
+) -> GapTexts:
+    """What an encoder-decoder reads of triples.
+
+    Raises:
+        InputError: if the model knows no gap.
+    """
+    gap = gap_token(model)
+    texts = [f"{triple.context.strip()} {gap}" for triple in triples]
+    made = GapTexts(model.tokenizer(texts)["input_ids"], [], [])
+    for one in split:
+        # The decoder's tokens before the gap take the place of the context.
+        start = min(one.start)
+        before = begun(model, one.ids[0][:start])
+        own = SplitTriple(
+            tuple([*before, *ids[start:]] for ids in one.ids),
+            tuple(s - start + len(before) for s in one.start),
+        )
+        tree, part = continuation_tree(own, [])
+        made.trees.append(tree)
+        made.part.append(part)
+    return made
 
 
 def _seq2seq(
@@ -217,25 +293,17 @@ def _seq2seq(
     batch_size: int,
     progress: Progress | None,
 ) -> list[TripleLikelihood]:
-    gap = gap_token(model)
-    texts = [f"{triple.context.strip()} {gap}" for triple in triples]
-    sources = model.tokenizer(texts)["input_ids"]
+    made = gap_texts(model, triples, split)
     found: list[TripleLikelihood | None] = [None] * len(split)
     done = 0
     rows = max(1, batch_size // 3)
-    for batch in batches_of_similar_width([len(source) for source in sources], rows):
-        trees = []
-        for i in batch:
-            # The decoder's tokens before the gap take the place of the context.
-            one = split[i]
-            start = min(one.start)
-            before = begun(model, one.ids[0][:start])
-            own = SplitTriple(
-                tuple([*before, *ids[start:]] for ids in one.ids),
-                tuple(s - start + len(before) for s in one.start),
-            )
-            trees.append(continuation_tree(own, [])[0])
-        values = decoded_log_probs(model, [sources[i] for i in batch], trees, batch_size=batch_size)
+    for batch in batches_of_similar_width([len(source) for source in made.sources], rows):
+        values = decoded_log_probs(
+            model,
+            [made.sources[i] for i in batch],
+            [made.trees[i] for i in batch],
+            batch_size=batch_size,
+        )
         for i, value in zip(batch, values, strict=True):
             found[i] = as_likelihood(split[i], value)
         done += len(batch)

@@ -43,6 +43,12 @@ class TreePass:
     tree: list[int]
     readings: list[Int[np.ndarray, " reading"]]
 
+    @property
+    def written(self) -> Int[Tensor, "row token"]:
+        """The tokens at whose places logits are: the model's text, or its decoder's."""
+        ids: Tensor = self.inputs.get("decoder_input_ids", self.inputs["input_ids"])
+        return ids
+
 
 class TreeReader:
     """Reads a causal model's next-token log-probabilities.

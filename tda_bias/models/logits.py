@@ -73,20 +73,20 @@ def token_log_probs(
 
     def stop(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
         hidden.append(arguments[0].flatten(0, 1)[places])
-        raise _Stop
+        raise _EnoughError
 
     with torch.inference_mode():
         handle = head.register_forward_pre_hook(stop)
         try:
             hf_model(**inputs)
-        except _Stop:
+        except _EnoughError:
             pass
         finally:
             handle.remove()
         return _by_tiles(head, hidden[0], place, token)
 
 
-class _Stop(Exception):
+class _EnoughError(Exception):
     """Nothing behind this is needed."""
 
 

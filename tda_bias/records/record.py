@@ -56,9 +56,11 @@ class RecordPart(BaseModel):
         return getattr(self, name)
 
     def keys(self) -> list[str]:
+        """Names of the entries."""
         return [name for name, _ in self]
 
     def get(self, name: str, default: Any = None) -> Any:
+        """An entry, or a default where it is not known."""
         value = getattr(self, name, None)
         return default if value is None else value
 

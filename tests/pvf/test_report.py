@@ -6,8 +6,8 @@ import pytest
 
 from pvf.config import RiskConfig
 from pvf.report import comparison, load_report, risk_report
-from pvf.weights import load_x_weights
 from pvf.risk import decompose
+from pvf.weights import load_x_weights
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
 

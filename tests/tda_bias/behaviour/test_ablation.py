@@ -1,277 +1,280 @@
-"""Removing heads against the plain model, and estimates against finite differences."""
+"""Removing heads against the plain model with their weights taken out, text by text."""
+
+import copy
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from tda_bias.behaviour.ablation import Ablator, random_sets
-from tda_bias.behaviour.ablation_study import ablation_study
+from tda_bias.behaviour import removal
+from tda_bias.behaviour.ablation import Ablator
 from tda_bias.behaviour.head_weights import head_slices
 from tda_bias.behaviour.likelihood import triple_likelihoods
-from tda_bias.config import HeadBiasConfig
-from tda_bias.heads import head_bias
+from tda_bias.models.load import LanguageModel
 from tda_bias.records.parts import PartStore
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import HeadId, InputError, Triple
+from tests.support.literal import continuations, log_odds
 from tests.support.models import tiny_hf_model
 
-KINDS = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
+CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
+KINDS = [*CAUSAL, "bert", "roberta", "t5", "bart"]
+TRIPLES = [
+    Triple("nurse", "profession", "The nurse said that.", "She knew it", "He knew it", "A cook he"),
+    Triple("cook", "profession", "The cook wrote", "that he felt", "that she", "man man man woman"),
+    Triple("cook", "profession", "A cook", "knew he wrote that", "he felt that", "nurse it said"),
+]
+TWINS = [
+    [
+        Triple("cook", "profession", "The cook said that.", "She knew it", "He knew it", "A he"),
+        Triple("man", "profession", "The man said that.", "She knew it", "He knew it", "A cook he"),
+    ],
+    [],
+    [Triple("nurse", "profession", "A nurse", "knew he wrote that", "he felt that", "man")],
+]
+SETS = [
+    (),
+    (HeadId(0, 2),),
+    (HeadId(1, 0),),
+    (HeadId(0, 0), HeadId(1, 1)),
+    (HeadId(0, 0), HeadId(1, 3)),
+    (HeadId(0, 1), HeadId(0, 3), HeadId(1, 2), HeadId(1, 3)),
+    (HeadId(0, 2), HeadId(1, 0)),
+]
 
 
-@pytest.fixture(scope="module")
-def triples(gender):
-    return gender[:7]
+@pytest.fixture
+def lm(tiny_lm):
+    """Plain tiny models of every kind."""
+
+    def make(kind):
+        return tiny_lm(kind, decoder_start_token_id=1) if kind in ("t5", "bart") else tiny_lm(kind)
+
+    return make
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_removing_nothing_changes_nothing(tiny, triples, kind):
-    model = tiny(kind)
-    ablator = Ablator(model, triples)
-    (found,) = ablator.without([()])
-    expected = [one.total for one in triple_likelihoods(model, triples)]
-    np.testing.assert_allclose(found.continuation, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_removing_heads_is_zeroing_their_output_weights(tiny, tokenizer, triples, kind):
-    heads = [HeadId(0, 1), HeadId(1, 3)]
-    ablator = Ablator(tiny(kind), triples, ablation="zero")
-    (found,) = ablator.without([heads])
-    edited = tiny_hf_model(kind, len(tokenizer))
-    parameters = dict(edited.named_parameters())
+def without_weights(model, heads):
+    """A copy whose heads write nothing: the definition of removal by zero."""
+    hf_model = copy.deepcopy(model.hf_model)
+    parameters = dict(hf_model.named_parameters())
     with torch.no_grad():
-        for one in (s for head in heads for s in head_slices(edited, head) if s.part == "o"):
-            one.of(parameters[one.parameter]).zero_()
-    from tda_bias.models.load import LanguageModel
+        for head in heads:
+            for one in head_slices(hf_model, head):
+                if one.part == "o":
+                    one.of(parameters[one.parameter]).zero_()
+    return LanguageModel(hf_model, model.tokenizer, "edited")
 
-    model = LanguageModel(edited, tokenizer, "edited")
-    expected = [one.total for one in triple_likelihoods(model, triples)]
+
+# -- bad input --
+
+
+def test_heads_that_do_not_exist_are_refused(lm):
+    ablator = Ablator(lm("gpt2"), TRIPLES)
+    with pytest.raises(InputError, match="L2H0 does not exist: .* layers 0 to 1 with heads 0 to 3"):
+        ablator.without([[HeadId(2, 0)]])
+    with pytest.raises(InputError, match="L0H4 does not exist"), ablator.removed([HeadId(0, 4)]):
+        pass
+
+
+def test_models_without_outcomes_are_refused(lm):
+    with pytest.raises(InputError, match="tiny-xlnet is a permutation language model; heads are"):
+        Ablator(lm("xlnet"), TRIPLES)
+    with pytest.raises(InputError, match="there is no triple"):
+        Ablator(lm("gpt2"), [])
+
+
+def test_broken_weights_are_refused(lm):
+    model = lm("gpt2")
+    ablator = Ablator(model, TRIPLES)
+    model.hf_model.transformer.ln_f.weight.data[3] = float("nan")
+    with pytest.raises(InputError, match="gives NaN"):
+        ablator.without([()])
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_an_intervention_without_effect_is_an_error(lm, share):
+    model = without_weights(lm("gpt2"), [])
+    layer = model.hf_model.transformer.h[1].attn
+    layer.c_attn.weight.data[:, 64:72] = 0  # the first head's values
+    layer.c_attn.bias.data[64:72] = 0
+    ablator = Ablator(model, TRIPLES, ablation="zero")
+    with pytest.raises(InputError, match="removing L1H0 changes nothing"):
+        ablator.without([(HeadId(0, 1),), (HeadId(1, 0),)], share=share)
+
+
+# -- the definition --
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_removing_nothing_changes_nothing(lm, kind):
+    model = lm(kind)
+    (found,) = Ablator(model, TRIPLES).without([()])
+    expected = [continuations(model, triple) for triple in TRIPLES]
+    np.testing.assert_allclose(found.continuation, expected, atol=3e-4)
+    totals = [one.total for one in triple_likelihoods(model, TRIPLES)]
+    np.testing.assert_allclose(found.continuation, totals, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_removing_heads_is_zeroing_their_output_weights(lm, kind):
+    model = lm(kind)
+    found = Ablator(model, TRIPLES, ablation="zero").without(SETS)
+    changed = 0.0
+    for heads, own in zip(SETS, found, strict=True):
+        edited = without_weights(model, heads)
+        expected = np.array([continuations(edited, triple) for triple in TRIPLES])
+        np.testing.assert_allclose(own.continuation, expected, atol=1e-3)
+        changed = max(changed, np.abs(expected - found[0].continuation).max())
+    assert changed > 0.05
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5", "bart"])
+def test_the_mean_is_over_all_places_of_the_unrelated_texts(lm, kind):
+    """Computed text by text, and put in the head's place text by text."""
+    model, head = lm(kind), HeadId(1, 2)
+    ablator = Ablator(model, TRIPLES, batch_size=2)
+    projection = ablator.layers[head.layer].projection
+    body = model.hf_model.get_encoder() if kind in ("t5", "bart") else model.hf_model
+    kept = []
+    handle = projection.register_forward_pre_hook(lambda _, arguments: kept.append(arguments[0]))
+    for triple in TRIPLES:
+        ids = model.tokenizer(triple.texts()[2], return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            body(input_ids=ids)
+    handle.remove()
+    mean = torch.cat([z[0, :, 16:24] for z in kept]).double().mean(0)
+    torch.testing.assert_close(ablator.replacement[1, 2], mean, rtol=1e-4, atol=1e-6)
+
+    def replace(_, arguments):
+        z = arguments[0].clone()
+        z[:, :, 16:24] = mean
+        return (z,)
+
+    (found,) = ablator.without([[head]])
+    handle = projection.register_forward_pre_hook(replace)
+    expected = [continuations(model, triple) for triple in TRIPLES]
+    handle.remove()
     np.testing.assert_allclose(found.continuation, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bloom", "bert", "t5"])
+def test_beta_is_the_log_odds_minus_the_mean_of_the_twins(lm, kind):
+    model = lm(kind)
+    ablator = Ablator(model, TRIPLES, twins=TWINS, ablation="zero")
+    for heads, own in zip(SETS[:4], ablator.without(SETS[:4]), strict=True):
+        edited = without_weights(model, heads)
+        expected = [
+            log_odds(edited, triple) - np.mean([log_odds(edited, twin) for twin in twins])
+            if twins
+            else np.nan
+            for triple, twins in zip(TRIPLES, TWINS, strict=True)
+        ]
+        np.testing.assert_allclose(own.beta, expected, atol=1e-3)
+        assert own.summary()["beta"] == pytest.approx(np.nanmean(expected), abs=1e-3)
+
+
+# -- properties --
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ablation", ["mean", "zero"])
-def test_starting_at_the_layer_is_running_everything(tiny, triples, kind, ablation):
-    ablator = Ablator(tiny(kind), triples, ablation=ablation)
-    sets = [[HeadId(0, 2)], [HeadId(1, 0)], [HeadId(0, 0), HeadId(1, 1)]]
-    fast, slow = (ablator.without(sets, restart=restart) for restart in (True, False))
-    for a, b in zip(fast, slow, strict=True):
-        np.testing.assert_allclose(a.continuation, b.continuation, atol=1e-5)
-        np.testing.assert_allclose(a.context, b.context, atol=1e-5)
+@pytest.mark.parametrize("tokens", [1, 1 << 11])
+def test_sharing_what_sets_have_in_common_changes_nothing(lm, monkeypatch, kind, ablation, tokens):
+    """One network after the other, and side by side in a batch."""
+    monkeypatch.setattr(removal, "_TOKENS", {"cpu": tokens})
+    ablator = Ablator(lm(kind), TRIPLES, twins=TWINS, ablation=ablation, batch_size=5)
+    shared, alone = (ablator.without(SETS, share=share) for share in (True, False))
+    for a, b in zip(shared, alone, strict=True):
+        np.testing.assert_allclose(a.continuation, b.continuation, atol=3e-5)
+        np.testing.assert_allclose(a.context, b.context, atol=3e-5)
+        np.testing.assert_allclose(a.beta, b.beta, atol=3e-5)
 
 
-def test_removing_all_heads_of_a_layer_is_zeroing_its_attention(tiny, triples):
-    model = tiny("gpt2")
-    ablator = Ablator(model, triples, ablation="zero")
-    (found,) = ablator.without([[HeadId(1, h) for h in range(4)]])
-
-    def zero(output, hook):
-        return torch.zeros_like(output) + model.hf_model.transformer.h[1].attn.c_proj.bias
-
-    with model.bridge.hooks(fwd_hooks=[("blocks.1.attn.hook_out", zero)]):
-        (expected,) = Ablator(model, triples, ablation="zero").without([()])
-    np.testing.assert_allclose(found.continuation, expected.continuation, atol=1e-4)
-
-
-def test_the_mean_is_over_the_unrelated_texts(tiny, tokenizer, triples):
-    model = tiny("gpt2")
-    ablator = Ablator(model, triples, batch_size=2)
-    total, n = 0.0, 0
-    for triple in triples:
-        ids = tokenizer(triple.texts()[2], return_tensors="pt")["input_ids"]
-        kept = []
-
-        def keep(z, hook, kept=kept):
-            kept.append(z)
-            return z
-
-        with torch.no_grad(), model.bridge.hooks(fwd_hooks=[("blocks.1.attn.hook_z", keep)]):
-            model.hf_model(input_ids=ids)
-        total, n = total + kept[0][0].double().sum(0), n + ids.shape[1]
-    torch.testing.assert_close(ablator.replacement[1], total / n, rtol=1e-4, atol=1e-6)
-
-
-def test_the_batch_size_changes_nothing(tiny, triples):
-    sets = [[HeadId(0, 1)], [HeadId(1, 2)]]
-    found = [Ablator(tiny("llama"), triples, batch_size=b).without(sets) for b in (1, 50)]
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hooked_model_gives_what_a_plain_one_gives(tiny, tokenizer, gender, kind):
+    if kind in ("bert", "roberta", "t5", "bart"):
+        pytest.skip("the tokenizer of the hooked models has neither mask nor gap")
+    plain = LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
+    found = [Ablator(model, gender[:4]).without(SETS) for model in (plain, tiny(kind))]
     for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.continuation, b.continuation, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert", "t5"])
+def test_neither_batches_nor_the_order_of_sets_change_anything(lm, kind):
+    model = lm(kind)
+    first = Ablator(model, TRIPLES, batch_size=1).without(SETS)
+    second = Ablator(model, TRIPLES, batch_size=50).without(SETS[::-1])[::-1]
+    for a, b in zip(first, second, strict=True):
         np.testing.assert_allclose(a.continuation, b.continuation, atol=1e-4)
         np.testing.assert_array_equal(a.n_tokens, b.n_tokens)
 
 
-def test_summaries_by_hand(tiny, triples):
-    (found,) = Ablator(tiny("gpt2"), triples).without([()])
+def test_the_same_heads_in_another_order_are_the_same_set(lm):
+    ablator = Ablator(lm("gpt2"), TRIPLES)
+    one, other = ablator.without([SETS[5], SETS[5][::-1]])
+    np.testing.assert_array_equal(one.continuation, other.continuation)
+
+
+def test_the_model_is_left_as_it_was(lm):
+    model = lm("gpt2")
+    ablator = Ablator(model, TRIPLES)
+    (before,) = ablator.without([()])
+    ablator.without(SETS)
+    with pytest.raises(InputError):
+        ablator.without([[HeadId(0, 0)], [HeadId(9, 0)]])
+    (after,) = ablator.without([()], share=False)
+    np.testing.assert_allclose(after.continuation, before.continuation, atol=1e-5)
+    assert all("forward" not in vars(layer.block) for layer in ablator.layers)
+
+
+def test_heads_can_be_removed_for_whatever_runs(lm):
+    model, heads = lm("llama"), [HeadId(0, 1), HeadId(1, 3)]
+    ablator = Ablator(model, TRIPLES, ablation="zero")
+    with ablator.removed(heads):
+        found = [continuations(model, triple) for triple in TRIPLES]
+    (expected,) = ablator.without([heads])
+    np.testing.assert_allclose(found, expected.continuation, atol=1e-3)
+
+
+def test_summaries_by_hand(lm):
+    (found,) = Ablator(lm("gpt2"), TRIPLES).without([()])
     s, a, u = found.continuation.T
     summary = found.summary()
     assert summary["log_odds"] == pytest.approx((s - a).mean())
     assert summary["ss"] == pytest.approx(100 * np.mean(s > a))
     assert summary["lms"] == pytest.approx(50 * (np.mean(s > u) + np.mean(a > u)))
     assert summary["log_ppl_unrelated"] == pytest.approx(-u.sum() / found.n_tokens[:, 2].sum())
+    assert summary["log_ppl_context"] == pytest.approx(
+        -found.context.sum() / found.n_tokens[:, 3].sum()
+    )
+    assert "beta" not in summary
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "opt"])
-@pytest.mark.parametrize("ablation", ["mean", "zero"])
-def test_estimates_are_derivatives(tiny, triples, kind, ablation):
-    """A small step toward the replacement, in both directions, at the head and at the output."""
-    model = tiny(kind)
-    model.hf_model.double()
-    ablator = Ablator(model, triples[:3], ablation=ablation)
-    found = ablator.first_order()
-    # Llama and OPT compute some steps in single precision whatever the weights are.
-    step = 3e-3 if kind == "llama" else 1e-4  # OPT's kinks forbid a larger one
-    exact = {"rel": 1e-4, "abs": 1e-7} if kind == "gpt2" else {"abs": 5e-3}
-    for layer, head in ((0, 1), (1, 3)):
-        new = ablator._new(layer, [head]).double()
-
-        def moved(sign, layer=layer, head=head, new=new):
-            def hook(z, hook):
-                z = z.clone()
-                z[:, :, head] += sign * step * (new - z[:, :, head])
-                return z
-
-            with model.bridge.hooks(fwd_hooks=[(f"blocks.{layer}.attn.hook_z", hook)]):
-                return ablator.without([()])[0].log_odds.mean()
-
-        slope = (moved(1) - moved(-1)) / (2 * step)
-        assert found.effect[layer, head] == pytest.approx(slope, **exact)
+def test_only_causal_models_read_contexts(lm):
+    (found,) = Ablator(lm("bert"), TRIPLES).without([()])
+    assert not found.n_tokens[:, 3].any()
+    assert "log_ppl_context" not in found.summary()
 
 
-def test_the_direct_estimate_bypasses_later_layers(tiny, triples):
-    model = tiny("gpt2")
-    model.hf_model.double()
-    ablator = Ablator(model, triples[:3], ablation="zero")
-    found, step = ablator.first_order().direct, 1e-4
-    kept = {}
-
-    def keep(z, hook):
-        kept["z"] = z
-        return z
-
-    weights = model.bridge.blocks[0].attn.W_O[2].double()
-
-    def moved(sign):
-        def hook(residual, hook):
-            return residual - sign * step * (kept["z"][:, :, 2] @ weights)
-
-        hooks = [("blocks.0.attn.hook_z", keep), ("blocks.1.hook_out", hook)]
-        with model.bridge.hooks(fwd_hooks=hooks):
-            return ablator.without([()])[0].log_odds.mean()
-
-    slope = (moved(1) - moved(-1)) / (2 * step)
-    assert found[0, 2] == pytest.approx(slope, rel=1e-4, abs=1e-7)
-
-
-def test_random_sets_keep_the_layers_and_leave_the_heads_out():
-    heads = [HeadId(0, 1), HeadId(0, 2), HeadId(3, 0)]
-    sets = random_sets(heads, 6, 50, rng=np.random.default_rng(0))
-    for own in sets:
-        assert sorted(head.layer for head in own) == [0, 0, 3]
-        assert len(set(own)) == 3
-        assert not set(own) & set(heads)
-    with pytest.raises(InputError, match="layer 0 has 2 chosen heads and 1 others"):
-        random_sets(heads[:2], 3, 5, rng=np.random.default_rng(0))
-
-
-def test_heads_that_do_not_exist_are_refused(tiny, triples):
-    ablator = Ablator(tiny("gpt2"), triples)
-    with pytest.raises(InputError, match="L2H0 does not exist: .* layers 0 to 1 with heads 0 to 3"):
-        ablator.without([[HeadId(2, 0)]])
-    with pytest.raises(InputError, match="tiny-bert is a masked language model"):
-        Ablator(tiny("bert"), triples)
-    with pytest.raises(InputError, match="there is no triple"):
-        Ablator(tiny("gpt2"), [])
-
-
-def test_an_intervention_without_effect_is_an_error(tiny, triples):
-    model = tiny("gpt2")
-    ablator = Ablator(model, triples, ablation="zero")
-
-    def already(z, hook):  # a head that gives nothing anyway
-        z = z.clone()
-        z[:, :, 0] = 0
-        return z
-
-    with (
-        model.bridge.hooks(fwd_hooks=[("blocks.1.attn.hook_z", already)]),
-        pytest.raises(InputError, match="removing L1H0 changes nothing"),
+def test_saved_batches_are_used_and_belong_to_their_texts_heads_and_twins(lm, tmp_path):
+    model, store = lm("gpt2"), PartStore(tmp_path, {})
+    whole = Ablator(model, TRIPLES, batch_size=3).without(SETS, store=store)
+    n = len(list(tmp_path.glob("*.npz")))
+    assert n > 1
+    ablator = Ablator(model, TRIPLES, batch_size=3)
+    ablator._remover.read = None  # nothing is run again
+    again = ablator.without(SETS, store=store)
+    for a, b in zip(whole, again, strict=True):
+        np.testing.assert_array_equal(a.continuation, b.continuation)
+    for changed, message in (
+        (lambda: Ablator(model, TRIPLES, batch_size=3).without(SETS[1:], store=store), "heads"),
+        (
+            lambda: Ablator(model, TRIPLES, ablation="zero", batch_size=3).without(
+                SETS, store=store
+            ),
+            "replacement",
+        ),
+        (lambda: Ablator(model, TRIPLES[1:], batch_size=3).without(SETS, store=store), "texts"),
     ):
-        ablator.without([[HeadId(1, 0)]])
-
-
-# -- the study -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def run(tiny, gender):
-    return head_bias(tiny("gpt2"), gender, config=HeadBiasConfig(n_resamples=99))
-
-
-def study(tiny, run, triples, **more):
-    ablator = Ablator(tiny("gpt2"), triples)
-    options = {"category": "gender", "top": 1, "n_resamples": 99, **more}
-    return ablation_study(ablator, run, **options)
-
-
-def test_a_study_holds_the_top_heads_against_random_ones(tiny, run, triples):
-    found = study(tiny, run, triples)
-    effects = found.effects
-    assert effects["kind"].value_counts()["random_set"] == 20
-    top = run.top(1)
-    name = f"L{top['layer'][0]}H{top['head'][0]}"
-    assert effects[effects["kind"] == "top"]["heads"].tolist() == [name]
-    ablator = Ablator(tiny("gpt2"), triples)
-    base, without = ablator.without([(), [HeadId(top["layer"][0], top["head"][0])]])
-    row = effects[effects["kind"] == "top_set"].iloc[0]
-    change = without.summary()["log_odds"] - base.summary()["log_odds"]
-    assert row["d_log_odds"] == pytest.approx(change, abs=1e-6)
-    test = found.set_tests.set_index("outcome").loc["log_odds"]
-    null = effects[effects["kind"] == "random_set"]["d_log_odds"]
-    assert test["p"] == (1 + (null.abs() >= abs(change) - 1e-12).sum()) / 21
-    exact = found.heads.set_index(["layer", "head"])["exact"]
-    assert exact[(top["layer"][0], top["head"][0])] == pytest.approx(change, abs=1e-6)
-
-
-def test_a_seed_fixes_the_study(tiny, run, triples):
-    first, again = study(tiny, run, triples), study(tiny, run, triples)
-    pd.testing.assert_frame_equal(first.effects, again.effects)
-    pd.testing.assert_frame_equal(first.agreement, again.agreement)
-
-
-def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):
-    store = PartStore(tmp_path, {"a": 1})
-    calls = []
-
-    def stop(done, total):
-        calls.append(done)
-        if done == 1:
-            raise KeyboardInterrupt
-
-    ablator = Ablator(tiny("gpt2"), triples, batch_size=6)
-    with pytest.raises(KeyboardInterrupt):
-        ablation_study(ablator, run, category="gender", top=1, store=store, progress=stop)
-    assert len(list(tmp_path.glob("*.npz"))) == 1
-    resumed = ablation_study(ablator, run, category="gender", top=1, store=store)
-    whole = ablation_study(ablator, run, category="gender", top=1)
-    pd.testing.assert_frame_equal(resumed.effects, whole.effects)
-
-
-def test_further_outcomes_are_measured_with_heads_removed(tiny, run, triples):
-    model, values = tiny("gpt2"), iter(range(100))
-
-    def behaviour():
-        with torch.no_grad():
-            model.hf_model(input_ids=torch.tensor([[5, 6, 7]]))
-        return {"R": float(next(values))}
-
-    ablator = Ablator(model, triples)
-    found = ablation_study(ablator, run, category="gender", top=1, behaviour=behaviour)
-    sets = found.effects[found.effects["kind"].isin(["top_set", "random_set"])]
-    assert sets["d_R"].tolist() == [float(i) for i in range(1, 22)]
-    assert found.effects[found.effects["kind"] == "top"]["d_R"].isna().all()
-
-
-def test_too_many_heads_or_too_few_draws_are_refused(tiny, run, triples):
-    with pytest.raises(InputError, match="`top` must lie between 1 and 2 for 8 heads; got 3"):
-        study(tiny, run, triples, top=3)
-    with pytest.raises(InputError, match="`n_random` must be at least 20; got 5"):
-        study(tiny, run, triples, n_random=5)
+        with pytest.raises(InputError, match=message):
+            changed()

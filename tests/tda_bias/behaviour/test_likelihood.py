@@ -100,7 +100,5 @@ def test_what_cannot_be_scored_is_refused(tiny_lm, subwords):
 def test_broken_weights_are_refused(tiny_lm, kind):
     model = tiny_lm(kind, **({"decoder_start_token_id": 1} if kind == "t5" else {}))
     next(model.hf_model.parameters()).data[:] = float("nan")
-    with pytest.raises(
-        InputError, match=f"tiny-{kind} gives NaN for .* weights are broken"
-    ):
+    with pytest.raises(InputError, match=f"tiny-{kind} gives NaN for .* weights are broken"):
         triple_likelihoods(model, TRIPLES)

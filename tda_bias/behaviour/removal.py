@@ -1,0 +1,295 @@
+"""A model without some of its heads.
+
+A head is removed by replacing its output, before the output projection, by a mean or by nothing.
+Many sets are removed in one go: what sets share is run once (``removal_plan``), and networks that
+begin at the same layer stand side by side in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tda_bias.behaviour.removal_plan import Removal, removal_plan
+from tda_bias.models.attention import AttentionLayer
+from tda_bias.models.causal import TreePass
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import token_log_probs
+from tda_bias.types import HeadId, InputError
+
+# A replacement that moves a head's output by less than this changed nothing.
+_NO_CHANGE = 1e-12
+# Tokens that stand side by side in one batch, padding included.
+_TOKENS = {"cpu": 1 << 11}
+_TOKENS_ELSEWHERE = 1 << 15
+
+
+class _EnoughError(Exception):
+    """No later layer is needed."""
+
+
+class HeadRemover:
+    """Runs a model without heads.
+
+    Args:
+        model: The model.
+        layers: Its layers with attention.
+        replacement: What replaces a head's output, ``(layer, head, d)``; None for nothing.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        layers: Sequence[AttentionLayer],
+        replacement: Float[Tensor, "layer head d"] | None,
+    ) -> None:
+        self.model = model
+        self.layers = layers
+        self.replacement = replacement
+        self._position = {layer.number: i for i, layer in enumerate(layers)}
+
+    def check(self, heads: Sequence[HeadId]) -> None:
+        """Refuse heads the model does not have.
+
+        Raises:
+            InputError: naming the first.
+        """
+        there = {layer.number: layer.n_heads for layer in self.layers}
+        for head in heads:
+            if not 0 <= head.head < there.get(head.layer, 0):
+                raise InputError(
+                    f"{head} does not exist: `model` {self.model.name} has layers {min(there)} to "
+                    f"{max(there)} with heads 0 to {max(there.values()) - 1}"
+                )
+
+    @contextmanager
+    def removed(self, heads: Sequence[HeadId]) -> Iterator[None]:
+        """The model without some heads, for whatever runs inside.
+
+        Raises:
+            InputError: if the output of a removed head was what replaced it in every place.
+        """
+        self.check(heads)
+        by_layer: dict[int, list[int]] = {}
+        for head in heads:
+            by_layer.setdefault(self._position[head.layer], []).append(head.head)
+        changed = dict.fromkeys(by_layer, 0.0)
+
+        def replace(position: int, own: list[int]) -> Callable[..., tuple[Tensor, ...]]:
+            def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+                z, size = self._without(arguments[0], position, [tuple(own)])
+                changed[position] = max(changed[position], size[0])
+                return (z, *arguments[1:])
+
+            return hook
+
+        with ExitStack() as stack:
+            for position, own in by_layer.items():
+                projection = self.layers[position].projection
+                handle = projection.register_forward_pre_hook(replace(position, own))
+                stack.callback(handle.remove)
+            yield
+        idle = {self.layers[p].number for p, size in changed.items() if size <= _NO_CHANGE}
+        self._refuse_idle([head for head in heads if head.layer in idle])
+
+    def read(
+        self, one: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
+    ) -> Float[np.ndarray, "set reading"]:
+        """The readings of a pass without each set of heads.
+
+        Args:
+            one: The pass.
+            sets: Heads to remove together; the empty set is the whole model.
+            share: Run once what sets share; False runs the whole model for each.
+
+        Raises:
+            InputError: if removing heads changes nothing.
+        """
+        values = np.empty((len(sets), len(one.place)))
+        if not share:
+            for number, heads in enumerate(sets):
+                with self.removed(heads):
+                    values[number] = self._log_probs(one, one.inputs, 1)[0]
+            return values
+        positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
+        plan = removal_plan(positions)
+        kept: dict[tuple[int, int], Any] = {}
+        for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
+            for group in self._side_by_side(plan, list(nodes), one):
+                kept |= self._run(plan, group, one, kept, values)
+            kept = {key: value for key, value in kept.items() if key[1] > layer[1] or not layer[0]}
+        return values
+
+    # -- parts --
+
+    def _side_by_side(
+        self, plan: Sequence[Removal], nodes: Sequence[int], one: TreePass
+    ) -> Iterator[list[int]]:
+        """Networks that fit into one batch: those that are read, and those that are not."""
+        tokens = max(one.inputs["input_ids"].numel(), one.written.numel())
+        most = max(1, _TOKENS.get(self.model.device.type, _TOKENS_ELSEWHERE) // tokens)
+        for is_read in (False, True):
+            own = [i for i in nodes if plan[i].is_read == is_read]
+            for first in range(0, len(own), most):
+                yield own[first : first + most]
+
+    def _run(
+        self,
+        plan: Sequence[Removal],
+        group: Sequence[int],
+        one: TreePass,
+        kept: Mapping[tuple[int, int], Any],
+        values: Float[np.ndarray, "set reading"],
+    ) -> dict[tuple[int, int], Any]:
+        """Run networks that begin at one layer; what others begin with is handed back."""
+        nodes = [plan[i] for i in group]
+        rows, copies = one.inputs["input_ids"].shape[0], len(group)
+        start = nodes[0].layer
+        branches = set().union(*(node.branches for node in nodes))
+        outputs: dict[int, Any] = {}
+        with ExitStack() as stack, torch.inference_mode():
+            if start > 0:
+                before = _joined([kept[node.parent, start] for node in nodes], rows)
+                stack.enter_context(self._from(start, before))
+            if nodes[0].parent >= 0:
+                stack.enter_context(self._replaced(start, [node.heads for node in nodes]))
+            stack.enter_context(self._recorded(branches - {0}, outputs))
+            inputs = {name: _repeated(value, copies) for name, value in one.inputs.items()}
+            if nodes[0].is_read:
+                read = self._log_probs(one, inputs, copies)
+                for node, own in zip(nodes, read, strict=True):
+                    values[node.sets] = own
+            else:
+                self._run_to(max(branches, default=0), inputs)
+        return {
+            (index, layer): own
+            for layer, output in outputs.items()
+            for index, own, node in zip(group, _split(output, copies, rows), nodes, strict=True)
+            if layer in node.branches
+        }
+
+    def _log_probs(
+        self, one: TreePass, inputs: Mapping[str, Any], copies: int
+    ) -> Float[np.ndarray, "copy reading"]:
+        """The readings of a pass, for every copy of it that stands in a batch."""
+        n_places, n_tokens = len(one.places), one.written.numel()
+        offsets = torch.arange(copies, device=one.places.device)[:, None]
+        found = token_log_probs(
+            self.model.hf_model,
+            inputs,
+            (one.places + offsets * n_tokens).reshape(-1),
+            (one.place + np.arange(copies)[:, None] * n_places).reshape(-1),
+            np.tile(one.token, copies),
+        )
+        return found.reshape(copies, -1)
+
+    def _without(
+        self, z: Float[Tensor, "row token width"], position: int, heads: Sequence[tuple[int, ...]]
+    ) -> tuple[Float[Tensor, "row token width"], list[float]]:
+        """A projection's input without heads, copy by copy, and how much each copy changed."""
+        new = z.clone()
+        whole = self.layers[position].by_head(new)
+        by_head = whole.view(len(heads), -1, *whole.shape[1:])
+        sizes = []
+        for copy, own in zip(by_head, heads, strict=True):
+            chosen = list(own)
+            value = 0.0 if self.replacement is None else self.replacement[position][chosen].to(z)
+            sizes.append(float((copy[:, :, chosen] - value).abs().max()))
+            copy[:, :, chosen] = value
+        return new, sizes
+
+    @contextmanager
+    def _replaced(self, position: int, heads: Sequence[tuple[int, ...]]) -> Iterator[None]:
+        """Copies in a batch without heads of one layer, others in each."""
+
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            z, sizes = self._without(arguments[0], position, heads)
+            number = self.layers[position].number
+            for own, size in zip(heads, sizes, strict=True):
+                if size <= _NO_CHANGE:
+                    self._refuse_idle([HeadId(number, head) for head in own])
+            return (z, *arguments[1:])
+
+        handle = self.layers[position].projection.register_forward_pre_hook(hook)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _refuse_idle(self, heads: Sequence[HeadId]) -> None:
+        if heads:
+            raise InputError(
+                f"removing {', '.join(map(str, heads))} changes nothing in `model` "
+                f"{self.model.name}: what they give is already what would replace it"
+            )
+
+    @contextmanager
+    def _recorded(self, positions: set[int], outputs: dict[int, Any]) -> Iterator[None]:
+        """Keep what the layer before each of some layers hands on."""
+        with ExitStack() as stack:
+            for position in positions:
+
+                def keep(_: nn.Module, __: Any, output: Any, position: int = position) -> None:
+                    outputs[position] = output
+
+                block = self.layers[position - 1].block
+                stack.callback(block.register_forward_hook(keep).remove)
+            yield
+
+    @contextmanager
+    def _from(self, position: int, output: Any) -> Iterator[None]:
+        """Let a pass start at a layer: those before hand on what came before it."""
+        skipped = [layer.block for layer in self.layers[:position]]
+        for block in skipped:
+            # Setting the attribute would reach through to the module that a bridge wraps.
+            vars(block)["forward"] = lambda *_, **__: output
+        try:
+            yield
+        finally:
+            for block in skipped:
+                del vars(block)["forward"]
+
+    def _run_to(self, position: int, inputs: Mapping[str, Any]) -> None:
+        """Run the layers before one."""
+
+        def stop(*_: Any) -> None:
+            raise _EnoughError
+
+        handle = self.layers[position].block.register_forward_pre_hook(stop)
+        try:
+            self.model.hf_model(**inputs)
+        except _EnoughError:
+            pass
+        finally:
+            handle.remove()
+
+
+def _repeated(value: Any, copies: int) -> Any:
+    """An input for so many copies of a batch."""
+    return value.repeat(copies, *[1] * (value.ndim - 1)) if isinstance(value, Tensor) else value
+
+
+def _split(output: Any, copies: int, rows: int) -> list[Any]:
+    """What a layer hands on, by copy; what has no row for each text is the same for all."""
+    if isinstance(output, tuple):
+        return list(zip(*(_split(part, copies, rows) for part in output), strict=True))
+    if isinstance(output, Tensor) and output.ndim and len(output) == copies * rows:
+        return list(torch.split(output, rows))
+    return [output] * copies
+
+
+def _joined(outputs: Sequence[Any], rows: int) -> Any:
+    """The reverse."""
+    first = outputs[0]
+    if isinstance(first, tuple):
+        return tuple(_joined(parts, rows) for parts in zip(*outputs, strict=True))
+    if isinstance(first, Tensor) and first.ndim and len(first) == rows:
+        return torch.cat(list(outputs))
+    return first
