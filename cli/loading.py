@@ -13,6 +13,8 @@ from rich.console import Console
 from tda_bias.models.smollm2 import NAME as SMOLLM2
 from tda_bias.types import InputError
 
+from .progress import progress_bar as progress_bar
+
 if TYPE_CHECKING:
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
     from tda_bias.records.record import RunRecord
