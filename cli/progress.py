@@ -67,9 +67,9 @@ class _Lines:
     console: Console
     title: str
     what: str
-    start: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=lambda: time.monotonic())
     first: int | None = None
-    last_line: float = field(default_factory=time.monotonic)
+    last_line: float = field(default_factory=lambda: time.monotonic())
 
     def moved(self, done: int, total: int | None) -> None:
         """Say so, if the last line is some seconds old, or this is the end."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -25,13 +25,13 @@ from tda_bias.records.runs import content_hash, open_run
 from tda_bias.records.writing import writing_run
 from tda_bias.resampling import standardised_ranks, two_sided_share
 from tda_bias.results.head_bias import HeadBias
-from tda_bias.types import HeadId, InputError
+from tda_bias.results.maps import map_columns
+from tda_bias.types import HeadId, InputError, RankBy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Progress = Callable[[int, int], None]
-MAPS = ("z_relative", "z_metric", "z_statistic")
 ATTRIBUTIONS = ("importance", "abs_direct")
 
 
@@ -246,7 +246,9 @@ def _head_table(
 ) -> pd.DataFrame:
     first = ablator.first_order()
     table = run.category[run.category["category"] == category]
-    table = table[["layer", "head", *MAPS, "unstable"]].reset_index(drop=True)
+    maps = {f"z_{by}": table[column] for by, column in _maps_of(table).items()}
+    table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
+    table = table.reset_index(drop=True)
     at = table["layer"].to_numpy(), table["head"].to_numpy()
     table["effect"] = first.effect[at]
     table["importance"] = first.importance[at]
@@ -261,12 +263,19 @@ def _head_table(
     return table
 
 
+def _maps_of(category: pd.DataFrame) -> dict[RankBy, str]:
+    """Rankings that a run has, and the columns they stand in."""
+    columns = {by: map_columns(by, category.columns).value for by in get_args(RankBy)}
+    return {by: column for by, column in columns.items() if column in category}
+
+
 def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) -> pd.DataFrame:
     """Spearman of every ranking with the size of the effects over heads."""
     own = heads.assign(abs_direct=heads["direct"].abs(), abs_effect=heads["effect"].abs())
     own["abs_exact"] = own["exact"].abs()
     rows = []
-    for ranking in (*MAPS, *ATTRIBUTIONS, "abs_effect"):
+    maps = [name for name in heads.columns if name.startswith("z_")]
+    for ranking in (*maps, *ATTRIBUTIONS, "abs_effect"):
         row: dict[str, Any] = {"ranking": ranking}
         for target in ("abs_effect", "abs_exact"):
             both = own[[ranking, target]].dropna() if ranking != target else own.iloc[:0]

@@ -137,7 +137,7 @@ def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | Non
     rho = study.agreement.set_index("ranking").loc[by]
     ax.set_title(f"Spearman {rho['rho_effect']:.2f}, p {rho['p_effect']:.2g}", fontsize="small")
     ax.set_yscale("log")
-    ax.set_xlabel({"importance": "gradient importance"}.get(by, f"map: mean {by}"))
+    ax.set_xlabel("gradient importance" if by == "importance" else f"map: {by.removeprefix('z_')}")
     if by == "importance":
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
