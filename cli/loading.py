@@ -111,7 +111,7 @@ def triples_with_twins(
     )
     if twins == "none":
         return triples, None
-    whole = load_triples(settings.data, category=settings.category)
+    whole = load_triples(settings.data)
     found = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
     found = found.only(triples)
     if found.note:

@@ -128,11 +128,18 @@ class LanguageModel:
             )
 
     def weight_hash(self) -> str:
-        """Hash of all parameters by name and value: the same for the same weights only."""
+        """Hash of all parameters by name and value: the same for the same weights only.
+
+        What the checkpoint lacks is random at every loading, and takes no part.
+        """
         import xxhash
 
         digest = xxhash.xxh3_128()
-        for name, parameter in sorted(self.hf_model.state_dict().items()):
+        weights = self.hf_model.state_dict()
+        random = {weights[name].data_ptr() for name in self.not_in_checkpoint if name in weights}
+        for name, parameter in sorted(weights.items()):
+            if parameter.data_ptr() in random:
+                continue
             digest.update(name.encode())
             raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             digest.update(raw.numpy().data)

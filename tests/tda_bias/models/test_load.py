@@ -130,3 +130,19 @@ def test_a_model_is_shown_in_one_line(tiny, tiny_folder):
     hooked = tiny("gpt2")
     size = f"{hooked.n_parameters:,} parameters"
     assert repr(hooked) == f"<LoadedModel tiny-gpt2: GPT2LMHeadModel, {size}, float32, cpu>"
+
+
+def test_random_parameters_of_a_missing_head_do_not_change_the_hash(tokenizer):
+    from dataclasses import replace
+
+    from tda_bias.models.load import LanguageModel
+
+    hf_model = tiny_hf_model("bert", len(tokenizer))
+    lacking = ("cls.predictions.transform.dense.weight",)
+    model = LanguageModel(hf_model, tokenizer, "b", not_in_checkpoint=lacking)
+    before, whole = model.weight_hash(), replace(model, not_in_checkpoint=()).weight_hash()
+    hf_model.get_parameter(lacking[0]).data.add_(1.0)
+    assert model.weight_hash() == before
+    assert replace(model, not_in_checkpoint=()).weight_hash() != whole
+    hf_model.bert.embeddings.word_embeddings.weight.data.add_(1.0)
+    assert model.weight_hash() != before
