@@ -87,7 +87,8 @@ def command(
                 _refuse_before_subcommand([*words, context.invoked_subcommand], flags, config)
                 return
             parts = getattr(context.command, "commands", {})
-            environment = values_of_environment(settings, words, parts=parts)
+            # Without a name there is nothing that variables could begin with.
+            environment = values_of_environment(settings, words, parts=parts) if words else {}
             function(merged(settings, flags, environment=environment, config=config, file=file))
 
         parameters = [

@@ -38,7 +38,9 @@ class ReproduceSettings(TriplesSettings, HeadBiasConfig):
 
     def heads(self) -> heads.HeadsSettings:
         """The run of ``tdabias heads``."""
-        return heads.HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads"})
+        return heads.HeadsSettings(
+            **{**self.model_dump(), "out": self.folder / "heads", "twins": "none"}
+        )
 
 
 # What `tdabias heads` prints is no part of this command; its configuration files are.

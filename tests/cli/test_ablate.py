@@ -18,7 +18,7 @@ def heads(tiny_folder, tmp_path_factory):
 def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
     command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(tmp_path)]
     assert run(command) == 0
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     for text in ("1 top heads removed", "Does a ranking predict", "gradient importance", "random"):
         assert text in printed
     names = {path.name for path in tmp_path.iterdir()}

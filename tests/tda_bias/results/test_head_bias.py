@@ -19,6 +19,8 @@ FILES = [
     "heads.parquet",
     "heatmap.png",
     "heatmap.svg",
+    "items.npz",
+    "items.parquet",
     "run.json",
 ]
 
