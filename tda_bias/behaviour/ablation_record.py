@@ -18,15 +18,12 @@ class AblationRecord(RunRecord):
         run: Folder of the run whose heads were removed, as it was given.
         category: The map that ranked them.
         rank_by: Which of its values did.
-        ranking: Column of the table of heads that holds them; None in records of version 0.1.
         top: Heads from each end of the ranking.
         ablation: What replaces a removed head's output.
-        n_random: Random sets of heads, all different.
-        n_possible: How many different ones are possible; None in records of version 0.1.
+        n_random: Random sets of heads.
         n_resamples: Permutations for the agreement.
         seed: Of random sets and permutations.
         triples: Number of texts' triples.
-        twinned: How many of them have twins.
         share_prefix: Whether a triple's common beginning was run once.
         survivors: Heads of the map that survive correction.
         base: Summaries of the unchanged model.
@@ -36,15 +33,12 @@ class AblationRecord(RunRecord):
     run: str | None = None
     category: str
     rank_by: RankBy
-    ranking: str | None = None
     top: int = Field(ge=1)
     ablation: Literal["mean", "zero"] | None = None
     n_random: int
-    n_possible: int | None = None
     n_resamples: int | None = None
     seed: int
     triples: int
-    twinned: int = 0
     share_prefix: bool
     survivors: int
     base: dict[str, Number]

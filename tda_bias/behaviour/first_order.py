@@ -109,26 +109,18 @@ def _by_number(
     return table
 
 
-def slopes(
+def _of_rows(
     model: LanguageModel,
     layers: Sequence[AttentionLayer],
     readings: TripleReadings,
     replacement: Float[Tensor, "layer head d"] | None,
     one: TreePass,
 ) -> Float[np.ndarray, "3 row layer head"]:
-    """Estimated effects on the log-odds and the loss of one pass, and the direct part of the former.
-
-    Args:
-        model: The model.
-        layers: Its layers with attention.
-        readings: What is read.
-        replacement: What replaces a head's output; None for nothing.
-        one: The pass.
-    """
+    """Effect on the log-odds, on the loss, and the direct part of the former, row by row."""
     part = np.concatenate(
         [readings.part[text][own] for text, own in zip(one.tree, one.readings, strict=True)]
     )
-    with torch.enable_grad(), _only_activations(model.hf_model), _watched(layers) as seen:
+    with torch.enable_grad(), _watched(layers) as seen:
         logits = logits_at(model.hf_model, one.inputs, one.places, gradients=True)
         device = logits.device
         values = torch.log_softmax(logits, -1)[
