@@ -47,9 +47,8 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     ax.set_ylabel("log P(stereotype) - log P(anti-stereotype), nats")
     r = float(np.corrcoef(twin, triple)[0, 1]) if len(triple) > 2 else float("nan")
     ax.set_title(
-        f"r = {r:.3f}; triple minus twin {np.mean(triple - twin):+.2f} (SD "
-        f"{np.std(triple - twin, ddof=1):.1f}) of {np.mean(triple):+.2f} (SD "
-        f"{np.std(triple, ddof=1):.1f})",
+        f"r = {r:.3f}; triple {np.mean(triple):+.2f} (SD {np.std(triple, ddof=1):.1f}),\n"
+        f"minus twin {np.mean(triple - twin):+.2f} (SD {np.std(triple - twin, ddof=1):.1f})",
         fontsize="small",
     )
     ax.legend(loc="upper left", fontsize="x-small", frameon=False)
