@@ -172,7 +172,7 @@ def _texts(run: Run) -> str:
 def items_against_twins(runs: Sequence[Run]) -> Figure:
     """Each item's preference against that of the same text about another target."""
     found = runs[0].load(StereoSetScores.load)
-    figure = print_figure(COLUMN, 3.9)
+    figure = print_figure(COLUMN, 4.3)
     plot_items_against_twins(found.items, ax=figure.subplots())
     return captioned(
         figure,
