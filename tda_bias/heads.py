@@ -106,7 +106,31 @@ def head_bias(
             controls(category, [r for r in results if r.category == category], found, config)
             for category in in_order({result.category: None for result in results})
         ]
-    record = HeadsRecord(
+    return HeadBias(
+        table=found.table,
+        combined=found.combined,
+        category=found.category,
+        groups=found.groups,
+        record=_record(model, config, weights, groups, left_out, twins, results, stated, clock),
+        items=ItemDifferences.of(
+            results, [group.ids for group in groups], tuple(model.pattern_hooks.values())
+        ),
+    )
+
+
+def _record(
+    model: LoadedModel,
+    config: HeadBiasConfig,
+    weights: str,
+    groups: list[TokenizedGroup],
+    left_out: list[dict[str, str]],
+    twins: Twins | None,
+    results: list[GroupResult],
+    stated: list[dict[str, Any]],
+    clock: Stopwatch,
+) -> HeadsRecord:
+    """Everything needed to repeat the run, and the controls."""
+    return HeadsRecord(
         model=hooked_model_record(model, weights=weights),
         config=config,
         texts=texts_record(
@@ -121,16 +145,6 @@ def head_bias(
         ],
         controls=stated,
         seconds=clock.rounded(),
-    )
-    return HeadBias(
-        table=found.table,
-        combined=found.combined,
-        category=found.category,
-        groups=found.groups,
-        record=record,
-        items=ItemDifferences.of(
-            results, [group.ids for group in groups], tuple(model.pattern_hooks.values())
-        ),
     )
 
 
