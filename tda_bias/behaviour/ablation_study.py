@@ -169,7 +169,7 @@ def ablation_study(
             rank_by=run.rank_by,
             top=top,
             ablation="zero" if ablator.replacement is None else "mean",
-            n_random=n_random,
+            n_random=len(sets),
             n_resamples=n_resamples,
             seed=seed,
             triples=len(outcomes[0].log_odds),
@@ -229,7 +229,7 @@ def _set_tests(effects: pd.DataFrame) -> pd.DataFrame:
                 "outcome": name.removeprefix("d_"),
                 "effect": value,
                 "random_mean": float(null.mean()),
-                "random_sd": float(null.std(ddof=1)),
+                "random_sd": float(null.std(ddof=1)) if len(null) > 1 else float("nan"),
                 "percentile": 100 * float(np.mean(null <= value)),
                 "p": two_sided_share(null, value),
             }
