@@ -38,9 +38,10 @@ def moved(ablator, layer, head, step):
 def test_estimates_are_derivatives(tiny_lm, kind, ablation):
     ablator = Ablator(doubled(tiny_lm, kind), TRIPLES, twins=TWINS, ablation=ablation)
     found = ablator.first_order()
-    # Llama, OPT and T5 compute some steps in single precision whatever the weights are.
-    step = 3e-3 if kind in ("llama", "t5") else 1e-4  # kinks forbid a larger one
-    exact = {"rel": 1e-4, "abs": 1e-6} if kind in ("gpt2", "bert", "bart") else {"abs": 1e-2}
+    # Llama, OPT and T5 compute some steps in single precision whatever the weights are, which
+    # forbids a small step; the kinks of a ReLU forbid a large one.
+    step = {"llama": 3e-3, "t5": 3e-4}.get(kind, 1e-4)
+    exact = {"rel": 1e-4, "abs": 1e-6} if kind in ("gpt2", "bert", "bart") else {"abs": 5e-3}
     for layer, head in HEADS:
         up, down = (moved(ablator, layer, head, sign * step) for sign in (1, -1))
         slope = (up.log_odds.mean() - down.log_odds.mean()) / (2 * step)
