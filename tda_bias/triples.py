@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from tda_bias.records.files import read_text
+from tda_bias.records.files import json_objects, read_text
 from tda_bias.types import CATEGORIES, ROLES, Category, InputError, Triple
 
 HUB_DATASET = "McGill-NLP/stereoset"
@@ -195,35 +195,10 @@ def _from_dev_json(content: dict[str, Any], source: str) -> Iterator[Triple]:
 
 
 def _from_json_lines(text: str, source: str) -> Iterator[Triple]:
-    # Split at line feeds alone: other line separators may stand inside a JSON string.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{source} line {number}"
-        try:
-            item = json.loads(line, object_pairs_hook=_no_doubled_key)
-        except _DoubledKeyError as error:
-            raise InputError(f"{where}: the key {error} stands twice") from None
-        except (ValueError, RecursionError):
-            raise InputError(f"{where}: not a JSON object") from None
-        if not isinstance(item, dict):
-            raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
+    for where, item in json_objects(text, source):
         if item.get("type", "intersentence") != "intersentence":
             raise InputError(f"{where}: only intersentence items can be read, got {item['type']!r}")
         yield _triple(item, [(role, item.get(role)) for role in ROLES if role in item], where)
-
-
-class _DoubledKeyError(Exception):
-    pass
-
-
-def _no_doubled_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _DoubledKeyError(repr(key))
-        found[key] = value
-    return found
 
 
 def _parse_or_none(text: str) -> Any:

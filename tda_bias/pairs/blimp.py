@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tda_bias.pairs.pair import Pair, checked
-from tda_bias.pairs.sources import hub_split, json_objects, needed, packaged, rows_of
+from tda_bias.pairs.sources import hub_split, needed, packaged, rows_of
+from tda_bias.records.files import json_objects
 
 FOLDER, SAMPLE, PARADIGMS = "blimp", "sample.csv", "paradigms.csv"
 HUB_NAME, HUB_SPLIT = "nyu-mll/blimp", "train"

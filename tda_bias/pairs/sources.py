@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -81,40 +80,6 @@ def rows_of(
             raise InputError(f"{where} line {number}: not as many fields as the heading has")
         rows.append({str(name): value for name, value in row.items()})
     return rows
-
-
-def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON Lines text, each with where it stands.
-
-    Raises:
-        InputError: if a line is no object, or has a key twice.
-    """
-    # Split at line feeds alone: other line separators may stand inside a JSON string.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{source} line {number}"
-        try:
-            item = json.loads(line, object_pairs_hook=_each_key_once)
-        except _DoubledKeyError as error:
-            raise InputError(f"{where}: the key {error} stands twice") from None
-        except (ValueError, RecursionError):
-            raise InputError(f"{where}: not a JSON object") from None
-        if not isinstance(item, dict):
-            raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
-        yield where, item
-
-
-class _DoubledKeyError(Exception):
-    pass
-
-
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    item = dict(pairs)
-    if len(item) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _DoubledKeyError(repr(next(key for key in keys if keys.count(key) > 1)))
-    return item
 
 
 def hub_split(name: str, config: str | None, split: str, *, revision: str | None = None) -> Any:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tda_bias.pairs.pair import Pair
-from tda_bias.pairs.sources import commit_of, hash_of, hub_split, json_objects, text_of
+from tda_bias.pairs.sources import commit_of, hash_of, hub_split, text_of
+from tda_bias.records.files import json_objects
 from tda_bias.types import CATEGORIES, ROLES, Category, InputError
 
 HUB_NAME, HUB_SPLIT = "McGill-NLP/stereoset", "validation"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tda_bias.pairs.pair import Pair, checked
-from tda_bias.pairs.sources import json_objects
+from tda_bias.records.files import json_objects
 from tda_bias.types import InputError
 
 NEEDED = ("id", "group", "more", "less")

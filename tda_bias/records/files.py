@@ -178,6 +178,46 @@ def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
         ) from None
 
 
+def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a JSON Lines text, each with where it stands.
+
+    Raises:
+        InputError: if a line is no object, or has a key twice.
+    """
+    # Split at line feeds alone: other line separators may stand inside a JSON string.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{source} line {number}"
+        try:
+            item = json.loads(line, object_pairs_hook=each_key_once)
+        except DoubledKeyError as error:
+            raise InputError(f"{where}: the key {error} stands twice") from None
+        except (ValueError, RecursionError):
+            raise InputError(f"{where}: not a JSON object") from None
+        if not isinstance(item, dict):
+            raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
+        yield where, item
+
+
+class DoubledKeyError(Exception):
+    """A JSON object has a key twice, of which the json module would keep the last."""
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its entries, for ``object_pairs_hook`` of the json module.
+
+    Raises:
+        DoubledKeyError: if a key stands twice.
+    """
+    item: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in item:
+            raise DoubledKeyError(repr(key))
+        item[key] = value
+    return item
+
+
 def to_json(record: Mapping[str, Any]) -> str:
     """Readable JSON; NaN, which JSON does not know, becomes null."""
     return json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

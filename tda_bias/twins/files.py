@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tda_bias.records.files import read_text, write_text
+from tda_bias.records.files import DoubledKeyError, each_key_once, read_text, write_text
 from tda_bias.twins.twins import Excluded, Key, Twins, content, text_fields
 from tda_bias.types import ROLES, Category, InputError, Triple
 
@@ -122,8 +122,8 @@ def _triple(texts: _Texts, target: str, category: Category, where: str) -> Tripl
 
 def _parsed(line: str, where: str) -> _Line:
     try:
-        row = json.loads(line, object_pairs_hook=_no_doubled_key)
-    except _DoubledKeyError as error:
+        row = json.loads(line, object_pairs_hook=each_key_once)
+    except DoubledKeyError as error:
         raise InputError(f"{where}: the key {error} stands twice") from None
     except (ValueError, RecursionError):
         raise InputError(f"{where}: not JSON") from None
@@ -148,16 +148,3 @@ def _what_is_wrong(error: ValidationError) -> str:
         case _:
             rule = first["msg"].removeprefix("Input should be ")
             return f"`{name}` must be {rule}; got {first.get('input')!r}"
-
-
-class _DoubledKeyError(Exception):
-    pass
-
-
-def _no_doubled_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _DoubledKeyError(repr(key))
-        found[key] = value
-    return found
