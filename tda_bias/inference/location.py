@@ -75,7 +75,7 @@ def location_under_exchange(
         return location_under_flips(1.0 - 2.0 * draws.member, version_contrasts(versions, rows))
     n_versions, rank, tests = rows.shape
     flat = torch.from_numpy(np.ascontiguousarray(rows).reshape(n_versions, -1)).float()
-    squares = torch.from_numpy(_contrast_squares(versions, rows)).float()
+    squares = torch.from_numpy((versions.contrasts(rows) ** 2).sum(1)).float()
     chosen = _one_hot(draws)
     null = np.empty((len(draws), tests), dtype=np.float32)
     step = max(1, _BLOCK_VALUES // (rank * tests))
@@ -92,18 +92,6 @@ def version_contrasts(
 ) -> Float[np.ndarray, "twinned rank test"]:
     """Triple minus the mean of its twins, for every context that has one."""
     return np.stack([rows[m[0]] - rows[m[1:]].mean(0) for m in versions.members])
-
-
-def _contrast_squares(
-    versions: Versions, rows: Float[np.ndarray, "version rank test"]
-) -> Float[np.ndarray, "version test"]:
-    """|version minus the mean of the others of its context|^2, for every version."""
-    squares = np.zeros((rows.shape[0], rows.shape[2]))
-    for members in versions.members:
-        k = len(members) - 1
-        contrasts = ((k + 1) * rows[members] - rows[members].sum(0)) / k
-        squares[members] = (contrasts**2).sum(1)
-    return squares
 
 
 def _one_hot(draws: VersionDraws) -> Float[np.ndarray, "resample version"]:

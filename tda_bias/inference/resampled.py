@@ -101,12 +101,9 @@ class VersionDraws(Draws):
 
     def sd(self, terms: Float[np.ndarray, "unit test"]) -> Float[np.ndarray, " test"]:
         """Standard deviation over all arrangements; each context's contrasts have the mean 0."""
-        variance = np.zeros(terms.shape[1])
-        for members in self.versions.members:
-            k = len(members) - 1
-            contrasts = ((k + 1) * terms[members] - terms[members].sum(0)) / k
-            variance += (contrasts**2).mean(0)
-        return np.asarray(np.sqrt(variance))
+        squares = self.versions.contrasts(terms) ** 2
+        alike = 1 + self.versions.n_twins[self.versions.context]
+        return np.asarray(np.sqrt((squares / alike[:, None]).sum(0)))
 
 
 def version_draws(

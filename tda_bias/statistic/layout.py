@@ -101,6 +101,17 @@ class Versions:
         """For every twinned context the places of its versions, the triple first."""
         return [np.flatnonzero(self.context == context) for context in self.twinned]
 
+    def contrasts(
+        self, values: Float[np.ndarray, "version ..."]
+    ) -> Float[np.ndarray, "version ..."]:
+        """Every version minus the mean of the others of its context; 0 without a twin."""
+        contrasts = np.zeros(values.shape)
+        for members in self.members:
+            others = len(members) - 1
+            sums = values[members].sum(0)
+            contrasts[members] = ((others + 1) * values[members] - sums) / others
+        return contrasts
+
     def weights(self, chosen: Int[np.ndarray, "... twinned"]) -> Float[np.ndarray, "... version"]:
         """What a contrast of chosen versions with the means of the others takes of every version.
 
