@@ -81,25 +81,7 @@ def head_bias(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
             parts = store(identity) if store is not None else None
-        reader = PatternReader(
-            model,
-            batch_size=config.batch_size,
-            share_prefix=config.share_prefix,
-            edges=config.edges,
-        )
-        counter = Counter(sum(group.layout.n_texts for group in groups), progress)
-        results = []
-        for group in groups:
-            result = _saved(group, parts)
-            if result is None:
-                with clock.stage("forward"):
-                    reader.find_sharing([texts for other in groups for texts in other.contexts])
-                result = _computed(group, model, reader, config, clock, counter)
-                if parts is not None:
-                    parts.save(group.name, group.depends_on, result.to_arrays())
-            else:
-                counter.add(group.layout.n_texts)
-            results.append(result)
+        results = _results(model, groups, config, parts, clock, progress)
     with clock.stage("inference"):
         found = tables(results, config, model=model.name)
         stated = [
@@ -111,41 +93,58 @@ def head_bias(
         combined=found.combined,
         category=found.category,
         groups=found.groups,
-        record=_record(model, config, weights, groups, left_out, twins, results, stated, clock),
+        record=HeadsRecord(
+            model=hooked_model_record(model, weights=weights),
+            config=config,
+            texts=texts_record(
+                [texts for group in groups for texts in group.contexts],
+                groups=len(groups),
+                left_out=left_out,
+            ),
+            twins=twins.record() if twins else None,
+            groups=[
+                {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
+                for r in results
+            ],
+            controls=stated,
+            seconds=clock.rounded(),
+        ),
         items=ItemDifferences.of(
             results, [group.ids for group in groups], tuple(model.pattern_hooks.values())
         ),
     )
 
 
-def _record(
+def _results(
     model: LoadedModel,
-    config: HeadBiasConfig,
-    weights: str,
     groups: list[TokenizedGroup],
-    left_out: list[dict[str, str]],
-    twins: Twins | None,
-    results: list[GroupResult],
-    stated: list[dict[str, Any]],
+    config: HeadBiasConfig,
+    parts: PartStore | None,
     clock: Stopwatch,
-) -> HeadsRecord:
-    """Everything needed to repeat the run, and the controls."""
-    return HeadsRecord(
-        model=hooked_model_record(model, weights=weights),
-        config=config,
-        texts=texts_record(
-            [texts for group in groups for texts in group.contexts],
-            groups=len(groups),
-            left_out=left_out,
-        ),
-        twins=twins.record() if twins else None,
-        groups=[
-            {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
-            for r in results
-        ],
-        controls=stated,
-        seconds=clock.rounded(),
+    progress: Progress | None,
+) -> list[GroupResult]:
+    """Every group, from the store where it is finished."""
+    reader = PatternReader(
+        model,
+        batch_size=config.batch_size,
+        share_prefix=config.share_prefix,
+        edges=config.edges,
     )
+    contexts = [texts for group in groups for texts in group.contexts]
+    counter = Counter(sum(group.layout.n_texts for group in groups), progress)
+    results = []
+    for group in groups:
+        result = _saved(group, parts)
+        if result is None:
+            with clock.stage("forward"):
+                reader.find_sharing(contexts)
+            result = _computed(group, model, reader, config, clock, counter)
+            if parts is not None:
+                parts.save(group.name, group.depends_on, result.to_arrays())
+        else:
+            counter.add(group.layout.n_texts)
+        results.append(result)
+    return results
 
 
 # -- one group -------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -246,16 +245,3 @@ def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
         values.setdefault(name, None)
     values.setdefault("packages", {})
     return values
-
-
-@contextmanager
-def reading_run(folder: Path, command: str) -> Iterator[None]:
-    """Transition."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{folder} holds no finished run of `tdabias {command}` ({error})"
-        ) from error
