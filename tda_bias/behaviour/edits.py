@@ -175,7 +175,7 @@ def edit_heads(
             _add_means(layer, {index: means[HeadId(number, index)] for index in own})
             names.add(_name_of(model, layer.projection.bias))
         for index in own:
-            part = _columns(layer, index)
+            part = layer.columns(index)
             part.copy_((part.double() * rule.factor).to(part))
         names.add(_name_of(model, layer.projection.weight))
     return sorted(names)
@@ -193,21 +193,11 @@ def _require_heads(
             )
 
 
-def _columns(layer: AttentionLayer, head: int) -> Tensor:
-    """The view of the output projection that a head writes through."""
-    weight: Any = layer.projection.weight
-    # GPT-2's Conv1D keeps weights the other way round.
-    axis = 1 if isinstance(layer.projection, nn.Linear) else 0
-    size = weight.shape[axis] // layer.n_heads
-    columns: Tensor = weight.narrow(axis, head * size, size)
-    return columns
-
-
 def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
     bias: Any = layer.projection.bias
     added = bias.double()
     for head, mean in means.items():
-        own = _columns(layer, head).double()
+        own = layer.columns(head).double()
         matrix = own if isinstance(layer.projection, nn.Linear) else own.T
         added = added + matrix @ mean.to(matrix)
     bias.copy_(added.to(bias))

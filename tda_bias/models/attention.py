@@ -91,6 +91,14 @@ class AttentionLayer:
         """The projection's input, head by head; a view."""
         return z.view(*z.shape[:-1], self.n_heads, -1)
 
+    def columns(self, head: int) -> Tensor:
+        """The view of the projection's weights that a head writes through."""
+        weight: Tensor = self.projection.get_parameter("weight")
+        # GPT-2's Conv1D keeps weights the other way round.
+        axis = 1 if isinstance(self.projection, nn.Linear) else 0
+        size = weight.shape[axis] // self.n_heads
+        return weight.narrow(axis, head * size, size)
+
     def written(self, z: Float[Tensor, "... head d"]) -> Float[Tensor, "... head model"]:
         """What each head's part of the projection's input adds to its output."""
         weight: Tensor = self.projection.get_parameter("weight")

@@ -66,7 +66,7 @@ def token_log_probs(
         place: For each reading, which of the places.
         token: And the token.
     """
-    if not _is_linear(hf_model, inputs, places):
+    if not is_linear(hf_model, inputs, places):
         return log_probs(logits_at(hf_model, inputs, places), place, token)
     head = hf_model.get_output_embeddings()
     hidden: list[Tensor] = []
@@ -90,7 +90,7 @@ class _EnoughError(Exception):
     """Nothing behind this is needed."""
 
 
-def _is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
+def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
     """Whether logits are what the output embeddings give, tried once on one place."""
     head = hf_model.get_output_embeddings()
     if not isinstance(head, nn.Linear):

@@ -1,0 +1,227 @@
+"""Which heads to train: orders of all heads, each from the targets that choose and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tda_bias.behaviour.ablation import Ablator
+from tda_bias.behaviour.first_order import FirstOrder
+from tda_bias.behaviour.likelihood import SplitTriple, split_triples
+from tda_bias.behaviour.prune_curve import first_order_rankings
+from tda_bias.debias.protocol import Ranking
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.batching import padded, special_tokens_around
+from tda_bias.models.load import LanguageModel, LoadedModel
+from tda_bias.types import HeadId, InputError, Triple
+
+if TYPE_CHECKING:
+    from tda_bias.results.head_bias import HeadBias
+
+_ITEMS_PER_PASS = 6
+
+
+def first_order_orders(
+    model: LanguageModel, triples: Sequence[Triple], twins: Sequence[Sequence[Triple]]
+) -> dict[str, list[HeadId]]:
+    """``effect`` and ``importance``, from one backward pass per batch.
+
+    Args:
+        model: The untouched model, without hooks.
+        triples: Items of the targets that choose.
+        twins: Their twins, or none for all.
+    """
+    ablator: Ablator = Ablator(model, triples, twins=twins if any(twins) else ())
+    (now,) = ablator.without([()])
+    summary = now.summary()
+    found: FirstOrder = ablator.first_order()
+    quantity = "beta" if "beta" in summary else "log_odds"
+    return first_order_rankings(
+        found, "beta" if quantity == "beta" else "log_odds", summary[quantity]
+    )
+
+
+def topology_orders(
+    load: Callable[[], LoadedModel],
+    triples: Sequence[Triple],
+    twins: Sequence[Sequence[Triple]],
+    *,
+    batch_size: int = 32,
+    seed: int = 0,
+) -> dict[str, list[HeadId]]:
+    """``evidence`` (topology with twins), its reverse ``bottom``, and ``published`` (metric T).
+
+    Args:
+        load: Gives the model with hooks; it is let go of afterwards.
+        triples: Items of the targets that choose.
+        twins: Their twins.
+        batch_size: Texts per forward pass.
+        seed: Of flips.
+    """
+    from tda_bias.config import HeadBiasConfig
+    from tda_bias.heads import head_bias
+    from tda_bias.twins import Twins
+
+    pairs = tuple((t, tuple(own)) for t, own in zip(triples, twins, strict=True) if own)
+    config = HeadBiasConfig(n_resamples=99, batch_size=batch_size, seed=seed)
+    run: HeadBias = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
+    evidence = _order(run, "evidence")
+    return {
+        "evidence": evidence,
+        "bottom": evidence[::-1],
+        "published": _order(run, "metric"),
+    }
+
+
+def _order(run: HeadBias, by: Any) -> list[HeadId]:
+    rows = run.top(10**9, category=run.categories[0], by=by)
+    return [
+        HeadId(int(layer), int(head))
+        for layer, head in zip(rows["layer"], rows["head"], strict=True)
+    ]
+
+
+def gate_order(heads: Sequence[HeadId], gates: Float[Tensor, " head"]) -> list[HeadId]:
+    """``gates``: heads by how far their learned gate is from 1."""
+    distance = (gates - 1).abs()
+    return [heads[int(i)] for i in torch.argsort(distance, descending=True, stable=True)]
+
+
+# -- mediation -------------------------------------------------------------------------------------
+
+
+def mediation(
+    model: LanguageModel, triples: Sequence[Triple], twins: Sequence[Sequence[Triple]]
+) -> tuple[Float[np.ndarray, "layer head"], int]:
+    """What an item's log-odds would change if one head wrote what it writes in the twin.
+
+    To first order (attribution patching): what the head writes in the twin minus what it writes in
+    the triple, times the slope of the triple's log-odds. Only texts whose twin has as many tokens
+    before and behind the context's end count: there a place in one is the same place in the other.
+
+    Args:
+        model: A causal language model without hooks.
+        triples: The items.
+        twins: Their twins; the first of each is used.
+
+    Returns:
+        Mean change over the items whose tokens align, nats; rows are layers with attention. And
+        the number of those items.
+
+    Raises:
+        InputError: if no item's tokens align with its twin's.
+
+    Source: Vig et al. 2020 (indirect effect); Nanda 2023 (its first-order estimate).
+    """
+    first = [own[0] for own in twins if own]
+    of = [triple for triple, own in zip(triples, twins, strict=True) if own]
+    split = split_triples(model, [*of, *first])
+    pairs = list(zip(split[: len(of)], split[len(of) :], strict=True))
+    aligned = [pair for pair in pairs if _shape(pair[0]) == _shape(pair[1])]
+    if not aligned:
+        raise InputError(
+            "mediation needs twins that have as many tokens as their triples; none has: choose "
+            "heads in another way"
+        )
+    layers = attention_layers(model)
+    total = np.zeros((len(layers), layers[0].n_heads))
+    for start in range(0, len(aligned), _ITEMS_PER_PASS):
+        total += _mediated(model, aligned[start : start + _ITEMS_PER_PASS])
+    return total / len(aligned), len(aligned)
+
+
+def mediation_order(
+    model: LanguageModel, values: Float[np.ndarray, "layer head"], mean: float
+) -> list[HeadId]:
+    """``mediation``: heads by how far exchanging what they write brings the mean gap toward 0."""
+    numbers = [layer.number for layer in attention_layers(model)]
+    toward_zero = -np.sign(mean or 1.0) * values
+    places = np.dstack(
+        np.unravel_index(np.argsort(-toward_zero, axis=None, kind="stable"), values.shape)
+    )
+    return [HeadId(numbers[int(layer)], int(head)) for layer, head in places[0]]
+
+
+def _shape(split: SplitTriple) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (len(ids), start) for ids, start in zip(split.ids[:2], split.start[:2], strict=True)
+    )
+
+
+def _mediated(
+    model: LanguageModel, pairs: Sequence[tuple[SplitTriple, SplitTriple]]
+) -> Float[np.ndarray, "layer head"]:
+    """The sum over some items; rows are s and a of every item, then of every twin."""
+    leading = special_tokens_around(model.tokenizer)[0]
+    texts = [
+        (one, role) for side in (0, 1) for pair in pairs for one in (pair[side],) for role in (0, 1)
+    ]
+    ids, mask = padded([[*leading, *one.ids[role]] for one, role in texts])
+    layers = attention_layers(model)
+    seen: list[Tensor] = []
+
+    def keep(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        z = arguments[0] if arguments[0].requires_grad else arguments[0].requires_grad_()
+        seen.append(z)
+        return (z, *arguments[1:])
+
+    hf_model: Any = model.hf_model
+    with ExitStack() as stack, torch.enable_grad():
+        for layer in layers:
+            stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
+        device = model.device
+        logits = hf_model(
+            input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
+        ).logits
+        n = len(texts) // 2  # behind them stand the twins
+        log_probs = torch.log_softmax(logits[:n, :-1].float(), -1)
+        chosen = log_probs.gather(-1, ids.to(device)[:n, 1:, None])[..., 0]
+        odds = chosen.new_zeros(())
+        for row, (one, role) in enumerate(texts[:n]):
+            first = len(leading) + one.start[role] - 1
+            last = len(leading) + len(one.ids[role]) - 1
+            odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
+        slopes = torch.autograd.grad(odds, seen)
+    found = np.zeros((len(layers), layers[0].n_heads))
+    for index, (layer, z, slope) in enumerate(zip(layers, seen, slopes, strict=True)):
+        change = (
+            layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
+        ).double()
+        found[index] = (change * mask.to(change)[:n, :, None, None]).sum((0, 1, 3)).cpu().numpy()
+    return found
+
+
+def chosen_from_file(heads: Sequence[HeadId], weights: str | None, model_weights: str) -> None:
+    """Refuse heads that were found in a model with other weights.
+
+    Args:
+        heads: As the file has them.
+        weights: Hash of the weights that the file names.
+        model_weights: Of the model that is trained.
+
+    Raises:
+        InputError: if they differ, or there is no head.
+    """
+    if not heads:
+        raise InputError("`heads` holds no head")
+    if weights is not None and weights != model_weights:
+        raise InputError(
+            "`heads` were found in a model with other weights than the one that is trained; rank "
+            "the heads of this one, with tdabias heads and tdabias export"
+        )
+
+
+def needs(names: Sequence[Ranking]) -> dict[str, bool]:
+    """Which computations some rankings ask for."""
+    return {
+        "first_order": bool({"importance", "effect"} & set(names)),
+        "topology": bool({"evidence", "bottom", "published"} & set(names)),
+        "mediation": "mediation" in names,
+        "gates": "gates" in names,
+    }

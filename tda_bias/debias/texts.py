@@ -1,0 +1,237 @@
+"""Triples and their twins as a training loop reads them: gaps with gradients, and outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tda_bias.behaviour.likelihood import continuation_tree, split_triples
+from tda_bias.debias.loss import LossName, gaps
+from tda_bias.debias.stream import LowerLayers
+from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.causal import TreePass, reader_of
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.token_trees import Rows, TokenTree, separate_paths, whole_trees
+from tda_bias.types import InputError, Triple
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What a model says about items, nats.
+
+    Attributes:
+        gap: Beta per token; without twins the log-odds per token.
+        total: The same of sums over tokens.
+        language: Share of the two comparisons with the unrelated text that are won, by sums.
+    """
+
+    gap: Float[np.ndarray, " item"]
+    total: Float[np.ndarray, " item"]
+    language: Float[np.ndarray, " item"]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A triple or a twin as a tree of tokens, and which continuation each reading belongs to."""
+
+    tree: TokenTree
+    part: Int[np.ndarray, " reading"]
+
+
+class TwinTexts:
+    """Items with their twins, for a causal model.
+
+    Args:
+        model: A causal language model.
+        triples: The items.
+        twins: Per item its twins; at least one each, unless there are none at all.
+        batch_size: Texts per forward pass, where no gradient is needed.
+
+    Raises:
+        InputError: if the model is no causal language model, some items have twins and others have
+            none, or a text does not fit.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        triples: Sequence[Triple],
+        twins: Sequence[Sequence[Triple]],
+        *,
+        batch_size: int = 32,
+    ) -> None:
+        model.require_language_head()
+        if model.kind != "causal":
+            raise InputError(
+                f"`model` {model.name} is a {model.kind} language model; only causal ones are "
+                "trained"
+            )
+        with_twins = [bool(own) for own in twins]
+        if not triples or (any(with_twins) and not all(with_twins)):
+            raise InputError(
+                "every item that is trained on or tested needs a twin, or none has one"
+            )
+        self.model = model
+        self.triples = tuple(triples)
+        self.has_twins = any(with_twins)
+        others = [twin for own in twins for twin in own]
+        self._twin_of = np.repeat(np.arange(len(twins)), [len(own) for own in twins])
+        leading = special_tokens_around(model.tokenizer)[0]
+        split = split_triples(model, [*triples, *others])
+        self._whole = [_Text(*continuation_tree(one, leading)) for one in split]
+        pairs = [type(one)(one.ids[:2], one.start[:2]) for one in split]
+        self._pairs = [_Text(*continuation_tree(one, leading)) for one in pairs]
+        self._batch_size = batch_size
+        self._reader = reader_of(
+            model, [own.tree for own in self._whole], batch_size=batch_size, texts_per_tree=3
+        )
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the texts that are trained on, what texts share counted once."""
+        return sum(len(own.tree) for own in self._pairs)
+
+    def gaps(
+        self,
+        items: Sequence[int],
+        *,
+        loss: LossName = "twins",
+        exchanged: bool = False,
+        below: LowerLayers | None = None,
+    ) -> Float[Tensor, " item"]:
+        """The gaps of some items, with what a backward pass needs.
+
+        Args:
+            items: Their numbers.
+            loss: ``twins``, or ``equalise``: the plain difference of the two continuations.
+            exchanged: Exchange the two continuations of the twins: what is left is wording, and
+                what is about the target cancels.
+            below: What is remembered of the layers that do not change.
+        """
+        texts, twin_of = self._texts_of(items, twins=loss == "twins" and self.has_twins)
+        one = self._pass([self._pairs[i].tree for i in texts])
+        means, _ = self._means(one, [self._pairs[i] for i in texts], texts, "pair", below, 2)
+        own, twins = means[: len(items)], means[len(items) :]
+        if not len(twins):
+            return own[:, 0] - own[:, 1]
+        twins = twins.flip(1) if exchanged else twins
+        return gaps(own, twins, torch.from_numpy(twin_of).to(own.device))
+
+    def outcomes(self, items: Sequence[int], *, below: LowerLayers | None = None) -> Outcomes:
+        """What the model says of some items now.
+
+        Raises:
+            InputError: if a log-probability is NaN.
+        """
+        found = [
+            self._outcomes(items[start : start + self._items_per_pass], below)
+            for start in range(0, len(items), self._items_per_pass)
+        ]
+        refuse_undefined(self.model, [one.gap for one in found])
+        names = ("gap", "total", "language")
+        return Outcomes(*(np.concatenate([getattr(one, name) for one in found]) for name in names))
+
+    @property
+    def _items_per_pass(self) -> int:
+        return max(1, self._batch_size // 6)
+
+    def _outcomes(self, items: Sequence[int], below: LowerLayers | None) -> Outcomes:
+        texts, twin_of = self._texts_of(items, twins=self.has_twins)
+        used = [self._whole[i] if n < len(items) else self._pairs[i] for n, i in enumerate(texts)]
+        with torch.no_grad():
+            one = self._pass([own.tree for own in used])
+            mean, count = self._means(one, used, texts, "whole", below, 3)
+        means, counts = mean.double().cpu().numpy(), count.cpu().numpy()
+        sums = np.where(counts > 0, means * counts, 0.0)
+        n = len(items)
+        s, a, u = sums[:n].T
+        return Outcomes(
+            gap=_contrast(means, twin_of, n),
+            total=_contrast(sums, twin_of, n),
+            language=(np.sign(s - u) + np.sign(a - u) + 2) / 4,
+        )
+
+    def _texts_of(
+        self, items: Sequence[int], *, twins: bool
+    ) -> tuple[list[int], Int[np.ndarray, " twin"]]:
+        """Numbers of items' texts and behind them of their twins', and whose twins those are."""
+        numbers, twin_of = list(items), []
+        for place, item in enumerate(items if twins else ()):
+            own = np.flatnonzero(self._twin_of == item)
+            numbers += [len(self.triples) + int(i) for i in own]
+            twin_of += [place] * len(own)
+        return numbers, np.array(twin_of, dtype=np.int64)
+
+    def _pass(self, trees: Sequence[TokenTree]) -> TreePass:
+        rows: Rows = whole_trees(trees) if self._reader.packed else separate_paths(trees)
+        return self._reader.pass_of(rows)
+
+    def _means(
+        self,
+        one: TreePass,
+        used: Sequence[_Text],
+        texts: Sequence[int],
+        kind: str,
+        below: LowerLayers | None,
+        n_parts: int,
+    ) -> tuple[Float[Tensor, "text part"], Int[Tensor, "text part"]]:
+        """Mean log-probability of every continuation of every text, and its tokens."""
+        with _skipping(below, one, used, texts, kind):
+            logits = logits_at(self.model.hf_model, one.inputs, one.places, gradients=True)
+        device = logits.device
+        log_probs = torch.log_softmax(logits, -1)
+        values = log_probs[
+            torch.from_numpy(one.place).to(device), torch.from_numpy(one.token).to(device)
+        ]
+        slots = [
+            n_parts * tree + used[tree].part[own]
+            for tree, own in zip(one.tree, one.readings, strict=True)
+        ]
+        slot = torch.from_numpy(np.concatenate(slots)).to(device)
+        count = torch.bincount(slot, minlength=n_parts * len(used))
+        total = values.new_zeros(n_parts * len(used)).index_add(0, slot, values)
+        mean = total / count.clamp_min(1)
+        return mean.view(-1, n_parts), count.view(-1, n_parts)
+
+
+def _contrast(
+    values: Float[np.ndarray, "text part"], twin_of: Int[np.ndarray, " twin"], n: int
+) -> Float[np.ndarray, " item"]:
+    difference = values[:, 0] - values[:, 1]
+    if not len(twin_of):
+        return np.asarray(difference[:n])
+    mean = np.bincount(twin_of, difference[n:], n) / np.bincount(twin_of, minlength=n)
+    return np.asarray(difference[:n] - mean)
+
+
+def _skipping(
+    below: LowerLayers | None,
+    one: TreePass,
+    used: Sequence[_Text],
+    texts: Sequence[int],
+    kind: str,
+) -> AbstractContextManager[None]:
+    """The pass without the layers that do not change, each row by its name."""
+    if below is None:
+        return nullcontext()
+    seen: Counter[int] = Counter()
+    names, lengths = [], []
+    real = one.inputs["attention_mask"]
+    for row, tree in enumerate(one.tree):
+        shape = (kind, len(used[tree].tree), texts[tree])
+        names.append((*shape, seen[tree]))
+        seen[tree] += 1
+        packed = real.ndim > 2
+        lengths.append(len(used[tree].tree) if packed else int(real[row].sum()))
+    return below.skipped(names, lengths, one.inputs)

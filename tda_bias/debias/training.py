@@ -1,0 +1,273 @@
+"""One training: steps, checks on targets that only stop it, and what the test targets did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tda_bias.behaviour.perplexity import Windows, log_perplexity
+from tda_bias.debias.learners import Learner
+from tda_bias.debias.loss import huber
+from tda_bias.debias.neutral import Retention
+from tda_bias.debias.protocol import Fold, Protocol
+from tda_bias.debias.stream import LowerLayers
+from tda_bias.debias.texts import Outcomes, TwinTexts
+from tda_bias.resampling import generator
+from tda_bias.types import InputError
+
+Goal = Literal["gaps", "placebo", "retention"]
+Progress = Callable[[], None]
+_LARGEST_GRADIENT = 1.0
+
+
+@dataclass
+class Trajectory:
+    """What a training left, check by check; check 0 is the untouched model.
+
+    Attributes:
+        step: Steps taken.
+        stop_loss: Mean Huber loss of the gaps on the stop targets.
+        log_ppl: Log-perplexity of the watched passages, nats per token.
+        gap: Beta per token of every test item.
+        total: Beta of sums of every test item.
+        language: Share of won language-model comparisons of every test item.
+        best: The check with the least stop loss among those within the allowed perplexity.
+        ended: Why it ended, in words.
+        values: What the learner had learned at ``best``.
+        report_log_ppl: Log-perplexity of the reported passages before and at ``best``.
+    """
+
+    step: list[int] = field(default_factory=list)
+    stop_loss: list[float] = field(default_factory=list)
+    log_ppl: list[float] = field(default_factory=list)
+    gap: list[np.ndarray] = field(default_factory=list)
+    total: list[np.ndarray] = field(default_factory=list)
+    language: list[np.ndarray] = field(default_factory=list)
+    best: int = 0
+    ended: str = ""
+    values: dict[str, Tensor] = field(default_factory=dict)
+    report_log_ppl: tuple[float, float] = (float("nan"), float("nan"))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a saved part."""
+        found = {
+            name: np.array(getattr(self, name))
+            for name in ("step", "stop_loss", "log_ppl", "gap", "total", "language", "best")
+        }
+        found["ended"] = np.array(self.ended)
+        found["report_log_ppl"] = np.array(self.report_log_ppl)
+        return found | {f"values {name}": own.numpy() for name, own in self.values.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Trajectory:
+        """From a saved part."""
+        values = {
+            name.removeprefix("values "): torch.from_numpy(own)
+            for name, own in arrays.items()
+            if name.startswith("values ")
+        }
+        before, after = arrays["report_log_ppl"]
+        return cls(
+            step=arrays["step"].tolist(),
+            stop_loss=arrays["stop_loss"].tolist(),
+            log_ppl=arrays["log_ppl"].tolist(),
+            gap=list(arrays["gap"]),
+            total=list(arrays["total"]),
+            language=list(arrays["language"]),
+            best=int(arrays["best"]),
+            ended=str(arrays["ended"]),
+            values=values,
+            report_log_ppl=(float(before), float(after)),
+        )
+
+
+def n_checks(protocol: Protocol) -> int:
+    """Checks of a whole training, the first of the untouched model included."""
+    return 1 + protocol.epochs * protocol.checks_per_epoch
+
+
+def n_steps(protocol: Protocol, fold: Fold) -> int:
+    """Steps of a whole training."""
+    return protocol.epochs * -(-len(fold.train) // protocol.batch)
+
+
+def train(
+    learner: Learner,
+    texts: TwinTexts,
+    fold: Fold,
+    retention: Retention,
+    watch: Windows,
+    report: Windows,
+    protocol: Protocol,
+    *,
+    rate: float,
+    goal: Goal = "gaps",
+    keep_values: bool = True,
+    progress: Progress | None = None,
+) -> Trajectory:
+    """Train until the stop targets gain nothing more, or too much perplexity is lost.
+
+    Adam, the gradient's length cut at 1. The model is left as it was at the best check.
+
+    Args:
+        learner: What learns.
+        texts: Items with twins.
+        fold: Which of them train, stop and test.
+        retention: The neutral passages that hold the model where it is.
+        watch: Passages for the perplexity that stops.
+        report: Passages for the perplexity that is reported.
+        protocol: Epochs, batches, weights of the loss, stops.
+        rate: Learning rate.
+        goal: ``gaps``; ``placebo``: the same with the continuations of the twins exchanged, which
+            trains wording away and nothing about the target; ``retention``: the next-token loss of
+            the neutral passages alone. (The divergence alone has its minimum where training
+            begins: it would change nothing but by rounding.)
+        keep_values: Whether the trajectory holds what was learned.
+        progress: Called after every step.
+    """
+    below = LowerLayers(texts.model, learner.first)
+    optimiser = torch.optim.Adam(learner.parameters(), lr=rate)
+    learner.attach(optimiser)
+    check = partial(_checked, learner, texts, fold, watch, protocol, below)
+    found = Trajectory()
+    before = _log_ppl(learner, texts, report)
+    check(found, 0)
+    best = learner.values()
+    every = max(1, n_steps(protocol, fold) // (protocol.epochs * protocol.checks_per_epoch))
+    batches = _batches(fold, len(retention), protocol)
+    for step, (items, passages) in enumerate(batches, start=1):
+        with learner.running():
+            loss = _loss(learner, texts, retention, items, passages, protocol, goal, below)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)
+        if not torch.isfinite(loss.detach()) or not torch.isfinite(length):
+            found.ended = f"the loss became {float(loss.detach())} at step {step}"
+            break
+        optimiser.step()
+        if progress is not None:
+            progress()
+        if step % every and step < len(batches):
+            continue
+        try:
+            check(found, step)
+        except InputError as error:  # the model says NaN: the last good check stands
+            found.ended = f"{error} (step {step})"
+            break
+        if found.best == len(found.step) - 1:
+            best = learner.values()
+        if found.ended:
+            break
+    found.ended = found.ended or f"all {len(batches)} steps"
+    learner.load(best)
+    learner.check()
+    found.report_log_ppl = (before, _log_ppl(learner, texts, report))
+    found.values = best if keep_values else {}
+    return found
+
+
+def _batches(
+    fold: Fold, n_passages: int, protocol: Protocol
+) -> list[tuple[Int[np.ndarray, " item"], Int[np.ndarray, " passage"]]]:
+    """Items and passages of every step: the same for every arm of a fold."""
+    rng = generator(protocol.seed, "batches", str(fold.number))
+    found = []
+    for _ in range(protocol.epochs):
+        order = rng.permutation(fold.train)
+        for part in np.array_split(order, -(-len(order) // protocol.batch)):
+            size = min(protocol.passages, n_passages)
+            found.append((part, rng.choice(n_passages, size, replace=False)))
+    return found
+
+
+def _loss(
+    learner: Learner,
+    texts: TwinTexts,
+    retention: Retention,
+    items: np.ndarray,
+    passages: np.ndarray,
+    protocol: Protocol,
+    goal: Goal,
+    below: LowerLayers,
+) -> Tensor:
+    if goal == "retention":
+        return retention.log_perplexity(passages.tolist(), below=below)
+    options = {"delta": protocol.delta, "scale": protocol.scale}
+    gap = texts.gaps(items.tolist(), loss=protocol.loss, exchanged=goal == "placebo", below=below)
+    loss = huber(gap, **options).mean()
+    if protocol.kl:
+        loss = loss + protocol.kl * retention.divergence(passages.tolist(), below=below)
+    pull = learner.penalty()
+    return loss if pull is None else loss + protocol.l1 * pull
+
+
+def _checked(
+    learner: Learner,
+    texts: TwinTexts,
+    fold: Fold,
+    watch: Windows,
+    protocol: Protocol,
+    below: LowerLayers,
+    found: Trajectory,
+    step: int,
+) -> None:
+    """Look at the stop targets and the watched passages, and note what the test targets do."""
+    with learner.running():
+        stop = texts.outcomes(fold.stop.tolist(), below=below)
+        empty = np.zeros(0)
+        test = Outcomes(empty, empty, empty)
+        if len(fold.test):
+            test = texts.outcomes(fold.test.tolist(), below=below)
+    gap = torch.from_numpy(stop.gap)
+    loss = huber(gap, delta=protocol.delta, scale=protocol.scale).mean()
+    log_ppl = _log_ppl(learner, texts, watch)
+    found.step.append(step)
+    found.stop_loss.append(float(loss))
+    found.log_ppl.append(log_ppl)
+    found.gap.append(test.gap)
+    found.total.append(test.total)
+    found.language.append(test.language)
+    _stopped(found, protocol)
+
+
+def _stopped(found: Trajectory, protocol: Protocol) -> None:
+    """The best check so far, and whether the training ends here."""
+    allowed = found.log_ppl[0] + np.log1p(protocol.allowed_loss)
+    within = [n for n, loss in enumerate(found.log_ppl) if loss <= allowed]
+    found.best = min(within, key=lambda n: found.stop_loss[n])
+    last = len(found.step) - 1
+    if last not in within:
+        found.ended = f"perplexity lost more than {protocol.allowed_loss:.0%}"
+    elif last - found.best >= protocol.patience:
+        found.ended = f"no gain on the stop targets in {protocol.patience} checks"
+
+
+def _log_ppl(learner: Learner, texts: TwinTexts, windows: Windows) -> float:
+    with learner.running():
+        return log_perplexity(texts.model, windows).mean
+
+
+def at_loss(found: Trajectory, loss: float) -> Float[np.ndarray, " item"]:
+    """The gaps of the test items where the perplexity first reaches a loss.
+
+    Between two checks every item's gap is interpolated along the log-perplexity. A training that
+    never loses so much is taken at its last check.
+
+    Args:
+        found: The training.
+        loss: Share of the perplexity, such as 0.01.
+    """
+    level = found.log_ppl[0] + np.log1p(loss)
+    for n in range(1, len(found.step)):
+        low, high = found.log_ppl[n - 1], found.log_ppl[n]
+        if high >= level:
+            share = float(np.clip((level - low) / (high - low), 0, 1)) if high > low else 1.0
+            return np.asarray((1 - share) * found.gap[n - 1] + share * found.gap[n])
+    return np.asarray(found.gap[-1])

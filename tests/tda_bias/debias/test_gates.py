@@ -1,0 +1,104 @@
+"""A gate multiplies what one head writes; folded into the weights it does the same."""
+
+import pytest
+import torch
+
+from tda_bias.debias.gates import HeadGates
+from tda_bias.models.load import LanguageModel
+from tda_bias.types import HeadId, InputError
+from tests.support.models import tiny_hf_model
+
+KINDS = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt", "bloom"]
+IDS = torch.tensor([[5, 9, 17, 4, 33, 8]])
+
+
+@pytest.fixture
+def model(tokenizer):
+    def make(kind="gpt2"):
+        return LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
+
+    return make
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.hf_model(input_ids=IDS).logits
+
+
+def test_a_head_that_does_not_exist_is_refused(model):
+    with pytest.raises(InputError, match="must be heads of gpt2; got L2H0"):
+        HeadGates(model(), [HeadId(0, 1), HeadId(2, 0)])
+    with pytest.raises(InputError, match="must be heads of gpt2; got none"):
+        HeadGates(model(), [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folded_attached_and_multiplied_by_hand_give_the_same_logits(model, tokenizer, kind):
+    plain = model(kind)
+    before = {name: t.clone() for name, t in plain.hf_model.state_dict().items()}
+    gates = HeadGates(plain)
+    assert len(gates.heads) == 8
+    with torch.no_grad():
+        gates.values.copy_(torch.linspace(-0.5, 1.7, 8))
+    with gates.attached():
+        attached = logits(plain)
+    gates.fold()
+    torch.testing.assert_close(logits(plain), attached, rtol=1e-4, atol=1e-4)
+    names = {n for n, t in plain.hf_model.state_dict().items() if not torch.equal(t, before[n])}
+    assert len(names) == 2  # the two output projections, and nothing else
+
+    from tda_bias.models.load import bridge_model
+
+    hooked = bridge_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name="m")
+
+    def times(layer):
+        def hook(z, hook):
+            gain = torch.linspace(-0.5, 1.7, 8)[4 * layer : 4 * layer + 4]
+            return z * gain[None, None, :, None]
+
+        return hook
+
+    hooks = [(f"blocks.{layer}.attn.hook_z", times(layer)) for layer in (0, 1)]
+    with hooked.bridge.hooks(fwd_hooks=hooks):
+        by_hand = logits(hooked)
+    torch.testing.assert_close(attached, by_hand, rtol=1e-4, atol=1e-4)
+
+
+def test_gates_of_1_change_no_bit_and_get_gradients(model):
+    plain = model()
+    gates = HeadGates(plain, [HeadId(1, 0), HeadId(0, 2)])
+    assert gates.lowest == 0
+    before = logits(plain)
+    with gates.attached():
+        now = plain.hf_model(input_ids=IDS).logits
+    assert torch.equal(before, now)
+    now[0, -1, 3].backward()
+    assert gates.values.grad.abs().min() > 0
+    assert gates.penalty().item() == 0.0
+
+
+def test_the_gradient_of_a_gate_is_the_difference_quotient(model):
+    plain = model("llama")
+    plain.hf_model.double()
+    gates = HeadGates(plain, [HeadId(1, 2)]).double()
+    with gates.attached():
+        plain.hf_model(input_ids=IDS).logits[0, -1, 3].backward()
+        values = []
+        for shift in (1e-2, -1e-2):
+            with torch.no_grad():
+                gates.values.fill_(1 + shift)
+            values.append(float(logits(plain)[0, -1, 3]))
+    # Softmax and norms are in single precision whatever the model is in.
+    slope = (values[0] - values[1]) / 2e-2
+    assert float(gates.values.grad) == pytest.approx(slope, rel=1e-2)
+
+
+def test_gates_are_gone_after_the_block(model):
+    plain = model()
+    gates, before = HeadGates(plain), logits(plain)
+    with torch.no_grad():
+        gates.values.fill_(0.3)
+    with gates.attached():
+        assert not torch.equal(logits(plain), before)
+    assert torch.equal(logits(plain), before)
+    assert list(gates.by_head())[:2] == [HeadId(0, 0), HeadId(0, 1)]
