@@ -9,6 +9,7 @@ import pytest
 from tda_bias.records.record import RunRecord
 from tda_bias.records.writing import writing_run
 from tdabias_cli.main import run
+from tests.support.runs import file_names
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,8 @@ def runs(tiny_folder, tmp_path_factory):
     data = ["--data", "starter", "--model", str(tiny_folder), "--category", "profession"]
     assert run(["heads", *data, "--n-resamples", "99", "--out", str(base / "heads")]) == 0
     assert run(["stereoset", *data, "--out", str(base / "stereoset")]) == 0
+    gender = [*data[:-1], "gender", "--out", str(base / "gender")]
+    assert run(["stereoset", *gender]) == 0
     record = json.loads((base / "heads" / "run.json").read_text())
     targets = pd.read_csv(base / "heads" / "groups.csv")["group"]
     write_risks(base / "pvf", record["model"], list(targets))
@@ -33,49 +36,13 @@ def write_risks(folder: Path, model: dict, words: list[str]) -> None:
         run.table("by_x.csv", table)
 
 
-def files_of(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - {".tdabias.lock"}
-
-
-def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
-    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
-    assert run([*command, "--out", str(runs / "gender"), "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    overall = found["scores"][0]
-    assert overall["items"] == 48
-    assert 0 <= overall["ss_low"] <= overall["ss"] <= overall["ss_high"] <= 100
-    assert sum(row["items"] for row in found["length_split"] if row["scoring"] == "sum") == 48
-    assert run([*command, "--out", str(runs / "gender")]) == 0
-    printed = capsys.readouterr().out
-    for text in ("50 is neutral", "Length, gender, per token", "Ties:", "demonstrate the tool"):
-        assert text in printed
-    names = files_of(runs / "gender")
-    plain = {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
-    assert names == plain | {"twins.parquet", "beta.csv"}
-    for text in ("Gender. Of the difference between", "triples minus twins", "50 without bias"):
-        assert text in printed
-    assert len(found["beta"]) == len(found["scores"])
-
-
-def test_without_twins_the_scores_are_those_of_always(runs, tiny_folder, capsys):
-    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
-    assert run([*command, "--twins", "none", "--out", str(runs / "plain")]) == 0
-    printed = capsys.readouterr().out
-    assert "twin" not in printed
-    names = files_of(runs / "plain")
-    assert names == {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
-    for name in ("scores.csv", "length_split.csv"):
-        both = (pd.read_csv(runs / folder / name) for folder in ("plain", "gender"))
-        pd.testing.assert_frame_equal(*both, atol=1e-4)
-
-
 def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
     command = ["crossref", str(runs / "heads"), str(runs / "pvf"), "--n-resamples", "99"]
     assert run([*command, "--stereoset", str(runs / "stereoset"), "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for text in ("4 targets (own 4)", "Power: with 4 targets", "with heads shuffled", "Mantel"):
         assert text in printed
-    names = files_of(tmp_path)
+    names = file_names(tmp_path)
     assert {"targets.csv", "correlations.csv", "head_map.csv", "targets.png", "run.json"} <= names
     assert {"profiles.csv", "targets.svg", "head_map.png"} <= names
     found = pd.read_csv(tmp_path / "correlations.csv")
@@ -121,7 +88,7 @@ def test_items_are_compared_in_three_ways(runs, tmp_path, capsys):
     table = [line for line in printed.splitlines() if line.startswith("│ profession")]
     assert len(table) == 12
     assert all(re.search(r" L\d+H\d+ │$", line) for line in table)  # no column is cut off
-    assert files_of(tmp_path) == {"heads.csv", "summary.csv", "run.json"}
+    assert file_names(tmp_path) == {"heads.csv", "summary.csv", "run.json"}
     heads = pd.read_csv(tmp_path / "heads.csv")
     assert set(heads["way"]) == {"raw", "length", "twins"}
     assert len(heads) == 3 * 2 * 2 * 8  # ways, measures, dimensions, heads

@@ -12,30 +12,6 @@ def folder(tiny_folder, tmp_path_factory):
     return out
 
 
-def test_reproduce_writes_one_page_with_its_pictures_and_tables(folder):
-    text = (folder / "README.md").read_text()
-    pictures = [line.split("(")[1].rstrip(")") for line in text.splitlines() if line[:2] == "!["]
-    assert len(pictures) == 13
-    for picture in pictures:
-        assert (folder / picture).is_file()
-    assert "tdabias reproduce" in text
-    assert "--model" in text
-    assert "--limit 3" in text
-    assert (folder / "tables" / "table4_religion.tex").is_file()
-    assert (folder / "heads" / "example.npz").is_file()
-
-
-def test_the_configuration_is_what_the_command_does_by_default():
-    from pathlib import Path
-
-    from tda_bias.records.settings import read_settings
-    from tdabias_cli.reproduce import ReproduceSettings
-
-    path = Path(__file__).parents[2] / "configs" / "paper_gpt2.yaml"
-    written = ReproduceSettings(**read_settings(path))
-    assert written == ReproduceSettings(model="gpt2")
-
-
 def test_figures_and_tables_of_a_run(folder, tmp_path, capsys):
     out = tmp_path / "figures"
     assert run(["figures", str(folder / "heads"), "--out", str(out), "--format", "svg,png"]) == 0
@@ -74,8 +50,6 @@ def test_bad_input_is_one_line(folder, tmp_path, capsys, more, message):
 def test_no_run_is_one_line(tmp_path, capsys):
     assert run(["figures", str(tmp_path)]) == 2
     assert "holds no finished run; `tdabias heads`" in capsys.readouterr().err
-    assert run(["reproduce"]) == 2
-    assert "`model` is missing; give --model" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

