@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
 from pvf.config import Kind
-from tda_bias.types import MAX_COUNT, MAX_SEED
+from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import progress_bar, use_cache_if_unreachable
 from .options import Positional, command
@@ -113,5 +113,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
             err=True,
         )
         raise typer.Exit(130) from None
+    if not mined.done:
+        raise InputError(f"{settings.corpus} holds no document: there is nothing to mine")
     mined.save(state, identity)
     return mined, pipeline, state

@@ -8,7 +8,7 @@ import torch
 from tda_bias.results.item_differences import ItemDifferences
 from tda_bias.statistic.group_result import GroupReducer
 from tda_bias.statistic.layout import GroupLayout
-from tda_bias.topology.sampler import LayerGram
+from tda_bias.topology.sampler import LayerGrams
 from tda_bias.topology.steps import StepGrid
 from tda_bias.types import InputError
 
@@ -24,7 +24,8 @@ def group(name, n=4, twin_of=(0, 0, 2), seed=0):
     reducer = GroupReducer(layout, n_tokens, adjust="none", rng=rng)
     for layer in range(LAYERS):
         rows = torch.from_numpy(f[:, :, layer]).transpose(1, 2)  # (dim, head, text, step)
-        reducer.add(LayerGram(layer, tuple(rows @ rows.mT / STEPS), tuple(rows.sum(-1))))
+        products = tuple(rows @ rows.mT / STEPS)
+        reducer.add(LayerGrams(range(layer, layer + 1), products, tuple(rows.sum(-1))))
     grids = [StepGrid.for_sizes(dim, "steps", np.array([STEPS])) for dim in range(2)]
     options = {"grids": grids, "attention": "bidirectional", "provenance": {}}
     return reducer.result("gender", name, **options), f, layout

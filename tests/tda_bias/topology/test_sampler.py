@@ -59,11 +59,21 @@ def sampler(path="compiled", **changes) -> GroupSampler:
     return GroupSampler(N_TOKENS, n_layers=LAYERS, **(options | changes))
 
 
-def sampled(batches: list[Batch], **options) -> list[module.LayerGram]:
-    group = sampler(**options)
-    layers = [layer for batch in batches for layer in group.add(batch)]
-    assert [layer.layer for layer in layers] == list(range(LAYERS))
+def layers_of(parts: list[module.LayerGrams]) -> list[module.LayerGrams]:
+    """The same, every layer alone."""
+    assert [layer for part in parts for layer in part.layers] == list(range(LAYERS))
+    layers = []
+    for part in parts:
+        for place, layer in enumerate(part.layers):
+            rows = slice(place * HEADS, (place + 1) * HEADS)
+            both = (tuple(values[rows] for values in dims) for dims in (part.gram, part.sums))
+            layers.append(module.LayerGrams(range(layer, layer + 1), *both))
     return layers
+
+
+def sampled(batches: list[Batch], **options) -> list[module.LayerGrams]:
+    group = sampler(**options)
+    return layers_of([part for batch in batches for part in group.add(batch)])
 
 
 def literal(patterns, distance="steps", **options) -> np.ndarray:
@@ -141,7 +151,7 @@ def test_sums_are_those_of_births_and_of_deaths(path):
     for layer in sampled(batches(patterns, *SOME), path=path):
         for head in range(HEADS):
             for text, pattern in enumerate(patterns):
-                sets = births_deaths(pattern[layer.layer, head].numpy())
+                sets = births_deaths(pattern[layer.layers[0], head].numpy())
                 expected = [sets.births.sum(), sets.deaths.sum()]
                 np.testing.assert_allclose(
                     [s[head, text] for s in layer.sums], expected, rtol=1e-12
@@ -178,7 +188,7 @@ def test_nothing_comes_before_the_last_text():
     group = sampler()
     *first, last = batches(causal_patterns(), *SOME)
     assert [list(group.add(batch)) for batch in first] == [[], []]
-    assert len(list(group.add(last))) == LAYERS
+    assert len(layers_of(list(group.add(last)))) == LAYERS
 
 
 @pytest.mark.parametrize("path", PATHS)
