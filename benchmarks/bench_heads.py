@@ -1,9 +1,10 @@
 """The cost of ``head_bias`` against the forward pass that nobody can avoid.
 
-Three processes, each with the same model and texts, run in turn: (a) the bare Hugging Face eager
-forward over the texts in batches of 32 sorted by length; (b) ``head_bias`` end to end; (c) as (b)
-without running shared prefixes once. Each is run several times; medians count. Then all of it again
-beside a program that multiplies matrices on all cores.
+Processes of their own, each with the same model and texts, run in turn: (a) the bare Hugging Face
+eager forward over the texts in batches of 32 sorted by length; (b) ``head_bias`` end to end; (c) as
+(b) without running shared prefixes once. Once over the triples alone and once with the twins'
+stereotype and anti-stereotype texts beside them. Each is run several times; medians count. Then all
+of it again beside a program that multiplies matrices on all cores.
 """
 
 from __future__ import annotations
@@ -43,13 +44,19 @@ def child(which: str) -> dict[str, Any]:
     """One measurement in a process of its own: seconds per run, stages, peak memory."""
     from tda_bias import HeadBiasConfig, head_bias, load_triples
     from tda_bias.models.load import bridge_model, load_language_model
+    from tda_bias.twins import make_twins
+    from tda_bias.types import ROLES
 
+    which, _, with_twins = which.partition("+")
     triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender")
+    twins = make_twins(triples) if with_twins else None
     loaded = load_language_model("smollm2-135m", device="cpu", attention="eager")
     hf_model, tokenizer = loaded.hf_model, loaded.tokenizer
     runs, stages = [], []
     if which == "forward":
         texts = [text for triple in triples for text in triple.texts()]
+        for twin in (twin for t in triples for twin in (twins.of(t) if twins else ())):
+            texts += twin.texts()[: len(ROLES) - 1]
         for _ in range(RUNS):
             start = time.perf_counter()
             bare_forward(hf_model, tokenizer, texts)
@@ -59,9 +66,9 @@ def child(which: str) -> dict[str, Any]:
         config = HeadBiasConfig(share_prefix="auto" if which == "shared" else "never")
         for _ in range(RUNS):
             start = time.perf_counter()
-            result = head_bias(model, triples, config=config)
+            result = head_bias(model, triples, twins=twins, config=config)
             runs.append(time.perf_counter() - start)
-            stages.append(result.record["seconds"])
+            stages.append(result.record.seconds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"runs": runs, "stages": stages, "peak_mb": peak, "triples": len(triples)}
 
@@ -76,37 +83,41 @@ def measure(which: str) -> dict[str, Any]:
     return found
 
 
-def table(machine: str) -> None:
+NAMES = {
+    "forward": "(a) bare eager forward, batch 32, sorted by length",
+    "shared": "(b) `head_bias` end to end",
+    "plain": "(c) the same with `share_prefix: never`",
+}
+
+
+def table(machine: str, *, twins: bool = False) -> None:
     """Print the measurements on an idle or a busy machine."""
-    found = {which: measure(which) for which in ("forward", "shared", "plain")}
-    bare = statistics.median(found["forward"]["runs"])
-    triples = found["forward"]["triples"]
-    print(f"SmolLM2-135M, {triples} triples, median of {RUNS} runs, {machine}\n")
+    ways = ("forward", "shared") if twins else ("forward", "shared", "plain")
+    measured = {way: measure(f"{way}+twins" if twins else way) for way in ways}
+    bare = statistics.median(measured["forward"]["runs"])
+    texts = f"{measured['forward']['triples']} triples" + (" and their twins" if twins else "")
+    print(f"SmolLM2-135M, {texts}, median of {RUNS} runs, {machine}\n")
     print("| what | seconds (min to max) | ratio to (a) | peak memory, MB |")
     print("|---|---|---|---|")
-    names = {
-        "forward": "(a) bare eager forward, batch 32, sorted by length",
-        "shared": "(b) `head_bias` end to end",
-        "plain": "(c) the same with `share_prefix: never`",
-    }
-    for which, name in names.items():
-        runs = found[which]["runs"]
+    for way in ways:
+        runs = measured[way]["runs"]
         median = statistics.median(runs)
         print(
-            f"| {name} | {median:.1f} ({min(runs):.1f} to {max(runs):.1f}) | {median / bare:.2f} "
-            f"| {found[which]['peak_mb']:.0f} |"
+            f"| {NAMES[way]} | {median:.1f} ({min(runs):.1f} to {max(runs):.1f}) "
+            f"| {median / bare:.2f} | {measured[way]['peak_mb']:.0f} |"
         )
     for stage in ("forward", "topology", "statistic", "inference"):
-        median = statistics.median(run[stage] for run in found["shared"]["stages"])
+        median = statistics.median(run[stage] for run in measured["shared"]["stages"])
         print(f"| of (b): {stage} | {median:.2f} | {median / bare:.3f} | |")
     print()
 
 
 def main() -> None:
-    """Print the table, and again beside another program."""
+    """Print the tables: without and with twins, and beside another program."""
     if not os.environ.get("TDABIAS_STEREOSET"):
         print("skipped: set TDABIAS_STEREOSET to StereoSet's intersentence half as JSON Lines")
         return
+    table("idle", twins=True)
     for machine, state in MACHINES.items():
         with state():
             table(machine)

@@ -240,10 +240,10 @@ def _computed(
         for batch in clock.each("forward", reader.read(contexts)):
             placed = replace(batch, text=places[batch.text])
             with clock.stage("topology"):
-                layers = sampler.add(placed)
-            for layer in clock.each("topology", layers):
+                finished = sampler.add(placed)
+            for layers in clock.each("topology", finished):
                 with clock.stage("statistic"):
-                    reducer.add(layer)
+                    reducer.add(layers)
             counter.add(len(batch.text))
             del batch, placed  # not beside the next ones: of a page there are gigabytes
     with clock.stage("statistic"):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from tda_bias.inference.null_values import largest_standardised, null_summary
 from tda_bias.inference.resampled import BLOCK
 from tda_bias.resampling import benjamini_hochberg, permutation_pvalue
 
@@ -115,10 +116,10 @@ def map_with_tests(
     two_sided: bool = False,
 ) -> HotSpots:
     """A map with its tests, from the same map under every draw."""
-    mean, sd = null.mean(0, dtype=float), null.std(0, dtype=float)
-    size, reached = (np.abs(z), np.abs(null)) if two_sided else (z, null)
     # The null map is kept in single precision: anything closer than this is a tie.
-    pvalue = permutation_pvalue((reached >= size - 1e-5).sum(0), len(null), exact=False)
+    threshold = (np.abs(z) if two_sided else z) - 1e-5
+    mean, sd, reached = null_summary(null, threshold, two_sided=two_sided)
+    pvalue = permutation_pvalue(reached, len(null), exact=False)
     pvalue = np.where(np.isfinite(z), pvalue, np.nan)
     pvalue_max, critical = _family_wise(z, null, mean, sd, two_sided=two_sided)
     return HotSpots(
@@ -170,11 +171,10 @@ def _family_wise(
     result = np.full(z.shape, np.nan)
     if not usable.any():
         return result, float("nan")
-    standardised = (null[:, usable] - mean[usable]) / sd[usable]
     size = (z[usable] - mean[usable]) / sd[usable]
     if two_sided:
-        standardised, size = np.abs(standardised), np.abs(size)
-    largest = np.sort(standardised.max(1))
+        size = np.abs(size)
+    largest = np.sort(largest_standardised(null, usable, mean, sd, two_sided=two_sided))
     count = len(null) - np.searchsorted(largest, size - 1e-4)
     result[usable] = permutation_pvalue(count, len(null), exact=False)
     return result, float(np.quantile(largest, 0.95))

@@ -18,12 +18,13 @@ import torch
 from jaxtyping import Float
 
 from tda_bias.inference.hot_spots import HotSpots, map_with_tests
+from tda_bias.inference.null_values import largest_standardised, null_summary
 from tda_bias.inference.resampled import ResampledTest, VersionDraws
 from tda_bias.resampling import permutation_pvalue
 from tda_bias.statistic.layout import Versions
 
 # Null values held at once in single precision; beyond, draws are worked off in blocks.
-_BLOCK_VALUES = 8_000_000
+_BLOCK_VALUES = 1_000_000
 # Null values are in single precision: closer ones are ties.
 _TIE = 1e-5
 
@@ -48,13 +49,13 @@ def location_under_flips(
     squares = gram.diagonal(dim1=1, dim2=2).sum(1)
     first, second = np.triu_indices(rows.shape[0], 1)
     pairs = (2 * gram[:, first, second] / squares[:, None]).T.float()
-    flips = torch.from_numpy(signs.astype(np.float32))
-    null = torch.empty(len(flips), rows.shape[2])
+    flips = torch.from_numpy(np.ascontiguousarray(signs.T, dtype=np.float32))
+    null = torch.empty(len(signs), rows.shape[2])
     step = max(1, _BLOCK_VALUES // max(1, len(first)))
-    for start in range(0, len(flips), step):
-        block = flips[start : start + step]
-        products = block[:, first] * block[:, second]
-        torch.matmul(products, pairs, out=null[start : start + step])
+    for start in range(0, len(signs), step):
+        block = flips[:, start : start + step]
+        products = block[first] * block[second]
+        torch.matmul(products.mT, pairs, out=null[start : start + step])
     return np.asarray((null + 1.0).clamp_(min=0.0).numpy())
 
 
@@ -128,13 +129,13 @@ def location_test(
         null: The statistic under every draw.
         exact: Whether these are all arrangements there are.
     """
-    mean, sd = null.mean(0, dtype=float), null.std(0, dtype=float)
     threshold = observed - _TIE * np.maximum(1.0, observed)
-    single = permutation_pvalue((null >= threshold).sum(0), len(null), exact)
+    mean, sd, reached = null_summary(null, threshold)
+    single = permutation_pvalue(reached, len(null), exact)
     usable = np.isfinite(observed) & (sd > 0)
     family = np.full(observed.shape, np.nan)
     if usable.any():
-        largest = ((null[:, usable] - mean[usable]) / sd[usable]).max(1)
+        largest = largest_standardised(null, usable, mean, sd)
         size = (threshold[usable] - mean[usable]) / sd[usable]
         count = len(null) - np.searchsorted(np.sort(largest), size)
         family[usable] = permutation_pvalue(count, len(null), exact)
@@ -164,7 +165,9 @@ class LocationMap:
         if not self._null.size:
             self._null = np.zeros((len(null), len(mean)), dtype=np.float32)
         defined = np.isfinite(mean)
-        self._null[:, defined] += null.mean(1)[:, defined]
+        columns = slice(None) if defined.all() else defined
+        for values in np.moveaxis(null, 1, 0):
+            self._null[:, columns] += values[:, columns] / null.shape[1]
         self._observed.append(mean)
 
     def tested(self) -> HotSpots:

@@ -30,7 +30,7 @@ EXACT_PAIRS = 12
 EXACT_RELABELLINGS = 4096
 # Draws are worked off in blocks of about this many numbers: memory does not grow with them, and
 # a block stays in the processor's cache.
-BLOCK = 1_000_000
+BLOCK = 100_000
 
 
 @dataclass(frozen=True)

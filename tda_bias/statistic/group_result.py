@@ -28,7 +28,7 @@ from tda_bias.types import Adjust, Attention
 
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig
-    from tda_bias.topology.sampler import LayerGram
+    from tda_bias.topology.sampler import LayerGrams
     from tda_bias.topology.steps import StepGrid
 
 N_SPLITS = 100
@@ -125,7 +125,7 @@ def part_identity(
 
 
 class GroupReducer:
-    """Takes the Gram matrices of a group layer by layer and keeps what tables and tests need.
+    """Takes a group's Gram matrices, some layers at a time; keeps what tables and tests need.
 
     Args:
         layout: Which text is which.
@@ -146,16 +146,20 @@ class GroupReducer:
         self._n_tokens = n_tokens
         self._adjust = adjust
         self._splits = Splits.draw(layout.n, N_SPLITS, rng)
-        self._layers: dict[int, list[_LayerNumbers]] = {}
+        self._parts: list[list[_Numbers]] = []
+        self._n_layers = 0
 
-    def add(self, layer: LayerGram) -> None:
-        """Take a finished layer; its matrices are not kept."""
-        self._layers[layer.layer] = [
-            self._reduced(gram.numpy(), sums.numpy())
-            for gram, sums in zip(layer.gram, layer.sums, strict=True)
-        ]
+    def add(self, layers: LayerGrams) -> None:
+        """Take the next finished layers; their matrices are not kept."""
+        self._n_layers += len(layers.layers)
+        self._parts.append(
+            [
+                self._reduced(gram.numpy(), sums.numpy())
+                for gram, sums in zip(layers.gram, layers.sums, strict=True)
+            ]
+        )
 
-    def _reduced(self, gram: np.ndarray, sums: np.ndarray) -> _LayerNumbers:
+    def _reduced(self, gram: np.ndarray, sums: np.ndarray) -> _Numbers:
         layout = self._layout
         compared = self._n_tokens[:, :2]
         lengths = compared if self._adjust == "length" else None
@@ -172,7 +176,7 @@ class GroupReducer:
                 (layout.anti, layout.twin_anti),
             )
         )
-        return _LayerNumbers(statistic, contrast(products), (stereotype - anti).T, halves)
+        return _Numbers(statistic, contrast(products), (stereotype - anti).T, halves)
 
     def result(
         self,
@@ -184,41 +188,55 @@ class GroupReducer:
         provenance: dict[str, Any],
     ) -> GroupResult:
         """The group's numbers, once every layer has been added."""
-        layers = [self._layers[index] for index in sorted(self._layers)]
-        statistics = [[numbers.statistic for numbers in dims] for dims in layers]
-        contrasts = [[numbers.contrast for numbers in dims] for dims in layers]
+        contrasts = [[numbers.contrast for numbers in dims] for dims in self._parts]
         rank = max(c.factor.shape[1] for dims in contrasts for c in dims)
         contrasts = [[_padded(c, rank) for c in dims] for dims in contrasts]
+        statistics = [[numbers.statistic for numbers in dims] for dims in self._parts]
+        halves = self._parts[0][0].halves
         return GroupResult(
             category=category,
             group=group,
             n_tokens=self._n_tokens,
             n_steps=np.array([grid.n_steps for grid in grids]),
-            statistic=GroupStatistic(**_joined(statistics)),
-            contrast=Contrast(**_joined(contrasts)),
+            statistic=GroupStatistic(**self._joined_fields(statistics)),
+            contrast=Contrast(**self._joined_fields(contrasts)),
             versions=self._layout.versions,
-            item_sums=_with_layers([[n.item_sums for n in dims] for dims in layers]),
+            item_sums=self._joined([[n.item_sums for n in dims] for dims in self._parts]),
             length_statistic=np.array(
                 [length_statistic(grid, self._n_tokens, attention) for grid in grids]
             ),
             halves={
-                name: _with_layers([[n.halves[name] for n in dims] for dims in layers]).astype(
+                name: self._joined([[n.halves[name] for n in dims] for dims in self._parts]).astype(
                     np.float32
                 )
-                for name in layers[0][0].halves
+                for name in halves
             },
             provenance=provenance,
         )
 
+    def _joined_fields(self, parts: list[list[Any]]) -> dict[str, np.ndarray]:
+        """Results of layers and dimensions, field by field, as ``_joined``."""
+        names = [field.name for field in fields(parts[0][0])]
+        return {
+            name: self._joined([[getattr(part, name) for part in dims] for dims in parts])
+            for name in names
+        }
+
+    def _joined(self, parts: list[list[np.ndarray]]) -> np.ndarray:
+        """Arrays ``(..., row)`` of layers and dimensions as ``(..., dim, layer, head)``."""
+        dims = [np.concatenate(layers, axis=-1) for layers in zip(*parts, strict=True)]
+        stacked = np.stack(dims, axis=-2)
+        return stacked.reshape(*stacked.shape[:-1], self._n_layers, -1)
+
 
 @dataclass(frozen=True)
-class _LayerNumbers:
-    """What is kept of one layer and dimension; the last axis is the head."""
+class _Numbers:
+    """What is kept of some layers and one dimension; the last axis is the row: layer, head."""
 
     statistic: GroupStatistic
     contrast: Contrast
-    item_sums: Float[np.ndarray, "version head"]
-    halves: dict[str, Float[np.ndarray, "split half head"]]
+    item_sums: Float[np.ndarray, "version row"]
+    halves: dict[str, Float[np.ndarray, "split half row"]]
 
 
 def _padded(given: Contrast, rank: int) -> Contrast:
@@ -226,21 +244,6 @@ def _padded(given: Contrast, rank: int) -> Contrast:
     factor = given.factor.astype(np.float32)
     missing = np.zeros((factor.shape[0], rank - factor.shape[1], *factor.shape[2:]), np.float32)
     return replace(given, factor=np.concatenate([factor, missing], axis=1))
-
-
-def _joined(parts: list[list[Any]]) -> dict[str, np.ndarray]:
-    """Results of layers and dimensions, field by field, with the axes (..., dim, layer, head)."""
-    names = [field.name for field in fields(parts[0][0])]
-    return {
-        name: _with_layers([[getattr(part, name) for part in dims] for dims in parts])
-        for name in names
-    }
-
-
-def _with_layers(parts: list[list[np.ndarray]]) -> np.ndarray:
-    """Arrays ``(..., head)`` of layers and dimensions as ``(..., dim, layer, head)``."""
-    dims = [np.stack(layers, axis=-2) for layers in zip(*parts, strict=True)]
-    return np.stack(dims, axis=-3)
 
 
 def length_statistic(

@@ -123,12 +123,13 @@ class Versions:
             1 for the chosen version, -1 / (number of the others) for these, 0 without a twin: the
             sum over contexts of (chosen minus mean of the others) is a product with it.
         """
-        weights = np.zeros((*chosen.shape[:-1], len(self)))
+        weights = np.zeros((len(self), *chosen.shape[:-1]))  # written version by version
         for place, members in enumerate(self.members):
-            part = np.full((len(members), len(members)), -1.0 / (len(members) - 1))
-            np.fill_diagonal(part, 1.0)
-            weights[..., members] = part[chosen[..., place]]
-        return weights
+            for number, version in enumerate(members):
+                weights[version] = np.where(
+                    chosen[..., place] == number, 1.0, -1.0 / (len(members) - 1)
+                )
+        return np.moveaxis(weights, 0, -1)
 
     @cached_property
     def given(self) -> Float[np.ndarray, " version"]:

@@ -198,14 +198,17 @@ def factor(
     head = np.arange(n_heads)
     left = np.diagonal(gram, axis1=1, axis2=2).copy()
     enough = tolerance * left.sum(1)
-    columns = np.zeros((n_heads, n_versions, 0))
-    while columns.shape[2] < n_versions and (left.sum(1) > enough).any():
+    columns = np.zeros((n_heads, n_versions, n_versions))
+    rank = 0
+    while rank < n_versions and (left.sum(1) > enough).any():
         pivot = left.argmax(1)
         largest = left[head, pivot]
-        rest = gram[head, :, pivot] - (columns @ columns[head, pivot, :, None])[..., 0]
+        known = columns[:, :, :rank]
+        rest = gram[head, :, pivot] - (known @ known[head, pivot, :, None])[..., 0]
         scale = np.sqrt(np.where(largest > 0, largest, 1.0))[:, None]
         column = np.where(largest[:, None] > 0, rest / scale, 0.0)
-        columns = np.concatenate([columns, column[..., None]], axis=2)
+        columns[:, :, rank] = column
         left = np.maximum(left - column**2, 0.0)
         left[head, pivot] = 0.0
-    return columns
+        rank += 1
+    return columns[:, :, :rank]

@@ -42,10 +42,6 @@ class Gram:
     products: Float64[Tensor, "row text text"]
     sums: Float64[Tensor, "row text"]
 
-    def part(self, rows: slice) -> Gram:
-        """That of some rows."""
-        return Gram(self.products[rows], self.sums[rows])
-
     @classmethod
     def joined(cls, parts: Sequence[Gram]) -> Gram:
         """That of the rows of several."""
@@ -98,7 +94,9 @@ def _compiled(values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> Gram:
 
     parts = [slice(start, start + step) for start in range(0, rows, step)]
     in_threads([partial(task, part, piece) for part in parts for piece in range(len(starts))])
-    return Gram(torch.from_numpy(products.sum(0) / grid.n_steps), torch.from_numpy(sums))
+    total = products[0] if len(starts) == 1 else products.sum(0)
+    total /= grid.n_steps
+    return Gram(torch.from_numpy(total), torch.from_numpy(sums))
 
 
 def _batched(values: Tensor, offsets: np.ndarray, grid: StepGrid) -> Gram:

@@ -1,4 +1,4 @@
-"""Patterns of one group to the Gram matrices of its step functions, layer by layer."""
+"""Patterns of one group to the Gram matrices of its step functions, some layers at a time."""
 
 from __future__ import annotations
 
@@ -36,23 +36,24 @@ _TEXTS_TOGETHER = 8
 # Beyond this, sets that wait for the rest of their group wait in a file.
 _MOST_BYTES = 256_000_000
 # Sorted sets and Gram matrices that are in memory at a time when a group is complete.
-_WORKING_BYTES = 128_000_000
+_WORKING_BYTES = 64_000_000
 
 
 @dataclass(frozen=True)
-class LayerGram:
-    """What is left of one layer of a group; dimension 0 first, on the CPU.
+class LayerGrams:
+    """What is left of some layers of a group; dimension 0 first, on the CPU.
 
     Attributes:
-        layer: Index among the layers with attention.
+        layers: Which, among the layers with attention; rows hold all heads of the first, then those
+            of the next.
         gram: <f_i - c, f_j - c> over the number of steps, c the mean of the step functions of all
             texts of the group; squared attention-weight units.
         sums: Sums of the births and of the deaths, attention-weight units.
     """
 
-    layer: int
-    gram: tuple[Float64[Tensor, "head text text"], Float64[Tensor, "head text text"]]
-    sums: tuple[Float64[Tensor, "head text"], Float64[Tensor, "head text"]]
+    layers: range
+    gram: tuple[Float64[Tensor, "row text text"], Float64[Tensor, "row text text"]]
+    sums: tuple[Float64[Tensor, "row text"], Float64[Tensor, "row text"]]
 
 
 class GroupSampler:
@@ -108,7 +109,7 @@ class GroupSampler:
         self._store: SetStore | None = None
         self._compiled = False
 
-    def add(self, batch: PatternBatch) -> Iterator[LayerGram]:
+    def add(self, batch: PatternBatch) -> Iterator[LayerGrams]:
         """Births and deaths of a batch; patterns are not kept.
 
         Returns:
@@ -186,18 +187,15 @@ class GroupSampler:
 
     # -- Gram matrices --
 
-    def _layers(self, store: SetStore, heads: int, device: torch.device) -> Iterator[LayerGram]:
+    def _layers(self, store: SetStore, heads: int, device: torch.device) -> Iterator[LayerGrams]:
         layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + store.row_bytes)
         together = max(1, _WORKING_BYTES // layer_bytes)
         for first in range(0, self._n_layers, together):
             layers = range(first, min(first + together, self._n_layers))
-            grams = self._grams(store, range(first * heads, layers.stop * heads), device)
-            for layer in layers:
-                rows = slice((layer - first) * heads, (layer - first + 1) * heads)
-                births, deaths = (gram.part(rows) for gram in grams)
-                yield LayerGram(
-                    layer, (births.products, deaths.products), (births.sums, deaths.sums)
-                )
+            rows = range(first * heads, layers.stop * heads)
+            births, deaths = self._grams(store, rows, device)
+            products, sums = (births.products, deaths.products), (births.sums, deaths.sums)
+            yield LayerGrams(layers, products, sums)
 
     def _grams(self, store: SetStore, rows: range, device: torch.device) -> list[Gram]:
         """Of births and of deaths, over some rows of the store, read a few at a time."""
