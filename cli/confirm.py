@@ -102,7 +102,12 @@ def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
     for group in run.record.groups:
         if group.category != category:
             continue
-        arrays = store.load(f"{group.category}/{group.group}", None)
+        if group.depends_on is None:
+            raise InputError(
+                f"the run in {folder} does not say which texts its saved groups are of (version "
+                "0.1 did not); run `tdabias heads` again"
+            )
+        arrays = store.load(f"{group.category}/{group.group}", group.depends_on)
         if arrays is None:
             raise InputError(
                 f"{folder / 'groups'} lacks the group {group.group!r}; the same `tdabias heads` "

@@ -5,13 +5,19 @@ Next to nothing is imported before interruptions are looked after: not even ``ty
 
 from __future__ import annotations
 
+import _thread
+import os
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
     from typing import Any
+
+INTERRUPTED = 130
 
 
 def main() -> None:
@@ -21,10 +27,11 @@ def main() -> None:
     try:
         status = run()
     except BaseException:
-        # An interruption while modules are loaded comes out as whatever error they make of it.
+        # What a library makes of an interruption can be any other error.
         if not stop.asked:
             raise
-        status = 130
+        status = INTERRUPTED
+    stop.listen(_end)
     sys.exit(status)
 
 
@@ -56,23 +63,58 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except usage_error as error:
         errors.print(f"Error: {error.format_message()}")
     except (KeyboardInterrupt, typer.Abort):
-        return 130
+        return INTERRUPTED
     return 2
 
 
 class _Stop:
-    """SIGTERM and SIGHUP are treated as Ctrl-C: what is finished is kept, and named."""
+    """SIGTERM and SIGHUP are treated as Ctrl-C: what is finished is kept, and named.
+
+    While a module is loaded, nothing is raised until that is done: compiled modules (torch's among
+    them) end the whole process with SIGABRT, or never, when Python raises something inside them.
+    Whoever asks a second time meanwhile is obeyed at once.
+    """
 
     def __init__(self) -> None:
         self.asked = False
+        self._waiting = False
 
-    def listen(self) -> None:
+    def listen(self, handler: Any = None) -> None:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             # What is ignored stays so: under nohup, and in the background of a script.
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self)
+                signal.signal(number, handler or self)
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
-        raise KeyboardInterrupt
+        if not _loads_a_module(frame):
+            raise KeyboardInterrupt
+        if self._waiting:
+            _end()
+        self._waiting = True
+        _thread.start_new_thread(self._ask_again, (number, _thread.get_ident()))
+
+    def _ask_again(self, number: int, main_thread: int) -> None:
+        """Repeat the signal when the main thread loads no module any more."""
+        while _loads_a_module(sys._current_frames().get(main_thread)):
+            time.sleep(0.02)
+        self._waiting = False
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(main_thread, number)  # which also wakes it up
+        else:
+            _thread.interrupt_main(signal.Signals(number))
+
+
+def _loads_a_module(frame: FrameType | None) -> bool:
+    """Whether a module is being loaded, at the end of what ``run`` has called."""
+    while frame is not None and frame.f_code is not run.__code__:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _end(*_: object) -> None:
+    """The end of the process, for when nothing is left to be tidied up."""
+    os._exit(INTERRUPTED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from tda_bias.records.text import number_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
 
 from .loading import (
+    interruptible,
     language_model,
     out_of_memory_in_one_line,
     progress_bar,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _PER = {"sum": "sum", "mean": "per token"}
 _SCORES = ("lms", "ss", "icat")
+# Folder of finished triples, inside a run.
+PARTS = "parts"
 
 
 class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
@@ -47,6 +51,7 @@ class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse triples that an earlier run finished")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
     )
@@ -66,7 +71,8 @@ class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
 @command(StereoSetSettings)
 def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
-    found = compute(settings)
+    with interruptible("triples", settings.folder / PARTS):
+        found = compute(settings)
     output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
@@ -97,6 +103,7 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
         refuse_other_weights(model)
 
         from tda_bias.behaviour.stereoset_scores import stereoset_scores
+        from tda_bias.records.parts import open_parts
 
         with (
             progress_bar(console, f"{model.name} · {settings.category}", "triples") as progress,
@@ -112,6 +119,12 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
                 confidence=settings.confidence,
                 seed=settings.seed,
                 progress=progress,
+                store=partial(
+                    open_parts,
+                    settings.folder / PARTS,
+                    resume=settings.resume,
+                    overwrite=settings.overwrite,
+                ),
             )
         found = found.with_record(settings=settings.model_dump(mode="json"), data=data)
         found.save(settings.folder)

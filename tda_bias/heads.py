@@ -103,8 +103,14 @@ def head_bias(
             ),
             twins=twins.record() if twins else None,
             groups=[
-                {"category": r.category, "group": r.group, "triples": r.statistic.n} | r.provenance
-                for r in results
+                {
+                    "category": result.category,
+                    "group": result.group,
+                    "triples": result.statistic.n,
+                    "depends_on": group.depends_on,
+                    **result.provenance,
+                }
+                for group, result in zip(groups, results, strict=True)
             ],
             controls=stated,
             seconds=clock.rounded(),

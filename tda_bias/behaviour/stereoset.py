@@ -25,6 +25,7 @@ from tda_bias.types import CATEGORIES, InputError, Triple
 
 Scoring = Literal["sum", "mean"]
 SCORINGS: tuple[Scoring, ...] = ("sum", "mean")
+# Draws at once.
 _BATCH = 500
 
 
@@ -141,7 +142,10 @@ def _scored(
     items = Items(own["stereotype"].to_numpy(), own["language"].to_numpy(), term)
     every = np.arange(len(own))[None]
     official = term_scores(items, every)[:, 0]
-    drawn = term_scores(items, resamples_within(term, n_resamples, rng))
+    # In blocks, so that memory does not grow with the number of draws.
+    sizes = [min(_BATCH, n_resamples - start) for start in range(0, n_resamples, _BATCH)]
+    blocks = [term_scores(items, resamples_within(term, size, rng)) for size in sizes]
+    drawn = np.concatenate(blocks, axis=1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=1)
     ss, lms = 100 * items.stereotype.mean(), 100 * items.language.mean()
@@ -160,21 +164,15 @@ def term_scores(
     """
     n_terms = int(items.term.max()) + 1
     size = np.bincount(items.term, minlength=n_terms)
-    found = np.empty((3, len(drawn)))
-    for start in range(0, len(drawn), _BATCH):
-        chosen = drawn[start : start + _BATCH]
-        place = items.term[chosen] + n_terms * np.arange(len(chosen))[:, None]
-        means = []
-        for values in (items.language, items.stereotype):
-            total = np.bincount(
-                place.reshape(-1),
-                weights=values[chosen].reshape(-1),
-                minlength=n_terms * len(chosen),
-            )
-            means.append(100 * (total.reshape(-1, n_terms) / size).mean(1))
-        lms, ss = means
-        found[:, start : start + _BATCH] = np.stack([lms, ss, icat(lms, ss)])
-    return found
+    place = items.term[drawn] + n_terms * np.arange(len(drawn))[:, None]
+    means = []
+    for values in (items.language, items.stereotype):
+        total = np.bincount(
+            place.reshape(-1), weights=values[drawn].reshape(-1), minlength=n_terms * len(drawn)
+        )
+        means.append(100 * (total.reshape(-1, n_terms) / size).mean(1))
+    lms, ss = means
+    return np.stack([lms, ss, icat(lms, ss)])
 
 
 def length_split(items: pd.DataFrame) -> pd.DataFrame:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from tda_bias.behaviour.beta import beta_table, twin_table, with_beta
-from tda_bias.behaviour.likelihood import split_triples, triple_likelihoods
+from tda_bias.behaviour.likelihood import TripleLikelihood, split_triples, triple_likelihoods
 from tda_bias.behaviour.stereoset import item_table, length_split, scores
 from tda_bias.behaviour.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
 from tda_bias.models.record import model_record
 from tda_bias.records.files import RECORD
-from tda_bias.records.parts import texts_hash
+from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.record import updated
 from tda_bias.records.runs import open_run
 from tda_bias.records.writing import writing_run
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tda_bias.types import Triple
 
 Progress = Callable[[int, int], None]
+# Triples whose readings are kept in one file: a stopped run loses at most so many.
+_BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ def stereoset_scores(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
+    store: Callable[[dict[str, Any]], PartStore] | None = None,
 ) -> StereoSetScores:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score, and beta.
 
@@ -135,16 +139,18 @@ def stereoset_scores(
         confidence: Their coverage.
         seed: Of all draws.
         progress: Called with finished triples and all, twins included.
+        store: Given what the readings depend on, returns the store in which they are kept and
+            looked up; without it nothing is saved on the way.
 
     Raises:
         InputError: if the model has no language-model head or is of another kind, a text is too
-            long for it, or there is no triple.
+            long for it, there is no triple, or ``store`` holds readings of something else.
     """
     twins_of = [twins.of(triple) if twins is not None else () for triple in triples]
     every = [*triples, *(twin for several in twins_of for twin in several)]
-    found = triple_likelihoods(
-        model, every, batch_size=batch_size, share_prefix=share_prefix, progress=progress
-    )
+    weights = model.weight_hash()
+    reader = _Blocks(model, batch_size=batch_size, share_prefix=share_prefix, progress=progress)
+    found = reader.read(every, store(_identity(model, weights)) if store is not None else None)
     items = item_table(triples, found[: len(triples)]).assign(id=triple_ids(triples))
     drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
     rest = iter(found[len(triples) :])
@@ -160,13 +166,76 @@ def stereoset_scores(
         twins=twin_items,
         beta=beta,
         record=StereoSetRecord(
-            model=model_record(model, weights=model.weight_hash()),
+            model=model_record(model, weights=weights),
             kind=model.kind,
             texts={"triples": len(triples), "hash": _hash(model, every)},
             twins=None if twins is None else twins.only(triples).record(),
             **drawn,
         ),
     )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Triples in blocks, each read or found among the saved parts."""
+
+    model: LanguageModel
+    batch_size: int
+    share_prefix: str
+    progress: Progress | None
+
+    def read(self, triples: Sequence[Triple], store: PartStore | None) -> list[TripleLikelihood]:
+        """The readings of all triples."""
+        found: list[TripleLikelihood] = []
+        for first in range(0, len(triples), _BLOCK):
+            block = triples[first : first + _BLOCK]
+            name = f"triples {first + 1} to {first + len(block)}"
+            depends_on = {"texts": _hash(self.model, block)}
+            saved = store.load(name, depends_on) if store is not None else None
+            if saved is None:
+                readings = self._read(block, first, len(triples))
+                if store is not None:
+                    store.save(name, depends_on, _as_arrays(readings))
+            else:
+                readings = _from_arrays(saved)
+            found += readings
+            self._tell(first + len(block), len(triples))
+        return found
+
+    def _read(self, block: Sequence[Triple], first: int, total: int) -> list[TripleLikelihood]:
+        return triple_likelihoods(
+            self.model,
+            block,
+            batch_size=self.batch_size,
+            share_prefix=self.share_prefix,
+            progress=lambda done, _: self._tell(first + done, total),
+        )
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total)
+
+
+def _as_arrays(readings: Sequence[TripleLikelihood]) -> dict[str, np.ndarray]:
+    return {
+        "log_prob": np.concatenate([tokens for one in readings for tokens in one.tokens]),
+        "n_tokens": np.array([one.n_tokens for one in readings]),
+    }
+
+
+def _from_arrays(arrays: Mapping[str, np.ndarray]) -> list[TripleLikelihood]:
+    sizes = arrays["n_tokens"]
+    texts = iter(np.split(arrays["log_prob"], np.cumsum(sizes.reshape(-1))[:-1]))
+    return [TripleLikelihood(tuple(next(texts) for _ in row)) for row in sizes]
+
+
+def _identity(model: LanguageModel, weights: str) -> dict[str, Any]:
+    """What saved readings depend on, beside the texts."""
+    about = {"format": 1, "model": model.name, "weights": weights, "dtype": model.dtype_name}
+    return {**about, "kind": model.kind}
 
 
 def _hash(model: LanguageModel, triples: Sequence[Triple]) -> str:

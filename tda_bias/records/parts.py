@@ -37,14 +37,13 @@ class PartStore:
         self._identity = _as_read_back(identity)
         self._overwrite = overwrite
 
-    def load(self, name: str, depends_on: Mapping[str, Any] | None) -> dict[str, np.ndarray] | None:
+    def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """The arrays of a finished part, or None.
 
         Args:
             name: The part, as it was saved.
             depends_on: What this part depends on beside the identity: a hash of its texts, the
-                heads that were removed. None takes what is there, for what is made from a
-                finished run.
+                heads that were removed.
 
         Raises:
             InputError: if the part was saved under another identity, depends on something else, is
@@ -103,16 +102,14 @@ class PartStore:
         path: Path,
         header: Mapping[str, Any],
         name: str,
-        depends_on: Mapping[str, Any] | None,
+        depends_on: Mapping[str, Any],
     ) -> None:
         if header["part"] != name:
             raise InputError(
                 f"{path} holds {header['part']!r}, not {name!r}; delete it or {_START_OVER}"
             )
         changed = differences(header["identity"], self._identity)
-        other = {}
-        if depends_on is not None:
-            other = differences(header["depends_on"], _as_read_back(depends_on))
+        other = differences(header["depends_on"], _as_read_back(depends_on))
         if changed or other:
             listed = [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items()]
             listed += [f"other {key}" for key in other]

@@ -55,11 +55,17 @@ class RowSumsRecord(RecordPart):
 
 
 class GroupRecord(RecordPart):
-    """One group: how many triples, and when and how its patterns were taken."""
+    """One group: how many triples, and when and how its patterns were taken.
+
+    Attributes:
+        depends_on: What its saved part depends on beside the settings (a hash of the texts), so
+            that it is known again; None in runs of version 0.1.
+    """
 
     category: str
     group: str
     triples: int
+    depends_on: dict[str, str] | None = None
     created: str | None = None
     prefix_sharing: str | None = None
     row_sums: RowSumsRecord | None = None

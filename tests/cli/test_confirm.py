@@ -1,12 +1,14 @@
 """``tdabias confirm`` on a tiny model: what it prints, writes, and refuses."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
 
 from tda_bias import load_triples
 from tdabias_cli.main import run
+from tests.support.runs import resealed
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +66,47 @@ def test_what_confirms_nothing_is_refused_in_one_line(folder, capsys, more, mess
 
 
 def test_a_run_without_its_groups_says_how_to_make_them(folder, tmp_path, capsys):
-    import shutil
-
     shutil.copytree(folder, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "groups")
     assert run(["confirm", str(tmp_path / "run")]) == 2
     assert "lacks the group" in capsys.readouterr().err
+
+
+def changed_groups(run_folder, change):
+    """Every group of a run's record after a change."""
+
+    def changed(values):
+        return {**values, "groups": [change(dict(group)) for group in values["groups"]]}
+
+    resealed(run_folder, changed)
+
+
+def test_groups_of_other_texts_are_refused(folder, tmp_path, capsys):
+    """As after a run with other data that was stopped before it wrote its record."""
+    shutil.copytree(folder, tmp_path / "run")
+    changed_groups(
+        tmp_path / "run",
+        lambda group: {**group, "depends_on": {**group["depends_on"], "texts": "others"}},
+    )
+    assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
+    assert "holds parts saved with other settings (other texts)" in capsys.readouterr().err
+
+
+def test_the_file_of_another_group_is_refused(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "run")
+    first, second = sorted((tmp_path / "run" / "groups").glob("*.npz"))[:2]
+    shutil.copy(first, second)
+    assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
+    assert f"{second} holds 'gender/" in capsys.readouterr().err
+
+
+def test_a_run_that_does_not_say_whose_its_groups_are_is_refused_with_a_word(
+    folder, tmp_path, capsys
+):
+    shutil.copytree(folder, tmp_path / "run")
+    changed_groups(
+        tmp_path / "run", lambda group: {k: v for k, v in group.items() if k != "depends_on"}
+    )
+    assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
+    assert "does not say which texts its saved groups are of" in capsys.readouterr().err
+    assert run(["show", str(tmp_path / "run")]) == 0

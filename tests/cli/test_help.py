@@ -37,7 +37,7 @@ NEW_OPTIONS = {
     "pvf risk": ["--out", "--overwrite", "--quiet"],
     "pvf score": ["--format", "--overwrite", "--quiet", "--resume", "--seed", "--untrained"],
     "pvf social": ["--config"],
-    "stereoset": ["--overwrite", "--quiet", "--twins"],
+    "stereoset": ["--overwrite", "--quiet", "--resume", "--twins"],
     # A configuration file could set these before.
     "unqover": ["--overwrite", "--quiet"],
     "reproduce": ["--category", "--share-prefix", *_RANKING],

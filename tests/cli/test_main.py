@@ -111,6 +111,54 @@ def test_a_signal_while_modules_are_loaded_leaves_no_traceback():
     assert (process.returncode, output, errors) == (130, "", "")
 
 
+# A command that loads a module which takes a while, and says if something is raised inside it, as
+# torch's does by ending the process with SIGABRT.
+_SLOW_MODULE = """
+import time
+print("loading", flush=True)
+try:
+    time.sleep({seconds})
+except BaseException:
+    print("torn", flush=True)
+print("loaded", flush=True)
+"""
+_LOADING = """
+import sys, time, tdabias_cli.ls as ls
+sys.path.insert(0, {folder!r})
+def models():
+    import slow_to_load
+    time.sleep(60)
+ls.models = models
+"""
+
+
+def loading(folder, *, seconds: float) -> subprocess.Popen:
+    """A process in which a module is just being loaded."""
+    text = _SLOW_MODULE.format(seconds=seconds)
+    (folder / "slow_to_load.py").write_text(text, encoding="utf-8")
+    process = started("ls", "models", code=f"exec({_LOADING.format(folder=str(folder))!r})")
+    assert process.stdout.readline() == "loading\n"
+    return process
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_module_is_loaded_to_its_end_before_a_signal_is_obeyed(name, tmp_path):
+    skip_where_ignored(name)
+    process = loading(tmp_path, seconds=0.5)
+    process.send_signal(getattr(signal, name))
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (130, "loaded\n", "")
+
+
+def test_who_asks_twice_while_a_module_is_loaded_is_obeyed_at_once(tmp_path):
+    process = loading(tmp_path, seconds=60)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (130, "", "")
+
+
 def test_an_error_that_nobody_asked_for_keeps_its_traceback():
     code = "import tdabias_cli.heads as h; h.compute = lambda settings: 1 / 0"
     process = started("heads", "-m", "x", "-c", "gender", code=code)

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tda_bias.behaviour.stereoset_scores as stereoset_scores_module
 from tda_bias.behaviour.beta import beta_table, with_beta
 from tda_bias.behaviour.likelihood import triple_likelihoods
 from tda_bias.behaviour.stereoset import item_table, length_split, scores
 from tda_bias.behaviour.stereoset_scores import StereoSetScores, stereoset_scores
+from tda_bias.records.parts import PartStore
 from tda_bias.records.record import DataRecord
 from tda_bias.triples import triple_ids
 from tda_bias.twins import Twins
@@ -102,6 +104,50 @@ def test_progress_counts_twins_too(model):
         model, TRIPLES, twins=TWINS, progress=lambda *done: seen.append(done), **OPTIONS
     )
     assert seen[-1] == (8, 8)
+
+
+# -- resumed ---------------------------------------------------------------------------------------
+
+
+def parts_in(folder):
+    return lambda identity: PartStore(folder, identity)
+
+
+def tables_of(scored):
+    return {name: getattr(scored, name) for name in ("items", "scores", "twins", "beta")}
+
+
+def test_a_stopped_run_goes_on_and_gives_the_same(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(stereoset_scores_module, "_BLOCK", 3)
+    options = {"twins": TWINS, "store": parts_in(tmp_path), **OPTIONS}
+    whole = stereoset_scores(model, TRIPLES, **{**options, "store": parts_in(tmp_path / "whole")})
+
+    def stop(done, total):
+        if done > 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stereoset_scores(model, TRIPLES, progress=stop, **options)
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")}
+    assert len(kept) == 2
+    seen = []
+    again = stereoset_scores(model, TRIPLES, progress=lambda *done: seen.append(done), **options)
+    assert seen[:2] == [(3, 8), (6, 8)]
+    assert seen[-1] == (8, 8)
+    assert kept.items() <= {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.npz")}.items()
+    for name, table in tables_of(whole).items():
+        pd.testing.assert_frame_equal(table, tables_of(again)[name], check_exact=True)
+
+
+def test_readings_of_other_texts_or_another_model_are_not_taken(model, tiny_lm, tmp_path):
+    stereoset_scores(model, TRIPLES[:3], store=parts_in(tmp_path), **OPTIONS)
+    with pytest.raises(InputError, match="other texts"):
+        stereoset_scores(model, TRIPLES[1:], store=parts_in(tmp_path), **OPTIONS)
+    with pytest.raises(InputError, match="model was 'tiny-gpt2', now 'tiny-bert'"):
+        stereoset_scores(tiny_lm("bert"), TRIPLES[:3], store=parts_in(tmp_path), **OPTIONS)
+
+
+# -- files -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("twins", [None, TWINS])
