@@ -85,6 +85,20 @@ def _crossref_items(folder: Path, top: int) -> Output:
     return item_output(ItemCrossReference.load(folder), folder)
 
 
+def _compare(folder: Path, top: int) -> Output:
+    from tda_bias.records.runs import open_run
+
+    if open_run(folder, "compare").record.get("compares") == "heads":
+        from tda_bias.comparison.head_maps import HeadsComparison
+
+        from .compare_runs import output
+
+        return output(HeadsComparison.load(folder), folder)
+    from .compare import saved
+
+    return saved(folder)
+
+
 _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "heads": _heads,
     "pvf": _pvf,
@@ -94,4 +108,5 @@ _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "stereoset": _stereoset,
     "crossref": _crossref,
     "crossref items": _crossref_items,
+    "compare": _compare,
 }

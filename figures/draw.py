@@ -33,6 +33,13 @@ COMMANDS = (
     f"crossref {RUNS}/all {RUNS}/pvf-pronouns-targets",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
 )
+# A changed model, and what it is compared with; a folder that is there is not written again.
+EDIT = "edit --model smollm2-135m --head L21H1 --head L18H4 --head L5H2 --how zero --out edited"
+COMPARED = (
+    "heads --model edited --category all --data starter --out runs/edited/all",
+    "compare smollm2-135m edited --data starter --out runs/edited/compare",
+    f"compare {RUNS}/all runs/edited/all --category gender --out runs/edited/compare-heads",
+)
 # Targets of the starter data, as words that a template can be about.
 TARGETS = ["nurse", "engineer", "teacher", "farmer", "Italian", "Buddhist", "Catholic", "Quaker"]
 FOLDERS = (
@@ -41,6 +48,8 @@ FOLDERS = (
     f"{RUNS}/pvf-pronouns",
     f"{RUNS}/pvf-pronouns-targets",
     f"{RUNS}/unqover-gender_race",
+    "runs/edited/compare",
+    "runs/edited/compare-heads",
 )
 
 
@@ -73,7 +82,9 @@ def stored(source: Path, target: Path) -> None:
 def main(folder: Path) -> None:
     """All pictures and the page."""
     (folder / "targets.txt").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
-    for command in COMMANDS:
+    if not (folder / "edited").exists():
+        run(EDIT, folder)
+    for command in (*COMMANDS, *COMPARED):
         run(command, folder)
     shutil.rmtree(DOCS / "gallery", ignore_errors=True)
     (DOCS / "gallery").mkdir()

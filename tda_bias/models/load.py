@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
+from tda_bias.models.adapter import adapted_model, is_adapter
 from tda_bias.models.checkpoint import (
     of_the_body,
     refuse_code_in_folder,
@@ -51,6 +52,7 @@ class LanguageModel:
         revision: The hub's commit, where it is known.
         not_in_checkpoint: Parameters that the checkpoint lacks and that are therefore random.
         body_not_in_checkpoint: Those of them that attention patterns depend on.
+        adapted: Hash of the weights before an adapter was merged into them; None without one.
     """
 
     hf_model: PreTrainedModel
@@ -59,6 +61,7 @@ class LanguageModel:
     revision: str | None = None
     not_in_checkpoint: tuple[str, ...] = ()
     body_not_in_checkpoint: tuple[str, ...] = ()
+    adapted: str | None = None
 
     def __repr__(self) -> str:
         shown = f"{self.architecture}, {self.n_parameters:,} parameters, {self.dtype_name}"
@@ -315,9 +318,9 @@ def load_language_model(
     Architectures that TransformerLens cannot hook are loaded too.
 
     Args:
-        name: As in ``load_model``.
+        name: As in ``load_model``, or the folder of a PEFT adapter, merged into its base.
         device: As in ``load_model``.
-        dtype: As in ``load_model``.
+        dtype: As there.
         attention: Implementation of attention; the architecture's fastest if None.
         head: ``language``; or ``as_trained``: of a checkpoint trained to answer with a span of the
             context, that one.
@@ -327,6 +330,9 @@ def load_language_model(
     """
     if dtype not in DTYPES:
         raise InputError(f"`dtype` must be one of {', '.join(DTYPES)}; got {dtype!r}")
+    if is_adapter(name):
+        given: dict[str, Any] = {"dtype": dtype, "attention": attention, "head": head}
+        return adapted_model(name, partial(load_language_model, device=device, **given))
     place = _device(device)
     if DTYPES[dtype].itemsize < 4:
         _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
@@ -353,9 +359,10 @@ def load_language_model(
     except InputError:
         raise
     except Exception as error:  # the hub's and the readers' errors are of many kinds
+        shown = repr(name if len(name) <= 200 else f"{name[:200]}...")
         raise InputError(
             f"`model` must be a hub name, a local folder or one of {', '.join(packaged)}; "
-            f"{_short(name)} could not be loaded ({type(error).__name__}: {_first_sentence(error)})"
+            f"{shown} could not be loaded ({type(error).__name__}: {_first_sentence(error)})"
         ) from error
     refuse_small_embedding(name, model, tokenizer)
     lacking = tuple(sorted(info["missing_keys"]))
@@ -367,10 +374,6 @@ def load_language_model(
         not_in_checkpoint=lacking,
         body_not_in_checkpoint=of_the_body(model, lacking),
     )
-
-
-def _short(name: str) -> str:
-    return repr(name if len(name) <= 200 else f"{name[:200]}...")
 
 
 def _first_sentence(error: Exception) -> str:

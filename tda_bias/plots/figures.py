@@ -11,9 +11,12 @@ from tda_bias.behaviour.crossref import CrossReference
 from tda_bias.behaviour.rank_tests import power
 from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.behaviour.targets import match_counts, signed_quantity
+from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.comparison.record import ModelComparison
 from tda_bias.inference.calibration import calibration as simulated
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.plots.behaviour import plot_ablation, plot_targets
+from tda_bias.plots.comparison import plot_comparison, plot_head_comparison
 from tda_bias.plots.heat_map import caption, plot_heatmap
 from tda_bias.plots.illustrations import (
     filtration_figure,
@@ -213,6 +216,23 @@ def targets(runs: Sequence[Run]) -> Figure:
     )
 
 
+# -- before and after ------------------------------------------------------------------------------
+
+
+def comparison(runs: Sequence[Run]) -> Figure:
+    """What changed between two models, outcome by outcome."""
+    return plot_comparison(runs[0].load(ModelComparison.load))
+
+
+def head_comparison(runs: Sequence[Run]) -> Figure:
+    """Two maps of heads against each other, and by depth."""
+    return plot_head_comparison(runs[0].load(HeadsComparison.load))
+
+
+def _compares(what: str) -> Callable[[Run], bool]:
+    return lambda run: run.record.get("compares") == what
+
+
 # -- the catalogue ---------------------------------------------------------------------------------
 
 
@@ -269,4 +289,20 @@ FIGURES: tuple[Entry, ...] = (
         ablation,
     ),
     Entry("crossref", "Heads against output probabilities, by target", "crossref", targets),
+    Entry(
+        "compare",
+        "Before and after: every outcome with its interval",
+        "compare",
+        comparison,
+        holds=_compares("models"),
+        option=" MODEL MODEL",
+    ),
+    Entry(
+        "compare_heads",
+        "Before and after: two maps of heads",
+        "compare",
+        head_comparison,
+        holds=_compares("heads"),
+        option=" RUN RUN",
+    ),
 )

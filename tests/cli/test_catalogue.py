@@ -33,7 +33,13 @@ def test_all_figures_are_drawn(runs):
     found = {one.name: one for one in drawings(runs, catalogue(), left_out=lacking.append)}
     assert not lacking
     kinds = {name.split("-")[0] for name in found}
-    assert kinds == {entry.name for entry in catalogue()} - {"agreement", "crossref", "twins_items"}
+    assert kinds == {entry.name for entry in catalogue()} - {
+        "agreement",
+        "crossref",
+        "twins_items",
+        "compare",
+        "compare_heads",
+    }
     for one in found.values():
         assert one.figure.axes
         assert one.figure.get_figwidth() in (COLUMN, PAGE) or one.name.startswith("unqover")

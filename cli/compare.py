@@ -1,0 +1,340 @@
+"""``tdabias compare``: two models on one battery, or two rankings of heads side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+from rich.console import Console
+from rich.table import Table
+
+from tda_bias.records.text import number_text, p_text
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError, RankBy
+
+from .loading import (
+    interruptible,
+    language_model,
+    out_of_memory_in_one_line,
+    progress_bar,
+    reach_hub_for,
+)
+from .options import Positional, command
+from .output import Output
+from .run_folder import run_folder
+from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
+from .text import uncut_table
+
+if TYPE_CHECKING:
+    from tda_bias.comparison.record import ModelComparison
+    from tda_bias.models.load import LanguageModel
+
+    from .battery import Battery
+
+_SPLITS = ("_longer", "_equal", "_shorter")
+_HEADINGS = ("outcome", "before", "after", "change", "interval", "p")
+
+
+class CompareSettings(RunSettings):
+    """Everything ``tdabias compare`` can be told."""
+
+    before: Annotated[Name, Positional()] = Field(
+        description="Hub name, local folder, PEFT adapter or smollm2-135m; or a run of `tdabias "
+        "heads`."
+    )
+    after: Annotated[Name, Positional()] = Field(description="The other one of the same kind.")
+    preset: str = Field(
+        "smoke",
+        pattern="^(smoke|full)$",
+        description="smoke (gender and samples, minutes) or full (everything)",
+    )
+    only: Annotated[tuple[str, ...], Several] = Field(
+        (),
+        description="only this: stereoset, intrasentence, crows, winobias, winogender, pvf, "
+        "unqover, perplexity, blimp, divergence; may be given several times",
+    )
+    data: Name = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
+    sentences: Name = Field(
+        "stereoset", description="StereoSet's intrasentence half: stereoset (the hub) or a file"
+    )
+    crows: Name = Field("hub", description="CrowS-Pairs: hub, or its file or folder")
+    blimp: Name | None = Field(
+        None, description="BLiMP: hub, or its files (default: what ships, 20 pairs a paradigm)"
+    )
+    text: Name = Field(
+        "wikitext2", description="neutral text: wikitext2 (the hub), a text file or its folder"
+    )
+    twins: Name = Field("auto", description="auto, none, or a file that `tdabias twins` wrote")
+    group: Annotated[tuple[str, ...], Several] = Field(
+        (), description="only this target of the triples (held-out ones); several times"
+    )
+    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
+    category: str | None = Field(None, description="of runs with several")
+    by: RankBy = Field("evidence", description="of runs: the map that is compared")
+    device: Device = Field(
+        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
+    )
+    dtype: Dtype = Field("float32", description="type of the weights")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
+    n_resamples: int = Field(
+        2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples of clusters"
+    )
+    n_flips: int = Field(
+        9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse measures that an earlier run finished")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/AFTER/compare-BEFORE)"
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        name = f"compare-{folder_name(self.before)}"
+        return self.out or Path("runs") / folder_name(self.after) / name
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "resume"}
+        return self.model_dump(mode="json", exclude=left_out)
+
+
+@command(CompareSettings)
+def compare(settings: CompareSettings) -> None:
+    """Measure two models alike, item by item: what changed, how sure, and at what cost."""
+    runs = [(Path(name) / "run.json").is_file() for name in (settings.before, settings.after)]
+    if all(runs):
+        from .compare_runs import compare_runs
+
+        compare_runs(settings).print(settings.format, quiet=settings.quiet)
+        return
+    if any(runs):
+        run, model = (settings.before, settings.after)[:: 1 if runs[0] else -1]
+        raise InputError(
+            f"{run} is a run and {model} is not; give two models, or two runs of `tdabias heads`"
+        )
+    found = _compared(settings)
+    output(found, settings.folder).print(settings.format, quiet=settings.quiet)
+
+
+def _compared(settings: CompareSettings) -> ModelComparison:
+    console = Console(stderr=True, quiet=settings.quiet)
+    _reach_hub(settings)
+    with (
+        interruptible("measures", settings.folder / "parts"),
+        run_folder(
+            settings.folder,
+            "compare",
+            settings=settings.numbers_depend_on(),
+            overwrite=settings.overwrite,
+        ) as refuse_other_weights,
+    ):
+        before, after = (
+            language_model(name, device=settings.device, dtype=settings.dtype, console=console)
+            for name in (settings.before, settings.after)
+        )
+        refuse_other_weights(before)
+
+        from tda_bias.comparison.models import refuse_incomparable
+
+        refuse_incomparable(before, after)
+        found = _measured(settings, before, after, _battery(settings, before), console)
+        found = found.with_record(settings=settings.model_dump(mode="json"), preset=settings.preset)
+
+        from tda_bias.plots.comparison import plot_comparison
+        from tda_bias.records.figures import print_style
+
+        with print_style():
+            found.save(settings.folder, figure=plot_comparison(found))
+    return found
+
+
+def _reach_hub(settings: CompareSettings) -> None:
+    from_hub = (
+        settings.data == "stereoset"
+        or settings.sentences == "stereoset"
+        or "hub" in (settings.crows, settings.blimp)
+        or settings.text == "wikitext2"
+    )
+    for name in (settings.before, settings.after):
+        reach_hub_for(name, also=from_hub)
+
+
+def _battery(settings: CompareSettings, model: LanguageModel) -> Battery:
+    from .battery import PRESETS, Sources, battery
+
+    sources = Sources(
+        data=settings.data,
+        sentences=settings.sentences,
+        crows=settings.crows,
+        blimp=settings.blimp,
+        text=settings.text,
+        twins=settings.twins,
+        groups=settings.group,
+        limit=settings.limit,
+        seed=settings.seed,
+    )
+    amount = PRESETS["full" if settings.preset == "full" else "smoke"]
+    return battery(amount, sources, kind=model.kind, only=settings.only)
+
+
+def _measured(
+    settings: CompareSettings,
+    before: LanguageModel,
+    after: LanguageModel,
+    chosen: Battery,
+    console: Console,
+) -> ModelComparison:
+    from tda_bias.comparison.models import Draws, compare_models
+
+    @contextmanager
+    def watch(measure: str, model: str) -> Iterator[Any]:
+        with progress_bar(console, f"{measure} · {model}", "texts") as moved:
+            yield moved
+
+    with out_of_memory_in_one_line(before.device, settings.batch_size):
+        return compare_models(
+            before,
+            after,
+            chosen.measures,
+            distances=chosen.distances,
+            not_measured=chosen.not_measured,
+            draws=Draws(settings.n_resamples, settings.n_flips, settings.confidence, settings.seed),
+            batch_size=settings.batch_size,
+            parts=settings.folder / "parts",
+            resume=settings.resume,
+            overwrite=settings.overwrite,
+            unanswered="refuse" if settings.only else "leave_out",
+            watch=watch,
+        )
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def saved(folder: Path) -> Output:
+    """What a finished comparison has to say.
+
+    Raises:
+        InputError: if the folder holds none, or a file is not as it was written.
+    """
+    from tda_bias.comparison.record import ModelComparison
+
+    return output(ModelComparison.load(folder), folder)
+
+
+def output(found: ModelComparison, folder: Path) -> Output:
+    """The table of changes, the guard in words, and what was not measured."""
+    return Output(
+        shown=[*_tables(found), *_guard_lines(found), *_closing_lines(found, folder)],
+        values={
+            "folder": str(folder),
+            "before": found.record.model.model_dump(),
+            "after": found.record.after.model_dump(),
+            "outcomes": found.table.to_dict("records"),
+            "not_measured": [one.model_dump() for one in found.record.not_measured],
+        },
+        rows=found.table,
+    )
+
+
+def _tables(found: ModelComparison) -> Iterator[Table]:
+    """Bias, then quality and knowledge; the length splits stand in the file."""
+    record = found.record
+    names = f"{record.model.name} → {record.after.name}"
+    kinds = {"bias": ("bias",), "quality and knowledge": ("quality", "knowledge")}
+    for title, kept in kinds.items():
+        table = found.table[found.table["kind"].isin(kept)]
+        rows = [
+            _cells(row)
+            for row in table.to_dict("records")
+            if not str(row["outcome"]).endswith(_SPLITS)
+        ]
+        if rows:
+            headings = (*_HEADINGS, "Holm" if title == "bias" else "guard")
+            yield uncut_table(f"{names} · {title}", headings, rows, left=1)
+
+
+def _cells(row: dict[Any, Any]) -> list[str]:
+    digits = 1 if row["unit"] == "points" else 3
+    before, after, low, high = (
+        number_text(row[name], digits) for name in ("before", "after", "low", "high")
+    )
+    change = "undefined" if row["change"] != row["change"] else f"{row['change']:+.{digits}f}"
+    p = "" if row["p"] != row["p"] else p_text(row["p"])
+    last = row["guard"]
+    if row["kind"] == "bias":
+        last = p_text(row["p_holm"]) if row["primary"] else ""
+    return [str(row["outcome"]), before, after, change, f"{low} to {high}", p, str(last)]
+
+
+def _guard_lines(found: ModelComparison) -> Iterator[str]:
+    for row in found.table[found.table["guard"] != ""].to_dict("records"):
+        worst = _in_words(row)
+        verdict = "pass" if row["guard"] == "pass" else _failed(row)
+        yield f"Guard {row['outcome']}: {verdict}. {worst}; allowed is a loss of {row['allowed']}."
+    guarded = set(found.table.loc[found.table["guard"] != "", "outcome"])
+    missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in guarded]
+    if missing:
+        yield f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
+
+
+def _failed(row: dict[Any, Any]) -> str:
+    """Whether a loss was measured, or cannot be ruled out with so few items."""
+    lost = row["change"] * (1 if row["margin"] > 0 else -1) >= abs(row["margin"])
+    return "fail" if lost or row["change"] != row["change"] else "fail (not ruled out)"
+
+
+def _in_words(row: dict[Any, Any]) -> str:
+    import math
+
+    if row["worst"] != row["worst"]:
+        return "It has no bound"
+    if row["outcome"] == "log_perplexity":
+        now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
+        return f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
+    return f"{row['change']:+.2f} points, with 95 % confidence at least {row['worst']:+.2f}"
+
+
+def _closing_lines(found: ModelComparison, folder: Path) -> Iterator[str]:
+    table, record = found.table, found.record
+    primary = table[table["primary"]]
+    for row in primary.to_dict("records"):
+        yield _primary_line(row)
+    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
+    if len(few):
+        yield (
+            f"Too few clusters to draw from in {', '.join(few['outcome'].head(3))}"
+            f"{', ...' if len(few) > 3 else ''}: intervals there are over items, and hold for "
+            "these targets only."
+        )
+    unpaired = table[table["unpaired"] > 0]
+    if len(unpaired):
+        yield (
+            f"Items that only one model read, and that are left out: {unpaired['unpaired'].sum()} "
+            f"in {len(unpaired)} outcomes (compare.csv)."
+        )
+    for one in record.not_measured:
+        yield f"Not measured: {one.name}: {one.reason}"
+    yield (
+        f"Intervals: {record.confidence:.0%}, BCa over clusters (targets, occupations, writers, "
+        "windows); p exchanges before and after of whole clusters; Holm over the primary outcomes."
+    )
+    yield f"Files: {folder}/ (compare.csv, items.parquet, compare.png, run.json)"
+
+
+def _primary_line(row: dict[Any, Any]) -> str:
+    if row["change"] != row["change"]:
+        return f"{row['outcome']}: undefined ({row['reason']})."
+    sizes = [abs(row[name] - row["neutral"]) for name in ("before", "after")]
+    way = "smaller" if sizes[1] < sizes[0] else "not smaller"
+    sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
+    per = f"{row['items']} items of {row['clusters']} {row['cluster']}s"
+    return (
+        f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
+        f"{way} in size; {sure} (Holm p {p_text(row['p_holm'])})."
+    )

@@ -1,0 +1,151 @@
+"""``tdabias compare RUN RUN``: two rankings of heads side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from tda_bias.records.text import number_text, p_text
+
+from .output import Output
+from .run_folder import run_folder
+from .settings import folder_name
+from .text import uncut_table
+
+if TYPE_CHECKING:
+    from tda_bias.comparison.head_maps import HeadsComparison
+
+    from .compare import CompareSettings
+
+_SHOWN = 10
+
+
+def compare_runs(settings: CompareSettings) -> Output:
+    """Compare, save and say.
+
+    Raises:
+        InputError: if the runs cannot be compared, or the folder cannot be written.
+    """
+    from tda_bias.comparison.head_maps import compare_heads
+    from tda_bias.records.record import DataRecord
+    from tda_bias.records.runs import content_hash
+    from tda_bias.results.head_bias import HeadBias
+
+    before, after = (HeadBias.load(name) for name in (settings.before, settings.after))
+    folder = settings.out or Path(settings.after) / f"compare-{folder_name(settings.before)}"
+    names = ("category", "by", "n_flips", "seed")
+    about = {name: settings.model_dump(mode="json")[name] for name in names}
+    hashes = [str(content_hash(run.record)) for run in (before, after)]
+    data = DataRecord(source="runs", revision=" ".join(hashes))
+    with run_folder(folder, "compare", settings=about, data=data, overwrite=settings.overwrite):
+        found = compare_heads(
+            before,
+            after,
+            category=settings.category,
+            by=settings.by,
+            n_resamples=settings.n_flips,
+            seed=settings.seed,
+        ).with_record(
+            settings=settings.model_dump(mode="json"),
+            data=data,
+            runs=(settings.before, settings.after),
+        )
+
+        from tda_bias.plots.comparison import plot_head_comparison
+        from tda_bias.records.figures import print_style
+
+        with print_style():
+            found.save(folder, figure=plot_head_comparison(found))
+    return output(found, folder)
+
+
+def output(found: HeadsComparison, folder: Path) -> Output:
+    """The agreement, the heads that moved, and how to read both."""
+    shown: list[Table | str] = [_agreement_table(found)]
+    if found.record.matched:
+        shown.append(_moved_table(found))
+    return Output(
+        shown=[*shown, *_lines(found, folder)],
+        values={
+            "folder": str(folder),
+            "record": found.record.model_dump(),
+            "agreement": found.agreement.to_dict("records"),
+            "layers": found.layers.to_dict("records"),
+            "heads": found.heads.to_dict("records"),
+        },
+        rows=found.heads if found.record.matched else found.agreement,
+    )
+
+
+def _agreement_table(found: HeadsComparison) -> Table:
+    rows = [
+        [
+            row["over"],
+            str(row["n"]),
+            number_text(row["rho"]),
+            f"{number_text(row['chance_low'])} to {number_text(row['chance_high'])}",
+            p_text(row["p"]),
+        ]
+        for row in found.agreement.to_dict("records")
+    ]
+    record = found.record
+    title = (
+        f"{record.model.name} and {record.after.name} · {record.category} · agreement of "
+        f"{record.by}"
+    )
+    return uncut_table(title, ("over", "n", "Spearman", "by chance (95 %)", "p"), rows, left=1)
+
+
+def _moved_table(found: HeadsComparison) -> Table:
+    ordered = found.heads.reindex(found.heads["z"].abs().sort_values(ascending=False).index)
+    rows = [
+        [
+            f"L{row['layer']}H{row['head']}",
+            *(number_text(row[name]) for name in ("before", "after", "change", "z")),
+            p_text(row["p"]),
+            p_text(row["p_holm"]),
+        ]
+        for row in ordered.head(_SHOWN).to_dict("records")
+    ]
+    headings = ("head", "before", "after", "change", "in noises", "p", "Holm")
+    return uncut_table("Heads that moved most", headings, rows, left=1)
+
+
+def _lines(found: HeadsComparison, folder: Path) -> Iterator[str]:
+    record, heads = found.record, found.heads
+    if record.matched:
+        known = heads["p"].notna().sum()
+        yield (
+            f"Moved with p < .05: {(heads['p'] < 0.05).sum()} of {known} heads "
+            f"({0.05 * known:.1f} by chance at most); more than the noise of the whole map (Holm): "
+            f"{(heads['p_holm'] < 0.05).sum()}. Noise: both maps' standard deviations when labels "
+            "are exchanged, added as if independent."
+        )
+    else:
+        yield (
+            f"The models have other shapes ({_shape(found, 'before')}, {_shape(found, 'after')}): "
+            "heads are not matched, layers are compared at the same relative depths."
+        )
+    known = [value for value in record.reliability if value is not None]
+    if len(known) == 2:
+        ceiling = max(0.0, known[0] * known[1]) ** 0.5
+        yield (
+            f"Reliability of the maps between halves of the contexts: {known[0]:.2f} and "
+            f"{known[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
+        )
+    if not record.same_texts:
+        yield "The runs read other tokens: a difference may be the texts' or the tokenizers'."
+    if record.same_weights:
+        yield "Both runs are of the same weights: what differs is texts or settings."
+    yield (
+        "By chance: heads (or layers) exchanged at random; p is one-sided. Layers that lie side by "
+        "side resemble each other, so that chance over layers is wider than the line says."
+    )
+    yield f"Files: {folder}/ (agreement.csv, layers.csv, heads.csv, compare.png, run.json)"
+
+
+def _shape(found: HeadsComparison, model: str) -> str:
+    return f"{(found.layers['model'] == model).sum()} layers"

@@ -1,0 +1,392 @@
+"""Two rankings of heads side by side: where they agree, and what moved by more than its noise.
+
+Heads of two models are the same heads where one model was made from the other: then maps are
+compared head by head. Between sizes of a model only depth can be compared: layer profiles are read
+at the same relative depths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from scipy import stats
+
+from tda_bias.comparison.paired import holm
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import HookedModelRecord, RunRecord, updated
+from tda_bias.records.runs import open_run
+from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
+from tda_bias.records.writing import writing_run
+from tda_bias.resampling import (
+    benjamini_hochberg,
+    generator,
+    permutations_within,
+    share_reached,
+    standardised_ranks,
+)
+from tda_bias.results.head_bias import HeadBias
+from tda_bias.results.maps import map_columns
+from tda_bias.types import InputError, RankBy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
+# Settings of a run without which two maps are different quantities.
+_SAME = ("distance", "edges", "combine", "adjust")
+
+
+class HeadsComparisonRecord(RunRecord):
+    """Everything needed to repeat a comparison of two runs; ``model`` is the one before.
+
+    Attributes:
+        compares: What was compared.
+        after: The other model.
+        runs: Folders of the runs.
+        category: The category.
+        by: The map.
+        matched: Whether heads were compared one by one.
+        reliability: Of the map in each run, between halves of the contexts.
+        same_texts: Whether both runs read the same tokens.
+        same_weights: Whether both are of the same weights.
+        n_resamples: Permutations.
+        seed: Of the permutations.
+    """
+
+    command: str = "compare"
+    compares: Literal["heads"] = "heads"
+    after: HookedModelRecord
+    runs: tuple[str, str] = ("", "")
+    category: str
+    by: RankBy
+    matched: bool
+    reliability: tuple[float | None, float | None]
+    same_texts: bool
+    same_weights: bool
+    n_resamples: int
+    seed: int
+
+
+_AGREEMENT = columns(
+    {
+        "over": texts(),
+        "n": counts(),
+        "rho": numbers(),
+        "chance_low": numbers(),
+        "chance_high": numbers(),
+        "p": shares(),
+    }
+)
+_LAYERS = columns({"model": texts(), "layer": counts(), "depth": finite(), "value": numbers()})
+_HEADS = columns(
+    {
+        "layer": counts(),
+        "head": counts(),
+        **{name: numbers() for name in ("before", "after", "change", "noise", "z")},
+        **{name: shares() for name in ("p", "p_holm", "q")},
+    }
+)
+
+
+@dataclass(frozen=True)
+class HeadsComparison:
+    """What ``compare_heads`` found.
+
+    Attributes:
+        agreement: One row per way to compare (``heads``, ``heads within layers``, ``layers``):
+            Spearman of the maps, the middle 95 % of the same with places exchanged at random, and
+            the share of the exchanges that agree as much.
+        layers: One row per model (``before``, ``after``) and layer: relative depth and the mean
+            over heads.
+        heads: One row per head: values before and after, and by how many standard deviations of
+            both maps' noise it moved; empty where heads are not matched.
+        record: Everything needed to repeat it.
+    """
+
+    agreement: pd.DataFrame
+    layers: pd.DataFrame
+    heads: pd.DataFrame
+    record: HeadsComparisonRecord
+
+    def __repr__(self) -> str:
+        names = f"{self.record.model.name}, {self.record.after.name}"
+        return f"HeadsComparison({names}: {self.record.category}, {self.record.by})"
+
+    def with_record(self, **entries: Any) -> HeadsComparison:
+        """The same result with further entries in its record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
+    def save(self, folder: str | Path, *, figure: Figure | None = None) -> list[Path]:
+        """Write the tables, the figure and ``run.json``: all, or none.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        folder = Path(folder)
+        with writing_run(folder, self.record) as run:
+            run.table("agreement.csv", self.agreement)
+            run.table("layers.csv", self.layers)
+            run.table("heads.csv", self.heads)
+            if figure is not None:
+                run.figure("compare", figure)
+        return [*(folder / name for name in run.names), folder / RECORD]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> HeadsComparison:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no comparison of heads, or a file is not as it was
+                written.
+        """
+        run = open_run(folder, "compare")
+        record = run.record_as(HeadsComparisonRecord)
+        return cls(
+            agreement=run.table("agreement.csv", _AGREEMENT),
+            layers=run.table("layers.csv", _LAYERS),
+            heads=run.table("heads.csv", _HEADS),
+            record=record,
+        )
+
+
+def compare_heads(
+    before: HeadBias,
+    after: HeadBias,
+    *,
+    category: str | None = None,
+    by: RankBy = "evidence",
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> HeadsComparison:
+    """Compare the maps of two runs of ``head_bias``.
+
+    Args:
+        before: The run that changes are counted from.
+        after: The other one: the same model changed, or another size of it.
+        category: The category of both, where they have several.
+        by: The map; one that has a noise of its own.
+        n_resamples: Permutations for the chance lines.
+        seed: Of the permutations.
+
+    Raises:
+        InputError: if the runs are one, were computed differently, or lack the category or the map.
+    """
+    name = _checked(before, after, category, by)
+    one, other = (_Map.of(run, name, by) for run in (before, after))
+    matched = _same_architecture(before, after)
+    rng = generator(seed, "agreement", name, by)
+    rows = list(_over_heads(one, other, n_resamples, rng)) if matched else []
+    rows.append(_over_layers(one, other, n_resamples, rng))
+    layers = [
+        pd.DataFrame(
+            {
+                "model": side,
+                "layer": np.arange(len(own.profile)),
+                "depth": _depths(len(own.profile)),
+                "value": own.profile,
+            }
+        )
+        for side, own in (("before", one), ("after", other))
+    ]
+    weights = [run.record.model.weights for run in (before, after)]
+    return HeadsComparison(
+        agreement=pd.DataFrame(rows),
+        layers=pd.concat(layers, ignore_index=True),
+        heads=moved(one, other) if matched else moved(one, one).head(0),
+        record=HeadsComparisonRecord(
+            model=before.record.model,
+            after=after.record.model,
+            category=name,
+            by=by,
+            matched=matched,
+            reliability=(one.reliability, other.reliability),
+            same_texts=before.record.texts.hash == after.record.texts.hash,
+            same_weights=weights[0] == weights[1],
+            n_resamples=n_resamples,
+            seed=seed,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Map:
+    """One run's map.
+
+    Attributes:
+        shown: ``(layer, head)`` the values that rank heads.
+        value: ``(layer, head)`` the map before it is divided by its noise.
+        expected: ``(layer, head)`` its mean under exchange.
+        noise: ``(layer, head)`` its standard deviation under exchange.
+        reliability: Between halves of the contexts; None where it is undefined.
+    """
+
+    shown: Float[np.ndarray, "layer head"]
+    value: Float[np.ndarray, "layer head"]
+    expected: Float[np.ndarray, "layer head"]
+    noise: Float[np.ndarray, "layer head"]
+    reliability: float | None
+
+    @classmethod
+    def of(cls, run: HeadBias, category: str, by: RankBy) -> _Map:
+        """From a run's table."""
+        found = map_columns(by, run.category.columns)
+        tested = found.tested
+        names = (found.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
+        return cls(
+            *(run.layer_by_head(n, category) for n in names), _reliability(run, category, tested)
+        )
+
+    @property
+    def profile(self) -> Float[np.ndarray, " layer"]:
+        """Mean over heads."""
+        return np.asarray(np.nanmean(self.shown, axis=1))
+
+
+def moved(before: _Map, after: _Map) -> pd.DataFrame:
+    """By how much every head moved, in standard deviations of both maps' noise.
+
+    Both values are taken relative to what they are expected to be under exchange. The noises are
+    added as if they were independent; of two runs on the same texts they are not, so that the true
+    noise is smaller and p is too large rather than too small.
+    """
+    change = (after.value - after.expected) - (before.value - before.expected)
+    noise = np.hypot(before.noise, after.noise)
+    z = np.divide(change, noise, out=np.full_like(change, np.nan), where=noise > 0).ravel()
+    p = np.asarray(2 * stats.norm.sf(np.abs(z)))
+    layer, head = (axis.ravel() for axis in np.indices(change.shape))
+    return pd.DataFrame(
+        {
+            "layer": layer,
+            "head": head,
+            "before": before.value.ravel(),
+            "after": after.value.ravel(),
+            "change": change.ravel(),
+            "noise": noise.ravel(),
+            "z": z,
+            "p": p,
+            "p_holm": holm(p),
+            "q": benjamini_hochberg(p),
+        }
+    )
+
+
+# -- agreement -------------------------------------------------------------------------------------
+
+
+def _over_heads(
+    one: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    known = np.isfinite(one.shown) & np.isfinite(other.shown)
+    x, y = one.shown[known], other.shown[known]
+    layer = np.nonzero(known)[0]
+    yield _agreement("heads", x, y, np.zeros_like(layer), n_resamples, rng)
+    yield _agreement("heads within layers", x, y, layer, n_resamples, rng)
+
+
+def _over_layers(
+    one: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
+) -> dict[str, Any]:
+    """At as many relative depths as the smaller model has layers."""
+    n = min(len(one.profile), len(other.profile))
+    x, y = (np.interp(_depths(n), _depths(len(m.profile)), m.profile) for m in (one, other))
+    return _agreement("layers", x, y, np.zeros(n, dtype=int), n_resamples, rng)
+
+
+def _depths(n: int) -> Float[np.ndarray, " layer"]:
+    """The middle of every layer, the whole model being 1."""
+    return np.asarray((np.arange(n) + 0.5) / n)
+
+
+def _agreement(
+    over: str,
+    x: Float[np.ndarray, " place"],
+    y: Float[np.ndarray, " place"],
+    stratum: Int[np.ndarray, " place"],
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Spearman, and what it is when places of a stratum are exchanged."""
+    row: dict[str, Any] = {"over": over, "n": len(x)}
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return row | dict.fromkeys(("rho", "chance_low", "chance_high", "p"), np.nan)
+    first, second = standardised_ranks(x), standardised_ranks(y)
+    rho = float(first @ second)
+    null = second[permutations_within(stratum, n_resamples, rng)] @ first
+    low, high = np.quantile(null, [0.025, 0.975])
+    return row | {
+        "rho": rho,
+        "chance_low": float(low),
+        "chance_high": float(high),
+        "p": float(share_reached(null, rho)),
+    }
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy) -> str:
+    """The category that both runs have.
+
+    Raises:
+        InputError: as ``compare_heads``.
+    """
+    if by not in MAPS:
+        raise InputError(f"`by` must be one of {', '.join(MAPS)}; got {by!r}: its noise is unknown")
+    one, other = before.record, after.record
+    if one.model.weights == other.model.weights and one.texts.hash == other.texts.hash:
+        raise InputError(
+            f"both runs are of {one.model.name} with the same weights and texts: was the "
+            "checkpoint loaded?"
+        )
+    for name in _SAME:
+        values = [getattr(record.config, name) for record in (one, other)]
+        if values[0] != values[1]:
+            raise InputError(
+                f"the runs were computed differently (`{name}` {values[0]} and {values[1]}); run "
+                "both alike"
+            )
+    shared = [name for name in before.categories if name in after.categories]
+    if category is None and len(shared) == 1:
+        category = shared[0]
+    if category not in shared:
+        raise InputError(
+            f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "
+            f"got {category!r}"
+        )
+    found = [map_columns(by, run.category.columns) for run in (before, after)]
+    if found[0] != found[1]:
+        raise InputError("one run has twins and the other has none; run both alike")
+    if f"sd_null_{found[0].tested}" not in before.category:
+        raise InputError("the runs were written by version 0.1, without the noise of their maps")
+    return str(category)
+
+
+def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
+    """Whether the heads of the one are the heads of the other."""
+    models = [run.record.model for run in (before, after)]
+    about = [(model.architecture, model.layers, model.parameters) for model in models]
+    sizes = [len(run.category) / len(run.categories) for run in (before, after)]
+    return about[0] == about[1] and sizes[0] == sizes[1]
+
+
+def _reliability(run: HeadBias, category: str, tested: str) -> float | None:
+    controls = run.controls(category)
+    twins = controls.get("twins") or {}
+    where = {
+        "location": controls.get("location"),
+        "location_twin": twins.get("location"),
+        "relative_twin": twins.get("dispersion"),
+    }.get(tested)
+    if where is not None:
+        found = where["reliability"]
+    elif tested == controls["hot_spot_map"]:
+        found = controls["reliability"]
+    else:
+        found = None
+    return None if found is None or not np.isfinite(found) else float(found)

@@ -1,0 +1,304 @@
+"""Two models on one battery: what changed, how sure that is, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+
+from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, Outcome, Progress
+from tda_bias.comparison.paired import holm, is_kept, paired_change
+from tda_bias.comparison.record import ComparisonRecord, ModelComparison, NotMeasured
+from tda_bias.models.record import model_record
+from tda_bias.records.parts import PartStore, open_parts
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from tda_bias.models.load import LanguageModel
+
+# Called with the name of a measure and of a model; gives what is told how far it is.
+Watch = Callable[[str, str], AbstractContextManager[Progress | None]]
+_PAIRED = ["outcome", "item", "cluster", "weight", "before", "after"]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How the tests of a comparison draw.
+
+    Attributes:
+        n_resamples: Bootstrap resamples of clusters.
+        n_flips: Sign flips of clusters.
+        confidence: Coverage of the two-sided intervals.
+        seed: Of all draws.
+    """
+
+    n_resamples: int = 2000
+    n_flips: int = 9999
+    confidence: float = 0.95
+    seed: int = 0
+
+
+def compare_models(
+    before: LanguageModel,
+    after: LanguageModel,
+    measures: Sequence[Measure],
+    *,
+    distances: Sequence[Distance] = (),
+    not_measured: Sequence[NotMeasured] = (),
+    draws: Draws | None = None,
+    batch_size: int = 32,
+    parts: Path | None = None,
+    resume: bool = True,
+    overwrite: bool = False,
+    unanswered: Literal["refuse", "leave_out"] = "refuse",
+    watch: Watch | None = None,
+) -> ModelComparison:
+    """Measure two models alike and test what changed, item by item.
+
+    Args:
+        before: The model that changes are counted from.
+        after: The other one.
+        measures: What is asked of each.
+        distances: What needs both at once.
+        not_measured: What was left out and why, for the record.
+        draws: How the tests draw.
+        batch_size: Texts per forward pass.
+        parts: Folder for finished measures, which a later call reuses; None keeps none.
+        resume: Whether it may; else they are deleted first.
+        overwrite: Whether parts of other models or texts are written over.
+        unanswered: What becomes of a measure that a model cannot answer (its tokenizer lacks the
+            words, it has no such head): an error, or an entry among what was not measured.
+        watch: Shows progress.
+
+    Raises:
+        InputError: if both have the same weights, an adapter belongs to another base, nothing is
+            measured, or a model cannot be asked.
+    """
+    refuse_incomparable(before, after)
+    if not measures:
+        raise InputError("there is nothing to measure")
+    draws = draws or Draws()
+    store = open_parts(parts, {"format": 1}, resume=resume, overwrite=overwrite)
+    runner = _Runner(store, batch_size, watch or (lambda *_: nullcontext()))
+    items = [_paired(*runner.both(measure, before, after)) for measure in measures]
+    if before.tokenizer.get_vocab() == after.tokenizer.get_vocab():
+        items += [runner.between(one, before, after) for one in distances]
+    else:
+        reason = "the models have other vocabularies"
+        not_measured = [
+            *not_measured,
+            *(NotMeasured(name=d.name, reason=reason) for d in distances),
+        ]
+        distances = ()
+    used: list[Measure | Distance] = [*measures, *distances]
+    outcomes = [outcome for one in used for outcome in one.outcomes]
+    distant = {outcome.name for one in distances for outcome in one.outcomes}
+    table = pd.concat(items, ignore_index=True)
+    return ModelComparison(
+        table=change_table(table, outcomes, draws, untested=distant),
+        items=table.dropna(subset=["before", "after"])[_PAIRED].reset_index(drop=True),
+        record=ComparisonRecord(
+            model=model_record(before, weights=before.weight_hash()),
+            after=model_record(after, weights=after.weight_hash()),
+            measures={one.name: _short(one.about) for one in used},
+            not_measured=tuple(lacking),
+            **vars(draws),
+        ),
+    )
+
+
+def refuse_incomparable(before: LanguageModel, after: LanguageModel) -> None:
+    """Refuse a comparison of a model with itself, and of an adapter with what it does not adapt.
+
+    Raises:
+        InputError: saying which of the two.
+    """
+    hashes = before.weight_hash(), after.weight_hash()
+    if hashes[0] == hashes[1]:
+        raise InputError(
+            f"{before.name} and {after.name} have the same weights: was the checkpoint loaded?"
+        )
+    if after.adapted not in (None, before.adapted, hashes[0]):
+        raise InputError(
+            f"{after.name} adapts a model with other weights than {before.name}; compare it with "
+            "the one that its adapter_config.json names"
+        )
+
+
+# -- asking ----------------------------------------------------------------------------------------
+
+
+class _UnansweredError(InputError):
+    """A model cannot answer a measure; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Asks models, or finds what they said among the saved parts."""
+
+    store: PartStore
+    batch_size: int
+    watch: Watch
+
+    def items(
+        self, one: Measure | Distance, before: LanguageModel, after: LanguageModel
+    ) -> pd.DataFrame:
+        """Items with their values before and after."""
+        if hasattr(one, "between"):
+            return self._between(cast(Distance, one), before, after)
+        return _paired(*self._both(cast(Measure, one), before, after))
+
+    def _both(
+        self, measure: Measure, before: LanguageModel, after: LanguageModel
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The items of each model."""
+        first, second = (
+            self._part(
+                f"{measure.name} {side}",
+                {"weights": model.weight_hash(), "texts": dict(measure.about)},
+                lambda progress, model=model: measure.items(  # type: ignore[misc]
+                    model, batch_size=self.batch_size, progress=progress
+                ),
+                (measure.name, model.name),
+            )
+            for side, model in (("before", before), ("after", after))
+        )
+        return first, second
+
+    def _between(
+        self, distance: Distance, before: LanguageModel, after: LanguageModel
+    ) -> pd.DataFrame:
+        """The items of both together: 0 before."""
+        found = self._part(
+            distance.name,
+            {
+                "weights": [model.weight_hash() for model in (before, after)],
+                "texts": dict(distance.about),
+            },
+            lambda progress: distance.between(
+                before, after, batch_size=self.batch_size, progress=progress
+            ),
+            (distance.name, f"{before.name}, {after.name}"),
+        )
+        return found.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
+
+    def _part(
+        self,
+        name: str,
+        depends_on: dict[str, Any],
+        ask: Callable[[Progress | None], pd.DataFrame],
+        shown: tuple[str, str],
+    ) -> pd.DataFrame:
+        saved = self.store.load(name, depends_on)
+        if saved is not None:
+            return pd.DataFrame({column: saved[column] for column in COLUMNS})
+        try:
+            with self.watch(*shown) as progress:
+                found = ask(progress)
+        except InputError as error:
+            raise _UnansweredError(f"{error}") from error
+        arrays = {n: np.array(found[n].tolist()) for n in COLUMNS}
+        self.store.save(name, depends_on, arrays)
+        return found
+
+
+def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Items of both models side by side; what only one has keeps a NaN."""
+    keys = ["outcome", "item", "cluster"]
+    both = before.merge(
+        after[[*keys, "value"]],
+        on=keys,
+        how="outer",
+        suffixes=("_before", "_after"),
+        indicator="measured",
+        validate="one_to_one",
+    )
+    both["weight"] = both["weight"].fillna(0.0)
+    return both.rename(columns={"value_before": "before", "value_after": "after"})
+
+
+def _short(about: Any) -> dict[str, Any]:
+    """What a measure depends on, without the names of all its items."""
+    return {name: value for name, value in about.items() if name != "ids"}
+
+
+# -- testing ---------------------------------------------------------------------------------------
+
+
+def change_table(
+    items: pd.DataFrame,
+    outcomes: Sequence[Outcome],
+    draws: Draws,
+    *,
+    untested: set[str] | frozenset[str] = frozenset(),
+) -> pd.DataFrame:
+    """One row per outcome: before, after, what changed and how sure that is.
+
+    Args:
+        items: Columns ``outcome item cluster weight before after measured``.
+        outcomes: In the order of the rows; those that no item belongs to are left out, unless items
+            of one model alone do.
+        draws: How the tests draw.
+        untested: Outcomes that are distances: without a p-value.
+
+    Returns:
+        Columns ``outcome before after change low high p guard`` (``pass``, ``fail`` or empty), then
+        ``p_holm`` over the primary outcomes, ``worst`` (the one-sided 95 % bound that the guard is
+        about), ``margin`` (the change up to which it is kept), ``allowed`` (the same in words),
+        ``kind unit primary neutral about items clusters``, ``cluster`` (what those are), ``over``,
+        ``unpaired`` and ``reason``.
+    """
+    by_name = dict(tuple(items.groupby("outcome", sort=False)))
+    rows = [
+        _row(outcome, by_name[outcome.name], draws, tested=outcome.name not in untested)
+        for outcome in outcomes
+        if outcome.name in by_name
+    ]
+    if not rows:
+        raise InputError("no outcome has an item")
+    table = pd.DataFrame(rows)
+    adjusted = np.full(len(table), np.nan)
+    primary = table["primary"].to_numpy(bool)
+    adjusted[primary] = holm(table.loc[primary, "p"].to_numpy(float))
+    table.insert(list(table.columns).index("guard") + 1, "p_holm", adjusted)
+    return table
+
+
+def _row(outcome: Outcome, items: pd.DataFrame, draws: Draws, *, tested: bool) -> dict[str, Any]:
+    guard = outcome.guard
+    found = paired_change(items, guard=guard, tested=tested, **vars(draws))
+    reason, unpaired = found.reason, int((items["measured"] != "both").sum())
+    if found.items == 0 and unpaired == len(items):
+        reason = "the models read no item alike: other tokenizers"
+    kept = "" if guard is None else "pass" if is_kept(guard, found.worst) else "fail"
+    return {
+        "outcome": outcome.name,
+        **{name: getattr(found, name) for name in ("before", "after", "change", "low", "high")},
+        "p": found.p,
+        "guard": kept,
+        "worst": found.worst,
+        "margin": np.nan if guard is None else guard.worse * guard.margin,
+        "allowed": "" if guard is None else guard.allowed,
+        "kind": outcome.kind,
+        "unit": outcome.unit,
+        "primary": outcome.primary,
+        "neutral": np.nan if outcome.neutral is None else outcome.neutral,
+        "about": outcome.about,
+        "items": found.items,
+        "clusters": found.clusters,
+        "cluster": outcome.cluster,
+        "over": found.over,
+        "unpaired": unpaired,
+        "reason": reason,
+    }
+
+
+def guards(table: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    """Every guarded outcome of a table, and whether its guard is kept."""
+    for row in table[table["guard"] != ""].to_dict("records"):
+        yield str(row["outcome"]), row["guard"] == "pass"

@@ -1,0 +1,156 @@
+"""Paired tests of a change: sign flips, BCa intervals and non-inferiority, by whole clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from statsmodels.stats.multitest import multipletests
+
+from tda_bias.comparison.outcome import Guard
+from tda_bias.resampling import (
+    bootstrap_intervals,
+    exchanges,
+    generator,
+    times_drawn,
+    two_sided_share,
+)
+
+# With five clusters even the most extreme of all flips has p = 2 / 2^5 = .0625.
+FEWEST_CLUSTERS = 6
+# The non-inferiority bound is one-sided.
+LEVEL = 0.05
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Change:
+    """An outcome before and after.
+
+    Attributes:
+        before: Weighted mean over the items.
+        after: The same after.
+        change: After minus before.
+        low: Lower limit of the interval of the change.
+        high: Upper limit.
+        p: Two-sided, of exchanging before and after in whole clusters.
+        worst: The one-sided 95 % bound of the change on the side that is worse; NaN without guard.
+        items: Number of items.
+        clusters: Number of clusters.
+        over: What was drawn and flipped: ``clusters``, or ``items`` where there are fewer than six
+            clusters: then the interval holds for these clusters only.
+        reason: Why something is NaN; else empty.
+    """
+
+    before: float
+    after: float
+    change: float
+    low: float
+    high: float
+    p: float
+    worst: float
+    items: int
+    clusters: int
+    over: str
+    reason: str = ""
+
+
+def paired_change(
+    items: pd.DataFrame,
+    *,
+    guard: Guard | None = None,
+    tested: bool = True,
+    n_resamples: int = 2000,
+    n_flips: int = 9999,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Change:
+    """The change of one outcome.
+
+    Args:
+        items: Columns ``cluster weight before after``; items without a value are left out.
+        guard: Which change is worse, for the one-sided bound.
+        tested: Whether before and after could be exchanged; a distance cannot be below 0.
+        n_resamples: Bootstrap resamples of clusters.
+        n_flips: Sign flips, where there are too many to enumerate.
+        confidence: Coverage of the two-sided interval.
+        seed: Of all draws.
+    """
+    known = items.dropna(subset=["before", "after"])
+    n_clusters = known["cluster"].nunique()
+    if len(known) == 0:
+        nan = float("nan")
+        return Change(nan, nan, nan, nan, nan, nan, nan, 0, 0, "items", "no item has a value")
+    over = "clusters" if n_clusters >= FEWEST_CLUSTERS else "items"
+    unit = known["cluster"].factorize()[0] if over == "clusters" else np.arange(len(known))
+    totals = _totals(known, unit)
+    weight, before, after = totals.sum(0)
+    change = (after - before) / weight
+    low, high = _interval(totals, confidence, n_resamples, generator(seed, "two-sided"))
+    worst = float("nan")
+    if guard is not None:
+        ends = _interval(totals, 1 - 2 * LEVEL, n_resamples, generator(seed, "one-sided"))
+        worst = ends[1] if guard.worse > 0 else ends[0]
+    p = _flipped(totals, n_flips, generator(seed, "flips")) if tested else float("nan")
+    few = "" if len(totals) > 1 else "one item or cluster has no interval"
+    return Change(
+        before / weight, after / weight, change, low, high, p, worst, len(known), n_clusters, over,
+        few if tested or few else "a distance is never below 0: there is nothing to test",
+    )  # fmt: skip
+
+
+def _totals(items: pd.DataFrame, unit: Int[np.ndarray, " item"]) -> Float[np.ndarray, "unit 3"]:
+    """Sums over each unit of the weights and of the weighted values before and after."""
+    weight = items["weight"].to_numpy(float)
+    values = (weight, *(weight * items[name].to_numpy(float) for name in ("before", "after")))
+    return np.stack([np.bincount(unit, weights=own) for own in values], axis=1)
+
+
+def _interval(
+    totals: Float[np.ndarray, "unit 3"],
+    confidence: float,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """BCa limits of the change, whole units drawn with replacement."""
+    n = len(totals)
+    if n < 2:
+        return float("nan"), float("nan")
+    parts = np.stack([totals[:, 0], totals[:, 2] - totals[:, 1]], axis=1)
+
+    def statistic(drawn: np.ndarray, axis: int = -1) -> Any:
+        weight, change = (times_drawn(np.atleast_2d(drawn), n) @ parts).T
+        found = change / weight
+        return found[0] if drawn.ndim == 1 else found
+
+    intervals = bootstrap_intervals(
+        (np.arange(n),), statistic, n_resamples=n_resamples, confidence=confidence, batch=_BATCH,
+        rng=rng,
+    )  # fmt: skip
+    low, high = intervals.limits()
+    return float(low), float(high)
+
+
+def _flipped(totals: Float[np.ndarray, "unit 3"], n_flips: int, rng: np.random.Generator) -> float:
+    """Two-sided p of the change when before and after of whole units change places."""
+    difference = totals[:, 2] - totals[:, 1]
+    draws = exchanges(np.full(len(difference), 2), n_flips, rng)
+    null = (1 - 2 * draws.member) @ difference
+    return two_sided_share(null, float(difference.sum()), exact=draws.exact)
+
+
+def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
+    """Holm's adjusted p of all defined p-values together; NaN stays NaN."""
+    adjusted = np.full(np.shape(pvalue), np.nan)
+    known = np.isfinite(pvalue)
+    if known.any():
+        adjusted[known] = multipletests(np.asarray(pvalue)[known], method="holm")[1]
+    return adjusted
+
+
+def is_kept(guard: Guard, worst: float) -> bool:
+    """Whether a bound lies on the allowed side of the margin; an undefined one does not."""
+    return bool(guard.worse * worst < guard.margin)

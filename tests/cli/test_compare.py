@@ -1,0 +1,159 @@
+"""``tdabias compare`` from the command line to its files."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
+from tda_bias.comparison.record import ModelComparison
+from tdabias_cli.main import run
+from tests.support.measures import edited, sharpened
+
+FEW = ("--n-resamples", 100, "--n-flips", 99)
+
+
+@pytest.fixture(scope="module")
+def after(tiny_folder, tmp_path_factory):
+    return edited(tiny_folder, tmp_path_factory.mktemp("models") / "edited")
+
+
+@pytest.fixture
+def call(capsys):
+    def calling(*arguments):
+        status = run(["compare", *map(str, arguments)])
+        return status, *capsys.readouterr()
+
+    return calling
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """No hub, and at once: its clients try again for half a minute."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def gone(*_, **__):
+        raise InputError("neither in the cache nor could it be fetched")
+
+    for name in ("pairs.load.hub_split", "pairs.stereoset.hub_split", "triples._hub_split"):
+        monkeypatch.setattr(f"tda_bias.{name}", gone)
+    monkeypatch.setattr("tda_bias.pairs.neutral.hub_split", gone)
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_the_same_weights_are_refused_and_leave_no_folder(call, tiny_folder, tmp_path):
+    status, printed, error = call(tiny_folder, tiny_folder, "--out", tmp_path / "out")
+    assert (status, printed) == (2, "")
+    assert "have the same weights: was the checkpoint loaded?" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--preset", "half"), "`preset`"),
+        (("--only", "grammar"), "`only` must be among stereoset, intrasentence, crows"),
+        (("--data", "nothing.jsonl"), "`data` must be stereoset, starter or a readable file"),
+        (("--text", "nothing.txt", "--data", "starter"), "nothing.txt"),
+        (("--data", "starter", "--group", "nobody"), "`group` 'nobody' does not occur"),
+    ],
+)
+def test_unusable_settings_end_with_one_line(call, tiny_folder, after, tmp_path, options, message):
+    status, printed, error = call(tiny_folder, after, *options, "--out", tmp_path / "out")
+    assert (status, printed) == (2, "")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_a_tokenizer_is_refused(call, tiny_folder, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    AutoModelForCausalLM.from_pretrained(tiny_folder).save_pretrained(tmp_path / "bare")
+    status, _, error = call(tiny_folder, tmp_path / "bare", "--out", tmp_path / "out")
+    assert status == 2
+    assert "bare" in error
+    assert error.count("\n") == 1
+
+
+def test_a_run_and_a_model_cannot_be_compared(call, folders, tiny_folder, tmp_path):
+    for pair in ((folders / "heads", tiny_folder), (tiny_folder, folders / "heads")):
+        status, _, error = call(*pair, "--out", tmp_path / "out")
+        assert status == 2
+        assert "is a run and" in error
+        assert "give two models, or two runs of `tdabias heads`" in error
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def test_two_models_are_compared_from_the_command_line_to_the_files(
+    call, tiny_folder, after, tmp_path
+):
+    out, text = tmp_path / "out", tmp_path / "text.txt"
+    text.write_text(" ".join(t.texts()[2] for t in load_triples("starter")), encoding="utf-8")
+    options = ("--data", "starter", "--limit", 2, "--text", text, "--out", out, *FEW)
+    status, printed, _ = call(tiny_folder, after, *options)
+    assert status == 0
+    table = pd.read_csv(out / "compare.csv")
+    first = ["outcome", "before", "after", "change", "low", "high", "p", "guard"]
+    assert list(table.columns[:8]) == first
+    measured = {"beta_sum_gender", "winobias_type1", "log_perplexity", "blimp", "kl_divergence"}
+    assert measured <= set(table["outcome"])
+    assert set(table["guard"].dropna()) <= {"pass", "fail"}
+    items = pd.read_parquet(out / "items.parquet")
+    assert {"outcome", "item", "before", "after"} <= set(items)
+    for said in ("Guard log_perplexity: ", "Guard blimp: ", "Not measured: crows: ", "beta_sum_ge"):
+        assert said in printed
+    assert json.loads((out / "run.json").read_text())["preset"] == "smoke"
+    assert (out / "compare.png").stat().st_size > 1000
+    # Shown again without the models, drawn again, and never written over by something else.
+    assert run(["show", str(out), "--format", "json"]) == 0
+    figures = ("figures", str(out), "--only", "compare", "--format", "svg")
+    assert run([*figures, "--out", str(tmp_path / "figures")]) == 0
+    assert (tmp_path / "figures" / "compare.svg").exists()
+    status, _, error = call(after, tiny_folder, *options)
+    assert status == 2
+    assert "holds a finished run of `tdabias compare` with other settings" in error
+
+
+def test_parts_are_reused_and_only_measures_what_was_asked_for(
+    call, tiny_folder, after, tmp_path, monkeypatch
+):
+    options = ("--only", "winobias", "--only", "winogender", "--out", tmp_path / "out", *FEW)
+    assert call(tiny_folder, after, *options)[0] == 0
+    found = ModelComparison.load(tmp_path / "out")
+    assert found.table["outcome"].str.startswith("wino").all()
+    monkeypatch.setattr("tda_bias.comparison.pair_measures.pair_items", None)
+    status, printed, _ = call(tiny_folder, after, *options)
+    assert status == 0
+    assert "Guard not measured: log_perplexity, lms_mean, blimp" in printed
+    pd.testing.assert_frame_equal(ModelComparison.load(tmp_path / "out").table, found.table)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def test_two_runs_of_heads_are_compared_and_one_with_itself_is_refused(
+    call, tiny, tmp_path, heads_run
+):
+    triples = load_triples("starter", category="gender", limit=4)
+    heads_run.save(tmp_path / "before")
+    config = HeadBiasConfig(n_resamples=99)
+    other = head_bias(sharpened(tiny("gpt2")), triples, config=config)
+    other.save(tmp_path / "after")
+    pair = (tmp_path / "before", tmp_path / "after")
+    status, printed, _ = call(*pair, "--category", "gender", *FEW)
+    assert status == 0
+    for said in ("heads within layers", "Heads that moved most", "Reliability of the maps"):
+        assert said in printed
+    folder = next((tmp_path / "after").glob("compare-*"))
+    assert len(pd.read_csv(folder / "heads.csv")) == 8
+    assert run(["show", str(folder)]) == 0
+    assert run(["figures", str(folder), "--only", "compare_heads", "--out", str(tmp_path)]) == 0
+    status, _, error = call(pair[0], pair[0], "--category", "gender")
+    assert status == 2
+    assert "same weights and texts" in error

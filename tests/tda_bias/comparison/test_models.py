@@ -1,0 +1,226 @@
+"""Two models on one battery: what is refused, what is paired, what is saved and resumed."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tda_bias import InputError
+from tda_bias.comparison.models import Draws, compare_models
+from tda_bias.comparison.outcome import Guard
+from tda_bias.comparison.pair_measures import PairMeasure
+from tda_bias.comparison.record import ModelComparison, NotMeasured
+from tda_bias.comparison.text_measures import DivergenceMeasure, PerplexityMeasure
+from tda_bias.comparison.triple_measures import SentenceMeasure, TripleMeasure
+from tda_bias.models.load import LanguageModel
+from tda_bias.pairs import load_pairs
+from tda_bias.pairs.neutral import NeutralText
+from tda_bias.pairs.stereoset import SentenceTriple
+from tda_bias.triples import load_triples
+from tda_bias.twins import make_twins
+from tests.support.measures import MadeUp
+
+FEW = Draws(n_resamples=100, n_flips=99)
+TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
+
+
+@pytest.fixture(scope="module")
+def two(tiny_lm):
+    """The same architecture with other weights."""
+    import torch
+
+    models = []
+    for name, seed in (("before", 1), ("after", 2)):
+        torch.manual_seed(seed)
+        own = tiny_lm("gpt2")
+        models.append(LanguageModel(own.hf_model, own.tokenizer, name))
+    with torch.no_grad():
+        models[1].hf_model.transformer.h[0].attn.c_proj.weight.mul_(0.3)
+    return models
+
+
+def changed(**values):
+    return {"before": [0.0] * 12, "after": [1.0] * 11 + [2.0], **values}
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_the_same_weights_are_refused_under_whatever_name(two):
+    again = LanguageModel(two[0].hf_model, two[0].tokenizer, "copy")
+    with pytest.raises(InputError, match="before and copy have the same weights: was the checkpo"):
+        compare_models(two[0], again, [MadeUp(changed())])
+
+
+def test_an_adapter_of_another_base_is_refused(two):
+    from dataclasses import replace
+
+    adapted = replace(two[1], adapted="other")
+    with pytest.raises(InputError, match="after adapts a model with other weights than before"):
+        compare_models(two[0], adapted, [MadeUp(changed())])
+    compare_models(
+        two[0],
+        replace(two[1], adapted=two[0].weight_hash()),
+        [MadeUp(changed())],
+        draws=FEW,
+    )
+
+
+def test_nothing_to_measure_is_refused(two):
+    with pytest.raises(InputError, match="there is nothing to measure"):
+        compare_models(*two, [])
+
+
+def test_parts_of_other_models_are_refused_by_name(two, tmp_path):
+    compare_models(*two, [MadeUp(changed())], draws=FEW, parts=tmp_path)
+    with pytest.raises(InputError, match="parts saved with other settings .*other weights"):
+        compare_models(two[1], two[0], [MadeUp(changed())], draws=FEW, parts=tmp_path)
+
+
+# -- definition ------------------------------------------------------------------------------------
+
+
+def test_a_row_holds_the_means_of_the_items_and_their_guard(two):
+    measure = MadeUp(changed(), guard=Guard(5.0, 1, "5"))
+    found = compare_models(*two, [measure], draws=FEW)
+    row = found.table.iloc[0]
+    assert (row["before"], row["after"], row["change"]) == pytest.approx((0, 13 / 12, 13 / 12))
+    assert (row["guard"], row["items"], row["clusters"], row["unpaired"]) == ("pass", 12, 6, 0)
+    assert row["p_holm"] == row["p"] == 2 / 2**6
+    strict = compare_models(*two, [MadeUp(changed(), guard=Guard(1.0, 1, "1"))], draws=FEW)
+    assert strict.table["guard"].iloc[0] == "fail"
+
+
+def test_items_of_one_model_alone_are_counted_and_take_no_part(two):
+    found = compare_models(*two, [MadeUp(changed(after=[1.0] * 14))], draws=FEW)
+    row = found.table.iloc[0]
+    assert (row["items"], row["unpaired"], row["change"]) == (12, 2, 1)
+    assert len(found.items) == 12
+
+
+def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
+    """The real measures on tiny models: means over the saved items, by hand."""
+    triples = load_triples("starter", category="gender", limit=3)
+    sentences = [
+        SentenceTriple(
+            str(n), f"g{n // 2}", "gender", f"The cook {w}", "The man knew", "He man", ""
+        )
+        for n, w in enumerate(["said", "knew that", "felt", "wrote"])
+    ]
+    measures = [
+        TripleMeasure(triples, make_twins(triples), {"source": "starter"}),
+        SentenceMeasure(sentences, {"source": "here"}),
+        *(PairMeasure(load_pairs(name, limit=1)) for name in ("winobias", "winogender", "blimp")),
+        PerplexityMeasure(TEXT, width=32),
+    ]
+    distances = [DivergenceMeasure(TEXT, width=32)]
+    found = compare_models(*two, measures, distances=distances, draws=FEW)
+    table = found.table.set_index("outcome")
+    for name, own in found.items.groupby("outcome"):
+        for side in ("before", "after"):
+            expected = np.average(own[side], weights=own["weight"])
+            assert table.loc[name, side] == pytest.approx(expected, rel=1e-9), (name, side)
+    expected = {
+        "beta_sum_gender", "beta_mean_gender", "log_odds_gender", "ss_sum_gender",
+        "ss_mean_gender_longer", "lms_sum", "lms_mean", "intrasentence_log_odds_gender",
+        "intrasentence_ss_mean_gender", "winobias_type1", "winobias_type2",
+        "winogender_occupation", "winogender_participant", "log_perplexity", "blimp",
+        "blimp_gender_agreement", "kl_divergence",
+    }  # fmt: skip
+    assert expected <= set(table.index)
+    assert set(table.index[table["primary"]]) == {"beta_sum_gender"}
+    assert set(table.index[table["guard"] != ""]) == {"lms_mean", "log_perplexity", "blimp"}
+    assert table.loc["kl_divergence", "before"] == 0
+    assert table.loc["kl_divergence", "change"] > 0
+    assert np.isnan(table.loc["kl_divergence", "p"])
+    assert table["items"].gt(0).all()
+
+
+def test_scores_of_the_measures_are_those_of_the_commands(two):
+    """Means over weighted items against the tables of ``stereoset`` and ``pairs``."""
+    from tda_bias.behaviour.pair_set import pair_set_scores
+    from tda_bias.behaviour.perplexity import log_perplexity, text_windows
+    from tda_bias.behaviour.stereoset_scores import stereoset_scores
+
+    triples = load_triples("starter", category="gender", limit=4)
+    twins = make_twins(triples)
+    blimp, wino = (load_pairs(name, limit=2) for name in ("blimp", "winobias"))
+    measures = [
+        TripleMeasure(triples, twins, {}),
+        PairMeasure(blimp),
+        PairMeasure(wino),
+        PerplexityMeasure(TEXT, width=32),
+    ]
+    found = compare_models(*two, measures, draws=FEW).table.set_index("outcome")
+    for side, model in zip(("before", "after"), two, strict=True):
+        stereo = stereoset_scores(model, triples, twins=twins, n_resamples=100)
+        scores = stereo.scores.set_index(["scoring", "group"])
+        beta = stereo.beta.set_index(["scoring", "group"])
+        for scoring in ("sum", "mean"):
+            row = scores.loc[(scoring, "all")]
+            assert found.loc[f"ss_{scoring}_gender", side] == pytest.approx(row["ss"])
+            assert found.loc[f"lms_{scoring}", side] == pytest.approx(row["lms"])
+            expected = beta.loc[(scoring, "all"), "beta"]
+            assert found.loc[f"beta_{scoring}_gender", side] == pytest.approx(expected)
+        split = stereo.length_split.set_index(["scoring", "longer"])["ss"]
+        for sign, name in ((1, "longer"), (-1, "shorter")):
+            assert found.loc[f"ss_sum_gender_{name}", side] == pytest.approx(split["sum", sign])
+        accuracy = pair_set_scores(model, blimp, n_resamples=100).record.official.headline
+        assert found.loc["blimp", side] == pytest.approx(accuracy["accuracy"])
+        odds = pair_set_scores(model, wino, n_resamples=100).record.official.headline
+        for kind in ("type1", "type2"):
+            assert found.loc[f"winobias_{kind}", side] == pytest.approx(odds[f"log_odds_{kind}"])
+        ppl = log_perplexity(model, text_windows(model, TEXT.text, width=32)).mean
+        assert found.loc["log_perplexity", side] == pytest.approx(ppl)
+
+
+# -- other vocabularies, files, resuming -----------------------------------------------------------
+
+
+def test_models_with_other_tokenizers_are_compared_in_what_they_share(two, tiny):
+    other = tiny("gpt2")
+    found = compare_models(
+        two[0],
+        LanguageModel(other.hf_model, other.tokenizer, "after"),
+        [MadeUp(changed()), PerplexityMeasure(TEXT, width=32)],
+        distances=[DivergenceMeasure(TEXT, width=32)],
+        draws=FEW,
+    )
+    table = found.table.set_index("outcome")
+    assert "kl_divergence" not in table.index
+    assert table.loc["log_perplexity", "reason"].endswith("other tokenizers")
+    assert table.loc["log_perplexity", "guard"] == "fail"
+    assert found.record.not_measured == (
+        NotMeasured(name="divergence", reason="the models have other vocabularies"),
+    )
+
+
+def test_a_stopped_comparison_goes_on_and_no_resume_starts_over(two, tmp_path):
+    first = MadeUp(changed())
+
+    class Stopped(MadeUp):
+        def items(self, model, **options):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare_models(*two, [first, Stopped({}, name="b")], draws=FEW, parts=tmp_path)
+    again = MadeUp(changed())
+    found = compare_models(*two, [again], draws=FEW, parts=tmp_path)
+    assert (first.asked, again.asked) == (["before", "after"], [])
+    fresh = compare_models(*two, [again], draws=FEW, parts=tmp_path, resume=False)
+    assert again.asked == ["before", "after"]
+    pd.testing.assert_frame_equal(found.table, fresh.table)
+    pd.testing.assert_frame_equal(found.items, fresh.items)
+
+
+def test_what_is_saved_is_read_back(two, tmp_path):
+    found = compare_models(*two, [MadeUp(changed())], draws=FEW)
+    found.save(tmp_path)
+    loaded = ModelComparison.load(tmp_path)
+    pd.testing.assert_frame_equal(loaded.table, found.table)
+    pd.testing.assert_frame_equal(loaded.items, found.items)
+    assert loaded.record.after.name == "after"
+    first = (tmp_path / "compare.csv").read_text().splitlines()[0]
+    assert first.startswith("outcome,before,after,change,low,high,p,guard,")
+    assert json.loads((tmp_path / "run.json").read_text())["compares"] == "models"
