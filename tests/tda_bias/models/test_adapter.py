@@ -84,9 +84,7 @@ def test_a_base_that_is_not_there_and_a_loop_are_refused(adapter, tmp_path, monk
 
 def test_without_peft_the_message_names_the_extra(adapter, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(
-        InputError, match=r"reading it needs peft: pip install 'tdabias\[lora\]"
-    ):
+    with pytest.raises(InputError, match=r"reading it needs peft: pip install 'tdabias\[lora\]"):
         load_language_model(str(adapter), device="cpu")
 
 
