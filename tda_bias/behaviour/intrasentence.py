@@ -125,18 +125,19 @@ def sentence_items(
     batch_size: int = 32,
     start: Start = "tokenizer",
     share_prefix: str = "auto",
+    which: Sequence[Scored] = SCORED,
     progress: Progress | None = None,
 ) -> pd.DataFrame:
-    """The items of ``SentenceScores``."""
+    """The items of ``SentenceScores``; ``which`` words are scored, one after the other."""
     tables = []
-    for number, scored in enumerate(SCORED):
+    for number, scored in enumerate(which):
         found = text_log_probs(
             model,
             [Contrast(one.texts(), None, scored, one.source) for one in sentences],
             batch_size=batch_size,
             start=start,
             share_prefix=share_prefix,
-            progress=_half(progress, number, len(sentences)),
+            progress=_part(progress, number, len(sentences), len(which)),
         )
         for reading, values in found.items():
             table = _item_table(sentences, values)
@@ -158,10 +159,10 @@ def _item_table(sentences: Sequence[SentenceTriple], values: Sequence[TokenScore
     return pd.DataFrame(rows)
 
 
-def _half(progress: Progress | None, number: int, n: int) -> Progress | None:
+def _part(progress: Progress | None, number: int, n: int, parts: int) -> Progress | None:
     if progress is None:
         return None
-    return lambda done, total: progress(number * n + done, 2 * n)
+    return lambda done, total: progress(number * n + done, parts * n)
 
 
 # -- published items -------------------------------------------------------------------------------

@@ -85,17 +85,23 @@ def compare_models(
     draws = draws or Draws()
     store = open_parts(parts, {"format": 1}, resume=resume, overwrite=overwrite)
     runner = _Runner(store, batch_size, watch or (lambda *_: nullcontext()))
-    items = [_paired(*runner.both(measure, before, after)) for measure in measures]
-    if before.tokenizer.get_vocab() == after.tokenizer.get_vocab():
-        items += [runner.between(one, before, after) for one in distances]
-    else:
+    lacking = list(not_measured)
+    if before.tokenizer.get_vocab() != after.tokenizer.get_vocab():
         reason = "the models have other vocabularies"
-        not_measured = [
-            *not_measured,
-            *(NotMeasured(name=d.name, reason=reason) for d in distances),
-        ]
+        lacking += [NotMeasured(name=one.name, reason=reason) for one in distances]
         distances = ()
-    used: list[Measure | Distance] = [*measures, *distances]
+    items: list[pd.DataFrame] = []
+    used: list[Measure | Distance] = []
+    for one in (*measures, *distances):
+        try:
+            items.append(runner.items(one, before, after))
+            used.append(one)
+        except _UnansweredError as error:
+            if unanswered == "refuse":
+                raise
+            lacking.append(NotMeasured(name=one.name, reason=str(error)))
+    if not items:
+        raise InputError(f"nothing could be measured; {lacking[-1].name}: {lacking[-1].reason}")
     outcomes = [outcome for one in used for outcome in one.outcomes]
     distant = {outcome.name for one in distances for outcome in one.outcomes}
     table = pd.concat(items, ignore_index=True)

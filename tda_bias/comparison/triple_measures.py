@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +18,12 @@ from tda_bias.behaviour.likelihood import triple_likelihoods
 from tda_bias.behaviour.stereoset import SCORINGS, item_table, wins
 from tda_bias.comparison.outcome import Guard, Outcome, Progress, equal_weights, item_rows
 from tda_bias.triples import triple_ids
+from tda_bias.twins import make_twins
 from tda_bias.types import CATEGORIES, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
+    from tda_bias.pairs.pair import Scored
     from tda_bias.pairs.stereoset import SentenceTriple
     from tda_bias.twins import Twins
 
@@ -113,7 +118,7 @@ class TripleMeasure:
 
 @dataclass(frozen=True)
 class SentenceMeasure:
-    """StereoSet's intrasentence half: whole sentences.
+    """StereoSet's intrasentence half: whole sentences, with the same about the other gender.
 
     Attributes:
         sentences: The items.
@@ -128,12 +133,34 @@ class SentenceMeasure:
     @property
     def about(self) -> Mapping[str, Any]:
         """Texts and settings."""
-        return {**self.source, "ids": [one.id for one in self.sentences]}
+        said = [list(one.texts()) for one in self.twins.values()]
+        return {**self.source, "ids": [one.id for one in self.sentences], "twins": _hash(said)}
+
+    @cached_property
+    def twins(self) -> dict[str, SentenceTriple]:
+        """Of the sentences of category gender that can be swapped, by the name of the item.
+
+        Targets of other categories stand in the sentence with what is said of them and are not
+        replaced.
+        """
+        gender = [one for one in self.sentences if one.category == "gender"]
+        as_triples = [_as_triple(one) for one in gender]
+        made = make_twins(as_triples)
+        return {
+            one.id: _as_sentence(one, made.of(triple)[0])
+            for one, triple in zip(gender, as_triples, strict=True)
+            if made.of(triple)
+        }
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """Log-odds and scores of whole sentences."""
+        """Beta, log-odds and scores of whole sentences."""
         found = []
+        if self.twins:
+            for scoring in SCORINGS:
+                about = f"intrasentence gender: log-odds minus the twin's, {_BY[scoring]}"
+                name = f"intrasentence_beta_{scoring}_gender"
+                found.append(Outcome(name, "bias", _PER[scoring], about, neutral=0.0))
         for category in _categories(self.sentences):
             about = f"intrasentence {category}: log-odds of the stereotype"
             name = f"intrasentence_log_odds_{category}"
@@ -145,16 +172,47 @@ class SentenceMeasure:
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
         """As in ``Measure``; masked models by the words in which sentences differ."""
-        table = sentence_items(model, self.sentences, batch_size=batch_size, progress=progress)
-        scored = "difference" if model.kind == "masked" else "whole"
-        first = table["reading"].iloc[0]
-        table = table[(table["scored"] == scored) & (table["reading"] == first)]
-        table = table.dropna(subset=[f"log_prob_{role}" for role in "sau"])
-        rows = [*_score_rows("intrasentence_ss", table), *_lms_rows("intrasentence_lms", table)]
-        for category, own in table.groupby("category", sort=False):
+        scored: Scored = "difference" if model.kind == "masked" else "whole"
+        every = [*self.sentences, *self.twins.values()]
+        table = sentence_items(
+            model, every, which=(scored,), batch_size=batch_size, progress=progress
+        )
+        table = table[table["reading"] == table["reading"].iloc[0]]
+        n = len(self.sentences)
+        odds = {scoring: log_odds(table, scoring) for scoring in SCORINGS}
+        own, of_twin = table.iloc[:n], dict(zip(self.twins, range(n, len(every)), strict=True))
+        rows = []
+        for scoring in SCORINGS if of_twin else ():
+            place = np.array([i for i, one in enumerate(self.sentences) if one.id in of_twin])
+            twin = np.array([of_twin[self.sentences[i].id] for i in place])
+            value = odds[scoring][place] - odds[scoring][twin]
+            rows.append(_rows(f"intrasentence_beta_{scoring}_gender", own.iloc[place], value))
+        own = own.dropna(subset=[f"log_prob_{role}" for role in "sau"])
+        rows += [*_score_rows("intrasentence_ss", own), *_lms_rows("intrasentence_lms", own)]
+        for category, part in own.groupby("category", sort=False):
             name = f"intrasentence_log_odds_{category}"
-            rows.append(_rows(name, own, log_odds(own, "sum")))
+            rows.append(_rows(name, part, log_odds(part, "sum")))
         return pd.concat(rows, ignore_index=True)
+
+
+def _as_triple(one: SentenceTriple) -> Triple:
+    """A triple whose context is the stereotype sentence, which has to change with the target."""
+    stereotype, anti, unrelated = one.texts()
+    return Triple(one.group, one.category, stereotype, stereotype, anti, unrelated, one.source)
+
+
+def _as_sentence(one: SentenceTriple, twin: Triple) -> SentenceTriple:
+    return replace(
+        one,
+        group=twin.group,
+        stereotype=twin.stereotype,
+        anti_stereotype=twin.anti_stereotype,
+        unrelated=twin.unrelated,
+    )
+
+
+def _hash(said: Sequence[Any]) -> str:
+    return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
 # -- scores ----------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
     triples = load_triples("starter", category="gender", limit=3)
     sentences = [
         SentenceTriple(
-            str(n), f"g{n // 2}", "gender", f"The cook {w}", "The man knew", "He man", ""
+            str(n), f"g{n // 2}", "gender", f"The man {w}", "The man knew", "He man", ""
         )
         for n, w in enumerate(["said", "knew that", "felt", "wrote"])
     ]
@@ -124,7 +124,8 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
     expected = {
         "beta_sum_gender", "beta_mean_gender", "log_odds_gender", "ss_sum_gender",
         "ss_mean_gender_longer", "lms_sum", "lms_mean", "intrasentence_log_odds_gender",
-        "intrasentence_ss_mean_gender", "winobias_type1", "winobias_type2",
+        "intrasentence_ss_mean_gender", "intrasentence_beta_sum_gender",
+        "winobias_type1", "winobias_type2",
         "winogender_occupation", "winogender_participant", "log_perplexity", "blimp",
         "blimp_gender_agreement", "kl_divergence",
     }  # fmt: skip
@@ -173,6 +174,42 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
             assert found.loc[f"winobias_{kind}", side] == pytest.approx(odds[f"log_odds_{kind}"])
         ppl = log_perplexity(model, text_windows(model, TEXT.text, width=32)).mean
         assert found.loc["log_perplexity", side] == pytest.approx(ppl)
+
+
+def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference(two):
+    """By hand from single texts; an item that the swap does not change has none."""
+    from tda_bias.behaviour.text_likelihood import Contrast, text_log_probs
+
+    texts = [
+        ("The man cried.", "The man knew.", "The man he."),
+        ("The cook knew.", "The cook cried.", "The cook he."),
+    ]
+    sentences = [SentenceTriple(str(n), "man", "gender", *own, "") for n, own in enumerate(texts)]
+    measure = SentenceMeasure(sentences, {})
+    assert {name: twin.texts() for name, twin in measure.twins.items()} == {
+        "0": ("The woman cried.", "The woman knew.", "The woman she.")
+    }
+    items = measure.items(two[0], batch_size=8).set_index(["outcome", "item"])["value"]
+    pairs = [texts[0][:2], ("The woman cried.", "The woman knew.")]
+    found = text_log_probs(two[0], [Contrast(pair) for pair in pairs])["log_prob"]
+    odds = [more.sum() - less.sum() for more, less in found]
+    expected = odds[0] - odds[1]
+    assert items["intrasentence_beta_sum_gender", "0"] == pytest.approx(expected, abs=1e-4)
+    assert ("intrasentence_beta_sum_gender", "1") not in items.index
+
+
+def test_a_measure_that_a_model_cannot_answer_is_refused_or_listed(two):
+    class Unanswered(MadeUp):
+        def items(self, model, **options):
+            raise InputError("no such words")
+
+    measures = [MadeUp(changed()), Unanswered({}, name="words")]
+    with pytest.raises(InputError, match="no such words"):
+        compare_models(*two, measures, draws=FEW)
+    found = compare_models(*two, measures, draws=FEW, unanswered="leave_out")
+    assert found.record.not_measured == (NotMeasured(name="words", reason="no such words"),)
+    with pytest.raises(InputError, match="nothing could be measured; words: no such words"):
+        compare_models(*two, measures[1:], unanswered="leave_out")
 
 
 # -- other vocabularies, files, resuming -----------------------------------------------------------
