@@ -129,12 +129,12 @@ def _lines(found: HeadsComparison, folder: Path) -> Iterator[str]:
             f"The models have other shapes ({_shape(found, 'before')}, {_shape(found, 'after')}): "
             "heads are not matched, layers are compared at the same relative depths."
         )
-    known = [value for value in record.reliability if value is not None]
-    if len(known) == 2:
-        ceiling = max(0.0, known[0] * known[1]) ** 0.5
+    reliable = [value for value in record.reliability if value is not None]
+    if len(reliable) == 2:
+        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
         yield (
-            f"Reliability of the maps between halves of the contexts: {known[0]:.2f} and "
-            f"{known[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
+            f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
+            f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
         )
     if not record.same_texts:
         yield "The runs read other tokens: a difference may be the texts' or the tokenizers'."

@@ -238,9 +238,8 @@ class _Map:
         found = map_columns(by, run.category.columns)
         tested = found.tested
         names = (found.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
-        return cls(
-            *(run.layer_by_head(n, category) for n in names), _reliability(run, category, tested)
-        )
+        shown, value, expected, noise = (run.layer_by_head(name, category) for name in names)
+        return cls(shown, value, expected, noise, _reliability(run, category, tested))
 
     @property
     def profile(self) -> Float[np.ndarray, " layer"]:

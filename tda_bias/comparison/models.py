@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -92,7 +92,8 @@ def compare_models(
         distances = ()
     items: list[pd.DataFrame] = []
     used: list[Measure | Distance] = []
-    for one in (*measures, *distances):
+    asked: list[Measure | Distance] = [*measures, *distances]
+    for one in asked:
         try:
             items.append(runner.items(one, before, after))
             used.append(one)
@@ -155,9 +156,9 @@ class _Runner:
         self, one: Measure | Distance, before: LanguageModel, after: LanguageModel
     ) -> pd.DataFrame:
         """Items with their values before and after."""
-        if hasattr(one, "between"):
-            return self._between(cast(Distance, one), before, after)
-        return _paired(*self._both(cast(Measure, one), before, after))
+        if isinstance(one, Distance):
+            return self._between(one, before, after)
+        return _paired(*self._both(one, before, after))
 
     def _both(
         self, measure: Measure, before: LanguageModel, after: LanguageModel

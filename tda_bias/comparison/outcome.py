@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -89,6 +89,7 @@ class Measure(Protocol):
         """
 
 
+@runtime_checkable
 class Distance(Protocol):
     """Something that needs both models at once: how far the one is from the other, per item."""
 

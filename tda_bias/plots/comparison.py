@@ -64,8 +64,7 @@ def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
         face = colour if row["primary"] else "white"
         ax.plot(row["change"], place, "o", ms=4, mec=colour, mfc=face)
         if row["guard"]:
-            margin = _margin(row)
-            ax.plot([margin] * 2, [place - 0.4, place + 0.4], ":", color="black", lw=1.2)
+            ax.plot([row["margin"]] * 2, [place - 0.4, place + 0.4], ":", color="black", lw=1.2)
         ax.annotate(
             f"{row['before']:.3g} → {row['after']:.3g}",
             (1.01, place),
@@ -78,10 +77,6 @@ def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
     ax.set_ylim(-0.7, len(table) - 0.3)
     ax.set_xlabel(unit, labelpad=1)
     ax.margins(x=0.08)
-
-
-def _margin(row: dict[str, float]) -> float:
-    return float(row["margin"])
 
 
 def _legend(ax: Axes, table: pd.DataFrame) -> None:

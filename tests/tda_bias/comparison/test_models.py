@@ -103,9 +103,7 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
     """The real measures on tiny models: means over the saved items, by hand."""
     triples = load_triples("starter", category="gender", limit=3)
     sentences = [
-        SentenceTriple(
-            str(n), f"g{n // 2}", "gender", f"The man {w}", "The man knew", "He man", ""
-        )
+        SentenceTriple(str(n), f"g{n // 2}", "gender", f"The man {w}", "The man knew", "He man", "")
         for n, w in enumerate(["said", "knew that", "felt", "wrote"])
     ]
     measures = [
