@@ -26,8 +26,8 @@ class FiguresSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
-        description="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate`, `crossref` or "
-        "`compare` wrote."
+        description="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote. "
+        "Those of `stereoset` and `compare` have figures too."
     )
     out: FilePath = Field(Path("figures"), description="folder for the files")
     format: str = Field("svg,pdf,png", description="svg, pdf, png, or several: svg,pdf")
