@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -373,9 +373,3 @@ def _questions(amount: Amount, seed: int) -> QuestionMeasure:
 
     config = DesignConfig(subjects=amount.subjects, attributes=amount.attributes, seed=seed)
     return QuestionMeasure(sampled_design(load_class("gender"), config))
-
-
-def measure_names() -> Iterator[str]:
-    """Names for ``--only``."""
-    nowhere = Sources("starter", "starter", HUB, None, "wikitext2", "none")
-    yield from _builders(PRESETS["smoke"], nowhere)

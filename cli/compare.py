@@ -297,7 +297,7 @@ def _in_words(row: dict[Any, Any]) -> str:
     if row["outcome"] == "log_perplexity":
         now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
         return f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
-    return f"{row['change']:+.2f} points, with 95 % confidence at least {row['worst']:+.2f}"
+    return f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
 
 
 def _closing_lines(found: ModelComparison, folder: Path) -> Iterator[str]:

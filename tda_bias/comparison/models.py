@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -303,9 +303,3 @@ def _row(outcome: Outcome, items: pd.DataFrame, draws: Draws, *, tested: bool) -
         "unpaired": unpaired,
         "reason": reason,
     }
-
-
-def guards(table: pd.DataFrame) -> Iterator[tuple[str, bool]]:
-    """Every guarded outcome of a table, and whether its guard is kept."""
-    for row in table[table["guard"] != ""].to_dict("records"):
-        yield str(row["outcome"]), row["guard"] == "pass"

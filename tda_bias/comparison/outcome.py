@@ -30,11 +30,14 @@ class Guard:
         margin: The largest loss allowed, in the outcome's unit.
         worse: The sign of a change for the worse.
         allowed: The margin in words.
+        wins: Wins and losses that an item counts, where the outcome is their percentage; 0 where it
+            is no percentage.
     """
 
     margin: float
     worse: Literal[1, -1]
     allowed: str
+    wins: int = 0
 
 
 @dataclass(frozen=True)

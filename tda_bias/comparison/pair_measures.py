@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tda_bias.behaviour.pair_scores import compared, pair_items
-from tda_bias.comparison.outcome import Outcome, Progress, equal_weights, item_rows
-from tda_bias.comparison.triple_measures import ONE_POINT
+from tda_bias.comparison.outcome import Guard, Outcome, Progress, equal_weights, item_rows
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 # The paradigm of BLiMP that needs the gender of names and nouns.
 GENDER_AGREEMENT = "anaphor_gender_agreement"
+_ACCURACY_GUARD = Guard(1.0, -1, "1 point", wins=1)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ class PairMeasure:
 
     def _blimp(self) -> Iterator[Outcome]:
         about = "BLiMP: grammatical sentences preferred, mean over paradigms"
-        yield Outcome("blimp", "quality", "points", about, guard=ONE_POINT, cluster="paradigm")
+        yield Outcome(
+            "blimp", "quality", "points", about, guard=_ACCURACY_GUARD, cluster="paradigm"
+        )
         if any(pair.group == GENDER_AGREEMENT for pair in self.pairs.pairs):
             about = "BLiMP: a reflexive agrees with the gender of its name or noun"
             yield Outcome("blimp_gender_agreement", "knowledge", "points", about, cluster="pair")

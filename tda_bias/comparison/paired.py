@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 
 from tda_bias.comparison.outcome import Guard
 from tda_bias.resampling import (
+    Intervals,
     bootstrap_intervals,
     exchanges,
     generator,
@@ -37,7 +38,8 @@ class Change:
         low: Lower limit of the interval of the change.
         high: Upper limit.
         p: Two-sided, of exchanging before and after in whole clusters.
-        worst: The one-sided 95 % bound of the change on the side that is worse; NaN without guard.
+        worst: The one-sided 95 % bound of the change on the side that is worse, see ``_worst``; NaN
+            without guard.
         items: Number of items.
         clusters: Number of clusters.
         over: What was drawn and flipped: ``clusters``, or ``items`` where there are fewer than six
@@ -89,17 +91,28 @@ def paired_change(
     totals = _totals(known, unit)
     weight, before, after = totals.sum(0)
     change = (after - before) / weight
-    low, high = _interval(totals, confidence, n_resamples, generator(seed, "two-sided"))
-    worst = float("nan")
+    options = {"n_resamples": n_resamples}
+    two_sided = _intervals(totals, confidence, rng=generator(seed, "two-sided"), **options)
+    low, high = two_sided.limits() if two_sided is not None else (np.nan, np.nan)
+    worst = np.nan
     if guard is not None:
-        ends = _interval(totals, 1 - 2 * LEVEL, n_resamples, generator(seed, "one-sided"))
-        worst = ends[1] if guard.worse > 0 else ends[0]
+        ends = _intervals(totals, 1 - 2 * LEVEL, rng=generator(seed, "one-sided"), **options)
+        worst = _worst(ends, guard, len(known)) if ends is not None else np.nan
     p = _flipped(totals, n_flips, generator(seed, "flips")) if tested else float("nan")
     few = "" if len(totals) > 1 else "one item or cluster has no interval"
     return Change(
-        before / weight, after / weight, change, low, high, p, worst, len(known), n_clusters, over,
-        few if tested or few else "a distance is never below 0: there is nothing to test",
-    )  # fmt: skip
+        before=float(before / weight),
+        after=float(after / weight),
+        change=float(change),
+        low=float(low),
+        high=float(high),
+        p=p,
+        worst=float(worst),
+        items=len(known),
+        clusters=n_clusters,
+        over=over,
+        reason=few if tested or few else "a distance is never below 0: there is nothing to test",
+    )
 
 
 def _totals(items: pd.DataFrame, unit: Int[np.ndarray, " item"]) -> Float[np.ndarray, "unit 3"]:
@@ -109,16 +122,17 @@ def _totals(items: pd.DataFrame, unit: Int[np.ndarray, " item"]) -> Float[np.nda
     return np.stack([np.bincount(unit, weights=own) for own in values], axis=1)
 
 
-def _interval(
+def _intervals(
     totals: Float[np.ndarray, "unit 3"],
     confidence: float,
+    *,
     n_resamples: int,
     rng: np.random.Generator,
-) -> tuple[float, float]:
-    """BCa limits of the change, whole units drawn with replacement."""
+) -> Intervals | None:
+    """Bootstrap limits of the change, whole units drawn with replacement; None for one unit."""
     n = len(totals)
     if n < 2:
-        return float("nan"), float("nan")
+        return None
     parts = np.stack([totals[:, 0], totals[:, 2] - totals[:, 1]], axis=1)
 
     def statistic(drawn: np.ndarray, axis: int = -1) -> Any:
@@ -126,12 +140,29 @@ def _interval(
         found = change / weight
         return found[0] if drawn.ndim == 1 else found
 
-    intervals = bootstrap_intervals(
-        (np.arange(n),), statistic, n_resamples=n_resamples, confidence=confidence, batch=_BATCH,
+    return bootstrap_intervals(
+        (np.arange(n),),
+        statistic,
+        n_resamples=n_resamples,
+        confidence=confidence,
+        batch=_BATCH,
         rng=rng,
-    )  # fmt: skip
-    low, high = intervals.limits()
-    return float(low), float(high)
+    )
+
+
+def _worst(intervals: Intervals, guard: Guard, n_items: int) -> float:
+    """The least favourable bound of a change.
+
+    Of the BCa and the percentile limit the worse, because BCa breaks down where few items change.
+    Where none is lost, the bootstrap has no loss to draw; n wins and losses cannot rule out a share
+    of losses below 1 - .05^(1/n), some 3/n (Clopper & Pearson 1934).
+    """
+    end = 1 if guard.worse > 0 else 0
+    bounds = [intervals.limits(method)[end] for method in ("BCa", "percentile")]
+    if guard.wins:
+        unseen = 100 * (1 - LEVEL ** (1 / (n_items * guard.wins)))
+        bounds.append(np.asarray(guard.worse * unseen))
+    return guard.worse * max(guard.worse * float(bound) for bound in bounds)
 
 
 def _flipped(totals: Float[np.ndarray, "unit 3"], n_flips: int, rng: np.random.Generator) -> float:

@@ -31,7 +31,8 @@ _PER = {"sum": "nats", "mean": "nats per token"}
 _BY = {"sum": "by sums", "mean": "per token"}
 # Sign of the difference in tokens, stereotype minus anti-stereotype.
 _LONGER = {1: "longer", 0: "equal", -1: "shorter"}
-ONE_POINT = Guard(1.0, -1, "1 point")
+# Both meaningful continuations are compared with the unrelated one.
+_LMS_GUARD = Guard(1.0, -1, "1 point", wins=2)
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ def _score_outcomes(name: str, category: str, what: str) -> Iterator[Outcome]:
 def _lms_outcomes(name: str, what: str, *, guarded: bool = True) -> Iterator[Outcome]:
     for scoring in SCORINGS:
         # Sums favour short texts, whatever the model: the guard is on the score per token.
-        guard = ONE_POINT if guarded and scoring == "mean" else None
+        guard = _LMS_GUARD if guarded and scoring == "mean" else None
         about = f"{what}: language-model score {_BY[scoring]}, mean over targets"
         yield Outcome(f"{name}_{scoring}", "quality", "points", about, guard=guard)
 

@@ -1,0 +1,105 @@
+"""What the presets are made of: texts that are found or listed, words and questions as outcomes."""
+
+from dataclasses import replace
+
+import pytest
+
+from pvf.config import RiskConfig, ScoreConfig
+from pvf.report import risk_report
+from pvf.score import score_preferences
+from pvf.templates import Template
+from pvf.words import WordClasses, WordList
+from tda_bias import InputError
+from tdabias_cli.battery import (
+    PRESETS,
+    QuestionMeasure,
+    RiskMeasure,
+    Sources,
+    _questions,
+    _risk,
+    battery,
+)
+from tdabias_cli.compare import CompareSettings
+from unqover.ask import ask_questions
+from unqover.config import AskConfig, InferenceConfig
+from unqover.report import bias_report
+
+NAMES = (
+    "stereoset", "intrasentence", "crows", "winobias", "winogender", "pvf", "unqover",
+    "perplexity", "blimp", "divergence",
+)  # fmt: skip
+
+
+@pytest.fixture
+def nothing_there(monkeypatch):
+    def gone(*_, **__):
+        raise InputError("could not be fetched")
+
+    for name in ("pairs.load", "pairs.stereoset", "pairs.neutral"):
+        monkeypatch.setattr(f"tda_bias.{name}.hub_split", gone)
+    return Sources("starter", "stereoset", "hub", None, "wikitext2", "auto", limit=2)
+
+
+def test_what_the_hub_alone_has_is_listed_where_it_cannot_be_reached(nothing_there):
+    found = battery(PRESETS["smoke"], nothing_there, kind="causal", only=())
+    assert {one.name for one in found.not_measured} == {
+        "intrasentence", "crows", "perplexity", "divergence",
+    }  # fmt: skip
+    assert all("could not be fetched" in one.reason for one in found.not_measured)
+    assert {one.name for one in (*found.measures, *found.distances)} | {
+        one.name for one in found.not_measured
+    } == set(NAMES)
+
+
+def test_a_text_that_was_named_must_be_there(nothing_there, tmp_path):
+    named = replace(nothing_there, text=str(tmp_path / "nothing.txt"))
+    with pytest.raises(InputError, match=r"nothing\.txt"):
+        battery(PRESETS["smoke"], named, kind="causal", only=["perplexity"])
+
+
+def test_every_measure_is_named_in_the_help_of_only(nothing_there):
+    said = CompareSettings.model_fields["only"].description
+    assert all(name in said for name in NAMES)
+    with pytest.raises(InputError, match=f"`only` must be among {', '.join(NAMES)}; got 'x'"):
+        battery(PRESETS["smoke"], nothing_there, kind="causal", only=["x"])
+
+
+def test_encoder_decoders_are_not_asked_for_what_is_not_defined_for_them(nothing_there):
+    found = battery(PRESETS["smoke"], nothing_there, kind="seq2seq", only=())
+    reasons = {one.name: one.reason for one in found.not_measured}
+    for name in ("perplexity", "divergence", "unqover"):
+        assert reasons[name] == "not defined for seq2seq models"
+
+
+def test_risk_is_that_of_the_report(tiny_lm):
+    words = WordList("own", "here", ("nurse", "cook", "man", "heiress"))
+    templates = [Template("The [X] said that [Y]", 3.0), Template("The [X] knew that [Y]", 1.0)]
+    classes = WordClasses("own", "here", {"male": ("he",), "female": ("she",)}, ())
+    measure, model = RiskMeasure(words, templates, classes), tiny_lm("gpt2")
+    items = measure.items(model, batch_size=8)
+    preferences = score_preferences(model, words, templates, classes, config=ScoreConfig())
+    risk = risk_report(preferences, config=RiskConfig(n_resamples=100)).risk
+    assert set(items["outcome"]) == {outcome.name for outcome in measure.outcomes}
+    for name, own in items.groupby("outcome"):
+        expected = getattr(risk, str(name).removeprefix("pvf_"))
+        assert own["value"].mean() == pytest.approx(expected, rel=1e-9)
+
+
+def test_questions_are_those_of_the_report(tiny_lm):
+    small = replace(PRESETS["smoke"], subjects=2, attributes=2)
+    measure, model = _questions(small, seed=1), tiny_lm("gpt2")
+    assert isinstance(measure, QuestionMeasure)
+    items = measure.items(model, batch_size=8)
+    answers = ask_questions(model, measure.design, config=AskConfig())
+    summary = bias_report(answers, config=InferenceConfig(n_flips=19, n_resamples=100)).summary
+    row = summary[(summary["scale"] == "two_way") & (summary["compared"] == "subjects")].iloc[0]
+    for name, own in items.groupby("outcome"):
+        assert own["value"].mean() == pytest.approx(row[str(name).removeprefix("unqover_")])
+
+
+def test_smoke_takes_its_occupations_from_the_whole_list():
+    every, some = _risk(PRESETS["full"]).words.words, _risk(PRESETS["smoke"]).words.words
+    assert len(some) == 20
+    places = [every.index(word) for word in some]
+    assert places == sorted(places)
+    assert max(places) > 0.8 * len(every)
