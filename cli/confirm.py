@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
 from rich.table import Table
 
 from tda_bias.records.text import number_text, p_text
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
 
+from .loading import language_model
 from .options import Positional, command
 from .output import Output
 from .settings import FilePath, Format, Name
@@ -18,6 +20,7 @@ from .settings import FilePath, Format, Name
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.models.load import LanguageModel
     from tda_bias.results.confirmation import Confirmation
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.statistic.group_result import GroupResult
@@ -28,7 +31,9 @@ class ConfirmSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    run: Annotated[FilePath, Positional()] = Field(
+        description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
+    )
     category: str | None = Field(None, description="of a run with several")
     by: Literal["evidence", "location"] = Field(
         "evidence", description="the ranking: evidence (spread) or location (shift)"
@@ -42,6 +47,10 @@ class ConfirmSettings(BaseModel):
     data: Name | None = Field(
         None, description="test on other data instead: a file without any target of the run"
     )
+    pairs: Name | None = Field(
+        None,
+        description="of a model: a file of triples or pairs about other targets, looked at once",
+    )
     out: FilePath | None = Field(None, description="folder for the files (default: RUN/confirm)")
     format: Format = Field("table", description="what to print")
 
@@ -49,6 +58,10 @@ class ConfirmSettings(BaseModel):
 @command(ConfirmSettings)
 def confirm(settings: ConfirmSettings) -> None:
     """Choose heads on half of the targets and test them on the others, or on other data."""
+    if settings.pairs is not None:
+        _model(settings, settings.pairs)
+        return
+
     from tda_bias.results.head_bias import HeadBias
 
     run = HeadBias.load(settings.run)
@@ -75,6 +88,65 @@ def confirm(settings: ConfirmSettings) -> None:
         values={**summary, "heads": found.heads.to_dict("records")},
         rows=found.heads,
     ).print(settings.format)
+
+
+def _model(settings: ConfirmSettings, source: str) -> None:
+    """One look at a trained model on targets that its training never saw."""
+    from tda_bias.debias.confirmation import (
+        look,
+        note_look,
+        read_about,
+        read_items,
+        refuse_second_look,
+    )
+    from tda_bias.records.record import ModelRecord, RunRecord
+    from tda_bias.records.writing import writing_run
+
+    about = read_about(settings.run)
+    refuse_second_look(settings.run, about)
+    items = read_items(source, about)
+    console = Console(stderr=True)
+
+    def original() -> LanguageModel:
+        model = language_model(about["model"], device="auto", dtype="float32", console=console)
+        if model.weight_hash() != about["original"]:
+            raise InputError(f"{about['model']} has other weights than the model that was trained")
+        return model
+
+    def trained() -> LanguageModel:
+        return language_model(str(settings.run), device="auto", dtype="float32", console=console)
+
+    found = look(items, (original, trained), seed=settings.seed)
+    note_look(settings.run, about, source)
+    change = found.after - found.before
+    low, high = found.limits
+    unit = "nats per token" if found.quantity == "beta" else "nats"
+    values: dict[str, Any] = {
+        "quantity": found.quantity, "items": len(change), "targets": len(set(found.group)),
+        "before": float(found.before.mean()), "after": float(found.after.mean()),
+        "change": float(change.mean()), "low": low, "high": high, "p": found.p,
+    }  # fmt: skip
+    less = abs(values["after"]) < abs(values["before"]) and found.p < 0.05
+    said = (
+        f"Mean {found.quantity} of {values['items']} items of {values['targets']} targets that no "
+        f"training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}; change "
+        f"{values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(found.p)})."
+    )
+    verdict = (
+        "Less of the bias is left on other targets too."
+        if less
+        else "On other targets there is no sign of less bias beyond chance."
+    )
+    rows = found.table()
+    record = RunRecord(
+        command="confirm", model=ModelRecord(name=str(settings.run), weights=about["weights"]),
+        settings=settings.model_dump(mode="json"),
+    )  # fmt: skip
+    with writing_run(_folder(settings), record) as written:
+        written.table("confirm.csv", rows)
+        written.json("summary.json", {**values, "protocol": about["protocol"]})
+    files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json). This was the look."
+    Output(shown=[said, verdict, files], values=values, rows=rows).print(settings.format)
 
 
 def _category(run: HeadBias, category: str | None) -> str:

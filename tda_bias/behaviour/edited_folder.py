@@ -105,7 +105,7 @@ def write_edited_model(
     before = edited.weight_hash()
     parameters = tuple(edit_heads(edited, heads, rule, means=means))
     after, dtype = edited.weight_hash(), edited.dtype_name
-    with _staged(folder) as stage:
+    with new_model_folder(folder) as stage:
         edited.hf_model.save_pretrained(stage)
         edited.tokenizer.save_pretrained(stage)
         del edited
@@ -132,7 +132,7 @@ def write_edited_model(
 
 
 @contextmanager
-def _staged(folder: Path) -> Iterator[Path]:
+def new_model_folder(folder: Path) -> Iterator[Path]:
     """A folder beside the one that is asked for, which takes its name when the block is done."""
     folder = folder.absolute()
     stage = temporary_name(folder)

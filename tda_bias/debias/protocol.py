@@ -25,6 +25,7 @@ Preset = Literal["smoke", "paper"]
 Ranking = Literal[
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file"
 ]
+N_FOLDS, _FEWEST_TARGETS = 5, 4
 # Steps are about as large where numbers are near 1 (gates) as a tenth of a typical weight.
 RATES: dict[How, tuple[float, ...]] = {
     "gates": (0.03, 0.01, 0.1),
@@ -47,7 +48,7 @@ class Protocol(BaseModel):
     top: int = Field(27, ge=1)
     n_random: int = Field(20, ge=1)
     controls: bool = True
-    n_folds: int = Field(5, ge=2)
+    n_folds: int = Field(N_FOLDS, ge=2)
     folds_run: int = Field(5, ge=1)
     epochs: int = Field(3, ge=1)
     checks_per_epoch: int = Field(1, ge=1)
@@ -55,6 +56,7 @@ class Protocol(BaseModel):
     batch: int = Field(12, ge=1)
     passages: int = Field(4, ge=1)
     train_items: int | None = Field(None, ge=4)
+    check_items: int | None = Field(None, ge=4)
     loss: LossName = "twins"
     delta: float = Field(0.5, gt=0)
     scale: float = Field(4.0, gt=0)
@@ -72,8 +74,8 @@ class Protocol(BaseModel):
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "smoke": {
-        "by": ("effect",), "n_random": 3, "controls": False, "folds_run": 1, "epochs": 1,
-        "checks_per_epoch": 2, "train_items": 48,
+        "by": ("effect",), "n_random": 3, "controls": False, "folds_run": 1, "epochs": 2,
+        "train_items": 36, "check_items": 36,
     },
     "paper": {
         "by": ("evidence", "published", "importance", "effect", "mediation", "gates", "bottom"),
@@ -114,11 +116,11 @@ def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
     """
     target = np.array([triple.group for triple in triples])
     names, size = np.unique(target, return_counts=True)
-    if len(names) < max(protocol.n_folds, 4):
+    fewest = max(protocol.n_folds, _FEWEST_TARGETS)
+    if len(names) < fewest:
         raise InputError(
-            f"{protocol.n_folds} folds of targets need at least {max(protocol.n_folds, 4)} "
-            f"targets; the data has {len(names)} ({', '.join(names[:5])}); give other data or "
-            "fewer --folds"
+            f"targets that train, stop and test must be others: {fewest} are needed at least; the "
+            f"data has {len(names)} ({', '.join(names[:5])}); give more data"
         )
     rng = generator(protocol.seed, "folds")
     order = rng.permutation(len(names))
@@ -152,12 +154,16 @@ def _fold(
 
 
 def _shortened(fold: Fold, protocol: Protocol) -> Fold:
-    """At most so many items to train on: spread over the targets, which stand one after another."""
-    most = protocol.train_items
-    if most is None or most >= len(fold.train):
-        return fold
-    kept = np.linspace(0, len(fold.train) - 1, most).round().astype(int)
-    return Fold(fold.number, fold.train[kept], fold.stop, fold.test)
+    """At most so many items of each part, spread over its targets, which stand in order."""
+    most = (protocol.train_items, protocol.check_items, protocol.check_items)
+    parts = zip((fold.train, fold.stop, fold.test), most, strict=True)
+    return Fold(fold.number, *(_spread(own, n) for own, n in parts))
+
+
+def _spread(items: Int[np.ndarray, " item"], most: int | None) -> Int[np.ndarray, " kept"]:
+    if most is None or most >= len(items):
+        return items
+    return np.asarray(items[np.linspace(0, len(items) - 1, most).round().astype(int)])
 
 
 def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:

@@ -81,6 +81,7 @@ class TwinTexts:
             )
         self.model = model
         self.triples = tuple(triples)
+        self.twins = tuple(tuple(own) for own in twins)
         self.has_twins = any(with_twins)
         others = [twin for own in twins for twin in own]
         self._twin_of = np.repeat(np.arange(len(twins)), [len(own) for own in twins])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -65,6 +64,10 @@ class Trajectory:
         found["report_log_ppl"] = np.array(self.report_log_ppl)
         return found | {f"values {name}": own.numpy() for name, own in self.values.items()}
 
+    def copied(self) -> Trajectory:
+        """The same, to be added to."""
+        return Trajectory.from_arrays(self.arrays())
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Trajectory:
         """From a saved part."""
@@ -109,6 +112,7 @@ def train(
     *,
     rate: float,
     goal: Goal = "gaps",
+    untouched: Trajectory | None = None,
     keep_values: bool = True,
     progress: Progress | None = None,
 ) -> Trajectory:
@@ -129,16 +133,15 @@ def train(
             trains wording away and nothing about the target; ``retention``: the next-token loss of
             the neutral passages alone. (The divergence alone has its minimum where training
             begins: it would change nothing but by rounding.)
+        untouched: From ``untouched_check``, where it is known already.
         keep_values: Whether the trajectory holds what was learned.
         progress: Called after every step.
     """
     below = LowerLayers(texts.model, learner.first)
     optimiser = torch.optim.Adam(learner.parameters(), lr=rate)
     learner.attach(optimiser)
-    check = partial(_checked, learner, texts, fold, watch, protocol, below)
-    found = Trajectory()
-    before = _log_ppl(learner, texts, report)
-    check(found, 0)
+    start = untouched or untouched_check(texts, fold, watch, report, protocol)
+    found = start.copied()
     best = learner.values()
     every = max(1, n_steps(protocol, fold) // (protocol.epochs * protocol.checks_per_epoch))
     batches = _batches(fold, len(retention), protocol)
@@ -157,7 +160,8 @@ def train(
         if step % every and step < len(batches):
             continue
         try:
-            check(found, step)
+            with learner.running():
+                _check(found, texts, fold, watch, protocol, step, below)
         except InputError as error:  # the model says NaN: the last good check stands
             found.ended = f"{error} (step {step})"
             break
@@ -168,7 +172,9 @@ def train(
     found.ended = found.ended or f"all {len(batches)} steps"
     learner.load(best)
     learner.check()
-    found.report_log_ppl = (before, _log_ppl(learner, texts, report))
+    with learner.running():
+        after = log_perplexity(texts.model, report).mean
+    found.report_log_ppl = (start.report_log_ppl[0], after)
     found.values = best if keep_values else {}
     return found
 
@@ -208,26 +214,35 @@ def _loss(
     return loss if pull is None else loss + protocol.l1 * pull
 
 
-def _checked(
-    learner: Learner,
+def untouched_check(
+    texts: TwinTexts, fold: Fold, watch: Windows, report: Windows, protocol: Protocol
+) -> Trajectory:
+    """The check before the first step, of the untouched model."""
+    found = Trajectory()
+    _check(found, texts, fold, watch, protocol, 0, None)
+    before = log_perplexity(texts.model, report).mean
+    found.report_log_ppl = (before, before)
+    return found
+
+
+def _check(
+    found: Trajectory,
     texts: TwinTexts,
     fold: Fold,
     watch: Windows,
     protocol: Protocol,
-    below: LowerLayers,
-    found: Trajectory,
     step: int,
+    below: LowerLayers | None,
 ) -> None:
     """Look at the stop targets and the watched passages, and note what the test targets do."""
-    with learner.running():
-        stop = texts.outcomes(fold.stop.tolist(), below=below)
-        empty = np.zeros(0)
-        test = Outcomes(empty, empty, empty)
-        if len(fold.test):
-            test = texts.outcomes(fold.test.tolist(), below=below)
+    stop = texts.outcomes(fold.stop.tolist(), below=below)
+    empty = np.zeros(0)
+    test = Outcomes(empty, empty, empty)
+    if len(fold.test):
+        test = texts.outcomes(fold.test.tolist(), below=below)
     gap = torch.from_numpy(stop.gap)
     loss = huber(gap, delta=protocol.delta, scale=protocol.scale).mean()
-    log_ppl = _log_ppl(learner, texts, watch)
+    log_ppl = log_perplexity(texts.model, watch).mean
     found.step.append(step)
     found.stop_loss.append(float(loss))
     found.log_ppl.append(log_ppl)
@@ -247,11 +262,6 @@ def _stopped(found: Trajectory, protocol: Protocol) -> None:
         found.ended = f"perplexity lost more than {protocol.allowed_loss:.0%}"
     elif last - found.best >= protocol.patience:
         found.ended = f"no gain on the stop targets in {protocol.patience} checks"
-
-
-def _log_ppl(learner: Learner, texts: TwinTexts, windows: Windows) -> float:
-    with learner.running():
-        return log_perplexity(texts.model, windows).mean
 
 
 def at_loss(found: Trajectory, loss: float) -> Float[np.ndarray, " item"]:

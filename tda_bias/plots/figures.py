@@ -13,10 +13,12 @@ from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.behaviour.targets import match_counts, signed_quantity
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.record import ModelComparison
+from tda_bias.debias.record import DebiasRun
 from tda_bias.inference.calibration import calibration as simulated
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.plots.behaviour import plot_ablation, plot_targets
 from tda_bias.plots.comparison import plot_comparison, plot_head_comparison
+from tda_bias.plots.debias import plot_frontier
 from tda_bias.plots.heat_map import caption, plot_heatmap
 from tda_bias.plots.illustrations import (
     filtration_figure,
@@ -233,6 +235,21 @@ def _compares(what: str) -> Callable[[Run], bool]:
     return lambda run: run.record.get("compares") == what
 
 
+# -- debiasing -------------------------------------------------------------------------------------
+
+
+def frontier(runs: Sequence[Run]) -> Figure:
+    """What of the bias is left on unseen targets, against the change of perplexity."""
+    run = runs[0].load(DebiasRun.load)
+    protocol, figure = run.record.protocol, plot_frontier(run.frontier)
+    return captioned(
+        figure,
+        f"{run.record.model.name}, {run.record.category}, {protocol.how}: items of targets that no "
+        f"training saw, {protocol.folds_run} of {protocol.n_folds} folds, {protocol.n_random} sets "
+        f"of random heads {run.record.matching}. One point per check of the trainings.",
+    )
+
+
 # -- the catalogue ---------------------------------------------------------------------------------
 
 
@@ -287,6 +304,12 @@ FIGURES: tuple[Entry, ...] = (
         "Topological rank against the effect of removing a head",
         "ablate",
         ablation,
+    ),
+    Entry(
+        "debias_frontier",
+        "Training chosen heads: bias left against perplexity",
+        "debias",
+        frontier,
     ),
     Entry("crossref", "Heads against output probabilities, by target", "crossref", targets),
     Entry(

@@ -22,7 +22,7 @@ from tda_bias.types import Attention, InputError
 
 VERSION = 2
 # Commands whose runs have figures.
-COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare")
+COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
 _PACKAGES = (
     "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
 )

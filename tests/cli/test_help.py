@@ -45,7 +45,9 @@ NEW_OPTIONS = {
 # A third backend, and another ranking by default: what they are is said anew.
 CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
-NEW_COMMANDS = ["compare", "confirm", "edit", "ls", "pairs", "prune-curve", "show", "twins"]
+NEW_COMMANDS = [
+    "compare", "confirm", "debias", "edit", "ls", "pairs", "prune-curve", "show", "twins",
+]  # fmt: skip
 
 HEAVY = {
     "datasets", "matplotlib", "pandas", "pyarrow", "scipy", "spacy", "torch", "transformer_lens",

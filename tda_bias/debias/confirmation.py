@@ -1,0 +1,180 @@
+"""One look at a trained model on targets that its training never saw in any role."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from tda_bias.behaviour.pair_scores import compared, pair_items
+from tda_bias.debias.saving import ABOUT
+from tda_bias.debias.texts import TwinTexts
+from tda_bias.models.load import LanguageModel
+from tda_bias.pairs import load_pairs
+from tda_bias.pairs.sources import hash_of
+from tda_bias.records.files import read_text, write_text
+from tda_bias.records.record import now
+from tda_bias.resampling import exchanges, generator, share_reached, times_drawn
+from tda_bias.triples import load_triples
+from tda_bias.twins import make_twins
+from tda_bias.types import InputError, Triple
+
+LOOKS = "looks.json"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a trained model and the one it was made from say of new items.
+
+    Attributes:
+        quantity: ``beta`` per token of triples with twins, or ``log-odds`` of pairs, nats.
+        group: Target of each item.
+        before: Of the untouched model.
+        after: Of the trained one.
+        p: Two-sided, of the change of the mean: signs of whole targets flipped.
+        limits: 95 % limits of the change, whole targets resampled.
+    """
+
+    quantity: str
+    group: tuple[str, ...]
+    before: Float[np.ndarray, " item"]
+    after: Float[np.ndarray, " item"]
+    p: float
+    limits: tuple[float, float]
+
+    def table(self) -> pd.DataFrame:
+        """One row per item: ``group before after``."""
+        return pd.DataFrame({"group": self.group, "before": self.before, "after": self.after})
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What a model folder says of its training.
+
+    Raises:
+        InputError: if `tdabias debias` did not write it.
+    """
+    path = folder / ABOUT
+    try:
+        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return about | {
+            "seen": {str(t).casefold() for own in about["targets"].values() for t in own}
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
+
+
+def refuse_second_look(folder: Path, about: dict[str, Any]) -> None:
+    """Refuse a model whose protocol has been confirmed or refuted already.
+
+    Raises:
+        InputError: saying when.
+    """
+    for look in _looks(folder):
+        if look["protocol"] == about["protocol"]:
+            raise InputError(
+                f"{folder} was looked at on {look['when']} ({look['pairs']}): a second look with "
+                "the same protocol would be chosen among two; train with another protocol, or use "
+                "tdabias compare, which confirms nothing"
+            )
+
+
+def _looks(folder: Path) -> list[dict[str, Any]]:
+    try:
+        looks: list[dict[str, Any]] = json.loads((folder / LOOKS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / LOOKS} cannot be read ({error})") from None
+    return looks
+
+
+def note_look(folder: Path, about: dict[str, Any], source: str) -> None:
+    """Write down that a look was taken, before anybody sees what it shows."""
+    content = hash_of(_text(source))
+    entry = {"protocol": about["protocol"], "when": now(), "pairs": source, "hash": content}
+    write_text(folder / LOOKS, json.dumps([*_looks(folder), entry], indent=2) + "\n")
+
+
+def read_items(source: str, about: dict[str, Any]) -> list[Triple] | Any:
+    """Triples, or pairs, of a file; none of a target that the training saw.
+
+    Raises:
+        InputError: if the file cannot be read, or shares targets with the training.
+    """
+    first = next((line for line in _text(source).splitlines() if line.strip()), "")
+    if '"anti-stereotype"' in first or '"data"' in first:
+        items: Any = load_triples(source, category=about["category"])
+        groups = {triple.group for triple in items}
+    else:
+        items = load_pairs(source)
+        groups = {pair.group for pair in items.pairs}
+    shared = sorted(group for group in groups if group.casefold() in about["seen"])
+    if shared:
+        raise InputError(
+            f"`pairs` {source} shares {len(shared)} targets with the training "
+            f"({', '.join(shared[:3])}): what was trained on them cannot be confirmed on them"
+        )
+    return items
+
+
+def _text(source: str) -> str:
+    return read_text(source, setting="pairs", named=("a file",))
+
+
+def look(
+    items: Any,
+    load: Sequence[Callable[[], LanguageModel]],
+    *,
+    batch_size: int = 32,
+    seed: int = 0,
+    n_resamples: int = 9999,
+) -> Look:
+    """Compare the two models on the items.
+
+    Args:
+        items: From ``read_items``.
+        load: Gives the untouched model, and the trained one.
+        batch_size: Texts per forward pass.
+        seed: Of flips and resamples.
+        n_resamples: Flips of signs, where there are too many to enumerate.
+
+    Raises:
+        InputError: if no triple has a twin, or fewer than two targets are left.
+    """
+    triples = isinstance(items, list)
+    quantity = "beta" if triples else "log-odds"
+    read = _beta if triples else _log_odds
+    (group, before), (_, after) = (read(items, own(), batch_size) for own in load)
+    names, unit = np.unique(group, return_inverse=True)
+    if len(names) < 2:
+        raise InputError(f"a confirmation needs two targets or more; got {len(names)}")
+    change = after - before
+    drawn = exchanges(np.full(len(names), 2), n_resamples, generator(seed, "signs of targets"))
+    sums = np.bincount(unit, change)
+    null = np.abs((1 - 2 * drawn.member) @ sums)
+    p = float(share_reached(null, abs(sums.sum()), exact=drawn.exact))
+    rng = generator(seed, "resamples of targets")
+    often = times_drawn(rng.integers(len(names), size=(2000, len(names))), len(names))[:, unit]
+    low, high = np.quantile(often @ change / often.sum(1), [0.025, 0.975])
+    return Look(quantity, tuple(group), before, after, p, (float(low), float(high)))
+
+
+def _beta(triples: list[Triple], model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:
+    twins = make_twins(triples)
+    kept = [triple for triple in triples if twins.of(triple)]
+    if not kept:
+        raise InputError("no triple of `pairs` has a twin; give pairs instead")
+    texts = TwinTexts(model, kept, [twins.of(triple) for triple in kept], batch_size=size)
+    return [t.group for t in kept], texts.outcomes(list(range(len(kept)))).gap
+
+
+def _log_odds(pairs: Any, model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:
+    table = compared(pair_items(model, pairs, batch_size=size))
+    table = table[table["log_odds"].notna()]
+    return table["group"].astype(str).tolist(), table["log_odds"].to_numpy(float)

@@ -1,0 +1,124 @@
+"""A comparison as a finished run: its record and tables, saved and read again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tda_bias.debias.protocol import Protocol
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import RunRecord, updated
+from tda_bias.records.runs import open_run
+from tda_bias.records.tables import columns, counts, finite, numbers, texts
+from tda_bias.records.writing import writing_run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ARMS, FRONTIER, TRAININGS, ITEMS, HEADS = (
+    "arms.csv", "frontier.csv", "trainings.csv", "items.parquet", "heads.json",
+)  # fmt: skip
+PROTOCOL = "protocol.json"
+
+
+class DebiasRecord(RunRecord):
+    """Everything needed to repeat a comparison.
+
+    Attributes:
+        category: Of the triples.
+        protocol: The protocol, as it was fixed before the first step.
+        protocol_hash: Its hash, with what it was applied to.
+        fixed: When that was written, in UTC.
+        folds: Targets that train, stop and test, fold by fold.
+        neutral: The neutral text: source, revision, passages of each part.
+        matching: Whether random heads were of the same layers as the first ranking's.
+        recommended: The arm whose model is saved; chosen on the stop targets.
+        verdict: What came out, in a sentence.
+        twins: How twins came about; None without.
+        seconds: How long it took, in this start of the command.
+    """
+
+    command: str = "debias"
+    category: str
+    protocol: Protocol
+    protocol_hash: str
+    fixed: str
+    folds: list[dict[str, Any]]
+    neutral: dict[str, Any]
+    matching: str
+    recommended: str
+    verdict: str
+    twins: dict[str, Any] | None = None
+    seconds: float = 0.0
+
+
+_ARMS = columns(
+    {
+        "arm": texts(), "how": texts(), "heads": counts(), "before": finite(), "beta": finite(),
+        "rms": finite(), "perplexity": finite(), "guard": texts(), "p": numbers(),
+    }
+)  # fmt: skip
+_FRONTIER = columns(
+    {
+        "arm": texts(), "draw": counts(), "check": counts(), "perplexity": finite(),
+        "beta": finite(), "rms": finite(),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DebiasRun:
+    """A comparison with its record.
+
+    Attributes:
+        arms: From ``summary.arms_table``.
+        frontier: From ``summary.frontier_table``.
+        record: Everything needed to repeat it.
+    """
+
+    arms: pd.DataFrame
+    frontier: pd.DataFrame
+    record: DebiasRecord
+
+    def with_record(self, **entries: Any) -> DebiasRun:
+        """The same run with further entries in its record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        trainings: pd.DataFrame,
+        items: pd.DataFrame,
+        heads: dict[str, Any],
+        figure: Figure | None = None,
+    ) -> list[Path]:
+        """Write the tables, the heads, a figure and ``run.json``: all of them, or none.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        folder = Path(folder)
+        with writing_run(folder, self.record) as run:
+            run.table(ARMS, self.arms)
+            run.table(FRONTIER, self.frontier)
+            run.table(TRAININGS, trainings)
+            run.table(ITEMS, items)
+            run.json(HEADS, heads)
+            if figure is not None:
+                run.figure("frontier", figure)
+        return [*(folder / name for name in run.names), folder / RECORD]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> DebiasRun:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run, or a file is not as it was written.
+        """
+        run = open_run(folder, "debias")
+        arms, frontier = run.table(ARMS, _ARMS), run.table(FRONTIER, _FRONTIER)
+        return cls(arms, frontier, run.record_as(DebiasRecord))

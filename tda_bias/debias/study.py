@@ -1,0 +1,317 @@
+"""A comparison of arms over folds of targets, saved training by training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tda_bias.behaviour.perplexity import log_perplexity
+from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
+from tda_bias.debias.learners import How, learner, undone
+from tda_bias.debias.neutral import NeutralText, Retention
+from tda_bias.debias.protocol import FINAL, Fold, Protocol, Ranking
+from tda_bias.debias.rankings import (
+    first_order_orders,
+    gate_order,
+    mediation,
+    mediation_order,
+    needs,
+    topology_orders,
+)
+from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.training import Goal, Trajectory, n_steps, train, untouched_check
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.load import LoadedModel
+from tda_bias.records.parts import PartStore
+from tda_bias.resampling import generator
+from tda_bias.types import HeadId
+
+Progress = Callable[[int, int], None]
+RANDOM = "random"
+_LAYER_MATCHED, _ANYWHERE = "of the same layers", "of any layer"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train.
+
+    Attributes:
+        name: A ranking, ``all``, ``full``, ``placebo``, ``retention`` or ``random``.
+        how: What learns.
+        ranking: The ranking whose first heads learn; None for all heads or a random set.
+        draw: Number of the random set; -1 for others.
+        goal: What the loss is.
+    """
+
+    name: str
+    how: How
+    ranking: Ranking | None = None
+    draw: int = -1
+    goal: Goal = "gaps"
+
+    @property
+    def part(self) -> str:
+        """Its name among saved parts."""
+        return f"{self.name} {self.draw}" if self.draw >= 0 else self.name
+
+
+def arms(protocol: Protocol) -> list[Arm]:
+    """Every arm of a protocol but the untouched model.
+
+    Random sets have as many heads in each layer as the first ranking, where its layers have as
+    many others. The placebo and the retention arm train the heads of the first ranking.
+    """
+    how, first = protocol.how, protocol.by[0]
+    found = [Arm(name, how, ranking=name) for name in protocol.by]
+    found += [Arm(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
+    found.append(Arm("all", how))
+    if protocol.controls:
+        found.append(Arm("placebo", how, ranking=first, goal="placebo"))
+        found.append(Arm("retention", how, ranking=first, goal="retention"))
+        found.append(Arm("full", "full"))
+    return found
+
+
+def cost(protocol: Protocol, dealt: Sequence[Fold]) -> tuple[int, int]:
+    """Trainings and steps of a whole comparison, the recommended model's included."""
+    listed = arms(protocol)
+    trainings = steps = 0
+    for fold in dealt:
+        own = sum(len(protocol.rates(arm.how)) for arm in listed) if fold.number != FINAL else (
+            protocol.n_rates
+        )  # fmt: skip
+        own += "gates" in protocol.by
+        trainings += own
+        steps += own * n_steps(protocol, fold)
+    return trainings, steps
+
+
+@dataclass
+class ArmResult:
+    """An arm over the folds, with the learning rate that the stop targets chose in each.
+
+    Attributes:
+        arm: What it is.
+        folds: The folds, in order.
+        trajectories: The training of each.
+        rates: The chosen learning rate of each.
+        heads: The heads that learned in each; empty for the whole model.
+    """
+
+    arm: Arm
+    folds: list[Fold] = field(default_factory=list)
+    trajectories: list[Trajectory] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    heads: list[tuple[HeadId, ...]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a comparison needs, and where its finished trainings are kept.
+
+    Attributes:
+        texts: Items with twins, and the untouched model.
+        neutral: Neutral text in three parts.
+        protocol: The protocol.
+        dealt: Its folds.
+        store: Of finished trainings and choices.
+        load_hooked: Gives the model with hooks, for rankings by topology.
+        from_file: Heads of the ranking ``file``.
+        progress: Called with steps done and all.
+    """
+
+    texts: TwinTexts
+    neutral: NeutralText
+    protocol: Protocol
+    dealt: list[Fold]
+    store: PartStore
+    load_hooked: Callable[[], LoadedModel]
+    from_file: tuple[HeadId, ...] = ()
+    progress: Progress | None = None
+    _done: list[int] = field(default_factory=lambda: [0])
+    _kept: dict[Any, Any] = field(default_factory=dict)
+
+    def run(self) -> list[ArmResult]:
+        """Every arm on every fold that tests."""
+        results = [ArmResult(arm) for arm in arms(self.protocol)]
+        for fold in self.dealt:
+            if fold.number == FINAL:
+                continue
+            orders = self.orders(fold)
+            for result in results:
+                heads = self.heads_of(result.arm, orders, fold)
+                found, rate = self.trained(result.arm, heads, fold)
+                result.folds.append(fold)
+                result.trajectories.append(found)
+                result.rates.append(rate)
+                result.heads.append(heads)
+        return results
+
+    def recommended(self, name: str) -> tuple[Fold, Trajectory, tuple[HeadId, ...]]:
+        """The training of the model that is saved: of the final fit, or of the only fold."""
+        fold = self.dealt[-1]
+        arm = next(arm for arm in arms(self.protocol) if arm.name == name)
+        # The training is saved where it was part of the comparison.
+        heads = self.heads_of(arm, self.orders(fold), fold)
+        return fold, self.trained(arm, heads, fold)[0], heads
+
+    def seconds(self) -> tuple[float, float]:
+        """What a step and a check cost here: one of each, of gates on all heads, timed."""
+        fold, protocol = self.dealt[0], self.protocol
+        items = fold.train[: protocol.batch].tolist()
+        passages = list(range(min(protocol.passages, len(self.neutral.learn.ids))))
+        few = replace(self.neutral.learn, ids=self.neutral.learn.ids[: len(passages)])
+        retention = Retention(self.texts.model, few)
+        with undone(learner("gates", self.texts.model, self.every_head)) as own:
+            clock = time.monotonic()
+            with own.running():
+                loss = self.texts.gaps(items).mean() + retention.divergence(passages)
+                loss.backward()  # type: ignore[no-untyped-call]
+            step = time.monotonic() - clock
+            clock = time.monotonic()
+            with own.running():
+                self.texts.outcomes(items)
+            scored = (time.monotonic() - clock) / max(1, len(items))
+            clock = time.monotonic()
+            log_perplexity(self.texts.model, self.neutral.watch)
+            watched = time.monotonic() - clock
+        return step, scored * (len(fold.stop) + len(fold.test)) + watched
+
+    # -- choosing --
+
+    @property
+    def every_head(self) -> list[HeadId]:
+        """All heads of the model."""
+        layers = attention_layers(self.texts.model)
+        return [HeadId(layer.number, h) for layer in layers for h in range(layer.n_heads)]
+
+    def heads_of(self, arm: Arm, orders: dict[str, list[HeadId]], fold: Fold) -> tuple[HeadId, ...]:
+        """The heads that an arm trains in a fold."""
+        if arm.how == "full":
+            return ()
+        if arm.ranking is not None:
+            return tuple(sorted(orders[arm.ranking][: self.protocol.top]))
+        if arm.name == "all":
+            return tuple(self.every_head)
+        first = orders[self.protocol.by[0]][: self.protocol.top]
+        return self._random_sets(first, fold)[0][arm.draw]
+
+    def matching(self, fold: Fold) -> str:
+        """Whether random heads are of the same layers as those of the first ranking, in words."""
+        return self._random_sets(self.orders(fold)[self.protocol.by[0]][: self.protocol.top], fold)[
+            1
+        ]
+
+    def _random_sets(
+        self, first: Sequence[HeadId], fold: Fold
+    ) -> tuple[list[tuple[HeadId, ...]], str]:
+        n, every = self.protocol.n_random, self.every_head
+        rng = generator(self.protocol.seed, "random heads", str(fold.number))
+        per_layer = 1 + max(head.head for head in every)
+        if n_possible_sets(first, per_layer) >= n:
+            return random_sets(first, per_layer, n, rng=rng), _LAYER_MATCHED
+        # A layer has more chosen heads than others: there is no such set.
+        drawn = [rng.choice(len(every), len(first), replace=False) for _ in range(n)]
+        return [tuple(sorted(every[int(i)] for i in own)) for own in drawn], _ANYWHERE
+
+    def orders(self, fold: Fold) -> dict[str, list[HeadId]]:
+        """The rankings of a fold, from its training targets alone."""
+        named = f"orders {fold.number}"
+        saved = self.store.load(named, self._on(fold))
+        if saved is None:
+            found = self._computed_orders(fold)
+            saved = {
+                name: np.array([(head.layer, head.head) for head in order])
+                for name, order in found.items()
+            }
+            self.store.save(named, self._on(fold), saved)
+        return {
+            name: [HeadId(int(layer), int(head)) for layer, head in order]
+            for name, order in saved.items()
+        }
+
+    def _computed_orders(self, fold: Fold) -> dict[str, list[HeadId]]:
+        texts, wanted = self.texts, needs(self.protocol.by)
+        triples = [texts.triples[i] for i in fold.train]
+        twins = [texts.twins[i] for i in fold.train]
+        found: dict[str, list[HeadId]] = {}
+        if wanted["first_order"]:
+            found |= first_order_orders(texts.model, triples, twins)
+        if wanted["topology"]:
+            found |= topology_orders(self.load_hooked, triples, twins, seed=self.protocol.seed)
+        if wanted["mediation"]:
+            values, _ = mediation(texts.model, triples, twins)
+            mean = float(texts.outcomes(fold.train.tolist()).gap.mean())
+            found["mediation"] = mediation_order(texts.model, values, mean)
+        if wanted["gates"]:
+            gates = Arm("gates of all heads", "gates")
+            learned, _ = self.trained(gates, tuple(self.every_head), fold)
+            found["gates"] = gate_order(self.every_head, learned.values["gates"])
+        if self.from_file:
+            found["file"] = list(self.from_file)
+        return {name: found[name] for name in self.protocol.by}
+
+    # -- training --
+
+    def trained(self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold) -> tuple[Trajectory, float]:
+        """The training of an arm in a fold, at the rate with the least loss on the stop targets."""
+        tried = [(self._one(arm, heads, fold, rate), rate) for rate in self.protocol.rates(arm.how)]
+        return min(tried, key=lambda one: one[0].stop_loss[one[0].best])
+
+    def _one(self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold, rate: float) -> Trajectory:
+        part = f"fold {fold.number} {arm.part} {rate:g}"
+        depends_on = {**self._on(fold), "heads": [str(head) for head in heads]}
+        steps = n_steps(self.protocol, fold)
+        saved = self.store.load(part, depends_on)
+        if saved is not None:
+            self._moved(steps)
+            return Trajectory.from_arrays(saved)
+        before = self._done[0]
+        retention, untouched = self._retention(arm.how), self._untouched(fold)
+        torch.manual_seed(self.protocol.seed)
+        with undone(learner(arm.how, self.texts.model, heads, seed=self.protocol.seed)) as own:
+            found = train(
+                own, self.texts, fold, retention, self.neutral.watch, self.neutral.report,
+                self.protocol, rate=rate, goal=arm.goal, untouched=untouched,
+                keep_values=arm.how != "full", progress=lambda: self._moved(1),
+            )  # fmt: skip
+        self._moved(before + steps - self._done[0])  # what it stopped short of
+        self.store.save(part, depends_on, found.arrays())
+        return found
+
+    def _retention(self, how: How) -> Retention:
+        if how == "full":  # rare, and needs a copy of the output embeddings
+            return Retention(self.texts.model, self.neutral.learn, head_changes=True)
+        if "retention" not in self._kept:
+            self._kept["retention"] = Retention(self.texts.model, self.neutral.learn)
+        kept: Retention = self._kept["retention"]
+        return kept
+
+    def _untouched(self, fold: Fold) -> Trajectory:
+        """The check before the first step: the same for every arm of a fold."""
+        if fold.number not in self._kept:
+            self._kept[fold.number] = untouched_check(
+                self.texts, fold, self.neutral.watch, self.neutral.report, self.protocol
+            )
+        found: Trajectory = self._kept[fold.number]
+        return found
+
+    def _moved(self, steps: int) -> None:
+        self._done[0] += steps
+        if self.progress is not None:
+            self.progress(self._done[0], cost(self.protocol, self.dealt)[1])
+
+    @staticmethod
+    def _on(fold: Fold) -> dict[str, Any]:
+        return {"fold": [part.tolist() for part in (fold.train, fold.stop, fold.test)]}
+
+
+def parts_folder(folder: Path) -> Path:
+    """Where finished trainings of a run are."""
+    return folder / "trainings"

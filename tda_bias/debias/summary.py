@@ -1,0 +1,279 @@
+"""What the arms of a comparison did on targets that they never saw, and whether choosing helped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from tda_bias.debias.protocol import Protocol
+from tda_bias.debias.study import RANDOM, ArmResult
+from tda_bias.debias.training import Trajectory, at_loss
+from tda_bias.resampling import generator, permutation_pvalue, times_drawn, tolerance
+
+UNTOUCHED = "untouched"
+# The language-model score may lose so many points.
+ALLOWED_LMS = 1.0
+
+
+def arms_table(
+    results: Sequence[ArmResult],
+    groups: Sequence[str],
+    protocol: Protocol,
+    *,
+    n_resamples: int = 2000,
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """One row per arm; random sets are one row, the mean over them.
+
+    Args:
+        results: Every arm over the folds.
+        groups: The target of every item.
+        protocol: The protocol.
+        n_resamples: Bootstrap resamples of whole targets.
+        confidence: Coverage of the percentile intervals.
+
+    Returns:
+        ``arm how heads``; of the items of test targets, each from the training that never saw its
+        target: mean beta per token ``before`` and ``beta`` with ``low high``, ``change`` with
+        ``change_low change_high``, root mean squares ``rms_before rms``, means of sums
+        ``sum_before sum``, language-model score ``lms_before lms`` in percent; ``perplexity``, the
+        change in percent on passages that nothing was chosen on, and ``guard``. Interpolated to a
+        loss of 1 and 2 % of the perplexity: ``beta_at_1 beta_at_2 rms_at_1 rms_at_2``, and the rank
+        p of their sizes among random sets, ``p`` (|beta| at 1 %), ``p_at_2``, ``p_rms``; NaN for
+        random sets, placebo, retention and the untouched model.
+    """
+    tests = np.concatenate([fold.test for fold in results[0].folds])
+    target = np.array(groups)[tests]
+    rng = generator(protocol.seed, "resamples of targets")
+    names, unit = np.unique(target, return_inverse=True)
+    drawn = rng.integers(len(names), size=(n_resamples, len(names)))
+    often = times_drawn(drawn, len(names))[:, unit]
+    rows = [_row(result, often, confidence, protocol) for result in results]
+    random = [row for row in rows if row["arm"] == RANDOM]
+    compared = [row for row, own in zip(rows, results, strict=True) if own.arm.goal == "gaps"]
+    for row in compared:
+        if row["arm"] != RANDOM:
+            row |= _rank_p(row, random)
+    merged = [row for row in rows if row["arm"] != RANDOM]
+    first = dict(rows[0])
+    untouched = {"arm": UNTOUCHED, "how": "none", "heads": 0, "guard": "pass", "perplexity": 0.0}
+    untouched |= {name: first[f"{name}_before"] for name in ("rms", "sum", "lms")}
+    untouched |= {"before": first["before"], "beta": first["before"], "change": 0.0}
+    low, high = _limits(_before(results[0]), often, confidence)
+    untouched |= {"low": low, "high": high, "change_low": 0.0, "change_high": 0.0}
+    untouched |= {f"{name}_before": first[f"{name}_before"] for name in ("rms", "sum", "lms")}
+    table = pd.DataFrame([untouched, *merged, _mean_of(random)])
+    return table.reindex(columns=[*dict.fromkeys([*first, "p", "p_at_2", "p_rms"])])
+
+
+def _row(
+    result: ArmResult,
+    often: Float[np.ndarray, "draw item"],
+    confidence: float,
+    protocol: Protocol,
+) -> dict[str, Any]:
+    before, after = _before(result), _at_best(result, "gap")
+    ppl = [np.expm1(t.report_log_ppl[1] - t.report_log_ppl[0]) for t in result.trajectories]
+    low, high = _limits(after, often, confidence)
+    change_low, change_high = _limits(after - before, often, confidence)
+    row: dict[str, Any] = {
+        "arm": result.arm.name,
+        "how": result.arm.how,
+        "heads": len(result.heads[0]),
+        "before": before.mean(),
+        "beta": after.mean(),
+        "low": low,
+        "high": high,
+        "change": (after - before).mean(),
+        "change_low": change_low,
+        "change_high": change_high,
+        "rms_before": _rms(before),
+        "rms": _rms(after),
+        "sum_before": _at(result, "total", first=True).mean(),
+        "sum": _at_best(result, "total").mean(),
+        "lms_before": 100 * _at(result, "language", first=True).mean(),
+        "lms": 100 * _at_best(result, "language").mean(),
+        "perplexity": 100 * float(np.mean(ppl)),
+    }
+    kept = row["perplexity"] <= 100 * protocol.allowed_loss
+    row["guard"] = "pass" if kept and row["lms"] >= row["lms_before"] - ALLOWED_LMS else "fail"
+    for loss in (1, 2):
+        level = np.concatenate([at_loss(t, loss / 100) for t in result.trajectories])
+        row |= {f"beta_at_{loss}": level.mean(), f"rms_at_{loss}": _rms(level)}
+    return row
+
+
+def _rank_p(row: dict[str, Any], random: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """(1 + random sets that leave as little or less) / (1 + random sets)."""
+    found = {}
+    for name, column in (("p", "beta_at_1"), ("p_at_2", "beta_at_2"), ("p_rms", "rms_at_1")):
+        left, others = abs(row[column]), np.abs([own[column] for own in random])
+        count = np.sum(others <= left + tolerance(left))
+        found[name] = float(permutation_pvalue(count, len(random), exact=False))
+    return found
+
+
+def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Random sets as one row: means, and of what is a size the mean size."""
+    found = dict(rows[0])
+    for name, value in found.items():
+        if isinstance(value, str) or name == "heads":
+            continue
+        values = np.array([row[name] for row in rows])
+        sizes = name in ("beta", "sum", "beta_at_1", "beta_at_2")
+        found[name] = float(np.abs(values).mean() if sizes else values.mean())
+    passed = sum(row["guard"] == "pass" for row in rows)
+    found["guard"] = f"{passed} of {len(rows)} pass"
+    return found
+
+
+def _rms(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def _before(result: ArmResult) -> np.ndarray:
+    return _at(result, "gap", first=True)
+
+
+def _at_best(result: ArmResult, name: str) -> np.ndarray:
+    return _at(result, name, first=False)
+
+
+def _at(result: ArmResult, name: str, *, first: bool) -> np.ndarray:
+    return np.concatenate([getattr(t, name)[0 if first else t.best] for t in result.trajectories])
+
+
+def _limits(
+    values: Float[np.ndarray, " item"], often: Float[np.ndarray, "draw item"], confidence: float
+) -> tuple[float, float]:
+    """Percentile interval of a mean over items, whole targets resampled."""
+    drawn = often @ values / often.sum(1)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def frontier_table(results: Sequence[ArmResult]) -> pd.DataFrame:
+    """Per arm, random set and check: what was left on test targets, at what perplexity.
+
+    A fold whose training ended earlier stays at its last check.
+
+    Returns:
+        Columns ``arm draw check perplexity`` (change in percent on the watched passages, mean over
+        folds), ``beta rms`` over the items of all test targets.
+    """
+    rows = []
+    for result in results:
+        longest = max(len(t.step) for t in result.trajectories)
+        for check in range(longest):
+            places = [min(check, len(t.step) - 1) for t in result.trajectories]
+            pairs = list(zip(result.trajectories, places, strict=True))
+            gap = np.concatenate([t.gap[n] for t, n in pairs])
+            lost = [np.expm1(t.log_ppl[n] - t.log_ppl[0]) for t, n in pairs]
+            rows.append(
+                {
+                    "arm": result.arm.name,
+                    "draw": max(result.arm.draw, 0),
+                    "check": check,
+                    "perplexity": 100 * float(np.mean(lost)),
+                    "beta": float(gap.mean()),
+                    "rms": _rms(gap),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def trainings_table(results: Sequence[ArmResult]) -> pd.DataFrame:
+    """One row per training: ``arm draw fold rate steps best ended`` and the stop targets' loss."""
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        for fold, t, rate, heads in zip(
+            result.folds, result.trajectories, result.rates, result.heads, strict=True
+        ):
+            rows.append(
+                {
+                    "arm": result.arm.name,
+                    "draw": max(result.arm.draw, 0),
+                    "fold": fold.number,
+                    "rate": rate,
+                    "steps": t.step[-1],
+                    "best": t.step[t.best],
+                    "stop_loss_before": t.stop_loss[0],
+                    "stop_loss": t.stop_loss[t.best],
+                    "ended": t.ended,
+                    "heads": " ".join(map(str, heads)) if len(heads) <= 64 else f"{len(heads)}",
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def items_table(
+    results: Sequence[ArmResult], groups: Sequence[str], ids: Sequence[str]
+) -> pd.DataFrame:
+    """One row per arm, random set and item of a test target: ``beta_before beta``, per token."""
+    tables = []
+    for result in results:
+        for fold, t in zip(result.folds, result.trajectories, strict=True):
+            tables.append(
+                pd.DataFrame(
+                    {
+                        "arm": result.arm.name,
+                        "draw": max(result.arm.draw, 0),
+                        "fold": fold.number,
+                        "id": [ids[i] for i in fold.test],
+                        "group": [groups[i] for i in fold.test],
+                        "beta_before": t.gap[0],
+                        "beta": t.gap[t.best],
+                    }
+                )
+            )
+    return pd.concat(tables, ignore_index=True)
+
+
+def recommended(results: Sequence[ArmResult]) -> str:
+    """The arm whose model is saved: the least loss on the stop targets, over folds.
+
+    Only arms that train chosen heads, or all of them, for the gaps; test targets have no say.
+    """
+    allowed = [
+        own
+        for own in results
+        if own.arm.goal == "gaps" and own.arm.name != RANDOM and own.arm.how != "full"
+    ]
+    best = min(allowed, key=lambda own: np.mean([_least(t) for t in own.trajectories]))
+    return best.arm.name
+
+
+def _least(t: Trajectory) -> float:
+    return t.stop_loss[t.best]
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
+    """Whether there is less bias, and whether choosing heads helped, in plain words."""
+    rows = table.set_index("arm")
+    row, random = rows.loc[name], rows.loc[RANDOM]
+    less = abs(row["beta"]) < abs(row["before"])
+    sure = row["change_high"] < 0 if row["before"] > 0 else row["change_low"] > 0
+    said = (
+        f"On targets it never saw, training {name} changed beta per token from "
+        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 % "
+        f"{row['change_low']:+.3f} to {row['change_high']:+.3f}) at {row['perplexity']:+.1f} % "
+        "perplexity"
+    )
+    said += ": less of the bias is left." if less and sure else "; that may be chance."
+    ranked = table[table["arm"].isin(protocol.by)]
+    best = ranked.iloc[int(ranked["p"].argmin())]
+    helped = best["p"] * len(ranked) < 0.05
+    return (
+        f"{said} Choosing heads {'helped' if helped else 'did not help beyond chance'}: at 1 % "
+        f"perplexity the best ranking ({best['arm']}) leaves {abs(best['beta_at_1']):.3f}, as many "
+        f"random heads {random['beta_at_1']:.3f} on average (p {best['p']:.2f} of "
+        f"{protocol.n_random} random sets, before correcting for {len(ranked)} rankings)."
+    )

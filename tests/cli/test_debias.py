@@ -1,0 +1,202 @@
+"""``tdabias debias`` from the command line to a saved, checked model, on a tiny one."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tda_bias.behaviour.head_weights import head_slices, read_export
+from tdabias_cli.main import run
+
+TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")
+SMALL = ("--epochs", "6", "--train-items", "24", "--limit", "6")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Neutral text of the words that the tiny tokenizer knows."""
+    from tda_bias import load_triples
+
+    path = tmp_path_factory.mktemp("text") / "neutral.txt"
+    lines = [t.texts()[2] for t in load_triples("starter")]
+    path.write_text("\n\n".join(lines * 20), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_folder, text, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "gates"
+    options = ["--by", "effect,mediation", "--n-random", "3", "--controls", "--folds", "2"]
+    status = run(
+        ["debias", "--model", str(tiny_folder), *TINY, *SMALL, *options, "--text", str(text),
+         "--out", str(out)]
+    )  # fmt: skip
+    assert status == 0
+    return out
+
+
+def called(capsys, tiny_folder, text, *options):
+    status = run(["debias", "--model", str(tiny_folder), *TINY, "--text", str(text), *options])
+    return status, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--by", "best"], "`by` must name rankings among evidence, published"),
+        (["--by", "file"], "`by` file and --heads FILE go together"),
+        (["--data", "crows_pairs.csv"], "is CrowS-Pairs, which must not be trained on"),
+        (["--twins", "none"], "`loss` twins needs twins"),
+        (["--top", "8"], "`top` must be below the model's 8 heads"),
+        (["--text", "no.txt"], "no.txt"),
+        (["--category", "religion"], "targets that train, stop and test must be others"),
+    ],
+)
+def test_unusable_input_ends_with_one_line_and_no_folder(
+    capsys, tiny_folder, text, tmp_path, options, message
+):
+    out = tmp_path / "run"
+    status, printed, error = called(capsys, tiny_folder, text, *options, "--out", str(out))
+    assert (status, printed) == (2, "")
+    assert message in error
+    assert "Traceback" not in error
+    assert not (out / "run.json").exists()
+
+
+def test_the_run_leaves_what_it_promises(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert {"arms.csv", "heads.json", "model", "run.json", "frontier.png", "protocol.json"} <= names
+    arms = pd.read_csv(finished / "arms.csv")
+    assert arms["arm"].tolist() == [
+        "untouched", "effect", "mediation", "all", "placebo", "retention", "full", "random",
+    ]  # fmt: skip
+    record = json.loads((finished / "run.json").read_text())
+    protocol = json.loads((finished / "protocol.json").read_text())
+    assert record["protocol_hash"] == protocol["hash"]
+    assert record["fixed"] <= record["created"]
+    tests = [target for fold in record["folds"] for target in fold["test"]]
+    assert len(tests) == len(set(tests))
+    for fold in record["folds"]:
+        parts = [set(fold[name]) for name in ("train", "stop", "test")]
+        assert len(set.union(*parts)) == sum(map(len, parts))
+
+
+def test_the_saved_model_differs_in_the_slices_of_heads_json_alone(finished, tiny_folder):
+    original = AutoModelForCausalLM.from_pretrained(tiny_folder)
+    trained = AutoModelForCausalLM.from_pretrained(finished / "model")
+    heads = read_export(json.loads((finished / "heads.json").read_text()))
+    slices = [s for head in heads for s in head_slices(original, head) if s.part == "o"]
+    changed = 0
+    for (name, before), now in zip(
+        original.state_dict().items(), trained.state_dict().values(), strict=True
+    ):
+        different = before != now
+        changed += int(different.sum())
+        for own in slices:
+            if own.parameter == name:
+                own.of(different).fill_(False)
+        assert not different.any(), name
+    assert changed > 0
+    gates = {
+        row["name"]: row["gate"]
+        for row in json.loads((finished / "heads.json").read_text())["heads"]
+    }
+    assert all(gate != 1 for gate in gates.values())
+
+
+def test_the_table_follows_from_the_items(finished):
+    arms = pd.read_csv(finished / "arms.csv").set_index("arm")
+    items = pd.read_parquet(finished / "items.parquet")
+    for name, own in items[items["arm"] != "random"].groupby("arm"):
+        assert arms.loc[name, "beta"] == pytest.approx(own["beta"].mean(), abs=1e-9)
+        assert arms.loc[name, "rms"] == pytest.approx(np.sqrt((own["beta"] ** 2).mean()), abs=1e-9)
+        assert arms.loc[name, "before"] == pytest.approx(own["beta_before"].mean(), abs=1e-9)
+    draws = items[items["arm"] == "random"].groupby("draw")["beta"].mean()
+    assert arms.loc["random", "beta"] == pytest.approx(draws.abs().mean(), abs=1e-9)
+    frontier = pd.read_csv(finished / "frontier.csv")
+    assert (frontier[frontier["check"] == 0]["perplexity"].abs() < 1e-9).all()
+    assert arms["p"].dropna().between(1 / 4, 1).all()
+    assert set(arms.index[arms["p"].notna()]) == {"effect", "mediation", "all", "full"}
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    finished, tiny_folder, text, tmp_path, monkeypatch, capsys
+):
+    from tda_bias.debias import study
+
+    out = tmp_path / "again"
+    options = ["--by", "effect,mediation", "--n-random", "3", "--controls", "--folds", "2", *SMALL]
+    real, calls = study.train, []
+
+    def stopping(*arguments, **settings):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*arguments, **settings)
+
+    monkeypatch.setattr(study, "train", stopping)
+    assert called(capsys, tiny_folder, text, *options, "--out", str(out))[0] == 130
+    monkeypatch.setattr(study, "train", lambda *a, **s: (calls.append(1), real(*a, **s))[1])
+    before = len(calls)
+    assert called(capsys, tiny_folder, text, *options, "--out", str(out))[0] == 0
+    everything = len(pd.read_csv(out / "trainings.csv")) + 1  # and the recommended model's
+    assert len(calls) - before == everything - 3
+    for name in ("arms.csv", "frontier.csv"):
+        expected, found = (pd.read_csv(folder / name) for folder in (finished, out))
+        pd.testing.assert_frame_equal(expected, found)
+
+
+def test_a_changed_protocol_is_not_mixed_with_finished_trainings(
+    finished, tiny_folder, text, capsys
+):
+    status, _, error = called(
+        capsys, tiny_folder, text, *SMALL, "--out", str(finished), "--kl", "2"
+    )
+    assert status == 2
+    assert "holds a finished run of `tdabias debias` with other settings" in error
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_model(
+    finished, tiny_folder, text, tmp_path, monkeypatch, capsys
+):
+    from transformers import GPT2LMHeadModel
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(GPT2LMHeadModel, "save_pretrained", full)
+    out = tmp_path / "run"
+    options = ["--by", "effect", "--n-random", "1", "--epochs", "1", "--train-items", "4"]
+    status, _, error = called(capsys, tiny_folder, text, *options, "--out", str(out))
+    assert status == 2
+    assert "No space left on device" in error
+    assert not (out / "model").exists()
+    assert not (out / "run.json").exists()
+
+
+@pytest.mark.parametrize("how", ["tune", "lora"])
+def test_tune_and_lora_change_the_slices_of_heads_json_alone(
+    how, tiny_folder, text, tmp_path, capsys
+):
+    out = tmp_path / how
+    options = ["--how", how, "--by", "importance", "--n-random", "1", "--epochs", "1"]
+    options += ["--train-items", "8", "--out", str(out)]
+    assert called(capsys, tiny_folder, text, *options)[0] == 0
+    original = AutoModelForCausalLM.from_pretrained(tiny_folder)
+    trained = AutoModelForCausalLM.from_pretrained(out / "model")
+    heads = read_export(json.loads((out / "heads.json").read_text()))
+    slices = [s for head in heads for s in head_slices(original, head)]
+    for (name, before), now in zip(
+        original.state_dict().items(), trained.state_dict().values(), strict=True
+    ):
+        different = before != now
+        for own in slices:
+            if own.parameter == name:
+                own.of(different).fill_(False)
+        assert not different.any(), name
+    if how == "lora":
+        assert (out / "model" / "adapter" / "adapter_config.json").is_file()
+    assert torch.isfinite(next(trained.parameters())).all()

@@ -1,0 +1,63 @@
+"""Folds of targets: nothing that tests also trains, stops or chooses."""
+
+import numpy as np
+import pytest
+
+from tda_bias.debias.protocol import FINAL, PRESETS, Protocol, folds, protocol_hash
+from tda_bias.types import InputError, Triple
+
+
+def triples(*sizes):
+    return [
+        Triple(f"target {n}", "gender", "c", f"s {i}", "a", "u")
+        for n, size in enumerate(sizes)
+        for i in range(size)
+    ]
+
+
+def test_too_few_targets_are_refused_by_name():
+    with pytest.raises(InputError, match=r"5 are needed at least; the data has 4 \(target 0"):
+        folds(triples(9, 9, 9, 9), Protocol())
+    with pytest.raises(InputError, match="4 are needed at least; the data has 3"):
+        folds(triples(9, 9, 9), Protocol(n_folds=2))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_target_tests_once_and_its_items_do_nothing_else_there(seed):
+    items = triples(27, 27, 26, 26, 26, 24, 23, 21, 21, 21)
+    group = np.array([item.group for item in items])
+    *dealt, final = folds(items, Protocol(seed=seed))
+    assert final.number == FINAL
+    assert len(final.test) == 0
+    tests = np.concatenate([fold.test for fold in dealt])
+    assert sorted(tests) == list(range(len(items)))
+    for fold in [*dealt, final]:
+        parts = [set(group[own]) for own in (fold.train, fold.stop, fold.test)]
+        assert sum(map(len, parts)) == len(set.union(*parts)) == 10
+        assert len(parts[1]) == round((10 - len(parts[2])) / 4)
+    sizes = [len(fold.test) for fold in dealt]
+    assert max(sizes) - min(sizes) <= 10
+
+
+def test_one_fold_has_no_final_fit_and_a_cap_spreads_over_targets():
+    items = triples(*[20] * 10)
+    (only,) = folds(items, Protocol(folds_run=1, train_items=12))
+    assert only.number == 0
+    assert len(only.train) == 12
+    assert len({items[i].group for i in only.train}) == 6
+
+
+def test_the_hash_knows_every_setting_and_what_it_is_applied_to():
+    base = Protocol()
+    hashes = {protocol_hash(base, {"weights": "a"}), protocol_hash(base, {"weights": "b"})}
+    changed = {"kl": 2.0, "seed": 1, "top": 3, "by": ("gates",), "loss": "equalise", "how": "tune"}
+    for name, value in changed.items():
+        hashes.add(protocol_hash(base.model_copy(update={name: value}), {"weights": "a"}))
+    assert len(hashes) == 2 + len(changed)
+    assert protocol_hash(Protocol(), {"weights": "a"}) in hashes
+
+
+def test_presets_are_protocols():
+    for values in PRESETS.values():
+        assert Protocol(**values)
+    assert Protocol(**PRESETS["paper"]).n_random >= 19  # fewer could not reach p = .05

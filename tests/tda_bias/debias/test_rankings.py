@@ -1,0 +1,104 @@
+"""Rankings from the targets that choose: mediation against patching each head by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias import load_triples
+from tda_bias.debias.rankings import chosen_from_file, gate_order, mediation, mediation_order
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.load import LanguageModel
+from tda_bias.twins import make_twins
+from tda_bias.types import HeadId, InputError
+from tests.support.models import tiny_hf_model
+
+
+@pytest.fixture(scope="module")
+def items():
+    triples = load_triples("starter", category="gender", limit=2)
+    twins = make_twins(triples)
+    return triples, [twins.of(triple) for triple in triples]
+
+
+def test_heads_of_other_weights_and_no_heads_are_refused():
+    with pytest.raises(InputError, match="found in a model with other weights"):
+        chosen_from_file([HeadId(0, 0)], "a", "b")
+    with pytest.raises(InputError, match="holds no head"):
+        chosen_from_file([], None, "b")
+    chosen_from_file([HeadId(0, 0)], "b", "b")
+
+
+def outputs(model, text):
+    """What the heads of every layer write in a text."""
+    seen = []
+    handles = [
+        layer.projection.register_forward_pre_hook(lambda _, z: seen.append(z[0].clone()))
+        for layer in attention_layers(model)
+    ]
+    with torch.no_grad():
+        model.hf_model(torch.tensor([text]))
+    for handle in handles:
+        handle.remove()
+    return seen
+
+
+def log_prob(model, text, start, change, layer):
+    """Of a text's tokens from one on, where something is added to what a layer's heads write."""
+
+    def hook(_, arguments):
+        return (arguments[0] + change,)
+
+    handle = attention_layers(model)[layer].projection.register_forward_pre_hook(hook)
+    with torch.no_grad():
+        logits = model.hf_model(torch.tensor([text])).logits[0].double()
+    handle.remove()
+    chances = torch.log_softmax(logits, -1)
+    return sum(float(chances[t - 1, text[t]]) for t in range(start, len(text)))
+
+
+def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tokenizer, items):
+    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+    triples, twins = items
+    found, n = mediation(model, triples, twins)
+
+    def ids(text):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    literal, aligned, step = np.zeros((2, 4)), 0, 2e-2
+    for triple, own in zip(triples, twins, strict=True):
+        texts = [[ids(t) for t in one.texts()[:2]] for one in (triple, own[0])]
+        start = len(ids(triple.context))
+        if [len(t) for t in texts[0]] != [len(t) for t in texts[1]]:
+            continue
+        aligned += 1
+        for role, sign in ((0, 1), (1, -1)):
+            there, twin = (outputs(model, one[role]) for one in texts)
+            for layer, head in np.ndindex(2, 4):
+                change = torch.zeros_like(there[layer])
+                part = slice(8 * head, 8 * head + 8)
+                change[..., part] = step * (twin[layer] - there[layer])[..., part]
+                up, down = (
+                    log_prob(model, texts[0][role], start, own, layer) for own in (change, -change)
+                )
+                literal[layer, head] += sign * (up - down) / (2 * step)
+    assert n == aligned > 0
+    np.testing.assert_allclose(found, literal / aligned, atol=5e-3, rtol=5e-2)
+
+
+def test_twins_of_other_lengths_leave_nothing_to_align(tokenizer, items):
+    from dataclasses import replace
+
+    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+    triple = items[0][0]
+    longer = replace(triple, context=f"The {triple.context}")
+    with pytest.raises(InputError, match="as many tokens as their triples; none has"):
+        mediation(model, [triple], [(longer,)])
+
+
+def test_orders_begin_with_what_brings_the_mean_toward_0(tokenizer):
+    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+    values = np.array([[0.1, -0.5, 0.0, 0.2], [0.3, -0.1, 0.4, -0.2]])
+    assert mediation_order(model, values, 1.0)[:2] == [HeadId(0, 1), HeadId(1, 3)]
+    assert mediation_order(model, values, -1.0)[:2] == [HeadId(1, 2), HeadId(1, 0)]
+    heads = [HeadId(0, 0), HeadId(0, 1), HeadId(0, 2)]
+    assert gate_order(heads, torch.tensor([0.9, 1.4, 0.5]))[0] == HeadId(0, 2)

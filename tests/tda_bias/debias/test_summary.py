@@ -1,0 +1,121 @@
+"""Tables of arms by hand: ranks among random sets, and words that follow from numbers."""
+
+import numpy as np
+import pytest
+
+from tda_bias.debias.protocol import Fold, Protocol
+from tda_bias.debias.study import Arm, ArmResult, arms
+from tda_bias.debias.summary import arms_table, frontier_table, recommended, verdict
+from tda_bias.debias.training import Trajectory
+from tda_bias.types import HeadId
+
+GROUPS = [f"t{n // 4}" for n in range(24)]
+FOLDS = [
+    Fold(0, np.arange(12, 20), np.arange(20, 24), np.arange(6)),
+    Fold(1, np.arange(12, 20), np.arange(20, 24), np.arange(6, 12)),
+]
+BEFORE = np.random.default_rng(0).normal(0.2, 0.05, 24)
+
+
+def result(name, share, *, stop=0.5, draw=-1, ppl=0.005, goal="gaps", how="gates"):
+    """An arm that leaves a share of every gap."""
+    ranking = "effect" if name == "effect" else None
+    own = ArmResult(Arm(name, how, ranking=ranking, draw=draw, goal=goal))
+    for fold in FOLDS:
+        gap = [BEFORE[fold.test], share * BEFORE[fold.test]]
+        own.folds.append(fold)
+        own.trajectories.append(
+            Trajectory(
+                step=[0, 5], stop_loss=[1.0, stop], log_ppl=[3.0, 3.0 + ppl], gap=gap,
+                total=[10 * values for values in gap],
+                language=[np.full(6, 0.8), np.full(6, 0.8)], best=1, ended="all 5 steps",
+                report_log_ppl=(3.0, 3.0 + ppl),
+            )
+        )  # fmt: skip
+        own.rates.append(0.03)
+        own.heads.append((HeadId(0, 1), HeadId(1, 2)))
+    return own
+
+
+def study(effect, random, **changes):
+    draws = [result("random", share, draw=n) for n, share in enumerate(random)]
+    return [result("effect", effect, **changes), *draws, result("all", 0.9, stop=0.8)]
+
+
+def test_p_is_the_share_of_random_sets_that_leave_as_little():
+    protocol = Protocol(n_random=4)
+    for effect, expected in ((0.1, 1 / 5), (0.35, 3 / 5), (0.3, 3 / 5), (0.9, 1.0)):
+        table = arms_table(study(effect, [0.2, 0.3, 0.5, 0.6]), GROUPS, protocol).set_index("arm")
+        assert table.loc["effect", "p"] == pytest.approx(expected)
+    # Less than nothing is as far from 0 as so much of it.
+    table = arms_table(study(-0.25, [0.2, 0.3, 0.5, 0.6]), GROUPS, protocol).set_index("arm")
+    assert table.loc["effect", "p"] == pytest.approx(2 / 5)
+
+
+def test_the_table_has_means_over_items_of_test_targets_and_the_untouched_model():
+    table = arms_table(study(0.5, [0.4, 0.6]), GROUPS, Protocol(n_random=2)).set_index("arm")
+    mean = BEFORE[:12].mean()
+    assert table.loc["untouched", "beta"] == pytest.approx(mean)
+    assert table.loc["effect", "before"] == pytest.approx(mean)
+    assert table.loc["effect", "beta"] == pytest.approx(0.5 * mean)
+    assert table.loc["effect", "sum"] == pytest.approx(5 * mean)
+    assert table.loc["effect", "rms"] == pytest.approx(0.5 * np.sqrt((BEFORE[:12] ** 2).mean()))
+    assert table.loc["random", "beta"] == pytest.approx(0.5 * mean)
+    assert table.loc["effect", "lms"] == pytest.approx(80)
+    assert table.loc["effect", "perplexity"] == pytest.approx(100 * np.expm1(0.005))
+    row = table.loc["effect"]
+    assert row["low"] <= row["beta"] <= row["high"]
+    assert row["change_low"] <= row["change"] <= row["change_high"] < 0
+
+
+def test_the_guard_fails_where_perplexity_or_language_is_lost():
+    table = arms_table(study(0.5, [0.5], ppl=0.03), GROUPS, Protocol(n_random=1)).set_index("arm")
+    assert table.loc["effect", "guard"] == "fail"
+    worse = study(0.5, [0.5])
+    for trajectory in worse[0].trajectories:
+        trajectory.language[1] = np.full(6, 0.78)
+    table = arms_table(worse, GROUPS, Protocol(n_random=1)).set_index("arm")
+    assert table.loc["effect", "guard"] == "fail"
+    assert table.loc["all", "guard"] == "pass"
+
+
+def test_the_recommended_arm_is_chosen_on_stop_targets_and_never_random_full_or_a_control():
+    results = study(0.9, [0.1], stop=0.6)
+    results += [
+        result("full", 0.1, stop=0.1, how="full"),
+        result("placebo", 0.1, stop=0.1, goal="placebo"),
+    ]
+    assert recommended(results) == "effect"
+    assert recommended(study(0.1, [0.1], stop=0.85)) == "all"
+
+
+def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
+    results = study(0.5, [0.5])
+    longer = results[0].trajectories[0]
+    longer.step.append(9)
+    longer.log_ppl.append(3.02)
+    longer.gap.append(0.1 * BEFORE[:6])
+    table = frontier_table(results)
+    last = table[(table["arm"] == "effect") & (table["check"] == 2)].iloc[0]
+    assert last["perplexity"] == pytest.approx(100 * (np.expm1(0.02) + np.expm1(0.005)) / 2)
+    expected = np.concatenate([0.1 * BEFORE[:6], 0.5 * BEFORE[6:12]])
+    assert last["beta"] == pytest.approx(expected.mean())
+
+
+def test_the_sentence_follows_from_the_numbers():
+    protocol = Protocol(n_random=20)
+    good = arms_table(study(0.2, [0.8] * 20), GROUPS, protocol)
+    said = verdict(good, "effect", protocol)
+    assert "less of the bias is left" in said
+    assert "Choosing heads helped" in said
+    none = arms_table(study(0.8, [0.7] * 20), GROUPS, protocol)
+    assert "did not help beyond chance" in verdict(none, "effect", protocol)
+
+
+def test_every_arm_of_a_protocol_is_there():
+    protocol = Protocol(by=("effect", "bottom"), n_random=2, controls=True)
+    names = [arm.part for arm in arms(protocol)]
+    assert names == [
+        "effect", "bottom", "random 0", "random 1", "all", "placebo", "retention", "full",
+    ]  # fmt: skip
+    assert [arm.how for arm in arms(protocol)][-1] == "full"
