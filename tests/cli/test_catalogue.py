@@ -39,6 +39,7 @@ def test_all_figures_are_drawn(runs):
         "twins_items",
         "compare",
         "compare_heads",
+        "debias_frontier",
     }
     for one in found.values():
         assert one.figure.axes
