@@ -63,12 +63,8 @@ def score_preferences(
     config = config or ScoreConfig()
     model_reader = reader(model, config)
     masked = isinstance(model_reader, MaskedReader)
-    for template in templates:
-        if not masked and not template.text.endswith(Y_SLOT):
-            raise InputError(
-                f"`templates`: {model_reader.kind} model {model.name} does not see what follows "
-                f"{Y_SLOT}; shorten {template.text!r}"
-            )
+    if not masked:
+        _refuse_unseen_ends(templates, model, model_reader.kind)
     one_token = masked and config.masked_words == "one_token"
     forms = word_forms(model.tokenizer, classes, forms=config.forms, one_token=one_token)
     if forms.skipped:
@@ -79,7 +75,6 @@ def score_preferences(
     start = time.perf_counter()
     blocks = list(_Blocks(model, model_reader, templates, forms, store, progress).of(words.words))
     seconds = time.perf_counter() - start
-    prompts = [ids for block in blocks for ids in block.token_ids]
     log_prob, continued = combined_forms(
         np.concatenate([block.log_prob for block in blocks]),
         np.concatenate([block.continued for block in blocks]),
@@ -89,21 +84,8 @@ def score_preferences(
         model=model_record(model, weights=weights),
         kind=model_reader.kind,
         read_config=config,
-        words=WordsRecord(
-            x=SourceRecord(name=words.name, source=words.source),
-            y=SourceRecord(name=classes.name, source=classes.source),
-            shared_by_classes=tuple(classes.shared),
-            not_read=forms.skipped,
-            tokens_of_each=_n_tokens(forms.sequences, forms.words, forms.word_of),
-            tokens_of_x=_tokens_of_x(model, words.words),
-            continued=tuple(continued_words(forms.sequences, forms.words, forms.word_of.tolist())),
-        ),
-        prompts={
-            "number": len(prompts),
-            "tokens": sum(map(len, prompts)),
-            "hash": texts_hash([(ids,) for ids in prompts]),
-            **_notes(blocks),
-        },
+        words=_words_record(model, words, classes, forms),
+        prompts=_prompts_record(blocks),
         seconds=seconds,
     )
     return Preferences(
@@ -116,6 +98,15 @@ def score_preferences(
         continued=continued,
         record=record,
     )
+
+
+def _refuse_unseen_ends(templates: Sequence[Template], model: LanguageModel, kind: str) -> None:
+    for template in templates:
+        if not template.text.endswith(Y_SLOT):
+            raise InputError(
+                f"`templates`: {kind} model {model.name} does not see what follows {Y_SLOT}; "
+                f"shorten {template.text!r}"
+            )
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -194,6 +185,30 @@ def _from_arrays(arrays: Mapping[str, np.ndarray]) -> Reading:
         token_ids=[ids.tolist() for ids in prompts],
         notes=json.loads(str(arrays["notes"])),
     )
+
+
+def _words_record(
+    model: LanguageModel, words: WordList, classes: WordClasses, forms: WordForms
+) -> WordsRecord:
+    return WordsRecord(
+        x=SourceRecord(name=words.name, source=words.source),
+        y=SourceRecord(name=classes.name, source=classes.source),
+        shared_by_classes=tuple(classes.shared),
+        not_read=forms.skipped,
+        tokens_of_each=_n_tokens(forms.sequences, forms.words, forms.word_of),
+        tokens_of_x=_tokens_of_x(model, words.words),
+        continued=tuple(continued_words(forms.sequences, forms.words, forms.word_of.tolist())),
+    )
+
+
+def _prompts_record(blocks: Sequence[Reading]) -> dict[str, Any]:
+    prompts = [ids for block in blocks for ids in block.token_ids]
+    return {
+        "number": len(prompts),
+        "tokens": sum(map(len, prompts)),
+        "hash": texts_hash([(ids,) for ids in prompts]),
+        **_notes(blocks),
+    }
 
 
 def _notes(blocks: Sequence[Reading]) -> dict[str, Any]:

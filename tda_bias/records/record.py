@@ -50,19 +50,6 @@ class RecordPart(BaseModel):
         frozen=True, extra="allow", protected_namespaces=(), populate_by_name=True
     )
 
-    # Transition: until every reader names attributes.
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def keys(self) -> list[str]:
-        """Names of the entries."""
-        return [name for name, _ in self]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """An entry, or a default where it is not known."""
-        value = getattr(self, name, None)
-        return default if value is None else value
-
 
 class ModelRecord(RecordPart):
     """A model as it was run; what an older version did not write is None.

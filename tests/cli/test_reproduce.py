@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from tda_bias.records.settings import read_settings
+from tdabias_cli.heads import HeadsSettings
 from tdabias_cli.main import run
 from tdabias_cli.reproduce import ReproduceSettings
 
@@ -36,11 +37,7 @@ def test_reproduce_writes_one_page_with_its_pictures_and_tables(folder):
 
 def test_the_configuration_is_what_the_command_does_by_default():
     path = Path(__file__).parents[2] / "configs" / "paper_gpt2.yaml"
-    written = ReproduceSettings(**read_settings(path))
-    assert written == ReproduceSettings(model="gpt2")
-
-
-def test_twins_have_no_part_in_what_the_paper_did():
-    settings = ReproduceSettings(model="gpt2").heads()
-    assert settings.twins == "none"
-    assert settings.rank_by == "metric"
+    reproduced = ReproduceSettings(model="gpt2").heads()
+    written = HeadsSettings(**read_settings(path), out=reproduced.out)
+    assert written == reproduced
+    assert written.twins == "none"
