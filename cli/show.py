@@ -88,7 +88,7 @@ def _crossref_items(folder: Path, top: int) -> Output:
 def _compare(folder: Path, top: int) -> Output:
     from tda_bias.records.runs import open_run
 
-    if open_run(folder, "compare").record.get("compares") == "heads":
+    if getattr(open_run(folder, "compare").record, "compares", None) == "heads":
         from tda_bias.comparison.head_maps import HeadsComparison
 
         from .compare_runs import output

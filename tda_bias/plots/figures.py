@@ -232,7 +232,7 @@ def head_comparison(runs: Sequence[Run]) -> Figure:
 
 
 def _compares(what: str) -> Callable[[Run], bool]:
-    return lambda run: run.record.get("compares") == what
+    return lambda run: getattr(run.record, "compares", None) == what
 
 
 # -- debiasing -------------------------------------------------------------------------------------
