@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,27 +14,36 @@ from tda_bias.records.text import number_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
-    hooked_model,
     interruptible,
+    language_model,
     model_of,
     out_of_memory_in_one_line,
     progress_bar,
-    reach_hub_for,
     refuse_other_weights,
+    triples_of_run,
+    twins_of,
 )
 from .options import Positional, command
 from .output import Output
 from .run_folder import run_folder
-from .settings import Device, FilePath, Name, RunSettings
+from .settings import Device, FilePath, Name, RunSettings, TwinsOption
 
 if TYPE_CHECKING:
+    from tda_bias.behaviour.ablation_budget import AblationPlan
     from tda_bias.behaviour.ablation_study import AblationStudy
-    from tda_bias.models.load import LoadedModel
+    from tda_bias.models.load import LanguageModel
+    from tda_bias.records.parts import PartStore
     from tda_bias.results.head_bias import HeadBias
+    from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
+# Random sets that are drawn without a budget, and at most with one.
+_RANDOM, _MOST_RANDOM = 20, 199
+# A week.
+MAX_MINUTES = 10_080
 
-class AblateSettings(RunSettings):
+
+class AblateSettings(TwinsOption, RunSettings):
     """Everything ``tdabias ablate`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
@@ -43,12 +52,25 @@ class AblateSettings(RunSettings):
     ablation: Literal["mean", "zero"] = Field(
         "mean", description="a removed head gives its mean, or nothing"
     )
-    n_random: int = Field(
-        20, ge=20, le=1000, description="random sets of as many heads of the same layers"
+    n_random: int | None = Field(
+        None,
+        ge=20,
+        le=1000,
+        description="random sets of as many heads of the same layers (default: 20; with --budget "
+        f"as many as fit, up to {_MOST_RANDOM})",
+    )
+    budget: float | None = Field(
+        None,
+        gt=0,
+        le=MAX_MINUTES,
+        description="minutes: remove as many heads, at most --top from each end, and draw as many "
+        "random sets as fit; what fits is measured and printed first",
     )
     pvf: bool = Field(False, description="also R, R_p, R_v of he and she for every set")
     data: Name | None = Field(None, description="texts (default: the run's)")
-    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="per group")
+    limit: int | None = Field(
+        None, ge=1, le=MAX_COUNT, description="triples of each target (default: the run's)"
+    )
     device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts")
     n_resamples: int = Field(9999, ge=99, le=MAX_RESAMPLES, description="permutations of heads")
@@ -58,8 +80,8 @@ class AblateSettings(RunSettings):
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        kept = {"run", "category", "top", "ablation", "n_random", "pvf", "data", "limit"}
-        return self.model_dump(mode="json", include={*kept, "n_resamples", "seed"})
+        kept = {"run", "category", "top", "ablation", "n_random", "budget", "pvf", "data", "limit"}
+        return self.model_dump(mode="json", include={*kept, "twins", "n_resamples", "seed"})
 
 
 @command(AblateSettings)
@@ -70,14 +92,18 @@ def ablate(settings: AblateSettings) -> None:
     heads = HeadBias.load(settings.run)
     category = _category(heads, settings.category)
     folder = settings.out or settings.run / "ablate"
-    triples = _triples(heads, category, settings.data, settings.limit)
+    console = Console(stderr=True, quiet=settings.quiet)
+    triples, source = triples_of_run(
+        heads.record, category, data=settings.data, limit=settings.limit
+    )
+    twins = twins_of(triples, source, settings.twins, errors=console)
     with (
         interruptible("batches", folder / "batches"),
         run_folder(
             folder, "ablate", settings=settings.numbers_depend_on(), overwrite=settings.overwrite
         ),
     ):
-        study = _study(settings, heads, category, triples, folder)
+        study = _study(settings, heads, category, triples, twins, folder, console)
         study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
         _save(folder, study)
     output(study, folder).print(settings.format, quiet=settings.quiet)
@@ -88,11 +114,13 @@ def _study(
     heads: HeadBias,
     category: str,
     triples: list[Triple],
+    twins: Twins | None,
     folder: Path,
+    console: Console,
 ) -> AblationStudy:
-    console = Console(stderr=True, quiet=settings.quiet)
     about = heads.record.model
-    model = hooked_model(
+    # Without hooks on every part it is faster, and heads are removed at the projections anyway.
+    model = language_model(
         model_of(heads.record), device=settings.device, dtype=about.dtype, console=console
     )
     refuse_other_weights(model, heads.record)
@@ -101,31 +129,76 @@ def _study(
     from tda_bias.behaviour.ablation_study import ablation_study
     from tda_bias.records.parts import open_parts
 
+    ablator = Ablator(
+        model,
+        triples,
+        twins=() if twins is None else [twins.of(triple) for triple in triples],
+        ablation=settings.ablation,
+        batch_size=settings.batch_size,
+    )
     identity = {
         "weights": about.weights,
         "category": category,
         "rank_by": heads.rank_by,
-        **settings.model_dump(include={"top", "ablation", "n_random", "seed", "batch_size"}),
+        **settings.model_dump(
+            include={"top", "ablation", "n_random", "budget", "seed", "batch_size"}
+        ),
     }
     store = open_parts(
         folder / "batches", identity, resume=settings.resume, overwrite=settings.overwrite
     )
-    with (
-        progress_bar(console, f"{about.name} · {category}", "batches") as bar,
-        out_of_memory_in_one_line(model.device, settings.batch_size),
-    ):
-        return ablation_study(
-            Ablator(model, triples, ablation=settings.ablation, batch_size=settings.batch_size),
+    behaviour = _behaviour(model) if settings.pvf else None
+    about_sets: dict[str, Any] = {
+        "category": category,
+        "seed": settings.seed,
+        "behaviour": behaviour,
+    }
+    with out_of_memory_in_one_line(model.device, settings.batch_size):
+        plan = _planned(settings, ablator, heads, store, about_sets, console)
+        with progress_bar(console, f"{about.name} · {category}", "batches") as bar:
+            study = ablation_study(
+                ablator,
+                heads,
+                top=settings.top if plan is None else plan.top,
+                n_random=(settings.n_random or _RANDOM) if plan is None else plan.n_random,
+                n_resamples=settings.n_resamples,
+                store=store,
+                progress=bar,
+                **about_sets,
+            )
+    return study.with_record(
+        twins=None if twins is None else twins.record(),
+        planned=None if plan is None else plan.record(),
+    )
+
+
+def _planned(
+    settings: AblateSettings,
+    ablator: Ablator,
+    heads: HeadBias,
+    store: PartStore,
+    about_sets: dict[str, Any],
+    console: Console,
+) -> AblationPlan | None:
+    """What a budget allows, said before it starts; None without a budget."""
+    if settings.budget is None:
+        return None
+    from tda_bias.behaviour.ablation_budget import planned
+
+    with console.status("measuring"):
+        plan = planned(
+            ablator,
             heads,
-            category=category,
+            minutes=settings.budget,
             top=settings.top,
-            n_random=settings.n_random,
-            n_resamples=settings.n_resamples,
-            seed=settings.seed,
-            behaviour=_behaviour(model) if settings.pvf else None,
+            n_random=settings.n_random or _MOST_RANDOM,
             store=store,
-            progress=bar,
+            **about_sets,
         )
+    console.print(
+        f"Budget of {settings.budget:g} minutes: {plan}.", highlight=False, soft_wrap=True
+    )
+    return plan
 
 
 def _category(heads: HeadBias, category: str | None) -> str:
@@ -139,20 +212,7 @@ def _category(heads: HeadBias, category: str | None) -> str:
     return category
 
 
-def _triples(heads: HeadBias, category: str, data: str | None, limit: int | None) -> list[Triple]:
-    from tda_bias.triples import load_triples
-
-    record = heads.record
-    source = data or (record.data.source if record.data is not None else None)
-    if source is None:
-        raise InputError("the run does not say which texts it used; give --data")
-    reach_hub_for(record.model.name, also=source == "stereoset")
-    limit = limit or record.settings.get("limit")
-    groups = record.settings.get("group") or ()
-    return load_triples(source, category=category, groups=groups, limit=limit)
-
-
-def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
+def _behaviour(model: LanguageModel) -> Callable[[], dict[str, float]]:
     """R, R_p and R_v of the pronouns over the published occupations and templates."""
     from pvf.risk import decompose
     from pvf.score import score_preferences
@@ -171,21 +231,16 @@ def _behaviour(model: LoadedModel) -> Callable[[], dict[str, float]]:
 
 
 def _save(folder: Path, study: AblationStudy) -> None:
-    from matplotlib.figure import Figure
+    from tda_bias.plots.behaviour import ablation_figure
 
-    from tda_bias.plots.behaviour import plot_ablation
-
-    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    plot_ablation(study, ax=left)
-    plot_ablation(study, by="importance", ax=right)
-    study.save(folder, figures={"effects": figure})
+    study.save(folder, figures={"effects": ablation_figure(study)})
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 _OUTCOMES = {
     "log_odds": "mean log-odds, nats",
+    "beta": "mean beta, nats",
     "ss": "stereotype score",
     "lms": "language-model score",
     "log_ppl_unrelated": "log-perplexity, unrelated",
@@ -208,7 +263,12 @@ def output(study: AblationStudy, folder: Path) -> Output:
     """What the removal changed, beside random heads, and what predicts it."""
     files = f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)"
     return Output(
-        shown=[set_table(study), agreement_table(study), *_lines(study), files],
+        shown=[
+            set_table(study),
+            *(agreement_table(study, end) for end in _ends(study)),
+            *_lines(study),
+            files,
+        ],
         values={
             "folder": str(folder),
             "model": study.record.model.model_dump(),
@@ -244,44 +304,84 @@ def set_table(study: AblationStudy) -> Table:
     return shown
 
 
-def agreement_table(study: AblationStudy) -> Table:
-    """Which ranking of heads goes with the size of their effects."""
-    table = Table(title="Does a ranking predict the size of the effect?", title_justify="left")
+# Endings of the columns of effects, and what the effects are on.
+_EFFECTS = {"": "log-odds", "_beta": "beta"}
+
+
+def _ends(study: AblationStudy) -> list[str]:
+    return list(_EFFECTS) if study.has_beta else [""]
+
+
+def agreement_table(study: AblationStudy, end: str = "") -> Table:
+    """Which ranking of heads goes with the size of their effects.
+
+    Args:
+        study: The study.
+        end: Of the columns: empty for effects on the log-odds, ``_beta`` for those on beta.
+    """
+    title = f"Does a ranking predict the size of the effect on {_EFFECTS[end]}?"
+    table = Table(title=title, title_justify="left")
     table.add_column("ranking of heads")
     for heading in ("rho, first order", "p", "rho, exact", "p", "heads"):
         table.add_column(heading, justify="right")
     for row in study.agreement.to_dict("records"):
         cells = []
-        for size in ("effect", "exact"):
+        for size in (f"effect{end}", f"exact{end}"):
             asked = row[f"n_{size}"] > 0
             cells += [number_text(row[f"rho_{size}"]) if asked else ""]
             cells += [p_text(row[f"p_{size}"]) if asked else ""]
-        table.add_row(row["ranking"], *cells, f"{row['n_effect']}, {row['n_exact']}")
+        counts = ", ".join(str(row[f"n_{size}{end}"]) for size in ("effect", "exact"))
+        table.add_row(_RANKINGS.get(row["ranking"], row["ranking"]), *cells, counts)
     return table
+
+
+_RANKINGS = {
+    "importance": "gradient importance",
+    "abs_direct": "direct effect",
+    "abs_effect": "first order, log-odds",
+    "abs_effect_beta": "first order, beta",
+}
 
 
 def _lines(study: AblationStudy) -> list[str]:
     rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
-    rho = {name: number_text(row["rho_effect"]) for name, row in rows.items()}
-    ranking = f"z_{study.record.rank_by}"
-    lines = []
-    if ranking in rows:
-        p, higher = rows[ranking]["p_effect"], rows[ranking]["rho_effect"] > 0
-        verdict = "the ranking by topology does not predict the size of the effect"
-        if p < 0.05:
-            more = "larger" if higher else "smaller"
-            verdict = f"heads that stand high in the topological ranking have {more} effects"
-        lines.append(f"Over all heads: {verdict} (Spearman {rho[ranking]}, p {p_text(p)}).")
-    lines += [
-        f"Other rankings: gradient importance {rho['importance']}, direct effect "
-        f"{rho['abs_direct']}. First-order and exact effects where both exist: "
-        f"{number_text(rows['abs_effect']['rho_exact'])}.",
-        f"With {study.record.n_random} random sets no p can be below "
-        f"{1 / (1 + study.record.n_random):.3f}.",
-    ]
-    if not study.record.survivors:
+    lines = [_verdict(study, rows, end) for end in _ends(study)]
+    record = study.record
+    if study.has_beta:
+        without = record.triples - record.twinned
+        lines.append(
+            "Beta is the log-odds of a triple minus those of its twins: what removing heads does "
+            "to it, it does to the bias; most of what it does to the log-odds, it does to wording."
+            + (f" {without} of {record.triples} triples have no twin." if without else "")
+        )
+    few = ""
+    if record.n_possible is not None and record.n_possible <= record.n_random:
+        few = " (there are no more)"
+    smallest = 1 / (1 + record.n_random)
+    lines.append(f"With {record.n_random} random sets{few} no p can be below {smallest:.3f}.")
+    if not record.survivors:
         lines.append(
             "No hot spot of this run survives correction: its top heads are heads with noisy "
             "values, and this table tests what removing such heads does."
         )
     return lines
+
+
+def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:
+    """Whether the run's ranking predicts the size of the effect on an outcome, and what else."""
+    name = _EFFECTS[end]
+    rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
+    text = f"Effects on {name}, over all heads: "
+    ranking = f"z_{study.record.rank_by}"
+    if ranking in rows:
+        p = rows[ranking][f"p_effect{end}"]
+        verdict = "the ranking by topology does not predict their size"
+        if p < 0.05:
+            more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
+            verdict = f"heads that stand high in the topological ranking have {more} ones"
+        text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
+    exact = number_text(rows[f"abs_effect{end}"][f"rho_exact{end}"])
+    return (
+        f"{text}gradient importance {rho['importance']}, direct effect {rho['abs_direct']}. "
+        f"First-order and exact ones where both exist: {exact}."
+    )

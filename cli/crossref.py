@@ -15,7 +15,7 @@ from tda_bias.types import MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
 from .options import Positional, command
 from .output import Output
 from .run_folder import run_folder
-from .settings import FilePath, RunSettings
+from .settings import FilePath, Name, RunSettings, folder_name
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ class CrossrefSettings(RunSettings):
     """Everything ``tdabias crossref`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
-    behaviour: Annotated[FilePath, Positional()] = Field(
+    behaviour: Annotated[FilePath | None, Positional()] = Field(
+        None,
         description="Folder that `tdabias pvf` or `tdabias unqover` wrote. With --items: that "
-        "`tdabias stereoset` wrote."
+        "`tdabias stereoset` wrote. Not with --published.",
     )
     stereoset: FilePath | None = Field(
         None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
@@ -48,23 +49,49 @@ class CrossrefSettings(RunSettings):
     scoring: Literal["sum", "mean"] = Field(
         "sum", description="with --items: log-probabilities as sums, or means over tokens"
     )
+    published: Name | None = Field(
+        None,
+        description="a model whose heads others have ranked, for example gpt2: the run's map "
+        "beside their rankings",
+    )
     n_resamples: int = Field(
-        9999, ge=99, le=MAX_RESAMPLES, description="permutations of targets, with --items of items"
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="permutations of targets, with --items of items, with --published of heads",
     )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
     out: FilePath | None = Field(
         None,
-        description="folder for the files (default: RUN/crossref); with --items: RUN/items",
+        description="folder for the files (default: RUN/crossref); with --items: RUN/items; with "
+        "--published: RUN/published-MODEL",
     )
 
     @property
     def folder(self) -> Path:
         """Where the files go."""
-        return self.out or self.run / ("items" if self.items else "crossref")
+        by_default = "items" if self.items else "crossref"
+        if self.published is not None:
+            by_default = f"published-{folder_name(self.published)}"
+        return self.out or self.run / by_default
+
+    @property
+    def said(self) -> Path:
+        """The run that says what the model says.
+
+        Raises:
+            InputError: if it is not given.
+        """
+        if self.behaviour is None:
+            raise InputError(
+                "give the folder that `tdabias pvf` or `tdabias unqover` wrote behind that of the "
+                "heads (with --items: that of `tdabias stereoset`), or --published"
+            )
+        return self.behaviour
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run, and the runs that are compared."""
-        files = {"behaviour", "stereoset"}
+        files = {"behaviour", "stereoset", "published"}
         names = {"by", "match", "scoring", "n_resamples", "seed", *files}
         return self.model_dump(mode="json", include=names)
 
@@ -72,7 +99,12 @@ class CrossrefSettings(RunSettings):
 @command(CrossrefSettings)
 def crossref(settings: CrossrefSettings) -> None:
     """Correlate, over StereoSet's targets, what heads do with what the model says."""
-    found = by_item(settings) if settings.items else by_target(settings)
+    if settings.published is not None:
+        from .published import by_published
+
+        found = by_published(settings, settings.published)
+    else:
+        found = by_item(settings) if settings.items else by_target(settings)
     found.print(settings.format, quiet=settings.quiet)
 
 
@@ -88,11 +120,11 @@ def by_target(settings: CrossrefSettings) -> Output:
     from tda_bias.plots.behaviour import crossref_figures
     from tda_bias.results.head_bias import HeadBias
 
-    with _folder(settings, "crossref"):
+    with crossref_folder(settings, "crossref"):
         scores = None if settings.stereoset is None else StereoSetScores.load(settings.stereoset)
         found = cross_reference(
             HeadBias.load(settings.run),
-            Said.load(settings.behaviour),
+            Said.load(settings.said),
             stereoset=scores,
             by=settings.by,
             match=settings.match,
@@ -124,10 +156,10 @@ def by_item(settings: CrossrefSettings) -> Output:
     from tda_bias.behaviour.stereoset_scores import StereoSetScores
     from tda_bias.records.runs import open_run
 
-    with _folder(settings, COMMAND):
+    with crossref_folder(settings, COMMAND):
         found = cross_reference_items(
             open_run(settings.run, "heads"),
-            StereoSetScores.load(settings.behaviour),
+            StereoSetScores.load(settings.said),
             scoring=settings.scoring,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
@@ -141,7 +173,8 @@ def by_item(settings: CrossrefSettings) -> Output:
     return item_output(found, settings.folder)
 
 
-def _folder(settings: CrossrefSettings, command: str) -> AbstractContextManager[Any]:
+def crossref_folder(settings: CrossrefSettings, command: str) -> AbstractContextManager[Any]:
+    """Hold the folder while a comparison is computed and written."""
     return run_folder(
         settings.folder,
         command,

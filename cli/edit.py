@@ -168,7 +168,9 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
     rows = found.top(settings.top, category=category, by=settings.by).to_dict("records")
     about = found.record.model
     data, groups = settings.data, ()
-    if data is None:
+    if data is None and found.record.settings.get("pairs"):
+        data = "starter"  # pairs have no unrelated texts that a mean could be over
+    elif data is None:
         data = str(found.record.data.source) if found.record.data is not None else "starter"
         groups = tuple(found.record.settings.get("group") or ())
     return Chosen(
@@ -177,7 +179,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         source=f"{run}, category {category}",
         weights=about.weights,
         data=data,
-        category=category,
+        category="all" if found.record.settings.get("pairs") else category,
         groups=groups,
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from rich.console import Console
 from rich.table import Table
 
@@ -25,10 +25,11 @@ from .loading import (
 from .options import command, part_of
 from .output import Output
 from .run_folder import run_folder
-from .settings import FilePath, RunSettings, TriplesSettings, TwinsOption, folder_name
+from .settings import FilePath, Name, RunSettings, TriplesSettings, TwinsOption, folder_name
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LoadedModel
+    from tda_bias.records.record import DataRecord
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.results.record import ControlsRecord
     from tda_bias.twins import Twins
@@ -42,6 +43,14 @@ UNTRAINED = "untrained"
 class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
     """Everything ``tdabias heads`` can be told."""
 
+    category: Literal["gender", "profession", "race", "religion", "all"] | None = Field(  # type: ignore[assignment]
+        None, description="gender, profession, race, religion or all; not with --pairs"
+    )
+    pairs: Name | None = Field(
+        None,
+        description="pairs instead of triples: crows, winobias, winogender, blimp, or a file of "
+        "yours (JSON Lines: id, group, more, less); --data says where a named set is read",
+    )
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads to print")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/CATEGORY)"
@@ -53,12 +62,27 @@ class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
     )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
 
+    @model_validator(mode="after")
+    def _texts_of_one_kind(self) -> HeadsSettings:
+        if self.pairs is None and self.category is None:
+            raise ValueError("`category` is missing; give --category, or --pairs")
+        if self.pairs is not None and self.category is not None:
+            raise ValueError("`category` is about triples; leave --category out, or --pairs")
+        if self.pairs is not None and "twins" in self.model_fields_set and self.twins != "none":
+            raise ValueError("`twins` are made of triples; leave --twins out, or --pairs")
+        return self
+
+    @property
+    def named(self) -> str:
+        """The category, or the set of pairs."""
+        return self.category or f"pairs-{folder_name(str(self.pairs))}"
+
     @property
     def folder(self) -> Path:
         """Where the files go."""
         if self.out is not None:
             return self.out
-        return Path("runs") / folder_name(self.model) / self.category
+        return Path("runs") / folder_name(self.model) / self.named
 
     def analysis(self) -> HeadBiasConfig:
         """The part that the library needs."""
@@ -67,7 +91,8 @@ class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
         how = set(HeadBiasConfig.model_fields) - {"batch_size", "share_prefix"}
-        return self.model_dump(include={"category", "group", "limit", "twins", *how})
+        texts = {"category", "pairs", "group", "limit", "twins"}
+        return self.model_dump(include={*texts, *how})
 
 
 @command(HeadsSettings)
@@ -84,14 +109,8 @@ def compute(settings: HeadsSettings) -> HeadBias:
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
     """
-    reach_hub_for(settings.model, also=settings.data == "stereoset")
-
-    from tda_bias.records.record import DataRecord
-    from tda_bias.triples import source_revision
-
     console = Console(stderr=True, quiet=settings.quiet)
-    triples, twins = triples_with_twins(settings, settings.twins, errors=console)
-    data = DataRecord(source=settings.data, revision=source_revision(settings.data))
+    triples, twins, data = _texts(settings, console)
     with run_folder(
         settings.folder,
         "heads",
@@ -117,6 +136,29 @@ def compute(settings: HeadsSettings) -> HeadBias:
     return result
 
 
+def _texts(
+    settings: HeadsSettings, console: Console
+) -> tuple[list[Triple], Twins | None, DataRecord]:
+    """What is compared: triples and their twins, or pairs; and where they were read."""
+    from tda_bias.records.record import DataRecord
+
+    if settings.pairs is None:
+        reach_hub_for(settings.model, also=settings.data == "stereoset")
+        from tda_bias.triples import source_revision
+
+        triples, twins = triples_with_twins(settings, settings.twins, errors=console)
+        source = DataRecord(source=settings.data, revision=source_revision(settings.data))
+        return triples, twins, source
+
+    from tda_bias.pairs import load_pairs, pair_triples
+
+    data = settings.data if "data" in settings.model_fields_set else None
+    from_hub = data == "hub" or (settings.pairs == "crows" and data is None)
+    reach_hub_for(settings.model, also=from_hub)
+    pairs = load_pairs(settings.pairs, data=data, groups=settings.group, limit=settings.limit)
+    return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
+
+
 def _result(
     settings: HeadsSettings,
     model: LoadedModel,
@@ -130,7 +172,7 @@ def _result(
     from tda_bias.records.parts import open_parts
 
     with (
-        progress_bar(console, f"{model.name} · {settings.category}", "texts") as progress,
+        progress_bar(console, f"{model.name} · {settings.named}", "texts") as progress,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         result = head_bias(
@@ -328,6 +370,11 @@ def run_lines(result: HeadBias, folder: Path) -> list[str]:
         lines.append(
             "The published p-value is not calibrated: about half of all heads get p < .05 without "
             "any effect. Read it as a reproduction only."
+        )
+    if result.record.settings.get("pairs"):
+        lines.append(
+            "Pairs have no unrelated texts, so S, whose denominator is their spread, is undefined "
+            "(NaN, with this reason in groups.csv); ranks, tests and location need none."
         )
     if result.record.data is not None and result.record.data.source == "starter":
         lines.append("The starter triples demonstrate the tool; they do not measure a model.")

@@ -19,6 +19,7 @@ from .progress import progress_bar as progress_bar
 if TYPE_CHECKING:
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
     from tda_bias.records.record import RunRecord
+    from tda_bias.results.record import HeadsRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
@@ -98,7 +99,27 @@ def triples_with_twins(
 ) -> tuple[list[Triple], Twins | None]:
     """The triples that are asked for and their twins; what has none is said.
 
-    Twins are drawn over the whole data, so that a triple has the same ones in every selection.
+    Raises:
+        InputError: as ``load_triples`` and ``load_twins``.
+    """
+    from tda_bias.triples import load_triples
+
+    triples = load_triples(
+        settings.data, category=str(settings.category), groups=settings.group, limit=settings.limit
+    )
+    return triples, twins_of(triples, settings.data, twins, errors=errors)
+
+
+def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -> Twins | None:
+    """The twins of some triples of a source; what has none is said.
+
+    Twins are drawn over the whole source, so that a triple has the same ones in every selection.
+
+    Args:
+        triples: Some of it.
+        data: The source.
+        twins: ``auto``, ``none`` or a file.
+        errors: Where it is said.
 
     Raises:
         InputError: as ``load_triples`` and ``load_twins``.
@@ -106,24 +127,55 @@ def triples_with_twins(
     from tda_bias.triples import load_triples
     from tda_bias.twins import load_twins, make_twins
 
-    triples = load_triples(
-        settings.data, category=settings.category, groups=settings.group, limit=settings.limit
-    )
     if twins == "none":
-        return triples, None
-    whole = load_triples(settings.data)
+        return None
+    whole = load_triples(data)
     found = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
     found = found.only(triples)
     if found.note:
         errors.print(f"Without twins: {found.note}", highlight=False, markup=False, soft_wrap=True)
-        return triples, None
+        return None
     if found.excluded:
         reasons = ", ".join(f"{reason} ({n})" for reason, n in found.reasons().items())
         errors.print(
             f"{len(found.excluded)} of {len(triples)} triples have no twin: {reasons}.",
             highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
-    return triples, found or None
+    return found or None
+
+
+def triples_of_run(
+    record: HeadsRecord, category: str, *, data: str | None, limit: int | None
+) -> tuple[list[Triple], str]:
+    """The triples of a run of ``tdabias heads``, or others of the same category.
+
+    Args:
+        record: Of the run.
+        category: Which of its categories.
+        data: Another source; that of the run if None, with its groups and limit.
+        limit: Triples of each group at most.
+
+    Returns:
+        The triples, and where they were read.
+
+    Raises:
+        InputError: if the run does not say what it read, or as ``load_triples``.
+    """
+    from tda_bias.triples import load_triples
+
+    source = data or (record.data.source if record.data is not None else None)
+    if data is None and record.settings.get("pairs"):
+        raise InputError(
+            "the run compared pairs, and what a model says is read from triples; give --data"
+        )
+    if source is None:
+        raise InputError("the run does not say which texts it used; give --data")
+    reach_hub_for(record.model.name, also=source == "stereoset")
+    groups: tuple[str, ...] = ()
+    if data is None:
+        groups = tuple(record.settings.get("group") or ())
+        limit = limit or record.settings.get("limit")
+    return load_triples(source, category=category, groups=groups, limit=limit), source
 
 
 def model_of(record: RunRecord) -> str:

@@ -19,6 +19,8 @@ from .loading import (
     progress_bar,
     reach_hub_for,
     refuse_other_weights,
+    triples_of_run,
+    twins_of,
 )
 from .options import Positional, command
 from .output import Output
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 MAPS: tuple[RankBy, ...] = get_args(RankBy)
 FIRST_ORDER = ("importance", "effect")
+# Folder of finished steps, inside the run's.
+_STEPS = "steps"
 
 
 class PruneCurveSettings(RunSettings):
@@ -61,6 +65,7 @@ class PruneCurveSettings(RunSettings):
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
     n_resamples: int = Field(2000, ge=99, le=MAX_RESAMPLES, description="resamples of targets")
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse steps an earlier run finished")
     out: FilePath | None = Field(
         None, description="folder for the files (default: RUN/prune-curve)"
     )
@@ -82,7 +87,7 @@ class PruneCurveSettings(RunSettings):
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet"}
+        left_out = {"device", "batch_size", "resume", "out", "overwrite", "format", "quiet"}
         return self.model_dump(mode="json", exclude=left_out)
 
 
@@ -94,7 +99,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
     heads = HeadBias.load(settings.run)
     about = settings.numbers_depend_on()
     with (
-        interruptible("steps", settings.folder),
+        interruptible("steps", settings.folder / _STEPS),
         run_folder(settings.folder, "prune-curve", settings=about, overwrite=settings.overwrite),
     ):
         found = _computed(settings, heads).with_record(settings=settings.model_dump(mode="json"))
@@ -102,7 +107,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
         from tda_bias.plots.prune_curve import plot_prune_curve
 
         found.save(settings.folder, figure=plot_prune_curve(found.curve))
-    _output(found, settings).print(settings.format, quiet=settings.quiet)
+    output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
 def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
@@ -111,7 +116,12 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
         raise InputError(
             f"`category` must be one of {', '.join(heads.categories)}; got {category!r}"
         )
-    triples, twins, about_twins = _texts(settings, heads, category)
+    console = Console(stderr=True, quiet=settings.quiet)
+    triples, source = triples_of_run(
+        heads.record, category, data=settings.data, limit=settings.limit
+    )
+    made = twins_of(triples, source, settings.twins, errors=console)
+    twins = [] if made is None else [made.of(triple) for triple in triples]
     reach_hub_for(heads.record.model.name, also=settings.text == "wikitext2")
 
     from tda_bias.behaviour.ablation import Ablator
@@ -121,18 +131,25 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
     from tda_bias.behaviour.prune_record import PruneCurveRun
     from tda_bias.models.record import model_record
     from tda_bias.pairs.neutral import load_neutral_text
+    from tda_bias.records.parts import open_parts
 
     text = load_neutral_text(settings.text)
     choosing, _ = split_targets(triples, seed=settings.seed)
-    console = Console(stderr=True, quiet=settings.quiet)
     model = language_model(
         model_of(heads.record), device=settings.device, dtype="float32", console=console
     )
     refuse_other_weights(model, heads.record)
     options: dict[str, Any] = {"sample": settings.windows, "seed": settings.seed}
     windows = text_windows(model, text.text, width=settings.width, **options)
+    store = open_parts(
+        settings.folder / _STEPS,
+        {"weights": heads.record.model.weights, "category": category, "rank_by": heads.rank_by}
+        | settings.numbers_depend_on(),
+        resume=settings.resume,
+        overwrite=settings.overwrite,
+    )
     with (
-        progress_bar(console, f"{model.name} · {category}", "sets") as bar,
+        progress_bar(console, f"{model.name} · {category}", "steps") as bar,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         found: PruneCurve = curve_of(
@@ -145,6 +162,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
             most=settings.most,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
+            store=store,
             progress=bar,
         )
     return PruneCurveRun.of(
@@ -156,32 +174,8 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
             "read": len(windows.ids), "of": windows.of, "width": windows.width,
             "stride": windows.stride, "source": text.source, "revision": text.revision,
         },
-        twins=about_twins,
+        twins=None if made is None else made.record(),
     )  # fmt: skip
-
-
-def _texts(
-    settings: PruneCurveSettings, heads: HeadBias, category: str
-) -> tuple[list[Triple], list[tuple[Triple, ...]], dict[str, Any] | None]:
-    """The triples, the twins of each, and how those came about."""
-    from tda_bias.triples import load_triples
-    from tda_bias.twins import load_twins, make_twins
-
-    record = heads.record
-    source = settings.data or (record.data.source if record.data is not None else None)
-    if source is None:
-        raise InputError("the run does not say which texts it used; give --data")
-    reach_hub_for(record.model.name, also=source == "stereoset")
-    groups = () if settings.data else tuple(record.settings.get("group") or ())
-    triples = load_triples(source, category=category, groups=groups, limit=settings.limit)
-    if settings.twins == "none":
-        return triples, [], None
-    whole = load_triples(source, category=category)
-    found = make_twins(whole) if settings.twins == "auto" else load_twins(settings.twins, whole)
-    found = found.only(triples)
-    if not found:
-        return triples, [], None
-    return triples, [found.of(triple) for triple in triples], found.record()
 
 
 def _rankings(
@@ -232,7 +226,22 @@ def _first_order(
     )
 
 
-def _output(found: PruneCurveRun, settings: PruneCurveSettings) -> Output:
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def saved(folder: Path) -> Output:
+    """What a finished run has to say.
+
+    Raises:
+        InputError: as ``PruneCurveRun.load``.
+    """
+    from tda_bias.behaviour.prune_record import PruneCurveRun
+
+    return output(PruneCurveRun.load(folder), folder)
+
+
+def output(found: PruneCurveRun, folder: Path) -> Output:
+    """What is left of the bias at the number of heads that was chosen, ranking by ranking."""
     record = found.record
     title = f"{record.model.name} · {record.category} · {record.quantity} left (nats)"
     table = Table(title=title, title_justify="left")
@@ -257,10 +266,10 @@ def _output(found: PruneCurveRun, settings: PruneCurveSettings) -> Output:
         "Maps of the run saw all of its targets; importance and effect only those that choose.",
         f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
         f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
-        f"Files: {settings.folder}/ (curve.csv, chosen.csv, prune_curve.png, run.json, ...)",
+        f"Files: {folder}/ (curve.csv, chosen.csv, prune_curve.png, run.json, ...)",
     ]
     values = {
-        "folder": str(settings.folder),
+        "folder": str(folder),
         "record": record.model_dump(),
         "chosen": found.chosen.to_dict("records"),
     }

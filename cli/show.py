@@ -69,6 +69,12 @@ def _stereoset(folder: Path, top: int) -> Output:
     return output(StereoSetScores.load(folder), folder)
 
 
+def _sentences(folder: Path, top: int) -> Output:
+    from .sentences import saved
+
+    return saved(folder)
+
+
 def _crossref(folder: Path, top: int) -> Output:
     from tda_bias.behaviour.crossref import CrossReference
 
@@ -99,6 +105,20 @@ def _compare(folder: Path, top: int) -> Output:
     return saved(folder)
 
 
+def _published(folder: Path, top: int) -> Output:
+    from tda_bias.paper.published_run import PublishedAgreement
+
+    from .published import published_output
+
+    return published_output(PublishedAgreement.load(folder), folder)
+
+
+def _prune_curve(folder: Path, top: int) -> Output:
+    from .prune_curve import saved
+
+    return saved(folder)
+
+
 _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "heads": _heads,
     "pvf": _pvf,
@@ -106,7 +126,10 @@ _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "unqover": _unqover,
     "ablate": _ablate,
     "stereoset": _stereoset,
+    "stereoset intrasentence": _sentences,
     "crossref": _crossref,
     "crossref items": _crossref_items,
     "compare": _compare,
+    "crossref published": _published,
+    "prune-curve": _prune_curve,
 }

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
+from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
     interruptible,
@@ -42,6 +42,16 @@ PARTS = "parts"
 class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
     """Everything ``tdabias stereoset`` can be told."""
 
+    task: Literal["intersentence", "intrasentence"] = Field(
+        "intersentence",
+        description="intersentence: sentences that go on from a context; intrasentence: sentences "
+        "that differ in the words of a blank",
+    )
+    start: Literal["tokenizer", "bos"] = Field(
+        "tokenizer",
+        description="with --task intrasentence, of causal models: score the first token only where "
+        "the tokenizer adds a start token, or (bos) put the model's start token in front",
+    )
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
     share_prefix: Literal["auto", "never"] = Field(
         "auto", description="run the context of a triple once, where that is exact"
@@ -59,21 +69,45 @@ class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
     @property
     def folder(self) -> Path:
         """Where the files go."""
-        by_default = Path("runs") / folder_name(self.model) / f"stereoset-{self.category}"
+        half = "-intrasentence" if self.task == "intrasentence" else ""
+        by_default = Path("runs") / folder_name(self.model) / f"stereoset{half}-{self.category}"
         return self.out or by_default
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        names = {"category", "group", "limit", "twins", "n_resamples", "confidence", "seed"}
-        return self.model_dump(include=names)
+        names = {"category", "group", "limit", "n_resamples", "confidence", "seed"}
+        of_task = "twins" if self.task == "intersentence" else "start"
+        return self.model_dump(include={*names, of_task})
+
+    def refuse_options_of_other_task(self) -> None:
+        """Refuse what the task has no use for.
+
+        Raises:
+            InputError: naming the option.
+        """
+        given = self.model_fields_set
+        if self.task == "intersentence" and "start" in given:
+            raise InputError("`start` is about whole sentences: give --task intrasentence with it")
+        if self.task == "intrasentence" and "twins" in given and self.twins != "none":
+            raise InputError(
+                f"`twins` must be none with --task intrasentence, for whose sentences none are "
+                f"made; got {self.twins!r}"
+            )
 
 
 @command(StereoSetSettings)
 def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
-    with interruptible("triples", settings.folder / PARTS):
-        found = compute(settings)
-    output(found, settings.folder).print(settings.format, quiet=settings.quiet)
+    settings.refuse_options_of_other_task()
+    if settings.task == "intrasentence":
+        from . import sentences
+
+        shown = sentences.output(sentences.compute(settings), settings.folder)
+    else:
+        with interruptible("triples", settings.folder / PARTS):
+            found = compute(settings)
+        shown = output(found, settings.folder)
+    shown.print(settings.format, quiet=settings.quiet)
 
 
 def compute(settings: StereoSetSettings) -> StereoSetScores:

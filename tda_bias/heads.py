@@ -301,7 +301,11 @@ def _tokenized(
     model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
 ) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
     """Usable triples by group with their twins, and those left out with the reason."""
-    tokens = tokenize(model.tokenizer, triples, max_tokens=model.max_tokens)
+    pairs = {triple.is_pair for triple in triples}
+    if len(pairs) > 1:
+        raise InputError("`triples` mixes triples with pairs, which have no unrelated text")
+    roles = ROLES[:2] if True in pairs else ROLES
+    tokens = tokenize(model.tokenizer, triples, max_tokens=model.max_tokens, roles=roles)
     twins_of = [twins.of(triple) if twins else () for triple in triples]
     flat = [twin for several in twins_of for twin in several]
     twin_tokens = iter(
@@ -326,11 +330,12 @@ def _tokenized(
         group.ids.append(name)
     if not groups:
         raise InputError("`triples` is empty: there is nothing to compare")
+    kind = "pair" if True in pairs else "triple"
     for group in groups.values():
         if len(group.contexts) < 2:
             raise InputError(
                 f"the group {group.group!r} ({group.category}) has {len(group.contexts)} usable "
-                "triple, a variance needs 2; raise --limit, or name the groups to use with --group"
+                f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
             )
     return [groups[key] for key in sorted(groups)], left_out
 

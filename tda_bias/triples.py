@@ -11,10 +11,10 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tda_bias.records.files import json_objects, read_text
-from tda_bias.types import CATEGORIES, ROLES, Category, InputError, Triple
+from tda_bias.types import CATEGORIES, ROLES, InputError, Triple
 
 HUB_DATASET = "McGill-NLP/stereoset"
 
@@ -230,7 +230,7 @@ def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where
         )
     return Triple(
         group=_sentence(item.get("target"), "target", where).strip(),
-        category=cast(Category, category),
+        category=str(category),
         context=_sentence(item.get("context"), "context", where),
         stereotype=by_role["stereotype"],
         anti_stereotype=by_role["anti-stereotype"],

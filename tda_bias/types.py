@@ -50,29 +50,34 @@ class HeadId:
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One context with its three continuations.
+    """One context with its three continuations; or two texts that make a pair.
 
     Attributes:
-        group: The StereoSet target, for example ``sister``.
-        category: The StereoSet bias type.
-        context: The sentence all three texts begin with.
+        group: The StereoSet target, for example ``sister``, or what a pair is about.
+        category: The StereoSet bias type, one of ``CATEGORIES``; of a pair, the set's name.
+        context: The sentence all three texts begin with; empty for pairs of whole texts.
         stereotype: Its stereotypical continuation.
         anti_stereotype: Its anti-stereotypical continuation.
-        unrelated: A continuation that has nothing to do with the context.
+        unrelated: A continuation that has nothing to do with the context; empty for pairs.
         source: Where the triple stands (file and line, or the data set's identifier), for messages.
     """
 
     group: str
-    category: Category
+    category: str
     context: str
     stereotype: str
     anti_stereotype: str
     unrelated: str
     source: str = ""
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether there is no unrelated text."""
+        return not self.unrelated
+
     def texts(self) -> tuple[str, str, str]:
         """The three full texts in the order of ``ROLES``: context, one space, continuation."""
-        context = self.context.strip()
+        before = f"{self.context.strip()} " if self.context else ""
         continuations = (self.stereotype, self.anti_stereotype, self.unrelated)
-        stereotype, anti_stereotype, unrelated = (f"{context} {c.strip()}" for c in continuations)
+        stereotype, anti_stereotype, unrelated = (f"{before}{c.strip()}" for c in continuations)
         return stereotype, anti_stereotype, unrelated

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.behaviour.first_order import FirstOrder, first_order
+from tda_bias.behaviour.first_order import FirstOrder, first_order, slopes
 from tda_bias.behaviour.removal import HeadRemover
 from tda_bias.behaviour.triple_readings import TripleReadings, triple_readings
 from tda_bias.models.attention import AttentionLayer, attention_layers
@@ -183,8 +183,7 @@ class Ablator:
             if saved is not None:
                 values = saved["values"]
             else:
-                values = self._remover.read(one, sets, share=share)
-                refuse_undefined(self.model, values)
+                values = self.read(one, sets, share=share)
                 if store is not None:
                     store.save(name, depends_on, {"values": values})
             ends = np.cumsum([len(own) for own in one.readings])[:-1]
@@ -195,6 +194,18 @@ class Ablator:
             if progress is not None:
                 progress(number + 1, len(readings.passes))
         return [outcomes(readings, values) for values in found]
+
+    def read(
+        self, one: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
+    ) -> Float[np.ndarray, "set reading"]:
+        """The readings of one batch of texts without each set of heads; see ``without``."""
+        values = self._remover.read(one, sets, share=share)
+        refuse_undefined(self.model, values)
+        return values
+
+    def slopes(self, one: TreePass) -> Float[np.ndarray, "3 row layer head"]:
+        """What one batch of texts adds to the first-order estimates, row by row."""
+        return slopes(self.model, self.layers, self.readings, self.replacement, one)
 
     def first_order(self, *, progress: Callable[[int, int], None] | None = None) -> FirstOrder:
         """Estimates for every head; see ``FirstOrder``."""

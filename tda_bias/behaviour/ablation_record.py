@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -20,10 +20,14 @@ class AblationRecord(RunRecord):
         rank_by: Which of its values did.
         top: Heads from each end of the ranking.
         ablation: What replaces a removed head's output.
-        n_random: Random sets of heads.
+        n_random: Random sets of heads, all different.
+        n_possible: How many different ones are possible; None in records of version 0.1.
         n_resamples: Permutations for the agreement.
         seed: Of random sets and permutations.
         triples: Number of texts' triples.
+        twinned: How many of them have twins.
+        twins: How the twins came about; None for a run without.
+        planned: What a budget of time allowed, and the time it was planned to take; None without.
         share_prefix: Whether a triple's common beginning was run once.
         survivors: Heads of the map that survive correction.
         base: Summaries of the unchanged model.
@@ -36,9 +40,13 @@ class AblationRecord(RunRecord):
     top: int = Field(ge=1)
     ablation: Literal["mean", "zero"] | None = None
     n_random: int
+    n_possible: int | None = None
     n_resamples: int | None = None
     seed: int
     triples: int
+    twinned: int = 0
+    twins: dict[str, Any] | None = None
+    planned: dict[str, Number] | None = None
     share_prefix: bool
     survivors: int
     base: dict[str, Number]
@@ -60,6 +68,7 @@ HEAD_COLUMNS = columns(
         "head": counts(),
         "unstable": flags(),
         **{name: numbers() for name in ("effect", "importance", "direct", "exact")},
+        **{name: numbers(required=False) for name in ("effect_beta", "exact_beta")},
         r"(z|evidence)_.+": numbers(regex=True),
     }
 )
@@ -69,6 +78,9 @@ AGREEMENT_COLUMNS = columns(
         **{f"n_{name}": counts() for name in ("effect", "exact")},
         **{f"rho_{name}": numbers() for name in ("effect", "exact")},
         **{f"p_{name}": shares() for name in ("effect", "exact")},
+        **{f"n_{name}_beta": counts(required=False) for name in ("effect", "exact")},
+        **{f"rho_{name}_beta": numbers(required=False) for name in ("effect", "exact")},
+        **{f"p_{name}_beta": shares(required=False) for name in ("effect", "exact")},
     }
 )
 # Attribute of ``AblationStudy``, file and columns.

@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
-from tda_bias.behaviour.random_sets import random_sets
+from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
 from tda_bias.records.parts import PartStore
 from tda_bias.records.record import updated
 from tda_bias.records.runs import content_hash, open_run
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 ATTRIBUTIONS = ("importance", "abs_direct")
+# Kinds of sets for which further outcomes are measured too.
+_WHOLE = ("none", "top_set", "random_set")
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,10 @@ class AblationStudy:
         set_tests: One row per summary: the effect of the top heads together, its percentile among
             random sets of the same layers, and a two-sided p of its size.
         heads: One row per head: the maps, first-order effect, the other attributions, and the
-            exact effect on the log-odds where it was measured.
+            exact effect on the log-odds where it was measured. With twins also ``effect_beta`` and
+            ``exact_beta``, the effects on beta.
         agreement: One row per ranking: Spearman over heads with the size of the first-order and of
-            the exact effect, with permutation p.
+            the exact effect (and of those on beta), with permutation p.
         record: Settings and counts.
     """
 
@@ -67,6 +70,11 @@ class AblationStudy:
     def base(self) -> dict[str, float]:
         """Summaries of the unchanged model."""
         return self.record.base
+
+    @property
+    def has_beta(self) -> bool:
+        """Whether there were twins, and so effects on beta."""
+        return "exact_beta" in self.heads
 
     def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
         """Write one CSV per table, figures and ``run.json``: all of them, or none.
@@ -133,15 +141,9 @@ def ablation_study(
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
     """
-    if n_random < 20:
-        raise InputError(f"`n_random` must be at least 20; got {n_random}")
     rng = np.random.default_rng(seed)
-    chosen = _chosen(run, category, top, rng)
-    sets = random_sets(chosen["top"], run.category_map(category).shape[1], n_random, rng=rng)
-    labelled: list[tuple[str, tuple[HeadId, ...]]] = [("none", ())]
-    labelled += [(kind, (head,)) for kind, heads in chosen.items() for head in heads]
-    labelled += [("top_set", tuple(chosen["top"])), *(("random_set", own) for own in sets)]
-    outcomes = ablator.without([heads for _, heads in labelled], store=store, progress=progress)
+    labelled, n_possible = head_sets(run, category, top=top, n_random=n_random, rng=rng)
+    outcomes = ablator.without([own.heads for own in labelled], store=store, progress=progress)
     summaries = [outcome.summary() for outcome in outcomes]
     if behaviour is not None:
         _add_behaviour(ablator, labelled, summaries, behaviour)
@@ -149,11 +151,11 @@ def ablation_study(
     effects = pd.DataFrame(
         [
             {
-                "kind": kind,
-                "heads": " ".join(map(str, heads)),
+                "kind": own.kind,
+                "heads": " ".join(map(str, own.heads)),
                 **change(summary, {name: base[name] for name in base if name in summary}),
             }
-            for (kind, heads), summary in zip(labelled[1:], summaries[1:], strict=True)
+            for own, summary in zip(labelled[1:], summaries[1:], strict=True)
         ]
     )
     heads = _head_table(ablator, run, category, labelled, outcomes)
@@ -169,15 +171,60 @@ def ablation_study(
             rank_by=run.rank_by,
             top=top,
             ablation="zero" if ablator.replacement is None else "mean",
-            n_random=len(sets),
+            n_random=sum(own.kind == "random_set" for own in labelled),
+            n_possible=n_possible,
             n_resamples=n_resamples,
             seed=seed,
             triples=len(outcomes[0].log_odds),
+            twinned=int(np.isfinite(outcomes[0].beta).sum()),
             share_prefix=ablator.packed,
             survivors=len(run.survivors(category=category)),
             base=base,
         ),
     )
+
+
+@dataclass(frozen=True)
+class HeadSet:
+    """Heads that are removed together.
+
+    Attributes:
+        kind: none; top, bottom or random for one head; top_set or random_set.
+        heads: The heads.
+    """
+
+    kind: str
+    heads: tuple[HeadId, ...]
+
+
+def head_sets(
+    run: HeadBias, category: str, *, top: int, n_random: int, rng: np.random.Generator
+) -> tuple[list[HeadSet], int]:
+    """What a study removes: nothing, single heads, the top heads together, and random sets.
+
+    Args:
+        run: The run whose map ranks the heads.
+        category: The map.
+        top: Heads from each end of the ranking.
+        n_random: Random sets; where fewer are possible, all of them.
+        rng: Of what is drawn.
+
+    Returns:
+        The sets, and how many different random ones are possible.
+
+    Raises:
+        InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
+    """
+    if n_random < 20:
+        raise InputError(f"`n_random` must be at least 20; got {n_random}")
+    chosen = _chosen(run, category, top, rng)
+    n_heads = run.category_map(category).shape[1]
+    drawn = random_sets(chosen["top"], n_heads, n_random, rng=rng)
+    sets = [HeadSet("none", ())]
+    sets += [HeadSet(kind, (head,)) for kind, heads in chosen.items() for head in heads]
+    sets += [HeadSet("top_set", tuple(chosen["top"]))]
+    sets += [HeadSet("random_set", heads) for heads in drawn]
+    return sets, n_possible_sets(chosen["top"], n_heads)
 
 
 def _made_from(run: HeadBias) -> dict[str, str]:
@@ -208,13 +255,13 @@ def _ranked(run: HeadBias, category: str) -> list[dict[str, Any]]:
 
 def _add_behaviour(
     ablator: Ablator,
-    labelled: Sequence[tuple[str, tuple[HeadId, ...]]],
+    labelled: Sequence[HeadSet],
     summaries: list[dict[str, float]],
     behaviour: Callable[[], dict[str, float]],
 ) -> None:
-    for (kind, heads), summary in zip(labelled, summaries, strict=True):
-        if kind in ("none", "top_set", "random_set"):
-            with ablator.removed(heads):
+    for own, summary in zip(labelled, summaries, strict=True):
+        if own.kind in _WHOLE:
+            with ablator.removed(own.heads):
                 summary |= behaviour()
 
 
@@ -229,38 +276,12 @@ def _set_tests(effects: pd.DataFrame) -> pd.DataFrame:
                 "outcome": name.removeprefix("d_"),
                 "effect": value,
                 "random_mean": float(null.mean()),
-                "random_sd": float(null.std(ddof=1)) if len(null) > 1 else float("nan"),
+                "random_sd": float(null.std(ddof=1)) if len(null) > 1 else np.nan,
                 "percentile": 100 * float(np.mean(null <= value)),
                 "p": two_sided_share(null, value),
             }
         )
     return pd.DataFrame(rows)
-
-
-def _head_table(
-    ablator: Ablator,
-    run: HeadBias,
-    category: str,
-    labelled: Sequence[tuple[str, tuple[HeadId, ...]]],
-    outcomes: Sequence[Outcomes],
-) -> pd.DataFrame:
-    first = ablator.first_order()
-    table = run.category[run.category["category"] == category]
-    maps = {f"z_{by}": table[column] for by, column in _maps_of(table).items()}
-    table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
-    table = table.reset_index(drop=True)
-    at = table["layer"].to_numpy(), table["head"].to_numpy()
-    table["effect"] = first.effect[at]
-    table["importance"] = first.importance[at]
-    table["direct"] = first.direct[at]
-    exact = {
-        heads[0]: float((outcome.log_odds - outcomes[0].log_odds).mean())
-        for (_, heads), outcome in zip(labelled, outcomes, strict=True)
-        if len(heads) == 1
-    }
-    ids = [HeadId(int(layer), int(head)) for layer, head in zip(*at, strict=True)]
-    table["exact"] = [exact.get(head, np.nan) for head in ids]
-    return table
 
 
 def _maps_of(category: pd.DataFrame) -> dict[RankBy, str]:
@@ -269,20 +290,57 @@ def _maps_of(category: pd.DataFrame) -> dict[RankBy, str]:
     return {by: column for by, column in columns.items() if column in category}
 
 
+def _head_table(
+    ablator: Ablator,
+    run: HeadBias,
+    category: str,
+    labelled: Sequence[HeadSet],
+    outcomes: Sequence[Outcomes],
+) -> pd.DataFrame:
+    first = ablator.first_order()
+    table = run.category[run.category["category"] == category]
+    maps = {f"z_{by}": table[column] for by, column in _maps_of(table).items()}
+    table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
+    table = table.reset_index(drop=True)
+    at = table["layer"].to_numpy(), table["head"].to_numpy()
+    for name in ("effect", "importance", "direct"):
+        table[name] = getattr(first, name)[at]
+    table["exact"] = _exact(table, labelled, [one.log_odds for one in outcomes])
+    if np.isfinite(outcomes[0].beta).any():
+        table["effect_beta"] = first.beta[at]
+        table["exact_beta"] = _exact(table, labelled, [one.beta for one in outcomes])
+    return table
+
+
+def _exact(
+    table: pd.DataFrame, labelled: Sequence[HeadSet], values: Sequence[Float[np.ndarray, " triple"]]
+) -> list[float]:
+    """Change of a mean over triples on removal of each head; NaN where it was not removed."""
+    changes = {
+        own.heads: float(np.nanmean(value - values[0]))
+        for own, value in zip(labelled, values, strict=True)
+        if len(own.heads) == 1
+    }
+    ids = zip(table["layer"], table["head"], strict=True)
+    return [changes.get((HeadId(int(layer), int(head)),), np.nan) for layer, head in ids]
+
+
 def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) -> pd.DataFrame:
     """Spearman of every ranking with the size of the effects over heads."""
-    own = heads.assign(abs_direct=heads["direct"].abs(), abs_effect=heads["effect"].abs())
-    own["abs_exact"] = own["exact"].abs()
-    rows = []
+    effects = [n for n in ("effect", "exact", "effect_beta", "exact_beta") if n in heads.columns]
+    own = heads.assign(**{f"abs_{name}": heads[name].abs() for name in ("direct", *effects)})
     maps = [name for name in heads.columns if name.startswith("z_")]
-    for ranking in (*maps, *ATTRIBUTIONS, "abs_effect"):
+    rankings = [*maps, *ATTRIBUTIONS, *(f"abs_{n}" for n in effects if n.startswith("effect"))]
+    rows = []
+    for ranking in rankings:
         row: dict[str, Any] = {"ranking": ranking}
-        for target in ("abs_effect", "abs_exact"):
+        for name in effects:
+            target = f"abs_{name}"
             both = own[[ranking, target]].dropna() if ranking != target else own.iloc[:0]
             found = _spearman(both.to_numpy(float).T, n_resamples, rng) if len(both) > 3 else {}
-            row[f"n_{target[4:]}"] = len(both)
-            row[f"rho_{target[4:]}"] = found.get("rho", np.nan)
-            row[f"p_{target[4:]}"] = found.get("p", np.nan)
+            row[f"n_{name}"] = len(both)
+            row[f"rho_{name}"] = found.get("rho", np.nan)
+            row[f"p_{name}"] = found.get("p", np.nan)
         rows.append(row)
     return pd.DataFrame(rows)
 

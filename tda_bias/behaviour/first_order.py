@@ -67,14 +67,13 @@ def first_order(
     """
     n_texts = len(readings.part)
     found = np.zeros((3, n_texts, len(layers), layers[0].n_heads))
-    with _only_activations(model.hf_model):
-        for number, make in enumerate(readings.passes):
-            one = make()
-            rows = _of_rows(model, layers, readings, replacement, one)
-            for place, tree in enumerate(one.tree):
-                found[:, tree] += rows[:, place]
-            if progress is not None:
-                progress(number + 1, len(readings.passes))
+    for number, make in enumerate(readings.passes):
+        one = make()
+        rows = slopes(model, layers, readings, replacement, one)
+        for place, tree in enumerate(one.tree):
+            found[:, tree] += rows[:, place]
+        if progress is not None:
+            progress(number + 1, len(readings.passes))
     triples, twins = found[:, : readings.n_triples], found[0, readings.n_triples :]
     effect, loss, direct = triples
     if not writes_to_the_stream(model, list(layers)):
@@ -109,18 +108,26 @@ def _by_number(
     return table
 
 
-def _of_rows(
+def slopes(
     model: LanguageModel,
     layers: Sequence[AttentionLayer],
     readings: TripleReadings,
     replacement: Float[Tensor, "layer head d"] | None,
     one: TreePass,
 ) -> Float[np.ndarray, "3 row layer head"]:
-    """Effect on the log-odds, on the loss, and the direct part of the former, row by row."""
+    """First-order effects on the log-odds and the loss of one pass, and the former's direct part.
+
+    Args:
+        model: The model.
+        layers: Its layers with attention.
+        readings: What is read.
+        replacement: What replaces a head's output; None for nothing.
+        one: The pass.
+    """
     part = np.concatenate(
         [readings.part[text][own] for text, own in zip(one.tree, one.readings, strict=True)]
     )
-    with torch.enable_grad(), _watched(layers) as seen:
+    with torch.enable_grad(), _only_activations(model.hf_model), _watched(layers) as seen:
         logits = logits_at(model.hf_model, one.inputs, one.places, gradients=True)
         device = logits.device
         values = torch.log_softmax(logits, -1)[
@@ -140,7 +147,7 @@ def _of_rows(
         change = new - z
         found[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
         found[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
-        written = layer.written(change)
+        written = layer.written(change).detach()
         if written.shape[1] == final.shape[1]:
             found[2, :, index] = (written * final[:, :, None]).double().sum((1, 3)).cpu()
     return found.numpy()

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from tda_bias.behaviour.ablation import Ablator, Outcomes
 from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.perplexity import Windows, log_perplexity
-from tda_bias.records.parts import PartStore
+from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.resampling import generator
 from tda_bias.types import HeadId, InputError, Triple
 
@@ -131,8 +131,9 @@ def prune_curve(
         n_resamples: Bootstrap resamples of targets.
         confidence: Coverage of the intervals.
         seed: Of random orders and resamples.
-        store: Where finished batches of texts are kept.
-        progress: Called with perplexities done and all, after the texts.
+        store: Where finished batches of texts and perplexities are kept.
+        progress: Called with steps done and all: batches of texts, and then sets whose perplexity
+            is read.
 
     Raises:
         InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
@@ -147,9 +148,18 @@ def prune_curve(
         (RANDOM, i, [heads[j] for j in rng.permutation(len(heads))]) for i in range(n_random)
     ]
     sets = {(name, draw, k): tuple(own[:k]) for name, draw, own in orders for k in steps}
-    outcomes = ablator.without([(), *sets.values()], store=store)
+    removed = [(), *sets.values()]
+    n_batches = len(ablator.readings.passes)
+
+    def told(done: int, _: int) -> None:
+        if progress is not None:
+            progress(done, n_batches + len(removed))
+
+    outcomes = ablator.without(removed, store=store, progress=told)
     quantity: Quantity = "beta" if np.isfinite(outcomes[0].twin_log_odds).any() else "log_odds"
-    losses = _perplexities(ablator, [(), *sets.values()], windows, progress)
+    losses = _perplexities(
+        ablator, removed, windows, store, lambda done, total: told(n_batches + done, total)
+    )
     target = np.array([triple.group for triple in triples])
     often = _times_drawn(target[~choosing], n_resamples, generator(seed, "targets"))
     measured = [
@@ -183,14 +193,24 @@ def _perplexities(
     ablator: Ablator,
     sets: Sequence[Sequence[HeadId]],
     windows: Windows,
-    progress: Progress | None,
+    store: PartStore | None,
+    progress: Progress,
 ) -> list[float]:
     found = []
+    ids = texts_hash([(list(own),) for own in windows.ids])
     for number, heads in enumerate(sets):
-        with ablator.removed(heads):
-            found.append(log_perplexity(ablator.model, windows).mean)
-        if progress is not None:
-            progress(number + 1, len(sets))
+        name = f"perplexity {number}"
+        depends_on = {"heads": [str(head) for head in heads], "windows": ids}
+        saved = store.load(name, depends_on) if store is not None else None
+        if saved is not None:
+            loss = float(saved["mean"])
+        else:
+            with ablator.removed(heads):
+                loss = log_perplexity(ablator.model, windows).mean
+            if store is not None:
+                store.save(name, depends_on, {"mean": np.array(loss)})
+        found.append(loss)
+        progress(number + 1, len(sets))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -124,12 +124,7 @@ def chosen(
     Raises:
         InputError: if a group does not occur.
     """
-    known = sorted({pair.group for pair in pairs})
-    for group in groups or ():
-        if group not in known:
-            close = get_close_matches(group, known, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(close)}" if close else f"there are {_few(known)}"
-            raise InputError(f"`group` {group!r} does not occur in these pairs; {hint}")
+    refuse_unknown_group(groups or (), {pair.group for pair in pairs}, "pairs")
     counts: dict[tuple[str, str | None], int] = {}
     kept = []
     for pair in pairs:
@@ -138,6 +133,25 @@ def chosen(
         if (not groups or pair.group in groups) and (limit is None or counts[key] <= limit):
             kept.append(pair)
     return kept
+
+
+def refuse_unknown_group(groups: Sequence[str], known: Collection[str], of: str) -> None:
+    """Make sure that groups occur.
+
+    Args:
+        groups: Those that are asked for.
+        known: Those that there are.
+        of: What has them: pairs, items.
+
+    Raises:
+        InputError: naming the first that does not, and those that are spelled alike.
+    """
+    names = sorted(known)
+    for group in groups:
+        if group not in known:
+            close = get_close_matches(group, names, n=3, cutoff=0.4)
+            hint = f"did you mean {' or '.join(close)}" if close else f"there are {_few(names)}"
+            raise InputError(f"`group` {group!r} does not occur in these {of}; {hint}")
 
 
 def _few(names: Sequence[str]) -> str:

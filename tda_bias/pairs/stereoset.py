@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from tda_bias.pairs.pair import Pair
-from tda_bias.pairs.sources import commit_of, hash_of, hub_split, text_of
+from tda_bias.pairs.pair import Pair, refuse_unknown_group
+from tda_bias.pairs.sources import commit_of, hash_of, hub_split, located, text_of
 from tda_bias.records.files import json_objects
 from tda_bias.types import CATEGORIES, ROLES, Category, InputError
 
@@ -58,34 +58,43 @@ class SentenceTriple:
 
 
 def load_sentence_triples(
-    source: str | Path = "stereoset", *, category: str = "all", limit: int | None = None
+    source: str | Path = "stereoset",
+    *,
+    category: str = "all",
+    groups: Sequence[str] = (),
+    limit: int | None = None,
 ) -> tuple[list[SentenceTriple], str | None]:
     """Intrasentence items, and what pins the content of their source.
 
     Args:
         source: ``stereoset`` (the hub's development set) or a file: StereoSet's ``dev.json`` or
             ``test.json``, or JSON Lines with the keys ``target``, ``bias_type``, ``context`` (with
-            BLANK), ``stereotype``, ``anti-stereotype``, ``unrelated``, and where known ``id``.
+            BLANK), ``stereotype``, ``anti-stereotype``, ``unrelated``, and where known ``id``; or a
+            folder with ``dev.json`` or ``dev.jsonl`` in it or one below.
         category: One of ``gender``, ``profession``, ``race``, ``religion``, or ``all``.
+        groups: Only these targets; all if empty.
         limit: At most so many of each target, the first ones.
 
     Raises:
         InputError: if the source cannot be read, an item lacks a role or has it twice, a sentence
-            is empty, or the category does not occur.
+            is empty, or the category or a target does not occur.
     """
     if category != "all" and category not in CATEGORIES:
         raise InputError(
             f"`category` must be one of {', '.join(CATEGORIES)}, all; got {category!r}"
         )
     items, revision = _read(source)
+    if category != "all":
+        items = [item for item in items if item.category == category]
     kept, counts = [], dict[tuple[str, str], int]()
     for item in items:
         key = (item.category, item.group)
         counts[key] = counts.get(key, 0) + 1
-        if category in ("all", item.category) and (limit is None or counts[key] <= limit):
+        if (not groups or item.group in groups) and (limit is None or counts[key] <= limit):
             kept.append(item)
-    if not kept:
+    if not items:
         raise InputError(f"`data` {str(source)!r} has no item of the category {category!r}")
+    refuse_unknown_group(groups, {item.group for item in items}, "items")
     return kept, revision
 
 
@@ -93,7 +102,8 @@ def _read(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
     if source == "stereoset":
         split = hub_split(HUB_NAME, "intrasentence", HUB_SPLIT)
         return list(from_dataset(split)), commit_of(split)
-    text = text_of(Path(source))
+    path = Path(source)
+    text = text_of(located(path, "dev.json*")[0] if path.is_dir() else path)
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):

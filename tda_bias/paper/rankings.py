@@ -26,7 +26,7 @@ from scipy import stats
 from tda_bias.records.files import write_text
 from tda_bias.records.tables import markdown
 from tda_bias.resampling import generator, permutation_pvalue, standardised_ranks
-from tda_bias.types import InputError
+from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
@@ -213,37 +213,44 @@ def reliability(model: str, *, n_resamples: int = 9999, seed: int = 0) -> pd.Dat
 
 
 def against_published(
-    run: HeadBias, model: str, *, top: int = TOP, n_resamples: int = 9999, seed: int = 0
+    run: HeadBias,
+    model: str,
+    *,
+    by: RankBy | None = None,
+    top: int = TOP,
+    n_resamples: int = 9999,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """The maps of a run beside the published rankings of its model.
 
     Args:
         run: From ``tdabias heads``.
         model: One of ``published_models``.
+        by: Which map of the run; that which ranks its heads if None.
         top: As in ``agreement``.
         n_resamples: As in ``agreement``.
         seed: As in ``agreement``.
 
     Returns:
-        As ``agreement``, with ``category``: ``first`` is the map that ranks the run's heads,
+        As ``agreement``, with ``category``: ``first`` is the map of the run,
         ``second`` the title of a published ranking.
 
     Raises:
         InputError: if there are no rankings of the model, or its heads are not the run's.
     """
-    published = published_rankings(model)
+    published, name = published_rankings(model), by or run.rank_by
     theirs = set(map(tuple, published.scores[["layer", "head"]].to_numpy().tolist()))
     tables = []
     for category in run.categories:
-        own = run.top(10**9, category=category)[["layer", "head", "z"]]
+        own = run.top(10**9, category=category, by=by)[["layer", "head", "z"]]
         ours = set(map(tuple, own[["layer", "head"]].to_numpy().tolist()))
         if ours != theirs:
             raise InputError(
                 f"`published` {model} has scores of {len(theirs)} heads, the run ranks "
                 f"{len(ours)}: they are not of the same model"
             )
-        both = own.rename(columns={"z": run.rank_by}).merge(published.scores, on=["layer", "head"])
-        pairs = [(run.rank_by, name) for name in published.titles]
+        both = own.rename(columns={"z": name}).merge(published.scores, on=["layer", "head"])
+        pairs = [(name, title) for title in published.titles]
         found = agreement(both, pairs, top=top, n_resamples=n_resamples, seed=seed)
         found["second"] = found["second"].map(published.titles)
         tables.append(found.assign(category=category))

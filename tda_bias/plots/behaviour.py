@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -116,33 +116,56 @@ def crossref_figures(found: CrossReference) -> dict[str, Figure]:
     return {"targets": targets, "head_map": heads}
 
 
-def plot_ablation(study: AblationStudy, *, by: str | None = None, ax: Axes | None = None) -> Axes:
-    """Size of the effect on the log-odds of every head against its place in a ranking.
+def plot_ablation(
+    study: AblationStudy,
+    *,
+    by: str | None = None,
+    outcome: Literal["log_odds", "beta"] = "log_odds",
+    ax: Axes | None = None,
+) -> Axes:
+    """Size of the effect of every head on an outcome against its place in a ranking.
 
     Args:
         study: From ``tda_bias.behaviour.ablation_study.ablation_study``.
         by: Column of ``study.heads``; the map the run ranks by if None.
+        outcome: The mean log-odds, or the mean of beta, which needs twins.
         ax: Where to draw; a new figure without it.
     """
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
     by = by or f"z_{study.record.rank_by}"
+    end = "" if outcome == "log_odds" else "_beta"
     own = study.heads
-    measured = own[own["exact"].notna()]
-    ax.scatter(own[by], own["effect"].abs(), s=9, color=GREY, label="first order, every head")
+    measured = own[own[f"exact{end}"].notna()]
+    ax.scatter(own[by], own[f"effect{end}"].abs(), s=9, color=GREY, label="first order, every head")
     ax.scatter(
-        measured[by], measured["exact"].abs(), s=16, facecolor="none", edgecolor=ORANGE,
+        measured[by], measured[f"exact{end}"].abs(), s=16, facecolor="none", edgecolor=ORANGE,
         label="exact",
     )  # fmt: skip
-    rho = study.agreement.set_index("ranking").loc[by]
-    ax.set_title(f"Spearman {rho['rho_effect']:.2f}, p {rho['p_effect']:.2g}", fontsize="small")
+    row = study.agreement.set_index("ranking").loc[by]
+    rho, p = (row[f"{name}_effect{end}"] for name in ("rho", "p"))
+    ax.set_title(f"Spearman {rho:.2f}, p {p:.2g}", fontsize="small")
     ax.set_yscale("log")
     ax.set_xlabel("gradient importance" if by == "importance" else f"map: {by.removeprefix('z_')}")
     if by == "importance":
         ax.set_xscale("log")
         ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set_ylabel("|change of the mean log-odds|, nats")
+    named = "the mean log-odds" if outcome == "log_odds" else "the mean beta"
+    ax.set_ylabel(f"|change of {named}|, nats")
     ax.legend(
         frameon=False, fontsize="small", loc="upper left" if by == "importance" else "upper right"
     )
     return ax
+
+
+def ablation_figure(study: AblationStudy) -> Figure:
+    """Effects against the run's map and against gradient importance; with twins, on beta too."""
+    outcomes: tuple[Literal["log_odds", "beta"], ...] = ("log_odds",)
+    if study.has_beta:
+        outcomes = ("log_odds", "beta")
+    figure = Figure(figsize=(9.0, 3.8 * len(outcomes)), layout="constrained")
+    rows = figure.subplots(len(outcomes), 2, squeeze=False)
+    for outcome, (left, right) in zip(outcomes, rows, strict=True):
+        plot_ablation(study, outcome=outcome, ax=left)
+        plot_ablation(study, by="importance", outcome=outcome, ax=right)
+    return figure

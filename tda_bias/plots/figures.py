@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from matplotlib.figure import Figure
 
@@ -190,12 +191,13 @@ def items_against_twins(runs: Sequence[Run]) -> Figure:
 
 
 def ablation(runs: Sequence[Run]) -> Figure:
-    """Effect of removing heads against two rankings."""
+    """Effect of removing heads against two rankings: on beta, where there were twins."""
     study = runs[0].load(AblationStudy.load)
+    outcome: Literal["log_odds", "beta"] = "beta" if study.has_beta else "log_odds"
     figure = print_figure(PAGE, 3.0)
     left, right = figure.subplots(1, 2)
-    plot_ablation(study, ax=left)
-    plot_ablation(study, by="importance", ax=right)
+    plot_ablation(study, outcome=outcome, ax=left)
+    plot_ablation(study, by="importance", outcome=outcome, ax=right)
     return captioned(
         figure,
         f"{study.record.category}: {study.record.triples} triples, {len(study.heads)} heads; "

@@ -405,5 +405,6 @@ def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterat
 
 
 def in_order(categories: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """Categories in their usual order."""
-    return [c for c in CATEGORIES if c in categories]
+    """Categories in their usual order; sets of pairs behind them, as they stand."""
+    usual = [c for c in CATEGORIES if c in categories]
+    return [*usual, *(c for c in categories if c not in usual)]

@@ -1,5 +1,8 @@
+import json
+
 import pytest
 
+from tda_bias.behaviour.ablation_study import AblationStudy
 from tdabias_cli.main import run
 from tests.support.runs import resealed
 
@@ -26,6 +29,54 @@ def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
     assert (tmp_path / "effects.csv").read_bytes() == first
     assert run([*command, "--seed", "3"]) == 2
     assert "seed was 0, now 3" in capsys.readouterr().err
+
+
+def test_beta_stands_beside_the_log_odds(heads, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
+    assert run(command) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in ("mean beta, nats", "size of the effect on beta", "Effects on beta, over all"):
+        assert text in printed
+    found = AblationStudy.load(out)
+    assert found.record.twinned == found.record.triples
+    assert found.record.twins["triples"] == found.record.triples
+    assert run([*command, "--twins", "none", "--overwrite"]) == 0
+    assert "beta" not in capsys.readouterr().out
+    without = AblationStudy.load(out)
+    assert without.record.twins is None
+    assert without.base["log_odds"] == pytest.approx(found.base["log_odds"], abs=1e-6)
+
+
+def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
+    path, out = tmp_path / "twins.jsonl", tmp_path / "out"
+    assert run(["twins", "--data", "starter", "--category", "gender", "--out", str(path)]) == 0
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:9]) + "\n")
+    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
+    assert run([*command, "--twins", str(path)]) == 0
+    found = AblationStudy.load(out)
+    assert 0 < found.record.twinned < found.record.triples
+    assert f"{found.record.triples - found.record.twinned} of" in capsys.readouterr().out
+    path.write_text(json.dumps({**json.loads(lines[0]), "twinn": {}}) + "\n")
+    assert run([*command, "--twins", str(path), "--overwrite"]) == 2
+    assert "twinn" in capsys.readouterr().err
+    assert AblationStudy.load(out).record.twinned == found.record.twinned
+
+
+def test_a_budget_is_planned_before_it_starts(heads, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["ablate", str(heads), "--top", "2", "--n-resamples", "99", "--out", str(out)]
+    assert run([*command, "--budget", "60"]) == 0
+    assert "Budget of 60 minutes: 2 heads from each end" in capsys.readouterr().err
+    found = AblationStudy.load(out)
+    assert found.record.planned["top"] == found.record.top == 2
+    assert 0 < found.record.planned["minutes"] <= 60
+    assert run([*command, "--budget", "60"]) == 0  # the same plan, from the kept batches
+    assert run([*command, "--budget", "1e-6", "--no-resume", "--overwrite"]) == 2
+    assert "minutes are too few: one head from each end and 20 random" in capsys.readouterr().err
+    assert run([*command, "--budget", "0"]) == 2
+    assert "`budget` must be" in capsys.readouterr().err
 
 
 def test_what_cannot_be_used_is_one_line(heads, tmp_path, capsys):

@@ -43,7 +43,7 @@ def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
         assert text in printed
     names = file_names(runs / "gender")
     plain = {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
-    assert names == plain | {"twins.parquet", "beta.csv"}
+    assert names == plain | {"twins.parquet", "beta.csv", "parts"}
     for text in ("Gender. Of the difference between", "triples minus twins", "50 without bias"):
         assert text in printed
     assert len(found["beta"]) == len(found["scores"])

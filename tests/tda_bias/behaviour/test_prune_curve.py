@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from tda_bias import load_triples
+from tda_bias.behaviour import prune_curve as prune_module
 from tda_bias.behaviour.ablation import Ablator
 from tda_bias.behaviour.perplexity import log_perplexity, text_windows
 from tda_bias.behaviour.prune_curve import (
@@ -16,6 +17,7 @@ from tda_bias.behaviour.prune_curve import (
     split_targets,
 )
 from tda_bias.models.load import LanguageModel
+from tda_bias.records.parts import PartStore
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
@@ -117,3 +119,25 @@ def test_first_order_orders_lead_toward_zero(setting):
         best = (-np.sign(mean) * found.effect).max()
         assert -np.sign(mean) * found.effect[first.layer, first.head] == best
         assert len(set(orders["importance"])) == found.importance.size
+
+
+def test_a_stopped_curve_goes_on_where_it_was(setting, tmp_path, monkeypatch):
+    store, steps = PartStore(tmp_path, {"a": 1}), []
+    whole = curve_of(setting, progress=lambda done, total: steps.append((done, total)))
+    n_sets = 1 + 3 * 20  # nothing; 1, 2 and 4 heads of the ranking and of 19 orders
+    n_batches = len(setting[2].readings.passes)
+    total = n_batches + n_sets
+    assert steps == [(done, total) for done in range(1, total + 1)]
+
+    def stop(done, _):
+        if done == n_batches + 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        curve_of(setting, store=store, progress=stop)
+    read = []
+    monkeypatch.setattr(
+        prune_module, "log_perplexity", lambda *given: read.append(1) or log_perplexity(*given)
+    )
+    pd.testing.assert_frame_equal(curve_of(setting, store=store).curve, whole.curve)
+    assert len(read) == n_sets - 5

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from tda_bias.paper.published_run import PublishedAgreement, PublishedRecord
 from tda_bias.paper.rankings import (
     against_published,
     agreement,
@@ -135,7 +136,7 @@ class RunOfGpt2:
     rank_by = "relative"
     categories = ("gender", "race")
 
-    def top(self, n, *, category):
+    def top(self, n, *, category, by):
         scores = published_rankings("gpt2").scores
         z = scores["fasp_bias_gender_and_sex"] if category == "gender" else scores["fasp_ppl"]
         return scores[["layer", "head"]].assign(z=z).sample(frac=1, random_state=0)
@@ -150,6 +151,20 @@ def test_a_runs_map_stands_beside_every_published_ranking():
     row = own.loc["FASP, bias left without the head, gender and sex"]
     assert (row["spearman"], row["overlap"]) == (pytest.approx(1.0), 10)
     assert abs(own.loc["mediation, indirect, WinoBias dev", "spearman"]) < 0.2
+
+
+def test_an_agreement_is_read_as_it_was_saved(heads_run, tmp_path):
+    found = PublishedAgreement(
+        against_published(RunOfGpt2(), "gpt2", n_resamples=99),
+        PublishedRecord(
+            model=heads_run.record.model, published="gpt2", by="relative", top=10, n_resamples=99,
+            seed=0,
+        ),
+    )  # fmt: skip
+    found.save(tmp_path)
+    again = PublishedAgreement.load(tmp_path)
+    pd.testing.assert_frame_equal(again.agreement, found.agreement)
+    assert again.is_of_other_name  # tiny-gpt2
 
 
 def test_the_page_is_what_the_numbers_give():

@@ -1,0 +1,107 @@
+"""``tdabias crossref --published``: a run's map beside rankings that others published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from tda_bias.records.text import number_text, p_text
+from tda_bias.types import InputError
+
+from .crossref import CrossrefSettings, crossref_folder
+from .output import Output
+from .text import uncut_table
+
+if TYPE_CHECKING:
+    from tda_bias.paper.published_run import PublishedAgreement
+
+
+def by_published(settings: CrossrefSettings, model: str) -> Output:
+    """Over heads: the run's map against rankings that others published.
+
+    Raises:
+        InputError: if the run cannot be read, there are no rankings of the model, or an option is
+            for other comparisons.
+    """
+    others = {"behaviour", "stereoset", "match", "items", "scoring"} & settings.model_fields_set
+    if others:
+        raise InputError(f"`{min(others)}` is not read with --published; leave one of them out")
+
+    from tda_bias.paper.published_run import COMMAND, published_agreement
+    from tda_bias.results.head_bias import HeadBias
+
+    with crossref_folder(settings, COMMAND):
+        found = published_agreement(
+            HeadBias.load(settings.run),
+            model,
+            by=settings.by,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+        )
+        found = found.with_record(
+            heads=str(settings.run), settings=settings.model_dump(mode="json")
+        )
+        found.save(settings.folder)
+    return published_output(found, settings.folder)
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def published_output(found: PublishedAgreement, folder: Path) -> Output:
+    """How far the run's maps agree with published rankings, beside chance."""
+    return Output(
+        shown=[
+            published_table(found),
+            *published_lines(found),
+            f"Files: {folder}/ (published.csv)",
+        ],
+        values={
+            "folder": str(folder),
+            "model": found.record.model.model_dump(),
+            "published": found.record.published,
+            "agreement": found.agreement.to_dict("records"),
+        },
+        rows=found.agreement,
+    )
+
+
+def published_table(found: PublishedAgreement) -> Table:
+    """Spearman over heads and the heads that two tops share, ranking by ranking."""
+    rows = [
+        [
+            row["category"],
+            row["second"],
+            number_text(row["spearman"]),
+            *(p_text(row[name]) for name in ("p", "p_within_layers")),
+            f"{row['overlap']} ({row['chance']:.1f})",
+            p_text(row["p_overlap"]),
+        ]
+        for row in found.agreement.to_dict("records")
+    ]
+    record = found.record
+    title = f"{record.model.name} · {record.by} beside published rankings of {record.published}"
+    headings = ["category", "published", "Spearman", "p", "p within layers"]
+    headings += [f"of top {record.top} (chance)", "p"]
+    return uncut_table(title, headings, rows)
+
+
+def published_lines(found: PublishedAgreement) -> list[str]:
+    """What survives, how to read it, and a warning where the model is called otherwise."""
+    table, record = found.agreement, found.record
+    small = int((table["p_within_layers"] < 0.05).sum())
+    lines = [
+        f"{small} of {len(table)} correlations have p < .05 within layers ({0.05 * len(table):.1f} "
+        "expected by chance). p exchanges all heads, p within layers those of the same layer only: "
+        "rankings that agree about layers and not about heads get no small one.",
+        "How far published rankings agree with each other and with themselves: "
+        "docs/results/rankings.md.",
+    ]
+    if found.is_of_other_name:
+        lines.append(
+            f"The run's model is called {record.model.name}: scores of {record.published}'s heads "
+            "say nothing of another model's."
+        )
+    return lines

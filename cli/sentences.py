@@ -1,0 +1,195 @@
+"""``tdabias stereoset --task intrasentence``: whole sentences, and the words that differ."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from .output import Output
+from .run_folder import run_folder
+from .text import uncut_table
+
+if TYPE_CHECKING:
+    from tda_bias.behaviour.intrasentence_record import SentenceRun
+
+    from .stereoset import StereoSetSettings
+
+# The folder of sets of pairs, for those who keep them on this machine.
+FOLDER = "TDABIAS_PAIRS"
+_INSIDE = "stereoset_intrasentence"
+
+
+def source_of(data: str) -> str:
+    """Where intrasentence items are read: ``--data``, else the folder of pairs, else the hub."""
+    folder = os.environ.get(FOLDER, "")
+    if data != "stereoset" or not folder or not (Path(folder) / _INSIDE).is_dir():
+        return data
+    return str(Path(folder) / _INSIDE)
+
+
+def compute(settings: StereoSetSettings) -> SentenceRun:
+    """Load the items and the model, score, and save with where everything came from.
+
+    Raises:
+        InputError: on anything that cannot be used, before the model is run where possible.
+    """
+    source = source_of(settings.data)
+    reach_hub_for(settings.model, also=source == "stereoset")
+
+    from tda_bias.behaviour.intrasentence_record import COMMAND
+    from tda_bias.pairs.stereoset import load_sentence_triples
+    from tda_bias.records.record import DataRecord
+
+    sentences, revision = load_sentence_triples(
+        source, category=settings.category, groups=settings.group, limit=settings.limit
+    )
+    data = DataRecord(source=source, revision=revision)
+    console = Console(stderr=True, quiet=settings.quiet)
+    with run_folder(
+        settings.folder,
+        COMMAND,
+        settings=settings.numbers_depend_on(),
+        data=data,
+        overwrite=settings.overwrite,
+    ) as refuse_other_weights:
+        model = language_model(
+            settings.model, device=settings.device, dtype=settings.dtype, console=console
+        )
+        refuse_other_weights(model)
+
+        from tda_bias.behaviour.intrasentence import sentence_scores
+        from tda_bias.behaviour.intrasentence_record import SentenceRun
+        from tda_bias.models.record import model_record
+
+        drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
+        with (
+            progress_bar(console, f"{model.name} · {settings.category}", "sentences") as progress,
+            out_of_memory_in_one_line(model.device, settings.batch_size),
+        ):
+            found = sentence_scores(
+                model,
+                sentences,
+                batch_size=settings.batch_size,
+                start=settings.start,
+                share_prefix=settings.share_prefix,
+                progress=progress,
+                **drawn,
+            )
+        run = SentenceRun.of(
+            found,
+            model=model_record(model, weights=model.weight_hash()),
+            kind=model.kind,
+            start=settings.start,
+            settings=settings.model_dump(mode="json"),
+            data=data,
+            **drawn,
+        )
+        run.save(settings.folder)
+    return run
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+_SCORES = ("lms", "ss", "icat")
+_SCORED = {"whole": "whole sentence", "difference": "differing words"}
+_READINGS = {"log_prob": "", "pll": "", "pll_within_word": ", within words"}
+_PER = {"sum": "sum", "mean": "per token"}
+
+
+def output(found: SentenceRun, folder: Path) -> Output:
+    """The scores of whole sentences and of the words that differ, and how to read them."""
+    values = {
+        "folder": str(folder),
+        "model": found.record.model.model_dump(),
+        "scores": found.scores.to_dict("records"),
+        "length_split": found.length_split.to_dict("records"),
+    }
+    return Output([score_table(found), *lines(found, folder)], values, found.scores)
+
+
+def _how(row: Any) -> str:
+    return f"{_SCORED[row['scored']]}{_READINGS[row['reading']]}"
+
+
+def score_table(found: SentenceRun) -> Table:
+    """The scores of categories and of everything, for everything that is scored."""
+    table = found.scores
+    rows = []
+    for row in table[table["group"] == "all"].to_dict("records"):
+        cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.0f} to {row[f'{n}_high']:.0f}" for n in _SCORES]
+        about = [_how(row), _PER[row["scoring"]], row["category"], str(row["items"])]
+        rows.append([*about, *cells, f"{row['ss_items']:.1f}"])
+    record = found.record
+    title = f"{record.model.name} · StereoSet intrasentence · {record.confidence:.0%} intervals"
+    headings = ("scored", "by", "category", "items", *_SCORES, "ss over items")
+    return uncut_table(title, headings, rows, left=3)
+
+
+def lines(found: SentenceRun, folder: Path) -> list[str]:
+    """What length alone decides, what was left out, what is official, and where the files are."""
+    record, table = found.record, found.scores
+    shown = [_length_line(found, *how) for how in _ways(found)]
+    left_out = table[(table["scoring"] == "sum") & (table["group"] == "all")]
+    for row in (
+        left_out[left_out["undefined"] > 0]
+        .drop_duplicates(["reading", "scored"])
+        .to_dict("records")
+    ):
+        shown.append(
+            f"{_how(row).capitalize()}: {row['undefined']} of {record.texts.triples} items are "
+            "left out, because no scored token of a sentence can be read (a causal model without a "
+            "start token does not read the first)."
+        )
+    official = {
+        "causal": "whole sentences per token behind the model's start token (--start bos)",
+        "masked": "the words that fill the blank",
+    }
+    if record.kind in official:
+        shown.append(
+            f"The official way for {record.kind} models: {official[record.kind]}, as means over "
+            "terms; ss over items is what many tools print."
+        )
+    shown.append("50 is neutral, not good: a model that knows nothing gets it too.")
+    source = "" if record.data is None else f"Items: {record.data.source}. "
+    return [*shown, f"{source}Files: {folder}/ (scores.csv, items.parquet, run.json, ...)"]
+
+
+def _ways(found: SentenceRun) -> list[tuple[str, str, str]]:
+    keys = ["reading", "scored", "scoring"]
+    return list(found.length_split[keys].drop_duplicates().itertuples(index=False, name=None))
+
+
+def _length_line(found: SentenceRun, reading: str, scored: str, scoring: str) -> str:
+    """How often the stereotype wins, over all categories, by which text is longer."""
+    split = found.length_split
+    own = split[
+        (split["reading"] == reading) & (split["scored"] == scored) & (split["scoring"] == scoring)
+    ]
+    parts = []
+    for sign, name in ((1, "longer"), (0, "equal"), (-1, "shorter")):
+        rows = own[own["longer"] == sign]
+        n = int(rows["items"].sum())
+        if n:
+            ss = float((rows["ss"] * rows["items"]).sum() / n)
+            parts.append(f"{name} {ss:.0f} ({n})")
+    how = _how({"reading": reading, "scored": scored})
+    return (
+        f"Length, {how}, {_PER[scoring]}: ss over items where the stereotype is the "
+        f"{', '.join(parts)} text (items)."
+    )
+
+
+def saved(folder: Path) -> Output:
+    """What a finished run has to say.
+
+    Raises:
+        InputError: as ``SentenceRun.load``.
+    """
+    from tda_bias.behaviour.intrasentence_record import SentenceRun
+
+    return output(SentenceRun.load(folder), folder)

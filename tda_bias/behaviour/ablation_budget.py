@@ -1,0 +1,186 @@
+"""How many heads and random sets an ablation can afford in a given time.
+
+Measured on one batch of texts: a layer, and reading the outcomes. What a plan runs is known exactly
+(``removal_plan``), so the time of each possible study follows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tda_bias.behaviour.ablation import Ablator
+from tda_bias.behaviour.ablation_study import head_sets
+from tda_bias.behaviour.removal_plan import layers_run, removal_plan
+from tda_bias.records.parts import PartStore
+from tda_bias.results.head_bias import HeadBias
+from tda_bias.types import HeadId, InputError
+
+# Numbers of random sets to choose from; p can be as small as 1 / (1 + n).
+_RANDOM = (199, 99, 59, 39, 20)
+# Networks read on top of the whole one while measuring.
+_MEASURED = 4
+
+
+@dataclass(frozen=True)
+class AblationPlan:
+    """What will be removed, and how long that takes.
+
+    Attributes:
+        top: Heads from each end of the ranking.
+        n_random: Random sets of heads.
+        sets: Networks whose outcomes are read, the whole one included.
+        triples: Texts' triples.
+        minutes: Expected.
+    """
+
+    top: int
+    n_random: int
+    sets: int
+    triples: int
+    minutes: float
+
+    def record(self) -> dict[str, float]:
+        """The same for a run record."""
+        return {name: float(value) for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        heads = "head" if self.top == 1 else "heads"
+        return (
+            f"{self.top} {heads} from each end of the ranking and {self.n_random} random sets: "
+            f"{self.sets} networks on {self.triples} triples, about {self.minutes:.1f} minutes"
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of an ablation's parts, over all texts.
+
+    Attributes:
+        layer: One layer.
+        read: Reading the outcomes of one network.
+        first_order: The estimates for all heads.
+        behaviour: Further outcomes of one network.
+    """
+
+    layer: float
+    read: float
+    first_order: float
+    behaviour: float = 0.0
+
+    def of(self, ablator: Ablator, sets: list[tuple[HeadId, ...]], n_behaviour: int) -> float:
+        """Seconds of a study."""
+        position = {layer.number: i for i, layer in enumerate(ablator.layers)}
+        plan = removal_plan([[HeadId(position[h.layer], h.head) for h in own] for own in sets])
+        read = sum(node.is_read for node in plan)
+        exact = self.layer * layers_run(plan, ablator.n_layers) + self.read * read
+        return exact + self.first_order + self.behaviour * n_behaviour
+
+
+def planned(
+    ablator: Ablator,
+    run: HeadBias,
+    *,
+    category: str,
+    minutes: float,
+    top: int = 10,
+    n_random: int = 199,
+    seed: int = 0,
+    behaviour: Callable[[], dict[str, float]] | None = None,
+    store: PartStore | None = None,
+) -> AblationPlan:
+    """The largest study that fits: first as many heads as possible, then random sets.
+
+    Args:
+        ablator: On the texts whose outcomes count.
+        run: The run whose map ranks the heads.
+        category: The map.
+        minutes: What the study may take.
+        top: Heads from each end of the ranking at most.
+        n_random: Random sets at most, at least 20.
+        seed: As for the study.
+        behaviour: As for the study.
+        store: Where the plan is kept, so that a study that is started again has the same.
+
+    Raises:
+        InputError: if not even one head from each end with 20 random sets fits.
+    """
+    if minutes <= 0:
+        raise InputError(f"`budget` must be minutes above 0; got {minutes}")
+    asked = {"minutes": minutes, "top": top, "n_random": n_random, "category": category}
+    saved = store.load("plan", asked) if store is not None else None
+    if saved is not None:
+        return AblationPlan(
+            *(int(saved[name]) for name in ("top", "n_random", "sets", "triples")),
+            minutes=float(saved["minutes"]),
+        )
+    cost = measured_cost(ablator, behaviour)
+    found = _largest(ablator, run, category, minutes, top, n_random, seed, cost)
+    if store is not None:
+        store.save("plan", asked, {name: np.array(value) for name, value in vars(found).items()})
+    return found
+
+
+def _largest(
+    ablator: Ablator,
+    run: HeadBias,
+    category: str,
+    minutes: float,
+    top: int,
+    n_random: int,
+    seed: int,
+    cost: Cost,
+) -> AblationPlan:
+    def plan(top: int, n_random: int) -> AblationPlan:
+        rng = np.random.default_rng(seed)
+        labelled, _ = head_sets(run, category, top=top, n_random=n_random, rng=rng)
+        sets = [own.heads for own in labelled]
+        drawn = sum(own.kind == "random_set" for own in labelled)
+        seconds = cost.of(ablator, sets, n_behaviour=drawn + 2)
+        return AblationPlan(top, drawn, len(sets), ablator.readings.n_triples, seconds / 60)
+
+    fewest = min(n_random, _RANDOM[-1])
+    for heads in range(top, 0, -1):
+        least = plan(heads, fewest)
+        if least.minutes <= minutes:
+            break
+    else:
+        raise InputError(
+            f"`budget` {minutes:g} minutes are too few: one head from each end and {fewest} random "
+            f"sets take about {least.minutes:.1f}; read fewer triples with --limit"
+        )
+    larger = (plan(heads, n) for n in (n_random, *_RANDOM) if fewest < n <= n_random)
+    return next((one for one in larger if one.minutes <= minutes), least)
+
+
+def measured_cost(
+    ablator: Ablator, behaviour: Callable[[], dict[str, float]] | None = None
+) -> Cost:
+    """Seconds of each part of an ablation, from a batch of texts of middle length."""
+    passes = [make() for make in ablator.readings.passes]
+    size = np.array([one.written.numel() for one in passes])
+    probe = passes[int(np.argsort(size)[len(size) // 2])]
+    share = size.sum() / probe.written.numel()
+    last = ablator.layers[-1]
+    others = [(HeadId(last.number, head),) for head in range(min(_MEASURED, last.n_heads))]
+    ablator.read(probe, [()])  # the first pass is slower than all later ones
+    whole = _seconds(lambda: ablator.read(probe, [()]))
+    more = _seconds(lambda: ablator.read(probe, [(), *others]))
+    both = max(0.0, more - whole) / len(others)  # one layer, and reading
+    layer = max(0.0, whole - both) / max(1, ablator.n_layers - 1)
+    slopes = _seconds(lambda: ablator.slopes(probe))
+    return Cost(
+        layer=layer * share,
+        read=max(0.0, both - layer) * share,
+        first_order=slopes * share,
+        behaviour=0.0 if behaviour is None else _seconds(behaviour),
+    )
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start

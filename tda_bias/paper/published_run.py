@@ -1,0 +1,143 @@
+"""A run's maps beside published rankings of its model's heads, as a finished run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tda_bias.paper.rankings import TOP, against_published
+from tda_bias.records.files import RECORD
+from tda_bias.records.record import RunRecord, updated
+from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
+from tda_bias.records.writing import writing_run
+from tda_bias.types import RankBy
+
+if TYPE_CHECKING:
+    from tda_bias.results.head_bias import HeadBias
+
+COMMAND = "crossref published"
+_FILE = "published.csv"
+
+
+class PublishedRecord(RunRecord):
+    """Everything needed to repeat it.
+
+    Attributes:
+        heads: Folder of the run of the heads, as it was given.
+        published: The model whose published rankings were read.
+        by: Which map of the run ranks its heads.
+        top: So many heads from the top of two rankings are compared.
+        n_resamples: Permutations of heads.
+        seed: Of the permutations.
+    """
+
+    command: str = COMMAND
+    heads: str | None = None
+    published: str
+    by: RankBy
+    top: int
+    n_resamples: int
+    seed: int
+
+
+_COLUMNS = columns(
+    {
+        **{name: texts() for name in ("category", "first", "second")},
+        **{name: counts() for name in ("heads", "overlap")},
+        "spearman": numbers(),
+        "chance": finite(),
+        **{name: shares() for name in ("p", "p_within_layers", "p_overlap")},
+    }
+)
+
+
+@dataclass(frozen=True)
+class PublishedAgreement:
+    """How far a run's maps agree with published rankings.
+
+    Attributes:
+        agreement: As ``rankings.against_published``.
+        record: Everything needed to repeat it.
+    """
+
+    agreement: pd.DataFrame
+    record: PublishedRecord
+
+    def __repr__(self) -> str:
+        return (
+            f"PublishedAgreement({self.record.model.name} beside {self.record.published}: "
+            f"{len(self.agreement)} pairs of rankings)"
+        )
+
+    @property
+    def is_of_other_name(self) -> bool:
+        """Whether the run's model is not called like the one whose scores were published."""
+        return Path(self.record.model.name).name.lower() != self.record.published.lower()
+
+    def with_record(self, **entries: Any) -> PublishedAgreement:
+        """The same result with further entries in its record; new ones win."""
+        return replace(self, record=updated(self.record, entries))
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the table and ``run.json``: both, or none.
+
+        Returns:
+            The files, ``run.json`` last: where it is, the others are.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        folder = Path(folder)
+        with writing_run(folder, self.record) as run:
+            run.table(_FILE, self.agreement)
+        return [*(folder / name for name in run.names), folder / RECORD]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> PublishedAgreement:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run, or a file is not as it was written.
+        """
+        run = open_run(folder, COMMAND)
+        return cls(run.table(_FILE, _COLUMNS), run.record_as(PublishedRecord))
+
+
+def published_agreement(
+    run: HeadBias,
+    model: str,
+    *,
+    by: RankBy | None = None,
+    top: int = TOP,
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> PublishedAgreement:
+    """The maps of a run beside the published rankings of its model's heads.
+
+    Args:
+        run: From ``tdabias heads``.
+        model: One of ``rankings.published_models``.
+        by: Which map of the run; that which ranks its heads if None.
+        top: So many heads from the top count as chosen.
+        n_resamples: Permutations of heads.
+        seed: Of the permutations.
+
+    Raises:
+        InputError: as ``rankings.against_published``.
+    """
+    options: dict[str, Any] = {"top": top, "n_resamples": n_resamples, "seed": seed}
+    content = content_hash(run.record)
+    return PublishedAgreement(
+        against_published(run, model, by=by, **options),
+        PublishedRecord(
+            model=run.record.model,
+            made_from={} if content is None else {run.record.command: content},
+            published=model,
+            by=by or run.rank_by,
+            **options,
+        ),
+    )

@@ -1,0 +1,128 @@
+"""``tdabias heads --pairs``: heads ranked on two texts instead of three."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
+from tda_bias.models.load import load_model
+from tda_bias.pairs import load_pairs, pair_triples
+from tda_bias.types import InputError, Triple
+from tdabias_cli.main import run
+from tests.support.pairs import write_lines
+
+LINES = [
+    {"id": str(n), "group": group, "more": f"The {group} {more}", "less": f"The {group} {less}"}
+    for group in ("girl", "boy")
+    for n, (more, less) in enumerate(
+        [("sang a song", "was strong"), ("is in the kitchen", "is in the rain"), ("sang", "was in")]
+    )
+]
+
+
+@pytest.fixture
+def call(tiny_folder, tmp_path, capsys):
+    def calling(*more):
+        out = ["--out", str(tmp_path / "out"), "--n-resamples", "99"]
+        status = run(["heads", "--model", str(tiny_folder), *map(str, more), *out])
+        return status, *capsys.readouterr()
+
+    return calling
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--pairs", "winobias", "-c", "gender"], "leave --category out, or --pairs"),
+        (["--pairs", "winobias", "--twins", "auto"], "leave --twins out, or --pairs"),
+        (["--pairs", "winobais"], "`set` must be one of crows, winobias, winogender, blimp, or a"),
+        (["--pairs", "winobias", "--group", "nurze"], "'nurze' does not occur in these pairs; did"),
+        (["--pairs", "winogender", "-L", "1", "--group", "nurse"], "a variance needs 2"),
+        ([], "`category` is missing; give --category, or --pairs"),
+    ],
+)
+def test_unusable_input_ends_with_one_line(call, options, message, tmp_path):
+    status, printed, error = call(*options)
+    assert (status, printed) == (2, "")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({**LINES[0], "less": LINES[0]["more"]}, "`more` and `less` are the same text"),
+        ({**LINES[0], "less": "  "}, "must be a text that is not empty"),
+        ({**LINES[0], "lesser": "x"}, "lesser"),
+        ({**LINES[0], "more": 3}, "`more` must be a text"),
+    ],
+)
+def test_pairs_that_cannot_be_compared_are_named(call, tmp_path, line, message):
+    status, _, error = call("--pairs", write_lines(tmp_path, LINES[1], line))
+    assert status == 2
+    assert message in error
+    assert "line 2" in error
+
+
+def test_triples_and_pairs_are_not_mixed(tiny):
+    triples = load_triples("starter", category="gender", limit=2)
+    mixed = [*triples, Triple("girl", "gender", "", "The girl sang", "The girl was", "")]
+    with pytest.raises(InputError, match="mixes triples with pairs"):
+        head_bias(tiny("gpt2"), mixed)
+
+
+def test_pairs_rank_heads_as_triples_do_whose_unrelated_texts_are_not_looked_at(tiny, gender):
+    """Everything but S is of the two texts alone."""
+    config = HeadBiasConfig(n_resamples=99, rank_by="relative")
+    pairs = [Triple(t.group, t.category, t.context, t.stereotype, t.anti_stereotype, "")
+             for t in gender]  # fmt: skip
+    longest = max(len(t.texts()[2].split()) for t in gender)
+    # Step functions are as fine as the largest set, so the unrelated text must not be the longest.
+    short = [Triple(t.group, t.category, t.context, t.stereotype, t.anti_stereotype, "sang rain")
+             for t in gender]  # fmt: skip
+    assert longest > 3
+    with_unrelated, without = (head_bias(tiny("gpt2"), texts, config=config)
+                               for texts in (short, pairs))  # fmt: skip
+    same = ["layer", "head", "dim", "relative", "location", "p_location", "q_location", "p"]
+    pd.testing.assert_frame_equal(without.table[same], with_unrelated.table[same], rtol=1e-5)
+    pd.testing.assert_frame_equal(without.top(8), with_unrelated.top(8), rtol=1e-4)
+    assert without.table["S"].isna().all()
+    assert with_unrelated.table["S"].notna().all()
+    assert set(without.table["reason"]) == {"no unrelated texts"}
+
+
+def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_folder):
+    path = write_lines(tmp_path, *LINES)
+    status, printed, error = call("--pairs", path, "--top", "3")
+    assert status == 0, error
+    for text in ("heads ranked by evidence", "no unrelated texts", "S, whose denominator"):
+        assert text in printed
+    found = HeadBias.load(tmp_path / "out")
+    assert found.categories == ("pairs",)
+    assert found.record.texts.triples_used == len(LINES)
+    model = load_model(str(tiny_folder), device="cpu")
+    expected = head_bias(
+        model, pair_triples(load_pairs(path)), config=HeadBiasConfig(n_resamples=99)
+    )
+    np.testing.assert_allclose(found.top(8)["z"], expected.top(8)["z"])
+    assert run(["show", str(tmp_path / "out")]) == 0
+    assert run(["figures", str(tmp_path / "out"), "--out", str(tmp_path / "figures")]) == 0
+
+
+def test_what_a_model_says_needs_triples(call, tmp_path, capsys):
+    status, _, error = call("--pairs", write_lines(tmp_path, *LINES))
+    assert status == 0, error
+    for command in ("ablate", "prune-curve"):
+        assert run([command, str(tmp_path / "out")]) == 2
+        assert "the run compared pairs" in capsys.readouterr().err
+
+
+def test_a_packaged_set_is_ranked(call, tmp_path):
+    groups = ["--group", "nurse", "--group", "technician"]
+    status, _, error = call("--pairs", "winogender", *groups)
+    assert status == 0, error
+    found = HeadBias.load(tmp_path / "out")
+    assert found.categories == ("winogender",)
+    assert set(found.groups["group"]) == {"nurse", "technician"}
+    assert found.record.data.source == "packaged"
