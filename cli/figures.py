@@ -96,7 +96,7 @@ def _tables(runs: Sequence[Run], out: Path) -> int:
     written = 0
     for run in (run for run in runs if run.command == "heads"):
         result = run.load(HeadBias.load)
-        for category in result.categories:
+        for category in (name for name in result.categories if name in TABLE_NUMBER):
             name = f"table{TABLE_NUMBER[category]}_{category}"
             caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
             write_table(out, name, extreme_groups(result, category), caption)

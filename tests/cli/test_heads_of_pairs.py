@@ -12,7 +12,12 @@ from tdabias_cli.main import run
 from tests.support.pairs import write_lines
 
 LINES = [
-    {"id": str(n), "group": group, "more": f"The {group} {more}", "less": f"The {group} {less}"}
+    {
+        "id": f"{group} {n}",
+        "group": group,
+        "more": f"The {group} {more}",
+        "less": f"The {group} {less}",
+    }
     for group in ("girl", "boy")
     for n, (more, less) in enumerate(
         [("sang a song", "was strong"), ("is in the kitchen", "is in the rain"), ("sang", "was in")]
@@ -37,7 +42,7 @@ def call(tiny_folder, tmp_path, capsys):
         (["--pairs", "winobias", "--twins", "auto"], "leave --twins out, or --pairs"),
         (["--pairs", "winobais"], "`set` must be one of crows, winobias, winogender, blimp, or a"),
         (["--pairs", "winobias", "--group", "nurze"], "'nurze' does not occur in these pairs; did"),
-        (["--pairs", "winogender", "-L", "1", "--group", "nurse"], "a variance needs 2"),
+        (["--pairs", "blimp", "-L", "1"], "1 usable pair, a variance needs 2"),
         ([], "`category` is missing; give --category, or --pairs"),
     ],
 )
@@ -84,7 +89,8 @@ def test_pairs_rank_heads_as_triples_do_whose_unrelated_texts_are_not_looked_at(
     assert longest > 3
     with_unrelated, without = (head_bias(tiny("gpt2"), texts, config=config)
                                for texts in (short, pairs))  # fmt: skip
-    same = ["layer", "head", "dim", "relative", "location", "p_location", "q_location", "p"]
+    same = ["group", "layer", "head", "dim", "var_stereotype", "var_anti", "relative", "location"]
+    same += ["p_location", "p_max_location", "q_location"]
     pd.testing.assert_frame_equal(without.table[same], with_unrelated.table[same], rtol=1e-5)
     pd.testing.assert_frame_equal(without.top(8), with_unrelated.top(8), rtol=1e-4)
     assert without.table["S"].isna().all()
@@ -99,7 +105,7 @@ def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_f
     for text in ("heads ranked by evidence", "no unrelated texts", "S, whose denominator"):
         assert text in printed
     found = HeadBias.load(tmp_path / "out")
-    assert found.categories == ("pairs",)
+    assert found.categories == ["pairs"]
     assert found.record.texts.triples_used == len(LINES)
     model = load_model(str(tiny_folder), device="cpu")
     expected = head_bias(
@@ -123,6 +129,6 @@ def test_a_packaged_set_is_ranked(call, tmp_path):
     status, _, error = call("--pairs", "winogender", *groups)
     assert status == 0, error
     found = HeadBias.load(tmp_path / "out")
-    assert found.categories == ("winogender",)
+    assert found.categories == ["winogender"]
     assert set(found.groups["group"]) == {"nurse", "technician"}
     assert found.record.data.source == "packaged"
