@@ -29,6 +29,7 @@ from .run_folder import run_folder
 from .settings import Device, FilePath, Name, RunSettings, TwinsOption
 
 if TYPE_CHECKING:
+    from tda_bias.behaviour.ablation import Ablator
     from tda_bias.behaviour.ablation_budget import AblationPlan
     from tda_bias.behaviour.ablation_study import AblationStudy
     from tda_bias.models.load import LanguageModel
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
-# Random sets that are drawn without a budget, and at most with one.
-_RANDOM, _MOST_RANDOM = 20, 199
+# Random sets that are drawn at most where a budget allows it.
+_MOST_RANDOM = 199
 # A week.
 MAX_MINUTES = 10_080
 
@@ -52,12 +53,12 @@ class AblateSettings(TwinsOption, RunSettings):
     ablation: Literal["mean", "zero"] = Field(
         "mean", description="a removed head gives its mean, or nothing"
     )
-    n_random: int | None = Field(
-        None,
+    n_random: int = Field(
+        20,
         ge=20,
         le=1000,
-        description="random sets of as many heads of the same layers (default: 20; with --budget "
-        f"as many as fit, up to {_MOST_RANDOM})",
+        description="random sets of as many heads of the same layers; with --budget, unless given, "
+        f"as many as fit, up to {_MOST_RANDOM}",
     )
     budget: float | None = Field(
         None,
@@ -69,7 +70,7 @@ class AblateSettings(TwinsOption, RunSettings):
     pvf: bool = Field(False, description="also R, R_p, R_v of he and she for every set")
     data: Name | None = Field(None, description="texts (default: the run's)")
     limit: int | None = Field(
-        None, ge=1, le=MAX_COUNT, description="triples of each target (default: the run's)"
+        None, ge=1, le=MAX_COUNT, description="per group; that of the run unless given"
     )
     device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts")
@@ -126,7 +127,7 @@ def _study(
     refuse_other_weights(model, heads.record)
 
     from tda_bias.behaviour.ablation import Ablator
-    from tda_bias.behaviour.ablation_study import ablation_study
+    from tda_bias.behaviour.ablation_study import FEWEST_RANDOM, ablation_study
     from tda_bias.records.parts import open_parts
 
     ablator = Ablator(
@@ -160,7 +161,7 @@ def _study(
                 ablator,
                 heads,
                 top=settings.top if plan is None else plan.top,
-                n_random=(settings.n_random or _RANDOM) if plan is None else plan.n_random,
+                n_random=settings.n_random if plan is None else max(plan.n_random, FEWEST_RANDOM),
                 n_resamples=settings.n_resamples,
                 store=store,
                 progress=bar,
@@ -185,13 +186,14 @@ def _planned(
         return None
     from tda_bias.behaviour.ablation_budget import planned
 
+    asked = settings.n_random if "n_random" in settings.model_fields_set else _MOST_RANDOM
     with console.status("measuring"):
         plan = planned(
             ablator,
             heads,
             minutes=settings.budget,
             top=settings.top,
-            n_random=settings.n_random or _MOST_RANDOM,
+            n_random=asked,
             store=store,
             **about_sets,
         )

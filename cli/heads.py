@@ -44,7 +44,7 @@ class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
     """Everything ``tdabias heads`` can be told."""
 
     category: Literal["gender", "profession", "race", "religion", "all"] | None = Field(  # type: ignore[assignment]
-        None, description="gender, profession, race, religion or all; not with --pairs"
+        None, description="gender, profession, race, religion or all; required without --pairs"
     )
     pairs: Name | None = Field(
         None,

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tda_bias.behaviour.ablation import Ablator
-from tda_bias.behaviour.ablation_study import head_sets
+from tda_bias.behaviour.ablation_study import FEWEST_RANDOM, head_sets
 from tda_bias.behaviour.removal_plan import layers_run, removal_plan
 from tda_bias.records.parts import PartStore
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import HeadId, InputError
 
 # Numbers of random sets to choose from; p can be as small as 1 / (1 + n).
-_RANDOM = (199, 99, 59, 39, 20)
+_RANDOM = (199, 99, 59, 39, FEWEST_RANDOM)
 # Networks read on top of the whole one while measuring.
 _MEASURED = 4
 
@@ -31,7 +31,7 @@ class AblationPlan:
 
     Attributes:
         top: Heads from each end of the ranking.
-        n_random: Random sets of heads.
+        n_random: Random sets of heads; fewer than ``FEWEST_RANDOM`` where these are all there are.
         sets: Networks whose outcomes are read, the whole one included.
         triples: Texts' triples.
         minutes: Expected.
@@ -49,8 +49,9 @@ class AblationPlan:
 
     def __str__(self) -> str:
         heads = "head" if self.top == 1 else "heads"
+        drawn = "set" if self.n_random == 1 else "sets"
         return (
-            f"{self.top} {heads} from each end of the ranking and {self.n_random} random sets: "
+            f"{self.top} {heads} from each end of the ranking and {self.n_random} random {drawn}: "
             f"{self.sets} networks on {self.triples} triples, about {self.minutes:.1f} minutes"
         )
 
@@ -113,10 +114,10 @@ def planned(
     asked = {"minutes": minutes, "top": top, "n_random": n_random, "category": category}
     saved = store.load("plan", asked) if store is not None else None
     if saved is not None:
-        return AblationPlan(
-            *(int(saved[name]) for name in ("top", "n_random", "sets", "triples")),
-            minutes=float(saved["minutes"]),
+        top, drawn, sets, triples = (
+            int(saved[name]) for name in ("top", "n_random", "sets", "triples")
         )
+        return AblationPlan(top, drawn, sets, triples, float(saved["minutes"]))
     cost = measured_cost(ablator, behaviour)
     found = _largest(ablator, run, category, minutes, top, n_random, seed, cost)
     if store is not None:

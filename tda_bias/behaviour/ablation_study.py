@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 ATTRIBUTIONS = ("importance", "abs_direct")
+# Random sets that are asked for at least; where fewer are possible, all of them are drawn.
+FEWEST_RANDOM = 20
 # Kinds of sets for which further outcomes are measured too.
 _WHOLE = ("none", "top_set", "random_set")
 
@@ -215,8 +217,8 @@ def head_sets(
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
     """
-    if n_random < 20:
-        raise InputError(f"`n_random` must be at least 20; got {n_random}")
+    if n_random < FEWEST_RANDOM:
+        raise InputError(f"`n_random` must be at least {FEWEST_RANDOM}; got {n_random}")
     chosen = _chosen(run, category, top, rng)
     n_heads = run.category_map(category).shape[1]
     drawn = random_sets(chosen["top"], n_heads, n_random, rng=rng)
