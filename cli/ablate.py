@@ -128,7 +128,6 @@ def _study(
 
     from tda_bias.behaviour.ablation import Ablator
     from tda_bias.behaviour.ablation_study import FEWEST_RANDOM, ablation_study
-    from tda_bias.records.parts import open_parts
 
     ablator = Ablator(
         model,
@@ -137,17 +136,7 @@ def _study(
         ablation=settings.ablation,
         batch_size=settings.batch_size,
     )
-    identity = {
-        "weights": about.weights,
-        "category": category,
-        "rank_by": heads.rank_by,
-        **settings.model_dump(
-            include={"top", "ablation", "n_random", "budget", "seed", "batch_size"}
-        ),
-    }
-    store = open_parts(
-        folder / "batches", identity, resume=settings.resume, overwrite=settings.overwrite
-    )
+    store = _batches(settings, heads, category, folder)
     behaviour = _behaviour(model) if settings.pvf else None
     about_sets: dict[str, Any] = {
         "category": category,
@@ -170,6 +159,22 @@ def _study(
     return study.with_record(
         twins=None if twins is None else twins.record(),
         planned=None if plan is None else plan.record(),
+    )
+
+
+def _batches(settings: AblateSettings, heads: HeadBias, category: str, folder: Path) -> PartStore:
+    """Where finished batches are kept for a run that is started again."""
+    from tda_bias.records.parts import open_parts
+
+    numbers = {"top", "ablation", "n_random", "budget", "seed", "batch_size"}
+    identity = {
+        "weights": heads.record.model.weights,
+        "category": category,
+        "rank_by": heads.rank_by,
+        **settings.model_dump(include=numbers),
+    }
+    return open_parts(
+        folder / "batches", identity, resume=settings.resume, overwrite=settings.overwrite
     )
 
 

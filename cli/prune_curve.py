@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tda_bias.behaviour.prune_curve import PruneCurve
     from tda_bias.behaviour.prune_record import PruneCurveRun
     from tda_bias.models.load import LanguageModel
+    from tda_bias.records.parts import PartStore
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.types import Triple
 
@@ -131,7 +132,6 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
     from tda_bias.behaviour.prune_record import PruneCurveRun
     from tda_bias.models.record import model_record
     from tda_bias.pairs.neutral import load_neutral_text
-    from tda_bias.records.parts import open_parts
 
     text = load_neutral_text(settings.text)
     choosing, _ = split_targets(triples, seed=settings.seed)
@@ -141,13 +141,6 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
     refuse_other_weights(model, heads.record)
     options: dict[str, Any] = {"sample": settings.windows, "seed": settings.seed}
     windows = text_windows(model, text.text, width=settings.width, **options)
-    store = open_parts(
-        settings.folder / _STEPS,
-        {"weights": heads.record.model.weights, "category": category, "rank_by": heads.rank_by}
-        | settings.numbers_depend_on(),
-        resume=settings.resume,
-        overwrite=settings.overwrite,
-    )
     with (
         progress_bar(console, f"{model.name} · {category}", "steps") as bar,
         out_of_memory_in_one_line(model.device, settings.batch_size),
@@ -162,7 +155,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
             most=settings.most,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
-            store=store,
+            store=_steps(settings, heads, category),
             progress=bar,
         )
     return PruneCurveRun.of(
@@ -176,6 +169,24 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
         },
         twins=None if made is None else made.record(),
     )  # fmt: skip
+
+
+def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str) -> PartStore:
+    """Where finished steps are kept for a run that is started again."""
+    from tda_bias.records.parts import open_parts
+
+    identity = {
+        "weights": heads.record.model.weights,
+        "category": category,
+        "rank_by": heads.rank_by,
+        **settings.numbers_depend_on(),
+    }
+    return open_parts(
+        settings.folder / _STEPS,
+        identity,
+        resume=settings.resume,
+        overwrite=settings.overwrite,
+    )
 
 
 def _rankings(
