@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from .examples import epilog
+
 # Module and function of each command, or module with an ``app`` of several, by its name; and the
 # first sentence of its help, so that the program's own help imports none of them.
 COMMANDS = {
@@ -29,6 +31,7 @@ COMMANDS = {
     "twins": "Make the twins of triples: the same texts about the other gender or another target.",
     "ls": "List models, data, categories and groups that can be used here, or finished runs.",
     "show": "Print a finished run again, from its folder and without the model.",
+    "report": "Write one page that opens anywhere: findings, map of heads, texts, charts, tables.",
     "figures": "Draw every figure and table that saved runs allow, ready for print.",
     "reproduce": "Run what the head paper did and write one page that sets its values beside "
     "these.",
@@ -60,7 +63,9 @@ def loaded(name: str) -> Any:
     if app is None:
         app = typer.Typer(add_completion=False)
         app.command(name)(getattr(module, word))
-    return typer.main.get_command(app)
+    made = typer.main.get_command(app)
+    made.epilog = epilog(name)
+    return made
 
 
 def program() -> Any:
@@ -69,7 +74,6 @@ def program() -> Any:
         name="tdabias",
         cls=_Program,
         help="Which attention heads carry a language model's stereotypes, and how sure are we.",
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)

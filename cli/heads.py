@@ -60,6 +60,13 @@ class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
         description="also run the same architecture with random weights: what tokens and their "
         "places alone show",
     )
+    keep_patterns: int = Field(
+        8,
+        ge=0,
+        le=MAX_COUNT,
+        description="heads of each category whose patterns on the texts that carry them most are "
+        "kept for `tdabias report`; 0 for none",
+    )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
 
     @model_validator(mode="after")
@@ -168,8 +175,9 @@ def _result(
     console: Console,
 ) -> HeadBias:
     from tda_bias.heads import head_bias
-    from tda_bias.patterns.capture import example_pattern
+    from tda_bias.patterns.capture import example_pattern, kept_patterns
     from tda_bias.records.parts import open_parts
+    from tda_bias.results.carriers import texts_to_keep
 
     with (
         progress_bar(console, f"{model.name} · {settings.named}", "texts") as progress,
@@ -188,7 +196,9 @@ def _result(
                 overwrite=settings.overwrite,
             ),
         )
-    return result.with_example(example_pattern(model, triples[0]))
+    wanted = texts_to_keep(result, settings.keep_patterns)
+    kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)
+    return result.with_example(example_pattern(model, triples[0])).with_kept(kept)
 
 
 # -- what is printed -------------------------------------------------------------------------------

@@ -270,7 +270,8 @@ def _annotation(name: str, field: FieldInfo) -> Any:
     if _by_place(field):
         kind: Any = plain if plain in (str, Path) else str
         several = list[kind] if takes_several(field) else kind
-        return Annotated[several, typer.Argument(help=_help(field))]
+        complete = _completion(_choices(field))
+        return Annotated[several, typer.Argument(help=_help(field), autocompletion=complete)]
     flag = _flag(name, field)
     if plain is bool:
         flags = f"{flag}/--no-{flag.removeprefix('--')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -13,6 +13,9 @@ from tda_bias.types import MAX_COUNT
 from .options import Positional, command
 from .output import Output
 from .settings import FilePath, OutputSettings
+
+if TYPE_CHECKING:
+    from tda_bias.records.runs import Run
 
 
 class ShowSettings(OutputSettings):
@@ -32,6 +35,14 @@ def show(settings: ShowSettings) -> None:
     record = open_run(settings.run, *_PRINTED).record
     top = settings.top or int(record.settings.get("top", 10))
     _PRINTED[record.command](settings.run, top).print(settings.format, quiet=settings.quiet)
+
+
+def printed(run: Run) -> Output | None:
+    """What a run has to say; None of commands whose runs are not printed again."""
+    if run.command not in _PRINTED:
+        return None
+    top = int(run.record.settings.get("top") or 10)
+    return _PRINTED[run.command](run.folder, top)
 
 
 # -- by command ------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from pvf.reference_models import finite_context_null, reference_models
 from pvf.risk import Risk, decompose
 from pvf.uncertainty import Over, risk_intervals, x_intervals
 from tda_bias.records.files import RECORD
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.record import validated_part
 from tda_bias.records.runs import Run, content_hash, open_run
 from tda_bias.records.writing import RunWriter, adding_to_run, writing_run
@@ -72,6 +73,12 @@ class RiskReport:
 
     def __repr__(self) -> str:
         return f"RiskReport({self.model}: R {self.risk.R:.4g}, {len(self.by_x)} x)"
+
+    def _repr_html_(self) -> str:
+        columns = [name for name in self.summary if not str(name).endswith(("_x", "_both"))]
+        tables = {"risk, with intervals over templates": self.summary[columns]}
+        words = self.by_x.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
+        return summary_html(repr(self), tables={**tables, "words with the largest risk": words})
 
     @property
     def model(self) -> str:

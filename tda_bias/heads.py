@@ -22,7 +22,7 @@ from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.resampling import generator
 from tda_bias.results.controls import controls
 from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.item_differences import ItemDifferences
+from tda_bias.results.item_differences import TEXTS, ItemDifferences
 from tda_bias.results.record import HeadsRecord
 from tda_bias.results.tables import in_order, tables
 from tda_bias.statistic.group_result import GroupReducer, GroupResult, part_identity
@@ -116,8 +116,9 @@ def head_bias(
             seconds=clock.rounded(),
         ),
         items=ItemDifferences.of(
-            results, [group.ids for group in groups], tuple(model.pattern_hooks.values())
+            results, [group.items for group in groups], tuple(model.pattern_hooks.values())
         ),
+        nulls=found.nulls,
     )
 
 
@@ -166,7 +167,7 @@ class TokenizedGroup:
         contexts: The triples' texts.
         twins: The twins' stereotype and anti-stereotype texts.
         twin_of: ``(twin,)`` the context of each twin.
-        ids: What names the triples.
+        items: What names the triples, and their texts.
     """
 
     category: str
@@ -174,7 +175,7 @@ class TokenizedGroup:
     contexts: list[ContextTexts]
     twins: list[ContextTexts]
     twin_of: list[int]
-    ids: list[str]
+    items: list[dict[str, str]]
 
     @property
     def name(self) -> str:
@@ -327,7 +328,7 @@ def _tokenized(
                 group.twins.append(twin)
                 group.twin_of.append(len(group.contexts))
         group.contexts.append(texts)
-        group.ids.append(name)
+        group.items.append({"id": name, **_texts_by_name(triple, several)})
     if not groups:
         raise InputError("`triples` is empty: there is nothing to compare")
     kind = "pair" if True in pairs else "triple"
@@ -338,6 +339,12 @@ def _tokenized(
                 f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
             )
     return [groups[key] for key in sorted(groups)], left_out
+
+
+def _texts_by_name(triple: Triple, twins: Sequence[Triple]) -> dict[str, str]:
+    """The texts that are compared, of a triple and of its first twin."""
+    of_twin = twins[0].texts()[:2] if twins else ("", "")
+    return dict(zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True))
 
 
 # -- what a caller sees meanwhile ------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.writing import adding_to_run
 from tda_bias.resampling import share_reached
 from tda_bias.types import InputError
@@ -65,6 +66,12 @@ class Report:
     joint: pd.DataFrame
     by_x: pd.DataFrame
     controls: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Report({self.answers.record.model.name}: {len(self.groups)} rows of groups)"
+
+    def _repr_html_(self) -> str:
+        return summary_html(repr(self), tables={"mu and eta with chance": self.summary})
 
     def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
         """Add the tables and figures to the run of the answers: all of them, or none.

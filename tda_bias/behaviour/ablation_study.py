@@ -19,6 +19,7 @@ from jaxtyping import Float
 from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore
 from tda_bias.records.record import updated
 from tda_bias.records.runs import content_hash, open_run
@@ -67,6 +68,10 @@ class AblationStudy:
             f"AblationStudy({self.record.model.name}: {self.record.category}, "
             f"{self.record.top} heads from each end, {self.record.triples} triples)"
         )
+
+    def _repr_html_(self) -> str:
+        tables = {"the chosen heads against random ones": self.set_tests}
+        return summary_html(repr(self), tables={**tables, "agreement of rankings": self.agreement})
 
     @property
     def base(self) -> dict[str, float]:

@@ -33,6 +33,7 @@ from tda_bias.behaviour.targets import (
     with_frequency,
 )
 from tda_bias.records.files import RECORD
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.record import RunRecord, updated
 from tda_bias.records.runs import content_hash, open_run
 from tda_bias.records.writing import writing_run
@@ -76,6 +77,9 @@ class CrossReference:
             f"CrossReference({self.record.model.name}: {len(self.targets)} targets, "
             f"{tested} correlations)"
         )
+
+    def _repr_html_(self) -> str:
+        return summary_html(repr(self), tables={"over targets": self.correlations})
 
     @property
     def quantities(self) -> list[str]:

@@ -16,6 +16,7 @@ from tda_bias.behaviour.stereoset import item_table, length_split, scores
 from tda_bias.behaviour.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
 from tda_bias.models.record import model_record
 from tda_bias.records.files import RECORD
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.record import updated
 from tda_bias.records.runs import open_run
@@ -59,6 +60,25 @@ class StereoSetScores:
     def __repr__(self) -> str:
         about = f"{len(self.items)} items, {len(self.twins)} twins"
         return f"StereoSetScores({self.record.model.name}: {about})"
+
+    def _repr_html_(self) -> str:
+        official = self.scores[self.scores["group"] == "all"]
+        shown = official[["scoring", "category", "items", "lms", "ss", "ss_low", "ss_high", "icat"]]
+        tables = {"official scores with intervals": shown}
+        if self.has_twins:
+            beta = self.beta[self.beta["group"] == "all"]
+            columns = [
+                "scoring",
+                "category",
+                "items",
+                "log_odds",
+                "beta",
+                "beta_low",
+                "beta_high",
+                "p",
+            ]
+            tables["what of the preference is about the target (beta)"] = beta[columns]
+        return summary_html(repr(self), tables=tables)
 
     @property
     def has_twins(self) -> bool:

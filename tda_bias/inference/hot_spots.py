@@ -14,6 +14,9 @@ from tda_bias.inference.null_values import largest_standardised, null_summary
 from tda_bias.inference.resampled import BLOCK
 from tda_bias.resampling import benjamini_hochberg, permutation_pvalue
 
+# Where the distribution of a head's map value under exchange is kept.
+NULL_QUANTILES = np.linspace(0.0, 1.0, 41)
+
 
 @dataclass(frozen=True)
 class HotSpots:
@@ -31,6 +34,7 @@ class HotSpots:
         qvalue: ``(head,)``, Benjamini-Hochberg over heads.
         n_groups: ``(head,)``, number of groups with a defined value.
         critical: The evidence that a head needs for a family-wise p of .05; NaN without any test.
+        null: ``(quantile, head)``, the map under exchange at ``NULL_QUANTILES``, single precision.
     """
 
     z: Float[np.ndarray, " head"]
@@ -41,6 +45,7 @@ class HotSpots:
     qvalue: Float[np.ndarray, " head"]
     n_groups: Int[np.ndarray, " head"]
     critical: float
+    null: Float[np.ndarray, "quantile head"]
 
     @property
     def evidence(self) -> Float[np.ndarray, " head"]:
@@ -131,7 +136,15 @@ def map_with_tests(
         qvalue=benjamini_hochberg(pvalue),
         n_groups=n_groups,
         critical=critical,
+        null=_quantiles(null),
     )
+
+
+def _quantiles(null: Float[np.ndarray, "resample head"]) -> Float[np.ndarray, "quantile head"]:
+    """Draws at ``NULL_QUANTILES``; undefined ones, of a head without any value, stay so."""
+    ascending = np.sort(np.ascontiguousarray(null.T), axis=1)
+    place = np.round(NULL_QUANTILES * (len(null) - 1)).astype(int)
+    return np.asarray(ascending[:, place].T)
 
 
 def _over_rms(values: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.patterns.example import ExamplePattern
+from tda_bias.patterns.kept import MAX_TOKENS, KeptPatterns, PatternText
 from tda_bias.patterns.passes import ContextTexts, ForwardPass, forward_passes, tokenize
 from tda_bias.patterns.writers import HeadWriters
-from tda_bias.types import Edges, InputError, Triple
+from tda_bias.types import Edges, HeadId, InputError, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LoadedModel
@@ -308,3 +310,49 @@ def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:
         attention=model.attention,
         patterns=batch.patterns[0].float().cpu().numpy(),
     )
+
+
+def kept_patterns(
+    model: LoadedModel,
+    wanted: Sequence[PatternText],
+    *,
+    edges: Edges = "attention",
+    batch_size: int = 8,
+) -> KeptPatterns:
+    """The patterns of heads on texts; each text is run once, however many heads want it.
+
+    Texts of more than ``kept.MAX_TOKENS`` tokens are left out.
+
+    Args:
+        model: The model.
+        wanted: Which texts, and whose patterns on them; a head's layer counts hooked layers.
+        edges: As in ``PatternReader``.
+        batch_size: Texts per forward pass.
+    """
+    words = list(dict.fromkeys(one.text for one in wanted))
+    read = model.tokenizer(words, verbose=False)["input_ids"] if words else []
+    ids = {text: tokens for text, tokens in zip(words, read, strict=True) if _few(tokens)}
+    needed: dict[str, list[HeadId]] = {}
+    for one in wanted:
+        if one.text in ids:
+            needed.setdefault(one.text, []).append(one.head)
+    found: dict[tuple[str, HeadId], np.ndarray] = {}
+    texts = list(needed)
+    reader = PatternReader(model, batch_size=batch_size, edges=edges)
+    for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
+        for row, (number, n) in enumerate(
+            zip(batch.text.tolist(), batch.length.tolist(), strict=True)
+        ):
+            for head in needed[texts[number]]:
+                pattern = batch.patterns[row, head.layer, head.head, :n, :n]
+                found[texts[number], head] = pattern.half().cpu().numpy()
+    kept = [one for one in wanted if one.text in ids]
+    return KeptPatterns.of(
+        kept,
+        [[model.tokenizer.decode([token]).strip() for token in ids[one.text]] for one in kept],
+        [found[one.text, one.head] for one in kept],
+    )
+
+
+def _few(tokens: Sequence[int]) -> bool:
+    return 0 < len(tokens) <= MAX_TOKENS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from jaxtyping import Float
 
 from tda_bias.patterns.example import FILE as EXAMPLE
 from tda_bias.patterns.example import ExamplePattern
+from tda_bias.patterns.kept import KeptPatterns
 from tda_bias.records.files import RECORD
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.record import updated
 from tda_bias.records.runs import open_run
 from tda_bias.records.writing import writing_run
@@ -23,7 +26,10 @@ from tda_bias.results.tables import in_order
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
+
+NULLS = "nulls.npz"
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,9 @@ class HeadBias:
         record: Everything needed to repeat the run, and the controls.
         example: The patterns of one text, for pictures; ``ExamplePattern.load`` reads it again.
         items: What every head does to every item; ``ItemDifferences.read`` reads it again.
+        nulls: By ``CATEGORY.MAP``, ``(quantile, head)``: map values under exchange; see
+            ``inference.hot_spots.NULL_QUANTILES``.
+        kept: Patterns of the heads and texts that matter most.
     """
 
     table: pd.DataFrame
@@ -47,6 +56,8 @@ class HeadBias:
     record: HeadsRecord
     example: ExamplePattern | None = field(default=None, repr=False)
     items: ItemDifferences | None = field(default=None, repr=False)
+    nulls: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
+    kept: KeptPatterns | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         heads = len(self.category) // max(1, len(self.categories))
@@ -54,6 +65,18 @@ class HeadBias:
             f"HeadBias({self.record.model.name}: {', '.join(self.categories)}; "
             f"{len(self.groups)} groups, {heads} heads)"
         )
+
+    def _repr_html_(self) -> str:
+        lines = []
+        for category in self.categories:
+            controls = self.controls(category)
+            lines.append(
+                f"{category}: {controls['hot_spots_p05']} of {controls['heads']} heads have p < "
+                f".05, {controls['hot_spots_expected']:.1f} expected by chance; "
+                f"{len(self.survivors(category=category))} survive correction."
+            )
+        tables = {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}
+        return summary_html(repr(self), lines, tables)
 
     @property
     def categories(self) -> list[str]:
@@ -72,6 +95,10 @@ class HeadBias:
     def with_example(self, example: ExamplePattern) -> HeadBias:
         """The same result with the patterns of one text, which ``save`` writes too."""
         return replace(self, example=example)
+
+    def with_kept(self, kept: KeptPatterns) -> HeadBias:
+        """The same result with patterns, which ``save`` writes too."""
+        return replace(self, kept=kept)
 
     def controls(self, category: str | None = None) -> dict[str, Any]:
         """What must be read beside a category's ranking: chance, reliability, length."""
@@ -125,6 +152,38 @@ class HeadBias:
         kept = rows[(rows["p_max"] < level) | (rows["q"] < level)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
+    def to_xarray(self) -> xr.Dataset:
+        """The maps and the groups' values with named axes; needs xarray.
+
+        Returns:
+            Every number of ``category`` with the axes (category, layer, head), and of ``combined``
+            with (group, layer, head), where the coordinate ``category_of_group`` says whose groups
+            they are.
+
+        Raises:
+            InputError: if xarray is not installed.
+        """
+        try:
+            import xarray as xr
+        except ImportError:
+            raise InputError("to_xarray needs xarray: pip install 'tdabias[notebooks]'") from None
+        axes = ["category", "layer", "head"]
+        maps = self.category.set_index(axes).drop(columns="model").to_xarray()
+        place = {
+            (row["category"], row["group"]): number
+            for number, row in enumerate(self.groups.to_dict("records"))
+        }
+        keys = zip(self.combined["category"], self.combined["group"], strict=True)
+        numbered = self.combined.assign(group=[place[key] for key in keys])
+        values = numbered.drop(columns=["model", "category"]).set_index(["group", *axes[1:]])
+        groups = values.rename(columns={"unstable": "unstable_in_group"}).to_xarray()
+        z_of_group = {name: f"{name}_of_group" for name in groups if str(name).startswith("z_")}
+        named = groups.rename(z_of_group).assign_coords(
+            group=[group for _, group in place],
+            category_of_group=("group", [category for category, _ in place]),
+        )
+        return xr.merge([maps.sel(category=self.categories), named], compat="no_conflicts")
+
     def plot_heatmap(
         self,
         ax: Axes | None = None,
@@ -160,6 +219,10 @@ class HeadBias:
                 run.arrays(EXAMPLE, self.example.to_arrays())
             if self.items is not None:
                 self.items.write(run)
+            if self.nulls is not None:
+                run.arrays(NULLS, self.nulls)
+            if self.kept is not None:
+                self.kept.write(run)
         return [*(folder / name for name in run.names), folder / RECORD]
 
     @classmethod

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 
 MEASURES = ("sum", "dispersion")
 TABLE, ARRAYS = "items.parquet", "items.npz"
-COLUMNS = columns({name: texts() for name in ("category", "group", "id")})
+TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereotype")
+COLUMNS = columns(
+    {
+        **{name: texts() for name in ("category", "group", "id")},
+        **{name: texts(required=False) for name in TEXTS},
+    }
+)
 
 Measured = Mapping[str, Float[np.ndarray, "item dim layer head"]]
 
@@ -39,7 +45,8 @@ class ItemDifferences:
     """The differences of every item of a run.
 
     Attributes:
-        items: One row per item: ``category group id``; see ``triples.triple_ids``.
+        items: One row per item: ``category group id``, see ``triples.triple_ids``; its texts, and
+            those of its first twin, empty without one. Older runs have no texts.
         layers: The layers of the third axis below.
         raw: Measure to ``(item, dim, layer, head)``.
         twins: The same minus the mean over the item's twins, NaN without any; empty if the run had
@@ -64,26 +71,26 @@ class ItemDifferences:
     def of(
         cls,
         results: Sequence[GroupResult],
-        ids: Sequence[Sequence[str]],
+        items: Sequence[Sequence[Mapping[str, str]]],
         layers: Sequence[int],
     ) -> ItemDifferences:
         """From the numbers of every group.
 
         Args:
             results: The groups.
-            ids: For each group those of its contexts, in order.
+            items: For each group what is known of its contexts, in order: ``id`` and texts.
             layers: The layers that were hooked.
         """
         rows = [
-            {"category": result.category, "group": result.group, "id": name}
-            for result, names in zip(results, ids, strict=True)
-            for name in names
+            {"category": result.category, "group": result.group, **item}
+            for result, known in zip(results, items, strict=True)
+            for item in known
         ]
         raw = [_raw(result) for result in results]
         twins = [_minus_twins(result) for result in results]
         has_twins = any(result.has_twins for result in results)
         return cls(
-            items=pd.DataFrame(rows, columns=["category", "group", "id"]),
+            items=pd.DataFrame(rows, columns=["category", "group", "id", *TEXTS]),
             layers=layers,
             raw={name: np.concatenate([part[name] for part in raw]) for name in MEASURES},
             twins={name: np.concatenate([part[name] for part in twins]) for name in MEASURES}

@@ -56,6 +56,7 @@ class Tables:
         category: One row per category, layer and head.
         groups: One row per group.
         critical: By category and map, the evidence that a family-wise p of .05 needs.
+        nulls: By ``CATEGORY.MAP``, ``(quantile, head)`` values under exchange; see ``HotSpots``.
     """
 
     table: pd.DataFrame
@@ -63,6 +64,7 @@ class Tables:
     category: pd.DataFrame
     groups: pd.DataFrame
     critical: dict[str, dict[str, float]]
+    nulls: dict[str, np.ndarray]
 
 
 def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str) -> Tables:
@@ -74,7 +76,9 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
         model: Name for the first column.
     """
     twins = any(result.has_twins for result in results)
-    heads, combined, categories, critical = [], [], [], {}
+    heads, combined, categories = [], [], []
+    critical: dict[str, dict[str, float]] = {}
+    nulls: dict[str, np.ndarray] = {}
     for category in in_order({result.category: None for result in results}):
         members = [result for result in results if result.category == category]
         locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
@@ -87,6 +91,7 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
         every = pd.concat(combined, ignore_index=True)
         categories.append(category_table(category, every, maps, model=model, twins=twins))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
+        nulls |= {f"{category}.{name}": spots.null for name, spots in maps.items()}
     order = {(r.category, r.group): place for place, r in enumerate(results)}
     everything = _in_run_order(combined, order)
     table = _in_run_order(heads, order)
@@ -97,6 +102,7 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
         category=pd.concat(categories, ignore_index=True),
         groups=pd.DataFrame(rows),
         critical=critical,
+        nulls=nulls,
     )
 
 

@@ -38,7 +38,9 @@ NEW_OPTIONS = {
     ],
     "export": ["--config"],
     "figures": ["--config"],
-    "heads": ["--edges", "--overwrite", "--pairs", "--quiet", "--twins", "--untrained"],
+    "heads": [
+        "--edges", "--keep-patterns", "--overwrite", "--pairs", "--quiet", "--twins", "--untrained",
+    ],  # fmt: skip
     "pvf mine": ["--config"],
     "pvf plot": ["--config"],
     "pvf": ["--overwrite", "--quiet", "--resume"],
@@ -56,7 +58,8 @@ CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 OPTIONAL = {("crossref", "behaviour")}
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
 NEW_COMMANDS = [
-    "compare", "confirm", "debias", "edit", "ls", "pairs", "prune-curve", "show", "twins",
+    "compare", "confirm", "debias", "edit", "ls", "pairs", "prune-curve", "report", "show",
+    "twins",
 ]  # fmt: skip
 
 HEAVY = {

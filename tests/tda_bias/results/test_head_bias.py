@@ -21,6 +21,7 @@ FILES = [
     "heatmap.svg",
     "items.npz",
     "items.parquet",
+    "nulls.npz",
     "run.json",
 ]
 

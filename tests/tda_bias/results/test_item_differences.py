@@ -32,8 +32,8 @@ def group(name, n=4, twin_of=(0, 0, 2), seed=0):
 
 
 def differences(*groups):
-    ids = [[f"{g.group}{i}" for i in range(g.versions.n)] for g in groups]
-    return ItemDifferences.of(groups, ids, [0, 2])
+    items = [[{"id": f"{g.group}{i}"} for i in range(g.versions.n)] for g in groups]
+    return ItemDifferences.of(groups, items, [0, 2])
 
 
 def test_arrays_must_have_a_row_for_every_item():

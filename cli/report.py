@@ -1,0 +1,301 @@
+"""``tdabias report``: one page that people can look into, from saved runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from rich.console import Console
+
+from tda_bias.types import HeadId, InputError
+
+from .options import Positional, command, command_line
+from .settings import FilePath
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tda_bias.records.page import Chart, Finding, Section, TablePart
+    from tda_bias.records.runs import Run
+    from tda_bias.results.head_bias import HeadBias
+
+
+class ReportSettings(BaseModel):
+    """Everything ``tdabias report`` can be told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+        description="Folders of finished runs, of any commands."
+    )
+    out: FilePath = Field(Path("report.html"), description="the file to write")
+    quiet: bool = Field(False, description="say nothing but errors")
+
+
+@command(ReportSettings)
+def report(settings: ReportSettings) -> None:
+    """Write one page that opens anywhere: findings, map of heads, texts, charts, tables."""
+    from tda_bias.records.files import write_text
+    from tda_bias.records.page import Page, page_html
+    from tda_bias.records.runs import refuse_file_of_a_run
+
+    refuse_file_of_a_run(settings.out, setting="out")
+    runs = _opened(settings.runs)
+    models = list(dict.fromkeys(run.model for run in runs))
+    sections = [_section(run, runs) for run in runs]
+    page = Page(
+        title=f"Stereotypes in {', '.join(models)}",
+        lead="Which attention heads carry them, how sure that is, in which texts, and what it has "
+        "to do with what the model says. The finding stands first; what it must be held against "
+        "stands with it.",
+        sections=sections,
+        command=command_line(["report"], settings),
+    )
+    text = page_html(page)
+    write_text(settings.out, text)
+    size = len(text.encode()) / 1e6
+    said = f"{settings.out}: {len(sections)} runs, {size:.1f} MB, one file that fetches nothing."
+    Console(quiet=settings.quiet, highlight=False, soft_wrap=True, markup=False).print(said)
+
+
+def _opened(folders: Sequence[Path]) -> list[Run]:
+    """The runs that were given, and those inside that were made from them."""
+    from tda_bias.records.files import RECORD
+    from tda_bias.records.runs import made_from, open_run
+
+    found = [open_run(folder) for folder in dict.fromkeys(folders)]
+    for run in list(found):
+        for name in ("ablate", "crossref"):
+            inside = run.folder / name
+            if (inside / RECORD).is_file() and inside not in folders:
+                part = open_run(inside)
+                if made_from(part, run):
+                    found.append(part)
+    return found
+
+
+# -- one run ---------------------------------------------------------------------------------------
+
+
+def _section(run: Run, runs: Sequence[Run]) -> Section:
+    from tda_bias.records.page import Section, plain_record
+
+    parts = _heads(run, runs) if run.command == "heads" else _others(run, runs)
+    record = json.loads(run.record.model_dump_json())
+    return Section(
+        title=f"tdabias {run.command}: {run.model} ({run.folder.name})",
+        command=_again(run),
+        record=plain_record(record),
+        **parts,
+    )
+
+
+def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
+    from tda_bias.plots.explorer import explorer
+    from tda_bias.records.page import TablePart
+    from tda_bias.records.runs import made_from
+    from tda_bias.results.head_bias import HeadBias
+
+    result = run.load(HeadBias.load)
+    others = [other for other in runs if other.command == "ablate" and made_from(other, run)]
+    columns = [
+        name
+        for name in result.category.columns
+        if not name.startswith(("model", "n_", "z_null_", "sd_null_")) and "signed" not in name
+    ]
+    findings = [_finding(result, run.folder, category) for category in result.categories]
+    return {
+        "findings": [*findings, *_caution(result)],
+        "explorer": explorer(run, others),
+        "tables": [
+            TablePart("Heads by category", "heads", result.category[columns]),
+            TablePart("Groups", "groups", result.groups.drop(columns="model")),
+        ],
+    }
+
+
+def _finding(result: HeadBias, folder: Path, category: str) -> Finding:
+    """What is found in a category, the plain sentence first."""
+    from tda_bias.records.page import Finding
+
+    from . import heads
+
+    return Finding(
+        title=category,
+        lines=plain_lines(result, category),
+        controls=[
+            *heads.finding_lines(result, category),
+            *heads.twin_lines(result, category),
+            *heads.control_lines(result, category),
+            *heads.untrained_lines(result, folder, category),
+        ],
+    )
+
+
+def plain_lines(result: HeadBias, category: str) -> list[str]:
+    """The finding of a category for somebody who reads nothing else."""
+    controls = result.controls(category)
+    heads, model = controls["heads"], result.record.model.name
+    survivors = result.survivors(category=category)
+    chance = (
+        f"{controls['hot_spots_p05']} of {heads} heads look unusual on their own (p < .05), and "
+        f"{controls['hot_spots_expected']:.0f} would by chance"
+    )
+    named = [str(HeadId(row["layer"], row["head"])) for row in survivors.to_dict("records")]
+    if named:
+        listed = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
+        verb, them = ("stands", "it") if len(named) == 1 else ("stand", "them")
+        lines = [
+            f"{len(named)} of {heads} heads of {model} {verb} out for {category}, also after "
+            f"correction for looking at all of them: {listed}. {chance[0].upper()}{chance[1:]}. "
+            f"This does not say that {them} cause what the model says: removal tests that."
+        ]
+    else:
+        lines = [
+            f"No head of {model} stands out for {category} once it is taken into account that "
+            f"{heads} heads were looked at: {chance}. That is no proof that there is no bias."
+        ]
+    twins = controls.get("twins")
+    if twins:
+        left = twins["difference_left"]
+        lines.append(
+            f"{1 - left:.0%} of what separates stereotype from anti-stereotype texts is also there "
+            "when the same texts are about somebody else: it is wording, not the target."
+        )
+    else:
+        lines.append(
+            "This run had no twins, so that wording and length are still in every difference."
+        )
+    return lines
+
+
+def _caution(result: HeadBias) -> list[Finding]:
+    """What is true of the whole run."""
+    from tda_bias.records.page import Finding
+
+    from . import heads
+
+    lines = [line for line in heads.run_lines(result, Path()) if not line.startswith("Files: ")]
+    return [Finding(title="To be kept in mind", lines=lines)] if lines else []
+
+
+def _others(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
+    from tda_bias.records.page import Finding
+
+    lines = _said(run)
+    findings = [Finding(title="", lines=lines[:2], controls=lines[2:])] if lines else []
+    return {"findings": findings, "charts": _charts(run, runs), "tables": _tables(run, runs)}
+
+
+def _said(run: Run) -> list[str]:
+    """The sentences that the command prints; the tables are here as tables."""
+    from .show import printed
+
+    output = printed(run)
+    sentences = [part for part in output.shown if isinstance(part, str)] if output else []
+    return [line for line in sentences if not line.startswith("Files: ")]
+
+
+def _charts(run: Run, runs: Sequence[Run]) -> list[Chart]:
+    from pvf.charts import charts as pvf
+    from tda_bias.plots import charts
+    from unqover.charts import charts as unqover
+
+    texts = _texts(runs)
+    drawn: dict[str, Callable[[Run], list[Chart]]] = {
+        "stereoset": lambda run: charts.stereoset(run, texts),
+        "ablate": charts.ablate,
+        "crossref": charts.crossref,
+        "prune-curve": charts.prune_curve,
+        "compare": charts.compare,
+        "debias": charts.debias,
+        "pvf": pvf,
+        "pvf risk": pvf,
+        "unqover": unqover,
+    }
+    return drawn[run.command](run) if run.command in drawn else []
+
+
+def _texts(runs: Sequence[Run]) -> dict[str, str]:
+    """Texts of items by name, from runs of heads, which keep them."""
+    from tda_bias.results.item_differences import ARRAYS, ItemDifferences
+
+    found: dict[str, str] = {}
+    for run in runs:
+        if run.command == "heads" and run.has(ARRAYS):
+            table = ItemDifferences.read(run).items
+            if "stereotype" in table:
+                found |= dict(zip(table["id"], table["stereotype"], strict=True))
+    return found
+
+
+def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
+    """Every table of a run."""
+    from tda_bias.records.page import TablePart
+
+    texts = _texts(runs)
+    found = []
+    for name, entry in (run.record.files or {}).items():
+        if entry.rows is None or not name.endswith((".csv", "items.parquet")):
+            continue
+        table = _read(run, name)
+        if "id" in table and texts:
+            table = table.assign(text=table["id"].map(lambda key: texts.get(str(key), "")))
+        stem = name.rpartition(".")[0]
+        found.append(TablePart(stem.replace("_", " "), stem, table))
+    return found
+
+
+def _read(run: Run, name: str) -> pd.DataFrame:
+    import io
+
+    import pandas as pd
+
+    content = io.BytesIO(run.read(name))
+    if name.endswith(".parquet"):
+        return pd.read_parquet(content)
+    return pd.read_csv(content, keep_default_na=False, na_values=[""])
+
+
+# -- how to make a run again -----------------------------------------------------------------------
+
+
+def _again(run: Run) -> str:
+    """The command line of a run, as far as its record tells."""
+    settings = _settings_class(run.command)
+    if settings is None:
+        return ""
+    given = _told(settings, run.record.settings)
+    try:
+        return command_line(run.command.split(), settings(**given))
+    except (InputError, ValueError):  # a run of another version, whose settings had other names
+        return ""
+
+
+def _settings_class(name: str) -> type[BaseModel] | None:
+    word = name.split()[0].replace("-", "_")
+    try:
+        module = import_module(f".{word}", __package__)
+    except ModuleNotFoundError:
+        return None
+    wanted = "".join(part.title() for part in name.replace("-", " ").split()) + "settings"
+    for label, value in vars(module).items():
+        if label.lower() == wanted.lower():
+            return value if isinstance(value, type) and issubclass(value, BaseModel) else None
+    return None
+
+
+def _told(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """What was told beside the defaults, by names that the class takes."""
+    found = {}
+    for name, field in settings.model_fields.items():
+        value = saved.get(field.alias or name, saved.get(name))
+        default = field.get_default(call_default_factory=True)
+        if value is None or value == default or value == [] or str(value) == str(default):
+            continue
+        found[field.alias or name] = value
+    return found

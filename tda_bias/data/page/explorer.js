@@ -1,0 +1,257 @@
+"use strict";
+// The map of heads, and everything that is known of the one that is chosen.
+
+const perGroup = {
+  height: { step: 18 }, encoding: { y: { field: "group", type: "nominal", sort: null, title: null } },
+  layer: [
+    { mark: { type: "rule", color: "var(--soft)" }, encoding: { x: { datum: 0 }, y: null } },
+    { mark: { type: "rule", color: "var(--first)", strokeWidth: 2 }, encoding: {
+      x: { field: "low", type: "quantitative", title: "value, with its 95 % interval over texts" },
+      x2: { field: "high" } } },
+    { mark: { type: "point", filled: true, color: "var(--first)", size: 50 }, encoding: {
+      x: { field: "value", type: "quantitative" }, tooltip: { field: "tip" } } },
+  ],
+};
+const nullShape = {
+  height: 150, layer: [
+    { transform: [{ filter: "datum.density !== null" }],
+      mark: { type: "bar", color: "var(--second)", opacity: 0.6 }, encoding: {
+        x: { field: "low", type: "quantitative", title: "value of the map", scale: { zero: false } },
+        x2: { field: "high" },
+        y: { field: "density", type: "quantitative", title: null, axis: null }, y2: { datum: 0 } } },
+    { transform: [{ filter: "datum.density === null" }],
+      mark: { type: "rule", color: "var(--first)", strokeWidth: 3 }, encoding: {
+        x: { field: "low", type: "quantitative" }, tooltip: { field: "tip" } } },
+  ],
+};
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+class Explorer {
+  constructor(place, data, number) {
+    Object.assign(this, { place, data, number, head: null });
+    this.category = Object.keys(data.categories)[0];
+    this.views = {};
+    this.build();
+    this.showMap();
+  }
+
+  get of() { return this.data.categories[this.category]; }
+  get map() { return this.of.maps[this.shown] ?? this.of.maps[0]; }
+  name(head) { return `L${Math.floor(head / this.data.heads)}H${head % this.data.heads}`; }
+
+  build() {
+    this.shown = 0;
+    const id = `explorer-${this.number}`;
+    const category = element("select", { id: `${id}-category` },
+      ...Object.keys(this.data.categories).map((name) => element("option", { value: name }, name)));
+    category.addEventListener("change", () => { this.category = category.value; this.showMap(); });
+    this.switch = element("fieldset", {}, element("legend", {}, "Map:"));
+    this.of.maps.forEach((map, place) => this.switch.append(element("label", {},
+      element("input", { type: "radio", name: `${id}-map`, value: place, checked: place === 0,
+        onchange: () => { this.shown = place; this.showMap(); } }), ` ${map.label}`)));
+    this.scale = element("p", { class: "remark" });
+    this.grid = element("div", { class: "map" });
+    this.detail = element("div", { class: "detail", "aria-live": "polite" });
+    this.groups = element("div", { class: "chart" });
+    this.chance = element("div", { class: "chart" });
+    this.words = element("div");
+    this.ranks = element("div");
+    this.texts = element("div");
+    this.filtration = element("div", { class: "filtration" });
+    this.groupsTitle = element("h4");
+    this.place.append(
+      element("div", { class: "controls" },
+        element("label", { for: `${id}-category` }, "Category"), category, this.switch),
+      element("div", { class: "columns" },
+        element("div", {}, this.scale, this.grid),
+        this.detail),
+      this.filtration);
+    this.detail.append(this.words,
+      element("div", { class: "pair" },
+        element("div", {}, this.groupsTitle, this.groups),
+        element("div", {}, element("h4", {}, "What exchange alone gives this head"), this.chance,
+          this.ranks)),
+      this.texts);
+    this.cells = this.buildGrid();
+    dark.addEventListener("change", () => this.showMap());
+  }
+
+  buildGrid() {
+    const { layers, heads } = this.data;
+    const cells = [];
+    const row = (layer) => {
+      const tr = element("tr", {}, element("th", { scope: "row" }, `L${layer}`));
+      for (let head = 0; head < heads; head += 1) {
+        const place = layer * heads + head;
+        const button = element("button", { type: "button", tabindex: -1, "aria-pressed": "false" });
+        button.dataset.head = place;
+        cells.push(button);
+        tr.append(element("td", {}, button));
+      }
+      return tr;
+    };
+    const top = Array.from({ length: heads }, (_, h) => element("th", { scope: "col" }, `H${h}`));
+    const table = element("table", { "aria-label": "Heads by layer; arrow keys move, Enter chooses" },
+      element("thead", {}, element("tr", {}, element("td", { class: "corner" }), ...top)),
+      element("tbody", {}, ...Array.from({ length: layers }, (_, layer) => row(layer))));
+    const headOf = (event) => event.target.closest("button")?.dataset.head;
+    table.addEventListener("click", (event) => {
+      if (headOf(event) !== undefined) this.choose(Number(headOf(event)));
+    });
+    for (const name of ["pointerover", "focusin"]) {
+      table.addEventListener(name, (event) => {
+        if (headOf(event) === undefined) return;
+        const box = event.target.getBoundingClientRect();
+        showTip(this.about(Number(headOf(event))), box.right, box.bottom - 12);
+      });
+    }
+    for (const name of ["pointerleave", "focusout"]) table.addEventListener(name, () => showTip("", 0, 0));
+    table.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: heads, ArrowUp: -heads }[event.key];
+      const next = cells[Number(headOf(event)) + (step ?? NaN)];
+      if (!next) return;
+      event.preventDefault();
+      next.focus();
+    });
+    this.grid.append(table);
+    return cells;
+  }
+
+  about(head) {
+    const { map } = this;
+    return [`${this.name(head)}: ${map.label} ${numberText(map.value[head])}`,
+      map.p && `p ${numberText(map.p[head])}, corrected for all heads ${numberText(map.p_max[head])}, ` +
+        `q ${numberText(map.q[head])}`,
+      map.noise && `map value ${numberText(map.tested[head])}; exchange alone gives ` +
+        `${numberText(map.noise[head])} ± ${numberText(map.sd[head])}`,
+      map.evidence && `evidence ${numberText(map.evidence[head])}`,
+    ].filter(Boolean).join("\n");
+  }
+
+  showMap() {
+    const { map } = this;
+    const defined = map.value.filter((value) => value !== null);
+    const [least, most] = [Math.min(...defined), Math.max(...defined)];
+    this.cells.forEach((cell, head) => {
+      const value = map.value[head];
+      const share = value === null ? 0 : (value - least) / (most - least || 1);
+      cell.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
+      // Whichever of black and white can be read on it.
+      cell.classList.toggle("dark", dark.matches ? share < 0.53 : share > 0.74);
+      cell.classList.toggle("survivor", Boolean(map.survivors?.includes(head)));
+      cell.textContent = value === null ? "–" : value.toFixed(1);
+      cell.setAttribute("aria-label", `${this.name(head)} ${numberText(value)}`);
+    });
+    const survivors = map.survivors?.length ?? 0;
+    this.scale.textContent = `${map.about} From ${numberText(least)} (light) to ${numberText(most)} ` +
+      `(strong). ${survivors} of ${this.cells.length} heads survive correction` +
+      `${survivors ? " (underlined)" : ""}. Click a head, or move with the arrow keys.`;
+    const first = map.value.indexOf(most);
+    this.choose(this.head ?? first);
+  }
+
+  choose(head) {
+    if (this.head !== null) this.cells[this.head].setAttribute("aria-pressed", "false");
+    this.cells.forEach((cell) => { cell.tabIndex = -1; });
+    this.head = head;
+    this.cells[head].setAttribute("aria-pressed", "true");
+    this.cells[head].tabIndex = 0;
+    this.showWords();
+    this.showGroups();
+    this.showChance();
+    this.showRanks();
+    this.showTexts();
+    const kept = this.of.patterns.filter((text) => text.head === head);
+    if (kept.length) filtrationOfHead(this.filtration, kept, this.data.reading);
+    else {
+      this.filtration.replaceChildren(element("p", { class: "remark" }, this.of.patterns.length
+        ? `Patterns were kept of ${[...new Set(this.of.patterns.map((t) => this.name(t.head)))].join(", ")}; ` +
+          "`tdabias heads --keep-patterns N` keeps more."
+        : "This run kept no patterns: run `tdabias heads` again with --keep-patterns."));
+    }
+  }
+
+  showWords() {
+    const [title, ...rest] = this.about(this.head).split("\n");
+    this.words.replaceChildren(element("h3", {}, `${this.name(this.head)}, ${this.category}`),
+      element("p", {}, title.replace(`${this.name(this.head)}: `, "")),
+      ...rest.map((line) => element("p", { class: "remark" }, line)));
+  }
+
+  async update(name, place, spec, rows) {
+    if (!this.views[name]) this.views[name] = chartIn(place, spec, rows);
+    else {
+      const view = await this.views[name];
+      await view.data("rows", rows).runAsync();
+    }
+  }
+
+  showGroups() {
+    const kind = this.of.values[this.map.kind] ? this.map.kind : "raw";
+    const values = this.of.values[kind];
+    values.numbers ??= unpacked(values.packed);
+    const heads = this.cells.length, n = this.of.groups.length;
+    const at = (limit, group) => values.numbers[(limit * n + group) * heads + this.head];
+    const rows = this.of.groups.map((group, place) => {
+      const [value, low, high] = [0, 1, 2].map((limit) => at(limit, place));
+      const tip = `${group}: ${numberText(value)}, 95 % interval ${numberText(low)} to ` +
+        `${numberText(high)}, ${values.n[place]} texts`;
+      return { group, tip, value, low, high };
+    }).filter((row) => !Number.isNaN(row.value));
+    this.groupsTitle.textContent = `Group by group, ${values.label}`;
+    this.update("groups", this.groups, { ...perGroup, description: "Values of the head by group" }, rows);
+  }
+
+  showChance() {
+    const { map } = this;
+    if (!map.nulls) { this.chance.hidden = true; return; }
+    this.chance.hidden = false;
+    map.nulls.numbers ??= unpacked(map.nulls.packed);
+    const heads = this.cells.length, bins = map.nulls.numbers.length / heads - 1;
+    const point = (place) => map.nulls.numbers[place * heads + this.head];
+    const rows = [];
+    for (let bin = 0; bin < bins; bin += 2) {
+      const low = point(bin), high = point(Math.min(bin + 2, bins));
+      if (high > low) rows.push({ low, high, density: 1 / (high - low) });
+    }
+    const value = map.tested[this.head];
+    rows.push({ low: value, high: value, density: null, tip: `this head: ${numberText(value)}` });
+    const description = "Values under exchange of labels, and the head's own";
+    this.update("chance", this.chance, { ...nullShape, description }, rows);
+  }
+
+  showRanks() {
+    const table = element("table", { class: "data", "aria-label": "Place in every ranking" },
+      element("thead", {}, element("tr", {}, ...["ranking", "place", "value"].map((name) =>
+        element("th", { scope: "col" }, name)))),
+      element("tbody", {}, ...this.of.rankings.map(({ label, rank, value, of }) => element("tr", {},
+        element("td", {}, label),
+        element("td", { class: "number" }, rank[this.head] === null ? "–" : `${rank[this.head]} of ${of}`),
+        element("td", { class: "number" }, value[this.head] === null ? "–" : numberText(value[this.head]))))));
+    this.ranks.replaceChildren(element("h4", {}, "Its place in every ranking"), table);
+  }
+
+  showTexts() {
+    const kind = this.of.carriers[this.map.kind] ? this.map.kind : "raw";
+    const { item, share } = this.of.carriers[kind];
+    const rows = item.map((column, place) => [column[this.head], share[place][this.head]])
+      .filter(([number]) => number >= 0);
+    this.texts.replaceChildren(
+      element("h4", {}, "The texts that carry it most"),
+      element("ol", { class: "texts" }, ...rows.map(([number, value]) => {
+        const text = this.of.texts[number];
+        const line = (label, said, name) => said
+          ? [element("span", { class: name }, element("br"), `${label}: ${said}`)] : [];
+        return element("li", {}, element("strong", {}, text.group), ` (adds ${numberText(value)})`,
+          ...line("stereotype", text.stereotype, "text"),
+          ...line("anti-stereotype", text.anti_stereotype, "text"),
+          ...line("twin", text.twin_stereotype, "twin"));
+      })));
+  }
+}
+
+document.querySelectorAll(".explorer").forEach((place, number) => {
+  place.explorer = new Explorer(place, sections[place.dataset.section].explorer, number);
+});
+document.documentElement.dataset.ready = "yes";

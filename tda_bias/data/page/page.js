@@ -1,0 +1,169 @@
+"use strict";
+// Charts, tables and the box beside the pointer. Data becomes text nodes, never markup.
+
+const sections = JSON.parse(document.getElementById("data").textContent);
+
+/** An element with attributes and children; strings become text. */
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== null) made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** The same among SVG's elements. */
+function drawn(name, attributes = {}, text = "") {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  return made;
+}
+
+/** Numbers from two bytes each; see records/page.py. */
+function unpacked({ step, base64 }) {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const view = new DataView(bytes.buffer);
+  return Float32Array.from({ length: bytes.length / 2 }, (_, place) => {
+    const whole = view.getInt16(2 * place, true);
+    return whole === -32768 ? NaN : whole * step;
+  });
+}
+
+function numberText(value, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "undefined";
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(digits)));
+}
+
+function rowsOf({ names, columns }) {
+  const length = columns.length ? columns[0].length : 0;
+  return Array.from({ length }, (_, row) =>
+    Object.fromEntries(names.map((name, column) => [name, columns[column][row]])));
+}
+
+// -- the box beside the pointer --
+
+const tip = document.getElementById("tip");
+
+function showTip(text, x, y) {
+  tip.hidden = !text;
+  if (!text) return;
+  tip.textContent = text;
+  const { width, height } = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 4))}px`;
+  tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
+}
+
+function tipOfChart(_, event, __, value) {
+  const lines = typeof value === "object" && value !== null
+    ? Object.entries(value).map(([name, text]) => `${name}: ${text}`) : [value ?? ""];
+  showTip(lines.join("\n"), event.clientX ?? 0, event.clientY ?? 0);
+}
+
+// -- charts --
+
+const axis = {
+  labelColor: "var(--text)", titleColor: "var(--text)", tickColor: "var(--line)",
+  domainColor: "var(--soft)", gridColor: "var(--line)", gridOpacity: 0.5, labelLimit: 150,
+  labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal",
+};
+const look = {
+  background: null, font: "system-ui, sans-serif", axis, view: { stroke: null },
+  legend: { labelColor: "var(--text)", titleColor: "var(--text)", labelFontSize: 12 },
+  title: { color: "var(--text)", anchor: "start", fontSize: 13, fontWeight: "normal" },
+  header: { labelColor: "var(--text)", titleColor: "var(--text)" },
+};
+const autosize = { type: "fit-x", contains: "padding" };
+
+/** A Vega-Lite chart in a place; resolves to its view. */
+async function chartIn(place, spec, rows) {
+  const full = { width: "container", autosize, data: { name: "rows", values: rows }, ...spec, config: look };
+  const compiled = vegaLite.compile(full, { logger: vega.logger(vega.Error) }).spec;
+  const view = new vega.View(vega.parse(compiled, null, { ast: true }), {
+    expr: vega.expressionInterpreter, renderer: "svg", container: place, hover: true,
+    tooltip: tipOfChart, logLevel: vega.Error,
+  });
+  await view.runAsync();
+  place.querySelector("svg")?.setAttribute("aria-label", spec.description ?? "chart");
+  place.dataset.ready = "yes";
+  return view;
+}
+
+function lateCharts() {
+  const wanted = (place) => {
+    if (place.dataset.ready) return;
+    place.dataset.ready = "soon";
+    const { spec, rows } = sections[place.dataset.section].charts[place.dataset.chart];
+    chartIn(place, spec, rowsOf(rows));
+  };
+  const places = document.querySelectorAll(".chart[data-chart]");
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) wanted(entry.target);
+  }, { rootMargin: "300px" });
+  places.forEach((place) => seen.observe(place));
+  addEventListener("beforeprint", () => places.forEach(wanted));
+}
+
+// -- tables --
+
+function csvOf({ names, columns }) {
+  const cell = (value) => {
+    let text = String(value ?? "");
+    // A spreadsheet would take these for formulas.
+    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const rows = (columns[0] ?? []).map((_, row) => columns.map((column) => cell(column[row])));
+  return [names.map(cell), ...rows].map((row) => row.join(",")).join("\n") + "\n";
+}
+
+function download(table) {
+  const address = URL.createObjectURL(new Blob([csvOf(table)], { type: "text/csv" }));
+  element("a", { href: address, download: `${table.name}.csv` }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+/** A table that sorts by a click on a heading. */
+function tableOf({ names, columns }, label) {
+  const numeric = columns.map((column) => column.every((v) => v === null || typeof v === "number"));
+  const head = names.map((name, place) =>
+    element("th", { scope: "col", class: numeric[place] ? "number" : null }, name));
+  const body = element("tbody");
+  for (let row = 0; row < (columns[0] ?? []).length; row += 1) {
+    body.append(element("tr", {}, ...columns.map((column, place) => {
+      const value = column[row];
+      if (!numeric[place]) return element("td", {}, String(value ?? ""));
+      const text = value === null ? "" : numberText(value, 4);
+      return element("td", { class: "number", "data-sort": value ?? "" }, text);
+    })));
+  }
+  const table = element("table", { class: "data sortable n-last", "aria-label": label },
+    element("thead", {}, element("tr", {}, ...head)), body);
+  enhanceSortableAccessibility([table]);
+  return table;
+}
+
+function lateTables() {
+  for (const place of document.querySelectorAll("details.table")) {
+    place.addEventListener("toggle", () => {
+      if (place.childElementCount > 1) return;
+      const table = sections[place.dataset.section].tables[place.dataset.table];
+      const label = place.querySelector("summary").textContent;
+      place.append(
+        element("p", { class: "remark" }, table.of > (table.columns[0] ?? []).length
+          ? `The first ${table.columns[0].length} of ${table.of} rows; the run's file has all. ` : "",
+        element("button", { class: "download", type: "button", onclick: () => download(table) },
+          "Download as CSV")),
+        element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+          tableOf(table, label)));
+    });
+  }
+}
+
+addEventListener("keydown", (event) => { if (event.key === "Escape") showTip("", 0, 0); });
+addEventListener("scroll", () => showTip("", 0, 0), { passive: true });
+lateCharts();
+lateTables();

@@ -1,0 +1,272 @@
+"""A run of heads as the data of the interactive map on a page; ``explorer.js`` draws it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy import stats
+
+from tda_bias.behaviour.ablation_study import AblationStudy
+from tda_bias.patterns.kept import TABLE as KEPT
+from tda_bias.patterns.kept import KeptPatterns
+from tda_bias.records.page import packed, rounded
+from tda_bias.records.runs import Run
+from tda_bias.results.carriers import carriers, shares
+from tda_bias.results.head_bias import NULLS, HeadBias
+from tda_bias.results.item_differences import ARRAYS, TEXTS, ItemDifferences
+from tda_bias.results.maps import map_columns
+from tda_bias.types import HeadId
+
+# Texts of a head that are shown.
+N_CARRIERS = 5
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A map that can be chosen: its column, its test, what it is per group, and its words."""
+
+    value: str
+    tested: str
+    label: str
+    about: str
+    kind: str
+
+
+_EVIDENCE = "How far a head's difference in {} stands above its own noise, in standard deviations"
+_PUBLISHED = "The published map: mean z over groups, which also ranks heads by their noise"
+_MAPS = (
+    _Map(
+        "evidence_relative_twin",
+        "relative_twin",
+        "spread, triple minus twin",
+        f"{_EVIDENCE.format('spread')}, wording taken out by twins.",
+        "spread_twin",
+    ),
+    _Map(
+        "evidence_relative",
+        "relative",
+        "spread",
+        f"{_EVIDENCE.format('spread')}; wording is still in it.",
+        "spread",
+    ),
+    _Map(
+        "evidence_location_twin",
+        "location_twin",
+        "shift, triple minus twin",
+        f"{_EVIDENCE.format('level')}, wording taken out by twins.",
+        "shift_twin",
+    ),
+    _Map(
+        "evidence_location",
+        "location",
+        "shift",
+        f"{_EVIDENCE.format('level')}; wording is still in it.",
+        "shift",
+    ),
+    _Map("z_relative", "relative", "published", f"{_PUBLISHED}.", "spread"),
+    _Map("z_statistic", "statistic", "published S", f"{_PUBLISHED} (statistic S).", "spread"),
+    _Map("z_metric", "statistic", "published T", f"{_PUBLISHED} (metric T).", "spread"),
+)
+# Values per item by the kind of a map: which measure, whether twins are subtracted, its words.
+_KINDS = {
+    "spread": ("dispersion", False, "difference in spread (-1 to 1)"),
+    "spread_twin": ("dispersion", True, "difference in spread, triple minus twin"),
+    "shift": ("sum", False, "change of the sum of births and of deaths"),
+    "shift_twin": ("sum", True, "the same change, triple minus twin"),
+}
+
+
+def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
+    """Everything the map of a run shows.
+
+    Args:
+        run: Of ``tdabias heads``.
+        others: Ablations made from it, whose rankings stand beside its own.
+
+    Raises:
+        InputError: if a file of the run is damaged.
+    """
+    result = run.load(HeadBias.load)
+    items = ItemDifferences.read(run) if run.has(ARRAYS) else None
+    nulls = run.arrays(NULLS) if run.has(NULLS) else {}
+    kept = KeptPatterns.read(run) if run.has(KEPT) else None
+    studies = [part.load(AblationStudy.load) for part in others if part.command == "ablate"]
+    heads = result.layer_by_head("layer", result.categories[0]).shape
+    config = result.record.config
+    return {
+        "layers": heads[0],
+        "heads": heads[1],
+        "reading": {
+            "causal": result.record.model.attention == "causal",
+            "mean": config.combine == "mean",
+        },
+        "categories": {
+            category: {
+                "maps": _maps(result, category, nulls),
+                "rankings": _rankings(result, category, studies),
+                "patterns": _patterns(kept, category, heads[1]),
+                **_items(items, category),
+            }
+            for category in result.categories
+        },
+    }
+
+
+def _maps(result: HeadBias, category: str, nulls: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """The maps, that of the run's ranking first."""
+    table = _heads(result, category)
+    chosen = map_columns(result.rank_by, table.columns).value
+    found = []
+    for one in sorted(_available(table), key=lambda one: one.value != chosen):
+        columns = {
+            "value": one.value,
+            "tested": f"z_{one.tested}",
+            "noise": f"z_null_{one.tested}",
+            "sd": f"sd_null_{one.tested}",
+            "evidence": f"evidence_{one.tested}",
+            **{name: f"{name}_{one.tested}" for name in ("p", "p_max", "q")},
+        }
+        values: dict[str, Any] = {
+            name: rounded(table[column].to_numpy(float))
+            for name, column in columns.items()
+            if column in table
+        }
+        survives = np.zeros(len(table), dtype=bool)
+        for name in ("p_max", "q"):
+            survives |= (table[columns[name]] < 0.05).to_numpy()
+        null = nulls.get(f"{category}.{one.tested}")
+        found.append(
+            {
+                "label": one.label,
+                "about": one.about,
+                "kind": one.kind,
+                "survivors": np.flatnonzero(survives).tolist(),
+                "nulls": None if null is None else {"packed": packed(null)},
+                **values,
+            }
+        )
+    return found
+
+
+def _heads(result: HeadBias, category: str) -> pd.DataFrame:
+    rows = result.category[result.category["category"] == category]
+    return rows.sort_values(["layer", "head"])
+
+
+def _available(table: pd.DataFrame) -> list[_Map]:
+    return [one for one in _MAPS if one.value in table and f"p_{one.tested}" in table]
+
+
+def _rankings(
+    result: HeadBias, category: str, studies: Sequence[AblationStudy]
+) -> list[dict[str, Any]]:
+    """A head's place in every map, and in what ablations say of it."""
+    table = _heads(result, category)
+    lines = [(one.label, table[one.value].to_numpy(float)) for one in _available(table)]
+    for study in studies:
+        if study.record.category == category:
+            heads = study.heads.sort_values(["layer", "head"])
+            lines += [
+                ("gradient importance", heads["importance"].to_numpy(float)),
+                ("effect of removal, first order", np.abs(heads["effect"].to_numpy(float))),
+                ("effect of removal, measured", np.abs(heads["exact"].to_numpy(float))),
+            ]
+    return [_ranked(label, values) for label, values in lines]
+
+
+def _ranked(label: str, values: Float[np.ndarray, " head"]) -> dict[str, Any]:
+    defined = np.isfinite(values)
+    rank = stats.rankdata(-values, method="min", nan_policy="omit")
+    return {
+        "label": label,
+        "of": int(defined.sum()),
+        "rank": [int(r) if known else None for r, known in zip(rank, defined, strict=True)],
+        "value": rounded(values),
+    }
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
+    """Values of groups, texts, and the texts that carry every head most."""
+    if items is None:
+        return {"groups": [], "values": {}, "texts": [], "carriers": {}}
+    rows = np.flatnonzero(items.items["category"] == category)
+    table = items.items.iloc[rows].reset_index(drop=True)
+    names = [name for name in ("group", *TEXTS) if name in table]
+    found: dict[str, Any] = {
+        "groups": list(dict.fromkeys(table["group"])),
+        "texts": table[names].to_dict("records"),
+        "values": {},
+        "carriers": {},
+    }
+    for kind, (measure, twins, label) in _KINDS.items():
+        if twins and not items.twins:
+            continue
+        values = (items.twins if twins else items.raw)[measure][rows].mean(1)
+        flat = values.reshape(len(rows), -1).astype(float)
+        limits, n = _by_group(flat, table["group"], found["groups"])
+        found["values"][kind] = {"label": label, "n": n, "packed": packed(limits)}
+        if measure == "dispersion":
+            share = shares(items, twins=twins)[rows]
+            found["carriers"][kind] = _carriers(share)
+    for kind, like in (("shift", "spread"), ("shift_twin", "spread_twin")):
+        if like in found["carriers"]:
+            found["carriers"][kind] = found["carriers"][like]
+    return found
+
+
+def _by_group(
+    values: Float[np.ndarray, "item head"], group: pd.Series, names: Sequence[str]
+) -> tuple[Float[np.ndarray, "limit group head"], list[int]]:
+    """Means of groups with Student's interval over their items; undefined with fewer than two."""
+    limits = np.full((3, len(names), values.shape[1]), np.nan)
+    counts = []
+    for place, name in enumerate(names):
+        known = values[(group == name).to_numpy()]
+        known = known[np.isfinite(known).any(1)]
+        n = len(known)
+        counts.append(n)
+        if n > 1:
+            mean = known.mean(0)
+            half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * known.std(0, ddof=1) / np.sqrt(n)
+            limits[:, place] = mean, mean - half, mean + half
+    return limits, counts
+
+
+def _carriers(share: Float[np.ndarray, "item layer head"]) -> dict[str, Any]:
+    """``(place, head)`` numbers of items and what they add; -1 where there are fewer."""
+    layers, heads = share.shape[1:]
+    item = np.full((N_CARRIERS, layers * heads), -1)
+    added = np.full((N_CARRIERS, layers * heads), np.nan)
+    for place in range(layers * heads):
+        head = HeadId(*divmod(place, heads))
+        first = carriers(share, head, N_CARRIERS)
+        item[: len(first), place] = first
+        added[: len(first), place] = share[first, head.layer, head.head]
+    return {"item": item.tolist(), "share": [rounded(row, 3) for row in added]}
+
+
+def _patterns(kept: KeptPatterns | None, category: str, heads: int) -> list[dict[str, Any]]:
+    if kept is None:
+        return []
+    found = []
+    for row, pattern in zip(kept.table.to_dict("records"), kept.patterns, strict=True):
+        if row["category"] == category:
+            found.append(
+                {
+                    "head": row["layer"] * heads + row["head"],
+                    **{name: row[name] for name in ("id", "role", "text")},
+                    "tokens": json.loads(str(row["tokens"])),
+                    "pattern": packed(pattern.astype(float)),
+                }
+            )
+    return found

@@ -1,0 +1,35 @@
+"""How results look at the end of a notebook's cell: a line or two, and the head of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Rows of a table that are shown.
+ROWS = 8
+
+
+def summary_html(
+    title: str, lines: Sequence[str] = (), tables: Mapping[str, pd.DataFrame] | None = None
+) -> str:
+    """A few kilobytes of HTML; names of models and targets are escaped.
+
+    Args:
+        title: What the result is.
+        lines: What must be read beside it.
+        tables: By what they show; of long ones the first rows.
+    """
+    parts = [f"<div><strong>{escape(title)}</strong>"]
+    parts += [f"<p>{escape(line)}</p>" for line in lines]
+    for name, table in (tables or {}).items():
+        left = len(table) - ROWS
+        more = f" (first {ROWS} of {len(table)})" if left > 0 else ""
+        parts.append(f"<p>{escape(name)}{more}</p>")
+        parts.append(
+            table.head(ROWS).to_html(index=False, float_format="{:.3g}".format, na_rep="", border=0)
+        )
+    return "\n".join([*parts, "</div>"])

@@ -1,0 +1,76 @@
+"""``tdabias report``: from folders of runs to one file."""
+
+import pytest
+
+from tdabias_cli.main import run
+from tdabias_cli.report import plain_lines
+from tests.support.reports import runs_for_report
+
+
+@pytest.fixture(scope="module")
+def runs(tiny, tmp_path_factory):
+    return runs_for_report(tiny, tmp_path_factory.mktemp("runs"))
+
+
+def test_a_folder_without_a_run_and_a_file_of_a_run_are_one_line(runs, tmp_path, capsys):
+    assert run(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 2
+    assert "holds no finished run" in capsys.readouterr().err
+    assert run(["report", str(runs[0]), "--out", str(runs[0] / "groups.csv")]) == 2
+    error = capsys.readouterr().err
+    assert "is a file of the run there" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_damaged_file_is_one_line_and_leaves_no_page(runs, tmp_path, capsys):
+    import shutil
+
+    copy = shutil.copytree(runs[0], tmp_path / "run")
+    (copy / "patterns.npz").write_bytes(b"PK")
+    assert run(["report", str(copy), "--out", str(tmp_path / "r.html")]) == 2
+    error = capsys.readouterr().err
+    assert "patterns.npz is not as the run wrote it" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_what_was_made_from_a_run_stands_beside_it(runs, tmp_path, capsys):
+    out = tmp_path / "r.html"
+    assert run(["report", str(runs[0]), "--out", str(out)]) == 0
+    assert "2 runs" in capsys.readouterr().out
+    text = out.read_text(encoding="utf-8")
+    assert "tdabias ablate: " in text
+    assert f"tdabias report {runs[0]}" in text.replace("&#39;", "")
+
+
+def test_quiet_says_nothing(runs, tmp_path, capsys):
+    assert run(["report", str(runs[1]), "--out", str(tmp_path / "r.html"), "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_the_finding_says_in_words_that_nothing_stands_out_or_what_does(heads_run):
+    from dataclasses import replace
+
+    from tda_bias.results.head_bias import HeadBias
+
+    quiet: HeadBias = heads_run
+    table = quiet.category.copy()
+    columns = [name for name in table.columns if name.startswith(("p_max_", "q_"))]
+    table[columns] = 1.0
+    [first, second] = plain_lines(replace(quiet, category=table), "gender")
+    assert first.startswith("No head of tiny-gpt2 stands out for gender")
+    assert "no proof that there is no bias" in first
+    assert "no twins" in second
+    table.loc[
+        (table["category"] == "gender") & (table["layer"] == 1) & (table["head"] == 2), columns
+    ] = 0.001
+    first = plain_lines(replace(quiet, category=table), "gender")[0]
+    assert first.startswith("1 of 8 heads of tiny-gpt2 stands out for gender")
+    assert "L1H2" in first
+
+
+@pytest.mark.parametrize("name", ["pvf0", "gender_race"])
+def test_runs_of_words_and_questions_have_their_chart(folders, name, tmp_path):
+    out = tmp_path / "r.html"
+    assert run(["report", str(folders / name), "--out", str(out)]) == 0
+    assert 'class="chart"' in out.read_text(encoding="utf-8")

@@ -1,0 +1,38 @@
+"""Small runs of every kind that a report shows, some with names that would like to be code."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
+from tda_bias.behaviour.ablation import Ablator
+from tda_bias.behaviour.ablation_study import ablation_study
+from tda_bias.behaviour.stereoset_scores import stereoset_scores
+from tda_bias.patterns.capture import example_pattern, kept_patterns
+from tda_bias.results.carriers import texts_to_keep
+from tda_bias.twins import make_twins
+
+HOSTILE = "</script><img src=x onerror=window.hostile=1><script>window.hostile=1</script>{{7*7}}"
+
+
+def runs_for_report(tiny, base: Path) -> list[Path]:
+    """A run of heads with twins, an ablation of it, and StereoSet's scores of the same texts."""
+    model = replace(tiny("gpt2"), name=f"tiny {HOSTILE}")
+    triples = load_triples("starter", category="gender", groups=["girl", "boy"], limit=6)
+    twins = make_twins(load_triples("starter")).only(triples)
+    hostile = [replace(t, group=HOSTILE) if t.group == "girl" else t for t in triples]
+    hostile = [
+        t if t.group != HOSTILE else replace(t, context=f"{t.context} {HOSTILE}") for t in hostile
+    ]
+    result = head_bias(
+        model, [*triples, *hostile[:6]], twins=twins, config=HeadBiasConfig(n_resamples=99)
+    )
+    result = result.with_kept(kept_patterns(model, texts_to_keep(result, 8)))
+    result.with_example(example_pattern(model, triples[0])).save(base / "heads")
+    saved = HeadBias.load(base / "heads")
+    study = ablation_study(
+        Ablator(tiny("gpt2"), triples[:4]), saved, category="gender", top=1, n_resamples=99
+    )
+    study.save(base / "heads" / "ablate")
+    scores = stereoset_scores(tiny("gpt2"), triples, twins=twins, n_resamples=100)
+    scores.save(base / "stereoset")
+    return [base / "heads", base / "stereoset"]

@@ -1,0 +1,111 @@
+"""The interactive map holds the numbers of the tables."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tda_bias.behaviour.ablation_study import AblationStudy
+from tda_bias.plots.explorer import explorer
+from tda_bias.records.page import unpacked
+from tda_bias.records.runs import open_run
+from tda_bias.results.head_bias import HeadBias
+from tests.support.reports import runs_for_report
+
+
+@pytest.fixture(scope="module")
+def folder(tiny, tmp_path_factory):
+    return runs_for_report(tiny, tmp_path_factory.mktemp("explorer"))[0]
+
+
+@pytest.fixture(scope="module")
+def result(folder):
+    return HeadBias.load(folder)
+
+
+@pytest.fixture(scope="module")
+def shown(folder):
+    return explorer(open_run(folder), [open_run(folder / "ablate")])
+
+
+def of(shown):
+    return shown["categories"]["gender"]
+
+
+def test_the_map_that_the_run_ranks_by_comes_first(shown, result):
+    first = of(shown)["maps"][0]
+    assert first["label"] == "spread, triple minus twin"
+    expected = result.category_map("gender").ravel()
+    np.testing.assert_allclose(first["value"], expected, rtol=1e-3)
+
+
+def test_every_map_stands_with_its_noise_and_its_test(shown, result):
+    by_name = {one["label"]: one for one in of(shown)["maps"]}
+    assert len(by_name) == 7
+    for label, tested in (("shift", "location"), ("published T", "statistic")):
+        for name in ("p", "p_max", "q"):
+            column = result.layer_by_head(f"{name}_{tested}", "gender").ravel()
+            np.testing.assert_allclose(by_name[label][name], column, rtol=1e-3)
+        noise = result.layer_by_head(f"z_null_{tested}", "gender").ravel()
+        np.testing.assert_allclose(by_name[label]["noise"], noise, rtol=1e-3, atol=1e-9)
+
+
+def test_draws_ascend_and_give_the_share_above_a_head_that_its_p_gives(shown):
+    for one in of(shown)["maps"]:
+        draws = unpacked(one["nulls"]["packed"]).reshape(41, 8)
+        assert (np.diff(draws, axis=0) >= 0).all()
+        above = (draws >= np.array(one["tested"])[None] - 1e-3).mean(0)
+        np.testing.assert_allclose(above, one["p"], atol=0.06)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("spread", "relative"), ("spread_twin", "relative_twin")]
+)
+def test_groups_have_the_runs_values_with_students_interval(shown, result, kind, column):
+    values = of(shown)["values"][kind]
+    groups = of(shown)["groups"]
+    limits = unpacked(values["packed"]).reshape(3, len(groups), 8)
+    for place, group in enumerate(groups):
+        rows = result.combined[result.combined["group"] == group].sort_values(["layer", "head"])
+        np.testing.assert_allclose(limits[0, place], rows[f"combined_{column}"], atol=2e-4)
+        assert (limits[1, place] <= limits[0, place]).all()
+
+
+def test_students_interval_by_hand():
+    import pandas as pd
+
+    from tda_bias.plots.explorer import _by_group
+
+    values = np.array([[1.0], [2.0], [4.0], [np.nan], [7.0]])
+    limits, n = _by_group(values, pd.Series(list("aaaab")), ["a", "b"])
+    low, high = stats.t.interval(0.95, 2, loc=7 / 3, scale=stats.sem([1, 2, 4]))
+    np.testing.assert_allclose(limits[:, 0, 0], [7 / 3, low, high])
+    assert np.isnan(limits[:, 1]).all()
+    assert n == [3, 1]
+
+
+def test_places_in_rankings_count_from_the_largest_and_ablations_have_theirs(shown, folder):
+    study = AblationStudy.load(folder / "ablate")
+    importance = next(r for r in of(shown)["rankings"] if r["label"] == "gradient importance")
+    values = study.heads.sort_values(["layer", "head"])["importance"].to_numpy()
+    assert importance["rank"][int(np.argmax(values))] == 1
+    exact = next(r for r in of(shown)["rankings"] if r["label"].endswith("measured"))
+    assert exact["of"] == study.heads["exact"].notna().sum() < 8
+    assert exact["rank"].count(None) == 8 - exact["of"]
+
+
+def test_the_texts_that_carry_a_head_come_with_their_texts(shown):
+    carried = of(shown)["carriers"]["spread"]
+    sizes = np.abs(np.array(carried["share"], dtype=float))
+    assert (np.diff(sizes, axis=0) <= 1e-6).all()
+    assert of(shown)["texts"][carried["item"][0][0]]["stereotype"]
+
+
+def test_a_run_without_items_patterns_and_draws_still_has_its_maps(folder, tmp_path):
+    from dataclasses import replace
+
+    result = HeadBias.load(folder)
+    replace(result, items=None, nulls=None, kept=None).save(tmp_path)
+    shown = explorer(open_run(tmp_path), [])
+    assert of(shown)["patterns"] == []
+    assert of(shown)["maps"][0]["nulls"] is None
+    assert of(shown)["values"] == {}
