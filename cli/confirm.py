@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
@@ -15,7 +15,7 @@ from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
 from .loading import language_model
 from .options import Positional, command
 from .output import Output
-from .settings import FilePath, Format, Name
+from .settings import FilePath, Name, OutputSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from tda_bias.statistic.group_result import GroupResult
 
 
-class ConfirmSettings(BaseModel):
+class ConfirmSettings(OutputSettings):
     """Everything ``tdabias confirm`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Annotated[FilePath, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
@@ -52,7 +50,6 @@ class ConfirmSettings(BaseModel):
         description="of a model: a file of triples or pairs about other targets, looked at once",
     )
     out: FilePath | None = Field(None, description="folder for the files (default: RUN/confirm)")
-    format: Format = Field("table", description="what to print")
 
 
 @command(ConfirmSettings)
@@ -87,7 +84,7 @@ def confirm(settings: ConfirmSettings) -> None:
         shown=[_replicated(found, run.record.model.name, category), *_lines(found), files],
         values={**summary, "heads": found.heads.to_dict("records")},
         rows=found.heads,
-    ).print(settings.format)
+    ).print(settings.format, quiet=settings.quiet)
 
 
 def _model(settings: ConfirmSettings, source: str) -> None:
@@ -225,7 +222,9 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
     said = f"{summary['confirmed']} of {len(table)} heads are confirmed (Holm p < .05)."
     files = f"Files: {_folder(settings)}/ (confirm.csv, heads/, run.json)"
     values = {**summary, "heads": table.to_dict("records")}
-    Output(shown=[shown, said, files], values=values, rows=table).print(settings.format)
+    Output(shown=[shown, said, files], values=values, rows=table).print(
+        settings.format, quiet=settings.quiet
+    )
 
 
 def _summary(found: Confirmation) -> dict[str, Any]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.console import Console
 
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import language_model, model_of, refuse_other_weights
 from .options import Positional, command
-from .settings import FilePath
+from .output import Output
+from .settings import FilePath, OutputSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
 
 
-class ExportSettings(BaseModel):
+class ExportSettings(OutputSettings):
     """Everything ``tdabias export`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     to: FilePath = Field(description="JSON file to write")
@@ -59,7 +57,7 @@ def export(settings: ExportSettings) -> None:
     if settings.random_seed is not None:
         chosen = _random_instead(heads, chosen, settings.random_seed, category, by)
     about = heads.record.model
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=settings.quiet)
     model = language_model(model_of(heads.record), device="cpu", dtype=about.dtype, console=console)
     refuse_other_weights(model, heads.record)
 
@@ -83,7 +81,11 @@ def export(settings: ExportSettings) -> None:
         warning = " Drawn at random from the layers of the chosen ones: a control."
     elif not rule["surviving_heads"]:
         warning = " None of them survives correction: a ranking of noise."
-    typer.echo(f"{len(rows)} heads of {about.name} in {settings.to}.{warning}")
+    Output(
+        shown=[f"{len(rows)} heads of {about.name} in {settings.to}.{warning}"],
+        values=record,
+        rows=chosen,
+    ).print(settings.format, quiet=settings.quiet)
 
 
 def _random_instead(

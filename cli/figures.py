@@ -34,6 +34,7 @@ class FiguresSettings(BaseModel):
     only: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this figure; may be given several times"
     )
+    quiet: bool = Field(False, description="say nothing but errors")
     factors: FilePath | None = Field(
         None, description="CSV x,factor,...[,weight]: adds the PVF papers' regressions"
     )
@@ -48,7 +49,8 @@ def figures(settings: FiguresSettings) -> None:
     from tda_bias.records.runs import with_parts
 
     opened = with_parts(settings.runs)
-    console, errors = Console(highlight=False), Console(stderr=True, soft_wrap=True)
+    console = Console(highlight=False, quiet=settings.quiet)
+    errors = Console(stderr=True, soft_wrap=True, quiet=settings.quiet)
     written = 0
     lacking: list[str] = []
     for one in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):

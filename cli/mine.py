@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.console import Console
 
 from pvf.config import Kind
@@ -14,7 +15,8 @@ from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import progress_bar, use_cache_if_unreachable
 from .options import Positional, command
-from .settings import FilePath, Name
+from .output import Output
+from .settings import FilePath, Name, OutputSettings
 
 if TYPE_CHECKING:
     from pvf.mined import Mined
@@ -23,10 +25,8 @@ if TYPE_CHECKING:
 _SAVE_EVERY = 50
 
 
-class MineSettings(BaseModel):
+class MineSettings(OutputSettings):
     """Everything ``tdabias pvf mine`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     corpus: Annotated[Name, Positional()] = Field(
         description=".txt, .jsonl or .zst file, or a data set on the hub, NAME[:CONFIGURATION]"
@@ -60,17 +60,21 @@ def mine(settings: MineSettings) -> None:
     mined, pipeline, state = _mined(settings)
     table = mined_table(mined, min_count=settings.min_count, min_documents=settings.min_documents)
     write_csv(settings.out, table)
-    typer.echo(
+    said = [
         f"{mined.done} documents, {mined.sentences} distinct sentences ({pipeline}): {len(table)} "
         f"templates with {int(table['count'].sum())} sentences, of {len(mined.counts)} candidates."
-    )
+    ]
     found = overlap(table, load_templates(settings.kind))
     recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in found.recall.items())
-    typer.echo(
+    said.append(
         f"Of the published ten: {recall}; {found.found} at all. Weighted Jaccard "
         f"{found.jaccard:.2f}; share of The [X] VERB that [Y]: {found.that_share:.0%}."
     )
-    typer.echo(f"Files: {settings.out} (for --templates), {state}")
+    Output(
+        shown=[*said, f"Files: {settings.out} (for --templates), {state}"],
+        values={"file": str(settings.out), "documents": mined.done, **asdict(found)},
+        rows=table,
+    ).print(settings.format, quiet=settings.quiet)
 
 
 def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
@@ -97,7 +101,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     source = documents(settings.corpus, n=settings.documents, **settings.model_dump(include=sample))
     try:
         with progress_bar(
-            Console(stderr=True), f"mining {settings.corpus}", "documents"
+            Console(stderr=True, quiet=settings.quiet), f"mining {settings.corpus}", "documents"
         ) as progress:
 
             def after(now: Mined) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
@@ -15,8 +13,8 @@ from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .options import command
-from .settings import Device, Dtype, FilePath, Format, Name, Several, model_folder
-from .text import print_lines, print_table
+from .output import Output
+from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, model_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +26,8 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-class PairsSettings(BaseModel):
+class PairsSettings(RunSettings):
     """Everything ``tdabias pairs`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Name = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
@@ -77,8 +73,6 @@ class PairsSettings(BaseModel):
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/pairs-SET)"
     )
-    overwrite: bool = Field(False, description="write over a finished run of something else")
-    format: Format = Field("table", description="what to print")
 
     @property
     def folder(self) -> Path:
@@ -97,11 +91,10 @@ def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
     result = compute(settings)
     result.save(settings.folder)
-    if settings.format == "json":
-        typer.echo(as_json(result, settings))
-        return
-    print_table(official_table(result))
-    print_lines(*lines(result, settings))
+    shown = [official_table(result), *lines(result, settings)]
+    Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(
+        settings.format, quiet=settings.quiet
+    )
 
 
 def compute(settings: PairsSettings) -> PairSetScores:
@@ -126,7 +119,7 @@ def compute(settings: PairsSettings) -> PairSetScores:
         settings.model,
         device=settings.device,
         dtype=settings.dtype,
-        console=Console(stderr=True),
+        console=Console(stderr=True, quiet=settings.quiet),
     )
     refuse_other_run(
         settings.folder,
@@ -276,11 +269,9 @@ def within_word_lines(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def as_json(result: PairSetScores, settings: PairsSettings) -> str:
+def as_values(result: PairSetScores, settings: PairsSettings) -> dict[str, Any]:
     """Scores, length split and the set's own score, for other programs."""
-    from tda_bias.records.files import plain
-
-    found = {
+    return {
         "folder": str(settings.folder),
         "model": result.record.model.model_dump(),
         "set": result.record.set,
@@ -291,4 +282,3 @@ def as_json(result: PairSetScores, settings: PairsSettings) -> str:
         "scores": result.scores.to_dict("records"),
         "length_split": result.length_split.to_dict("records"),
     }
-    return json.dumps(plain(found), indent=2, allow_nan=False)

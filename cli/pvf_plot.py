@@ -11,17 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from pvf.config import Quantity
 
 from .options import Positional, command
-from .settings import FilePath, Several
-from .text import print_lines, print_table, table_of
+from .output import Output
+from .settings import FilePath, OutputSettings, Several
+from .text import table_of
 
 if TYPE_CHECKING:
     from pvf.report import RiskReport
 
 
-class SocialSettings(BaseModel):
+class SocialSettings(OutputSettings):
     """Everything ``tdabias pvf social`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias pvf` wrote.")
     factors: FilePath = Field(description="CSV with the columns x,factor,...[,weight]")
@@ -41,6 +40,7 @@ class PlotSettings(BaseModel):
         (), description="word x for the heat map; may be given several times"
     )
     out: FilePath = Field(Path("figures-pvf"), description="folder for the figures")
+    quiet: bool = Field(False, description="say nothing but errors")
 
 
 @command(SocialSettings)
@@ -64,8 +64,13 @@ def social(settings: SocialSettings) -> None:
         plot_regression(by_x, chosen, name, response=settings.response, ax=figure.subplots())
         write_figure(folder, f"factor{number}", figure)
     columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
-    print_table(table_of(table[columns], f"{settings.response} of each x on its factors"))
-    print_lines(f"Files: {folder}/ (regressions.csv, factor1.png, ...)")
+    title = f"{settings.response} of each x on its factors"
+    files = f"Files: {folder}/ (regressions.csv, factor1.png, ...)"
+    Output(
+        shown=[table_of(table[columns], title), files],
+        values={"folder": str(folder), "regressions": table.to_dict("records")},
+        rows=table,
+    ).print(settings.format, quiet=settings.quiet)
 
 
 @command(PlotSettings)
@@ -99,4 +104,7 @@ def plot(settings: PlotSettings) -> None:
         figures["models-change"] = change
     for name, figure in figures.items():
         write_figure(settings.out, name, figure)
-    typer.echo(f"Files: {', '.join(f'{settings.out}/{name}.png' for name in figures)} (and .svg)")
+    if not settings.quiet:
+        typer.echo(
+            f"Files: {', '.join(f'{settings.out}/{name}.png' for name in figures)} (and .svg)"
+        )

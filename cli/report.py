@@ -8,13 +8,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
-from rich.console import Console
+from pydantic import BaseModel, Field
 
 from tda_bias.types import HeadId, InputError
 
 from .options import Positional, command, command_line
-from .settings import FilePath
+from .output import Output
+from .settings import FilePath, OutputSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
 
 
-class ReportSettings(BaseModel):
+class ReportSettings(OutputSettings):
     """Everything ``tdabias report`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         description="Folders of finished runs, of any commands."
     )
     out: FilePath = Field(Path("report.html"), description="the file to write")
-    quiet: bool = Field(False, description="say nothing but errors")
 
 
 @command(ReportSettings)
 def report(settings: ReportSettings) -> None:
     """Write one page that opens anywhere: findings, map of heads, texts, charts, tables."""
+    import pandas as pd
+
     from tda_bias.records.files import write_text
     from tda_bias.records.page import Page, page_html
     from tda_bias.records.runs import refuse_file_of_a_run
@@ -57,9 +56,14 @@ def report(settings: ReportSettings) -> None:
     )
     text = page_html(page)
     write_text(settings.out, text)
-    size = len(text.encode()) / 1e6
-    said = f"{settings.out}: {len(sections)} runs, {size:.1f} MB, one file that fetches nothing."
-    Console(quiet=settings.quiet, highlight=False, soft_wrap=True, markup=False).print(said)
+    size, several = len(text.encode()), "" if len(runs) == 1 else "s"
+    said = f"{len(runs)} run{several}, {size / 1e6:.1f} MB, one file that fetches nothing"
+    table = pd.DataFrame({"run": [str(run.folder) for run in runs]})
+    Output(
+        shown=[f"Page: {settings.out} ({said})"],
+        values={"page": str(settings.out), "bytes": size, "runs": table["run"].tolist()},
+        rows=table.assign(command=[run.command for run in runs]),
+    ).print(settings.format, quiet=settings.quiet)
 
 
 def _opened(folders: Sequence[Path]) -> list[Run]:
@@ -186,9 +190,19 @@ def _caution(result: HeadBias) -> list[Finding]:
 def _others(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
     from tda_bias.records.page import Finding
 
-    lines = _said(run)
-    findings = [Finding(title="", lines=lines[:2], controls=lines[2:])] if lines else []
+    plain, said = _plain(run), _said(run)
+    first, rest = (plain, said) if plain else (said[:2], said[2:])
+    findings = [Finding(title="", lines=first, controls=rest)] if first else []
     return {"findings": findings, "charts": _charts(run, runs), "tables": _tables(run, runs)}
+
+
+def _plain(run: Run) -> list[str]:
+    """The finding in a sentence or two, where the command's own sentences are for experts."""
+    import pvf.charts
+    import unqover.charts
+
+    says = {"pvf": pvf.charts.plain_lines, "unqover": unqover.charts.plain_lines}
+    return says[run.command](run) if run.command in says else []
 
 
 def _said(run: Run) -> list[str]:

@@ -15,10 +15,11 @@ from tda_bias.types import PValue, RankBy
 from . import heads
 from .figures import catalogue
 from .options import command, command_line
-from .settings import FilePath, TriplesSettings, folder_name
+from .output import Output
+from .settings import FilePath, OutputSettings, TriplesSettings, folder_name
 
 
-class ReproduceSettings(TriplesSettings, HeadBiasConfig):
+class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
     """Everything ``tdabias reproduce`` can be told; defaults are what the head paper did."""
 
     category: Literal["gender", "profession", "race", "religion", "all"] = Field(
@@ -50,6 +51,8 @@ def reproduce(settings: ReproduceSettings) -> None:
     start = time.perf_counter()
     result = heads.compute(settings.heads())
 
+    import pandas as pd
+
     from tda_bias.paper.page import page, survivors_line
     from tda_bias.paper.published import TABLE_NUMBER, beside_published
     from tda_bias.records.figures import drawings, write_print
@@ -61,7 +64,7 @@ def reproduce(settings: ReproduceSettings) -> None:
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)
     pictures: dict[str, Path] = {}
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=settings.quiet)
     with console.status("drawing"):
         for one in drawings([run], catalogue()):
             files = write_print(
@@ -86,6 +89,9 @@ def reproduce(settings: ReproduceSettings) -> None:
         run_id=run.id,
     )
     write_text(settings.folder / "README.md", text)
-    shown = Console(highlight=False)
-    shown.print(survivors_line(result), soft_wrap=True)
-    shown.print(f"Page: {settings.folder / 'README.md'}", soft_wrap=True)
+    written = settings.folder / "README.md"
+    Output(
+        shown=[survivors_line(result), f"Page: {written}"],
+        values={"page": str(written), "figures": {n: str(p) for n, p in pictures.items()}},
+        rows=pd.concat([result.survivors(category=c, by="relative") for c in result.categories]),
+    ).print(settings.format, quiet=settings.quiet)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-from pydantic import BaseModel, ConfigDict, Field
-from rich.console import Console
+from pydantic import Field
 from rich.table import Table
 
 from tda_bias.types import InputError
 
 from .loading import use_cache_if_unreachable
 from .options import command
-from .settings import FilePath, Format, Name
+from .output import Output
+from .settings import FilePath, Name, OutputSettings
 
 if TYPE_CHECKING:
     from tda_bias.twins import Twins
@@ -28,10 +26,8 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-class TwinsSettings(BaseModel):
+class TwinsSettings(OutputSettings):
     """Everything ``tdabias twins`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Name = Field(
         "stereoset",
@@ -56,7 +52,6 @@ class TwinsSettings(BaseModel):
     examples: int = Field(10, ge=0, description="twins to print")
     seed: int = Field(0, ge=0, description="fixes which targets are drawn")
     out: FilePath = Field(Path("twins.jsonl"), description="file to write, for --twins FILE")
-    format: Format = Field("table", description="what to print")
 
 
 @command(TwinsSettings)
@@ -65,7 +60,8 @@ def twins(settings: TwinsSettings) -> None:
     if settings.data == "stereoset":
         use_cache_if_unreachable()
 
-    from tda_bias.records.files import plain
+    import pandas as pd
+
     from tda_bias.triples import load_triples
     from tda_bias.twins import load_kinds, make_twins, save_twins
 
@@ -80,14 +76,12 @@ def twins(settings: TwinsSettings) -> None:
     if not made:
         raise InputError(made.note)
     save_twins(settings.out, made)
-    if settings.format == "json":
-        typer.echo(json.dumps(plain(_as_json(made, settings)), indent=2, ensure_ascii=False))
-        return
-    console = Console(highlight=False, markup=False)
-    console.print(count_table(made))
     lines = [*excluded_lines(made), *example_lines(made, settings.examples), *_how(made)]
-    for line in [*lines, f"File: {settings.out} (for --twins)"]:
-        console.print(line, soft_wrap=True)
+    Output(
+        shown=[count_table(made), *lines, f"File: {settings.out} (for --twins)"],
+        values=_as_values(made, settings),
+        rows=pd.DataFrame(counts(made)),
+    ).print(settings.format, quiet=settings.quiet)
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -174,7 +168,7 @@ def _how(made: Twins) -> list[str]:
     return lines
 
 
-def _as_json(made: Twins, settings: TwinsSettings) -> dict[str, Any]:
+def _as_values(made: Twins, settings: TwinsSettings) -> dict[str, Any]:
     examples = _examples(made, settings.examples)
     return {
         "file": str(settings.out),

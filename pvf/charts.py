@@ -13,12 +13,32 @@ from tda_bias.records.runs import Run
 MOST = 40
 
 
+def plain_lines(run: Run) -> list[str]:
+    """What the preferences amount to, for somebody who reads nothing else."""
+    if not (run.has("summary.csv") and run.has("by_x.csv")):
+        return []
+    measured = _table(run, "summary.csv").iloc[0]
+    words = _table(run, "by_x.csv")
+    first = words.nlargest(3, "r")
+    named = ", ".join(f"{row['x']} ({row['toward']})" for row in first.to_dict("records"))
+    return [
+        f"Over {len(words)} words {run.model} leans to one class by R = {measured['R']:.3f} (0: to "
+        f"none; 1: always to the same). {measured['R_p']:.3f} of it is prejudice, which stays when "
+        f"contexts are averaged, and {measured['R_v']:.3f} volatility, which changes with the "
+        f"context. Most: {named}."
+    ]
+
+
+def _table(run: Run, name: str) -> pd.DataFrame:
+    content = io.BytesIO(run.read(name))
+    return pd.read_csv(content, dtype={"x": str}, keep_default_na=False, na_values=[""])
+
+
 def charts(run: Run) -> list[Chart]:
     """The words with the largest risk, with their intervals over templates."""
     if not run.has("by_x.csv"):
         return []
-    content = io.BytesIO(run.read("by_x.csv"))
-    table = pd.read_csv(content, dtype={"x": str}, keep_default_na=False, na_values=[""])
+    table = _table(run, "by_x.csv")
     if "r_low" not in table:
         return []
     rows = table.nlargest(MOST, "r")[["x", "r", "r_low", "r_high", "r_p", "r_v", "toward"]]

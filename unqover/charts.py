@@ -13,16 +13,35 @@ from tda_bias.records.runs import Run
 MOST = 40
 
 
+def plain_lines(run: Run) -> list[str]:
+    """What the answers amount to, for somebody who reads nothing else."""
+    if not (run.has("summary.csv") and run.has("groups.csv")):
+        return []
+    first = _table(run, "summary.csv").iloc[0]
+    groups = _table(run, "groups.csv")
+    known, kept = int(groups["p"].notna().sum()), int((groups["q"] < 0.05).sum())
+    return [
+        f"Asked about two people where the text does not say, {run.model} prefers one by "
+        f"{first['mu']:.3f} on average; flipping each comparison at random gives "
+        f"{first['mu_chance']:.3f}. {kept} of {known} groups and attributes are picked more or "
+        "less often than others after correction (q < .05)."
+    ]
+
+
+def _table(run: Run, name: str) -> pd.DataFrame:
+    return pd.read_csv(io.BytesIO(run.read(name)), keep_default_na=False, na_values=[""])
+
+
 def charts(run: Run) -> list[Chart]:
     """The groups and attributes with the largest bias, with their intervals."""
     if not run.has("groups.csv"):
         return []
-    table = pd.read_csv(io.BytesIO(run.read("groups.csv")), keep_default_na=False, na_values=[""])
-    if not {"gamma", "low", "high", "level", "attribute"} <= set(table.columns):
+    table = _table(run, "groups.csv")
+    if not {"gamma", "low", "high", "group", "attribute"} <= set(table.columns):
         return []
     largest = table["gamma"].abs().nlargest(MOST).index
     kept = table.loc[largest].sort_values("gamma", ascending=False)
-    rows = kept.assign(name=kept["level"].astype(str) + " · " + kept["attribute"].astype(str))
+    rows = kept.assign(name=kept["group"].astype(str) + " · " + kept["attribute"].astype(str))
     rows = rows[["name", "gamma", "low", "high"]].dropna()
     axis = {
         "field": "gamma",

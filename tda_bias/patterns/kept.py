@@ -21,10 +21,11 @@ TABLE, ARRAYS = "patterns.parquet", "patterns.npz"
 # A text of more tokens makes a picture that nobody can read, and a file of a megabyte.
 MAX_TOKENS = 64
 ROLES = ("stereotype", "anti-stereotype", "twin stereotype", "twin anti-stereotype")
+_COUNTS = ("layer", "head", "length")
 COLUMNS = columns(
     {
         **{name: texts() for name in ("category", "id", "role", "text", "tokens")},
-        **{name: counts() for name in ("layer", "head", "length")},
+        **{name: counts() for name in _COUNTS},
     }
 )
 
@@ -82,6 +83,8 @@ class KeptPatterns:
             for one, read in zip(wanted, tokens, strict=True)
         ]
         table = pd.DataFrame(rows, columns=list(COLUMNS.columns))
+        # Without a row no column knows its kind.
+        table = table.astype({name: int if name in _COUNTS else str for name in table.columns})
         return cls(table, [np.asarray(pattern, dtype=np.float16) for pattern in patterns])
 
     def write(self, run: RunWriter) -> None:

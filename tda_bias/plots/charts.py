@@ -14,7 +14,6 @@ from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
 
 POINT = {"type": "point", "filled": True, "size": 45, "color": "var(--first)", "opacity": 0.7}
-LINE = {"type": "rule", "color": "var(--soft)"}
 
 
 def number(name: str, title: str, **options: Any) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
             "text": said,
         }
     ).dropna(subset=["item", "twin"])
-    same = {"type": "rule", "color": "var(--soft)", "strokeDash": [4, 3]}
+    same = {"type": "rule", "color": "var(--soft)", "strokeDash": [4, 3], "aria": False}
     values = rows[["item", "twin"]].to_numpy(float)
     least, most = float(values.min(initial=0.0)), float(values.max(initial=0.0))
     ends = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -33,3 +34,29 @@ def summary_html(
             table.head(ROWS).to_html(index=False, float_format="{:.3g}".format, na_rep="", border=0)
         )
     return "\n".join([*parts, "</div>"])
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for whatever takes ``progress``, in a notebook and in a terminal.
+
+    ```python
+    with progress_bar("heads") as progress:
+        result = tda_bias.head_bias(model, triples, progress=progress)
+    ```
+
+    Args:
+        title: What is being done.
+
+    Yields:
+        What to call with what is done and with all there is.
+    """
+    from tqdm import tqdm
+
+    with tqdm(desc=title) as bar:
+
+        def moved(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield moved

@@ -90,7 +90,7 @@ class ItemDifferences:
         twins = [_minus_twins(result) for result in results]
         has_twins = any(result.has_twins for result in results)
         return cls(
-            items=pd.DataFrame(rows, columns=["category", "group", "id", *TEXTS]),
+            items=pd.DataFrame(rows),
             layers=layers,
             raw={name: np.concatenate([part[name] for part in raw]) for name in MEASURES},
             twins={name: np.concatenate([part[name] for part in twins]) for name in MEASURES}

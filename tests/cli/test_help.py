@@ -28,30 +28,24 @@ _RANKING = [
 NEW_OPTIONS = {
     "ablate": ["--budget", "--config", "--format", "--overwrite", "--quiet", "--twins"],
     "crossref": [
-        "--config",
-        "--format",
-        "--items",
-        "--overwrite",
-        "--published",
-        "--quiet",
-        "--scoring",
+        "--config", "--format", "--items", "--overwrite", "--published", "--quiet", "--scoring",
     ],
-    "export": ["--config"],
-    "figures": ["--config"],
+    "export": ["--config", "--format", "--quiet"],
+    "figures": ["--config", "--quiet"],
     "heads": [
         "--edges", "--keep-patterns", "--overwrite", "--pairs", "--quiet", "--twins", "--untrained",
-    ],  # fmt: skip
-    "pvf mine": ["--config"],
-    "pvf plot": ["--config"],
+    ],
+    "pvf mine": ["--config", "--format", "--quiet"],
+    "pvf plot": ["--config", "--quiet"],
     "pvf": ["--overwrite", "--quiet", "--resume"],
     "pvf risk": ["--out", "--overwrite", "--quiet"],
     "pvf score": ["--format", "--overwrite", "--quiet", "--resume", "--seed", "--untrained"],
-    "pvf social": ["--config"],
-    "stereoset": ["--overwrite", "--quiet", "--resume", "--start", "--task", "--twins"],
+    "pvf social": ["--config", "--format", "--quiet"],
+    "stereoset": ["--overwrite", "--quiet", "--resume", "--twins"],
     # A configuration file could set these before.
     "unqover": ["--overwrite", "--quiet"],
-    "reproduce": ["--category", "--share-prefix", *_RANKING],
-}
+    "reproduce": ["--category", "--format", "--quiet", "--share-prefix", *_RANKING],
+}  # fmt: skip
 # A third backend, and another ranking by default: what they are is said anew.
 CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 # What had to be given and need not with another option: crossref RUN --published gpt2.

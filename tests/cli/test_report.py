@@ -1,10 +1,12 @@
 """``tdabias report``: from folders of runs to one file."""
 
+import json
+
 import pytest
 
 from tdabias_cli.main import run
 from tdabias_cli.report import plain_lines
-from tests.support.reports import runs_for_report
+from tests.support.reports import runs_for_report, with_tables
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +71,29 @@ def test_the_finding_says_in_words_that_nothing_stands_out_or_what_does(heads_ru
     assert "L1H2" in first
 
 
-@pytest.mark.parametrize("name", ["pvf0", "gender_race"])
-def test_runs_of_words_and_questions_have_their_chart(folders, name, tmp_path):
+def test_runs_of_words_and_questions_have_their_sentence_and_their_chart(folders, tmp_path):
+    questions = with_tables(folders / "gender_race", tmp_path)
+    for folder, said in (
+        (folders / "pvf0", "leans to one class by R ="),
+        (questions, "Asked about"),
+    ):
+        out = tmp_path / "r.html"
+        assert run(["report", str(folder), "--out", str(out)]) == 0
+        text = out.read_text(encoding="utf-8")
+        assert said in text
+        assert 'class="chart"' in text
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_other_programs_learn_where_the_page_is(runs, tmp_path, capsys, format):
     out = tmp_path / "r.html"
-    assert run(["report", str(folders / name), "--out", str(out)]) == 0
-    assert 'class="chart"' in out.read_text(encoding="utf-8")
+    assert run(["report", str(runs[1]), "--out", str(out), "--format", format]) == 0
+    printed = capsys.readouterr().out
+    if format == "json":
+        assert json.loads(printed) == {
+            "page": str(out),
+            "bytes": out.stat().st_size,
+            "runs": [str(runs[1])],
+        }
+    else:
+        assert printed == f"run,command\n{runs[1]},stereoset\n"

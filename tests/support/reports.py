@@ -1,5 +1,6 @@
 """Small runs of every kind that a report shows, some with names that would like to be code."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from tda_bias.behaviour.stereoset_scores import stereoset_scores
 from tda_bias.patterns.capture import example_pattern, kept_patterns
 from tda_bias.results.carriers import texts_to_keep
 from tda_bias.twins import make_twins
+from unqover.answers import Answers
+from unqover.config import InferenceConfig
+from unqover.report import bias_report
 
 HOSTILE = "</script><img src=x onerror=window.hostile=1><script>window.hostile=1</script>{{7*7}}"
 
@@ -36,3 +40,12 @@ def runs_for_report(tiny, base: Path) -> list[Path]:
     scores = stereoset_scores(tiny("gpt2"), triples, twins=twins, n_resamples=100)
     scores.save(base / "stereoset")
     return [base / "heads", base / "stereoset"]
+
+
+def with_tables(answers: Path, base: Path) -> Path:
+    """A copy of a run of questions, with the tables that the command adds to it."""
+    folder = Path(shutil.copytree(answers, base / answers.name))
+    bias_report(Answers.load(folder), config=InferenceConfig(n_flips=19, n_resamples=100)).save(
+        folder
+    )
+    return folder

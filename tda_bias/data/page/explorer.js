@@ -4,7 +4,7 @@
 const perGroup = {
   height: { step: 18 }, encoding: { y: { field: "group", type: "nominal", sort: null, title: null } },
   layer: [
-    { mark: { type: "rule", color: "var(--soft)" }, encoding: { x: { datum: 0 }, y: null } },
+    { mark: { type: "rule", color: "var(--soft)", aria: false }, encoding: { x: { datum: 0 }, y: null } },
     { mark: { type: "rule", color: "var(--first)", strokeWidth: 2 }, encoding: {
       x: { field: "low", type: "quantitative", title: "value, with its 95 % interval over texts" },
       x2: { field: "high" } } },

@@ -54,7 +54,7 @@ function filtrationPanel(place, text, options) {
   const deaths = edges.filter((edge) => !edge.tree).map((edge) => edge.weight);
   const said = element("p", { class: "state" });
   const canvas = element("canvas", { role: "img", "aria-label": `Attention pattern: ${text.text}` });
-  const graph = drawn("svg", { viewBox: "0 0 240 240", role: "img",
+  const graph = drawn("svg", { viewBox: "-16 -16 272 272", role: "img",
     "aria-label": `Graph of the tokens: ${text.text}` });
   const curve = drawn("svg", { viewBox: "0 0 240 100", role: "img",
     "aria-label": "Births and deaths by weight" });

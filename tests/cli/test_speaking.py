@@ -1,0 +1,114 @@
+"""How all commands speak: formats, silence, completion, examples."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tdabias_cli.commands import COMMANDS, loaded
+from tdabias_cli.examples import EXAMPLES
+from tdabias_cli.main import run
+from tests.support.pages import steps
+
+DOCS = Path(__file__).parents[2] / "docs" / "commands"
+# They leave pictures, or a model, and print where.
+WITHOUT_FORMAT = {"figures", "pvf plot", "edit"}
+WITHOUT_QUIET = {"edit"}
+
+
+def every_command():
+    for name in COMMANDS:
+        command = loaded(name)
+        yield name, command
+        for part, inner in getattr(command, "commands", {}).items():
+            yield f"{name} {part}", inner
+
+
+def options(command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_every_command_can_be_silent_and_speaks_json_and_csv():
+    for name, command in every_command():
+        assert "--quiet" in options(command) or name in WITHOUT_QUIET, name
+        assert "--format" in options(command) or name in WITHOUT_FORMAT, name
+
+
+def completed(*words: str) -> list[str]:
+    """What bash would offer behind words."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from tdabias_cli.main import run; run([])"],
+        env={
+            **os.environ,
+            "_TDABIAS_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("tdabias", "he"), ["heads"]),
+        (("tdabias", "ls", "mo"), ["models"]),
+        (("tdabias", "heads", "--pvalue", "pa"), ["paired", "paper"]),
+        (("tdabias", "heads", "--keep"), ["--keep-patterns"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(words, offered):
+    assert completed(*words) == offered
+
+
+def test_no_color_means_none(monkeypatch, capsys):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert run(["ls", "categories"]) == 0
+    assert run(["ls", "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b[3" not in printed
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_tables_fit_the_terminal(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    for what in ("categories", "groups", "data"):
+        assert run(["ls", what]) == 0
+        rows = [line for line in capsys.readouterr().out.splitlines() if line[:1] in "┏┃┡│└"]
+        assert rows
+        assert max(map(len, rows)) <= int(columns)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_stands_in_the_commands_page_with_what_it_prints(name):
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    first, *printed = EXAMPLES[name].strip().split("\n")
+    outputs = {f"$ {step.command}": step.output for step in steps(text)}
+    assert first in outputs
+    for line in printed:
+        assert line in outputs[first]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_help_ends_with_the_example(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERMINAL_WIDTH", "120")
+    assert run([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    for line in EXAMPLES[name].strip().split("\n"):
+        assert line[:100].strip() in shown
+
+
+def test_every_command_has_an_example_and_a_page():
+    for name in COMMANDS:
+        assert (DOCS / f"{name}.md").is_file() or name in WITHOUT_PAGE, name
+        assert name in EXAMPLES or name in WITHOUT_EXAMPLE, name
+
+
+WITHOUT_PAGE = {"edit", "prune-curve"}
+WITHOUT_EXAMPLE = {"edit", "prune-curve", "reproduce"}

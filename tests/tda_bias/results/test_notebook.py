@@ -1,0 +1,97 @@
+"""Results at the end of a notebook's cell, and as arrays with named axes."""
+
+import builtins
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tda_bias.records.notebook import progress_bar, summary_html
+from tda_bias.results.head_bias import HeadBias
+from tda_bias.types import InputError
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_names_are_escaped_and_long_tables_say_how_many_rows_there_are():
+    table = pd.DataFrame({HOSTILE: [HOSTILE] * 20})
+    text = summary_html(HOSTILE, [HOSTILE], {HOSTILE: table})
+    assert "<script" not in text
+    assert "first 8 of 20" in text
+    assert text.count("<tr") == 1 + 8
+
+
+def test_a_result_shows_chance_and_survivors_in_a_few_kilobytes(heads_run):
+    text = heads_run._repr_html_()
+    assert "expected by chance" in text
+    assert "survive correction" in text
+    assert len(text) < 10_000
+
+
+def test_words_questions_and_ablations_show_themselves(folders):
+    from pvf.report import load_report
+    from tda_bias.behaviour.ablation_study import AblationStudy
+    from unqover.answers import Answers
+    from unqover.report import bias_report
+
+    shown = [
+        load_report(folders / "pvf0"),
+        AblationStudy.load(folders / "heads" / "ablate"),
+        bias_report(Answers.load(folders / "gender")),
+    ]
+    for result in shown:
+        text = result._repr_html_()
+        assert "<table" in text
+        assert len(text) < 10_000
+
+
+def test_named_axes_find_every_number_of_the_tables(heads_run):
+    maps = heads_run.to_xarray()
+    assert maps["z_relative"].dims == ("category", "layer", "head")
+    assert list(maps["category"].values) == heads_run.categories
+    for row in heads_run.category.to_dict("records"):
+        place = {name: row[name] for name in ("category", "layer", "head")}
+        assert maps["evidence_relative"].sel(place) == row["evidence_relative"]
+    for row in heads_run.combined.iloc[::7].to_dict("records"):
+        here = maps.isel(
+            group=(maps["group"] == row["group"]) & (maps["category_of_group"] == row["category"])
+        ).sel(layer=row["layer"], head=row["head"])
+        np.testing.assert_array_equal(here["combined_relative"], [row["combined_relative"]])
+
+
+def test_groups_of_one_name_in_two_categories_stay_apart(heads_run):
+    combined, groups = heads_run.combined.copy(), heads_run.groups.copy()
+    names = dict.fromkeys(["girl", "nurse"], "same")
+    both = replace(
+        heads_run,
+        combined=combined.replace({"group": names}),
+        groups=groups.replace({"group": names}),
+    )
+    maps = both.to_xarray()
+    assert len(maps["group"]) == len(heads_run.groups)
+
+
+def test_without_xarray_one_line_says_how_to_get_it(heads_run, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **options):
+        if name == "xarray":
+            raise ImportError(name)
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"pip install 'tdabias\[notebooks\]'"):
+        heads_run.to_xarray()
+
+
+def test_a_bar_follows_what_is_done(capsys):
+    with progress_bar("heads") as progress:
+        progress(3, 10)
+        progress(10, 10)
+    assert "10/10" in capsys.readouterr().err
+
+
+def test_a_loaded_result_shows_itself_too(heads_run, tmp_path):
+    heads_run.save(tmp_path)
+    assert HeadBias.load(tmp_path)._repr_html_() == heads_run._repr_html_()

@@ -1,0 +1,43 @@
+"""The notebooks of ``examples/`` run from top to bottom, on SmolLM2."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples"
+BOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def test_there_are_three_notebooks():
+    assert [book.name[0] for book in BOOKS] == ["1", "2", "3"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_notebook_runs_and_its_results_show_themselves(book, tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    # The kernel of this Python, whatever kernels are installed for the user.
+    kernels = tmp_path / "share" / "jupyter" / "kernels" / "python3"
+    kernels.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (kernels / "kernel.json").write_text(
+        json.dumps({"argv": argv, "display_name": "here", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
+    notebook = nbformat.read(book, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=280, kernel_name="python3").execute(cwd=tmp_path)
+    shown = [
+        output.data["text/html"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "text/html" in output.get("data", {})
+    ]
+    assert any("<table" in html for html in shown)
+    if os.environ.get("TDABIAS_KEEP_NOTEBOOKS"):
+        nbformat.write(notebook, book)
