@@ -91,7 +91,7 @@ def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
     result = compute(settings)
     result.save(settings.folder)
-    shown = [official_table(result), *lines(result, settings)]
+    shown: list[Table | str] = [official_table(result), *lines(result, settings)]
     Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(
         settings.format, quiet=settings.quiet
     )

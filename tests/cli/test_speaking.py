@@ -102,13 +102,3 @@ def test_help_ends_with_the_example(name, capsys, monkeypatch):
     shown = capsys.readouterr().out
     for line in EXAMPLES[name].strip().split("\n"):
         assert line[:100].strip() in shown
-
-
-def test_every_command_has_an_example_and_a_page():
-    for name in COMMANDS:
-        assert (DOCS / f"{name}.md").is_file() or name in WITHOUT_PAGE, name
-        assert name in EXAMPLES or name in WITHOUT_EXAMPLE, name
-
-
-WITHOUT_PAGE = {"edit", "prune-curve"}
-WITHOUT_EXAMPLE = {"edit", "prune-curve", "reproduce"}
