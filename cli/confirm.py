@@ -102,7 +102,7 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     about = read_about(settings.run)
     refuse_second_look(settings.run, about)
     items = read_items(source, about)
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=settings.quiet)
 
     def original() -> LanguageModel:
         model = language_model(about["model"], device="auto", dtype="float32", console=console)
@@ -143,7 +143,9 @@ def _model(settings: ConfirmSettings, source: str) -> None:
         written.table("confirm.csv", rows)
         written.json("summary.json", {**values, "protocol": about["protocol"]})
     files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json). This was the look."
-    Output(shown=[said, verdict, files], values=values, rows=rows).print(settings.format)
+    Output(shown=[said, verdict, files], values=values, rows=rows).print(
+        settings.format, quiet=settings.quiet
+    )
 
 
 def _category(run: HeadBias, category: str | None) -> str:

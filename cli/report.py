@@ -152,11 +152,11 @@ def plain_lines(result: HeadBias, category: str) -> list[str]:
     named = [str(HeadId(row["layer"], row["head"])) for row in survivors.to_dict("records")]
     if named:
         listed = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
-        verb, them = ("stands", "it") if len(named) == 1 else ("stand", "them")
+        verb, cause = ("stands", "it causes") if len(named) == 1 else ("stand", "they cause")
         lines = [
             f"{len(named)} of {heads} heads of {model} {verb} out for {category}, also after "
             f"correction for looking at all of them: {listed}. {chance[0].upper()}{chance[1:]}. "
-            f"This does not say that {them} cause what the model says: removal tests that."
+            f"This does not say that {cause} what the model says: removal tests that."
         ]
     else:
         lines = [

@@ -196,24 +196,26 @@ def compare(run: Run) -> list[Chart]:
 
 
 def debias(run: Run) -> list[Chart]:
-    """The arms of a training run: bias left against perplexity."""
-    table = _csv(run, "arms.csv")
-    columns = set(table.columns)
-    bias = next((n for n in ("bias_after", "beta_after", "after", "beta") if n in columns), None)
-    price = next((n for n in ("perplexity", "d_log_ppl", "log_ppl") if n in columns), None)
-    if bias is None or price is None:
-        return []
+    """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
+    rows = _csv(run, "frontier.csv").assign(
+        line=lambda t: t["arm"].astype(str) + " " + t["draw"].astype(str)
+    )
     spec = {
         "description": "Bias left against perplexity, arm by arm",
         "height": 320,
-        "mark": POINT,
+        "mark": {"type": "line", "point": True, "opacity": 0.7},
         "encoding": {
-            "x": number(price, price, scale={"zero": False}),
-            "y": number(bias, "bias left on targets never trained on"),
-            "tooltip": hover("arm", bias, price),
+            "x": number("perplexity", "perplexity of neutral text", scale={"zero": False}),
+            "y": number("beta", "beta left on targets never trained on"),
+            "color": names("arm", "arm", scale={"scheme": "tableau10"}),
+            "strokeDash": names("arm", "arm"),
+            "detail": {"field": "line"},
+            "order": {"field": "check", "type": "quantitative"},
+            "tooltip": hover("arm", "draw", "check", "perplexity", "beta"),
         },
     }
-    return [Chart("The frontier: bias left, and its cost", spec, table)]
+    note = "Lines of random heads show what choosing heads has to beat."
+    return [Chart("The frontier: bias left, and its cost", spec, rows, note)]
 
 
 def _csv(run: Run, name: str) -> pd.DataFrame:
