@@ -161,7 +161,12 @@ def _heads(result: HeadBias, category: str) -> pd.DataFrame:
 
 
 def _available(table: pd.DataFrame) -> list[_Map]:
-    return [one for one in _MAPS if one.value in table and f"p_{one.tested}" in table]
+    """Maps with a value: pairs have no unrelated texts, and so no S."""
+    return [
+        one
+        for one in _MAPS
+        if one.value in table and f"p_{one.tested}" in table and table[one.value].notna().any()
+    ]
 
 
 def _rankings(

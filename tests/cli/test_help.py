@@ -41,7 +41,7 @@ NEW_OPTIONS = {
     "pvf risk": ["--out", "--overwrite", "--quiet"],
     "pvf score": ["--format", "--overwrite", "--quiet", "--resume", "--seed", "--untrained"],
     "pvf social": ["--config", "--format", "--quiet"],
-    "stereoset": ["--overwrite", "--quiet", "--resume", "--twins"],
+    "stereoset": ["--overwrite", "--quiet", "--resume", "--start", "--task", "--twins"],
     # A configuration file could set these before.
     "unqover": ["--overwrite", "--quiet"],
     "reproduce": ["--category", "--format", "--quiet", "--share-prefix", *_RANKING],
