@@ -57,7 +57,7 @@ def test_the_same_weights_are_refused_and_leave_no_folder(call, tiny_folder, tmp
         (("--preset", "half"), "`preset`"),
         (("--only", "grammar"), "`only` must be among stereoset, intrasentence, crows"),
         (("--data", "nothing.jsonl"), "`data` must be stereoset, starter or a readable file"),
-        (("--text", "nothing.txt", "--data", "starter"), "nothing.txt"),
+        (("--text", "nothing.txt", "--only", "perplexity"), "nothing.txt"),
         (("--data", "starter", "--group", "nobody"), "`group` 'nobody' does not occur"),
     ],
 )

@@ -39,7 +39,7 @@ def smollm2_plain():
 @pytest.mark.parametrize("name", ["crows", "winobias", "blimp"])
 def test_pairs_agree_with_one_text_at_a_time(smollm2_plain, plain, name):
     data = pairs_folder("crows_pairs") if name == "crows" else None
-    pairs = load_pairs(name, data=data).pairs[::60]
+    pairs = load_pairs(name, data=data).pairs[::120]
     items = pair_items(smollm2_plain, pairs)
     for pair, row in zip(pairs, items.to_dict("records"), strict=True):
         for side, text in zip(("more", "less"), pair.texts(), strict=True):
@@ -49,7 +49,7 @@ def test_pairs_agree_with_one_text_at_a_time(smollm2_plain, plain, name):
 
 def test_perplexity_agrees_with_one_window_at_a_time(smollm2_plain, plain):
     text = load_neutral_text(pairs_folder("wikitext2"))
-    windows = text_windows(smollm2_plain, text.text, width=256, sample=5)
+    windows = text_windows(smollm2_plain, text.text, width=256, sample=3)
     found = log_perplexity(smollm2_plain, windows, batch_size=3)
     for ids, first, total in zip(windows.ids, windows.first, found.total, strict=True):
         expected = -plain(list(ids))[first - 1 :].sum()
