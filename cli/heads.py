@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import MAX_COUNT, HeadId
+from tda_bias.types import MAX_COUNT, HeadId, InputError
 
 from .loading import (
     hooked_model,
@@ -157,8 +157,12 @@ def _texts(
         source = DataRecord(source=settings.data, revision=source_revision(settings.data))
         return triples, twins, source
 
-    from tda_bias.pairs import load_pairs, pair_triples
+    from tda_bias.pairs import SETS, load_pairs, pair_triples
 
+    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
+        raise InputError(
+            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
+        )
     data = settings.data if "data" in settings.model_fields_set else None
     from_hub = data == "hub" or (settings.pairs == "crows" and data is None)
     reach_hub_for(settings.model, also=from_hub)

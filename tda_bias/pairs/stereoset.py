@@ -103,6 +103,10 @@ def _read(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
         split = hub_split(HUB_NAME, "intrasentence", HUB_SPLIT)
         return list(from_dataset(split)), commit_of(split)
     path = Path(source)
+    if not path.exists():
+        raise InputError(
+            f"`data` must be stereoset, a readable file, or a folder with one; got {str(path)!r}"
+        )
     text = text_of(located(path, "dev.json*")[0] if path.is_dir() else path)
     try:
         whole = json.loads(text)

@@ -40,7 +40,10 @@ def call(tiny_folder, tmp_path, capsys):
     [
         (["--pairs", "winobias", "-c", "gender"], "leave --category out, or --pairs"),
         (["--pairs", "winobias", "--twins", "auto"], "leave --twins out, or --pairs"),
-        (["--pairs", "winobais"], "`set` must be one of crows, winobias, winogender, blimp, or a"),
+        (
+            ["--pairs", "winobais"],
+            "`pairs` must be one of crows, winobias, winogender, blimp, or a",
+        ),
         (["--pairs", "winobias", "--group", "nurze"], "'nurze' does not occur in these pairs; did"),
         (["--pairs", "blimp", "-L", "1"], "1 usable pair, a variance needs 2"),
         ([], "`category` is missing; give --category, or --pairs"),

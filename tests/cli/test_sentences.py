@@ -65,6 +65,7 @@ def call(tiny_folder, data, tmp_path, capsys):
         (["-c", "all", "--twins", "auto"], "`twins` must be none with --task intrasentence"),
         (["-c", "all", "--task", "both"], "`task` must be one of intersentence, intrasentence"),
         (["-c", "all", "--task", "intersentence", "--start", "bos"], "`start` is about whole"),
+        (["-c", "all", "--data", "none.jsonl"], "`data` must be stereoset, a readable file, or a"),
     ],
 )
 def test_unusable_input_ends_with_one_line(call, options, message, tmp_path):
