@@ -55,7 +55,7 @@ def test_without_twins_the_scores_are_those_of_always(runs, tiny_folder, capsys)
     printed = capsys.readouterr().out
     assert "twin" not in printed
     names = file_names(runs / "plain")
-    assert names == {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
+    assert names == {"items.parquet", "scores.csv", "length_split.csv", "run.json", "parts"}
     for name in ("scores.csv", "length_split.csv"):
         both = (pd.read_csv(runs / folder / name) for folder in ("plain", "gender"))
         pd.testing.assert_frame_equal(*both, atol=1e-4)
