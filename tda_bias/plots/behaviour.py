@@ -168,4 +168,11 @@ def ablation_figure(study: AblationStudy) -> Figure:
     for outcome, (left, right) in zip(outcomes, rows, strict=True):
         plot_ablation(study, outcome=outcome, ax=left)
         plot_ablation(study, by="importance", outcome=outcome, ax=right)
+    # Once for all panels, where it covers no head.
+    handles, labels = rows[0, 0].get_legend_handles_labels()
+    for ax in rows.ravel():
+        ax.get_legend().remove()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize="small"
+    )
     return figure
