@@ -99,7 +99,6 @@ def test_an_example_stands_in_the_commands_page_with_what_it_prints(name):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_help_ends_with_the_example(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERMINAL_WIDTH", "120")
     assert run([name, "--help"]) == 0
     shown = capsys.readouterr().out
     for line in EXAMPLES[name].strip().split("\n"):
