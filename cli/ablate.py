@@ -302,7 +302,7 @@ def set_table(study: AblationStudy) -> Table:
         name = row["outcome"]
         shown.add_row(
             _OUTCOMES.get(name, name),
-            f"{study.base[name]:.3f}",
+            number_text(study.base.get(name), 3),
             f"{row['effect']:+.3f}",
             f"{row['random_mean']:+.3f} ({row['random_sd']:.3f})",
             f"{row['percentile']:.0f}",
@@ -387,8 +387,9 @@ def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: s
             more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
             verdict = f"heads that stand high in the topological ranking have {more} ones"
         text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
-    exact = number_text(rows[f"abs_effect{end}"][f"rho_exact{end}"])
+    exact = number_text(rows.get(f"abs_effect{end}", {}).get(f"rho_exact{end}"))
+    gradient, direct = (rho.get(name, number_text(None)) for name in ("importance", "abs_direct"))
     return (
-        f"{text}gradient importance {rho['importance']}, direct effect {rho['abs_direct']}. "
+        f"{text}gradient importance {gradient}, direct effect {direct}. "
         f"First-order and exact ones where both exist: {exact}."
     )

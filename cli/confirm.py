@@ -55,6 +55,9 @@ class ConfirmSettings(OutputSettings):
 @command(ConfirmSettings)
 def confirm(settings: ConfirmSettings) -> None:
     """Choose heads on half of the targets and test them on the others, or on other data."""
+    from tda_bias.records.runs import refuse_run_of_another_command
+
+    refuse_run_of_another_command(_folder(settings), "confirm")
     if settings.pairs is not None:
         _model(settings, settings.pairs)
         return
@@ -96,6 +99,7 @@ def _model(settings: ConfirmSettings, source: str) -> None:
         read_items,
         refuse_second_look,
     )
+    from tda_bias.records.lock import locked
     from tda_bias.records.record import ModelRecord, RunRecord
     from tda_bias.records.writing import writing_run
 
@@ -139,7 +143,8 @@ def _model(settings: ConfirmSettings, source: str) -> None:
         command="confirm", model=ModelRecord(name=str(settings.run), weights=about["weights"]),
         settings=settings.model_dump(mode="json"),
     )  # fmt: skip
-    with writing_run(_folder(settings), record) as written:
+    folder = _folder(settings)
+    with locked(folder), writing_run(folder, record) as written:
         written.table("confirm.csv", rows)
         written.json("summary.json", {**values, "protocol": about["protocol"]})
     files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json). This was the look."
@@ -189,6 +194,7 @@ def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
 
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> None:
+    from tda_bias.records.settings import validated
     from tda_bias.results.confirmation import confirmed_on
     from tda_bias.triples import load_triples
 
@@ -203,7 +209,8 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
             f"({', '.join(sorted(shared)[:3])}): heads chosen on a target cannot be confirmed on it"
         )
     of_run = {**run.record.settings, "data": settings.data, "category": category, "group": ()}
-    again = heads.HeadsSettings(**{**of_run, "out": _folder(settings) / "heads", "limit": None})
+    of_run |= {"out": _folder(settings) / "heads", "limit": None}
+    again = validated(heads.HeadsSettings, of_run)
     other = heads.compute(again)
     other.save(again.folder)
     table = confirmed_on(run, other, category=category, by=settings.by, top=settings.top)
@@ -243,13 +250,15 @@ def _folder(settings: ConfirmSettings) -> Path:
 def _save(
     settings: ConfirmSettings, run: HeadBias, table: pd.DataFrame, summary: dict[str, Any]
 ) -> None:
+    from tda_bias.records.lock import locked
     from tda_bias.records.record import RunRecord
     from tda_bias.records.writing import writing_run
 
     record = RunRecord(
         command="confirm", model=run.record.model, settings=settings.model_dump(mode="json")
     )
-    with writing_run(_folder(settings), record) as written:
+    folder = _folder(settings)
+    with locked(folder), writing_run(folder, record) as written:
         written.table("confirm.csv", table)
         written.json("summary.json", summary)
 

@@ -258,8 +258,8 @@ def target_lines(found: CrossReference) -> list[str]:
         lines.append(
             f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
             f"{int((single.table['p'] < 0.05).sum())} with p < .05, "
-            f"{single.shuffled['heads_p05']:.0f} with heads shuffled, "
-            f"{single.shuffled['expected_p05']:.0f} expected."
+            f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
+            f"{number_text(single.shuffled.get('expected_p05'), 0)} expected."
         )
     profiles = found.profiles.to_dict("records")
     best = min(profiles, key=lambda row: row["p"] if row["p"] == row["p"] else 2.0)

@@ -14,7 +14,13 @@ from rich.console import Console
 
 from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError, RankBy
 
-from .loading import hooked_model, language_model, out_of_memory_in_one_line, reach_hub_for
+from .loading import (
+    hooked_model,
+    language_model,
+    model_of,
+    out_of_memory_in_one_line,
+    reach_hub_for,
+)
 from .options import Positional, command
 from .settings import Device, FilePath, Name, Several
 from .text import print_lines
@@ -172,10 +178,10 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         data = "starter"  # pairs have no unrelated texts that a mean could be over
     elif data is None:
         data = str(found.record.data.source) if found.record.data is not None else "starter"
-        groups = tuple(found.record.settings.get("group") or ())
+        groups = found.record.told("group", ())
     return Chosen(
         heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows],
-        model=settings.model or str(found.record.settings.get("model") or about.name),
+        model=settings.model or model_of(found.record),
         source=f"{run}, category {category}",
         weights=about.weights,
         data=data,

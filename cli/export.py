@@ -41,7 +41,10 @@ class ExportSettings(OutputSettings):
 def export(settings: ExportSettings) -> None:
     """Write chosen heads for other programs: rule, p and q, parameter names and slices."""
     from tda_bias.records.files import to_json, write_text
+    from tda_bias.records.runs import refuse_file_of_a_run
     from tda_bias.results.head_bias import HeadBias
+
+    refuse_file_of_a_run(settings.to, setting="to")
 
     heads = HeadBias.load(settings.run)
     by, category = settings.by or heads.rank_by, settings.category

@@ -298,8 +298,8 @@ def twin_lines(result: HeadBias, category: str) -> list[str]:
     c = _controls(result, category)
     if c.twins is None or c.location is None:
         return []
-    left, plain, beyond = c.twins["difference_left"], c.location, c.twins["location"]
-    share = c.twins["smallest_share"]
+    left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
+    share = c.twins.smallest_share
     power = (
         f"A head would have survived if its contexts had {share:.0%} of that difference in common."
         if share < 1
@@ -308,10 +308,10 @@ def twin_lines(result: HeadBias, category: str) -> list[str]:
     return [
         f"Of the difference between stereotype and anti-stereotype texts, {left:.0%} of the "
         f"squares is left when twins are subtracted (wording and length are in both). Shift of all "
-        f"contexts alike: with twins {beyond['p05']} of {c.heads} heads have p < .05 "
-        f"({beyond['expected']:.1f} expected) and {beyond['p_max05']} survive; without twins "
-        f"{plain['p05']} and {plain['p_max05']}. Spearman of the two maps: "
-        f"{number_text(c.twins['map_correlation'])}. {power}",
+        f"contexts alike: with twins {beyond.p05} of {c.heads} heads have p < .05 "
+        f"({beyond.expected:.1f} expected) and {beyond.p_max05} survive; without twins "
+        f"{plain.p05} and {plain.p_max05}. Spearman of the two maps: "
+        f"{number_text(c.twins.map_correlation)}. {power}",
     ]
 
 
@@ -333,9 +333,9 @@ def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
         f"{c.hot_spots_p_max05} survive"
     )
     if c.twins is not None:
-        text += f"; shift with twins {c.twins['location']['p05']}"
+        text += f"; shift with twins {c.twins.location.p05}"
     if c.location is not None:
-        text += f"; shift without twins {c.location['p05']}"
+        text += f"; shift without twins {c.location.p05}"
     return [
         f"{text}. Spearman of its map with this one's: {number_text(spearman_over_items(*maps))}."
     ]

@@ -173,14 +173,14 @@ def triples_of_run(
     reach_hub_for(record.model.name, also=source == "stereoset")
     groups: tuple[str, ...] = ()
     if data is None:
-        groups = tuple(record.settings.get("group") or ())
-        limit = limit or record.settings.get("limit")
+        groups = record.told("group", ())
+        limit = limit or record.told("limit", 0) or None
     return load_triples(source, category=category, groups=groups, limit=limit), source
 
 
 def model_of(record: RunRecord) -> str:
     """What the model of a run was asked for as."""
-    return str(record.settings.get("model", record.model.name))
+    return record.told("model", record.model.name)
 
 
 def refuse_other_weights(model: LanguageModel, record: RunRecord) -> None:

@@ -24,13 +24,18 @@ def main() -> None:
     """Entry point of the ``tdabias`` script."""
     stop = _Stop()
     stop.listen()
+    _prepare_streams()
     try:
         status = run()
-    except BaseException:
+        sys.stdout.flush()
+    except BaseException as error:
         # What a library makes of an interruption can be any other error.
-        if not stop.asked:
+        if stop.asked:
+            status = INTERRUPTED
+        elif isinstance(error, OSError) and error.filename is None:
+            status = _cannot_print(error)  # errors of files name the file
+        else:
             raise
-        status = INTERRUPTED
     stop.listen(_end)
     sys.exit(status)
 
@@ -59,11 +64,38 @@ def run(arguments: Sequence[str] | None = None) -> int:
         result = program()(list(arguments) or ["--help"], "tdabias", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except InputError as error:
-        errors.print(f"Error: {error}")
+        errors.print(f"Error: {_printable(str(error))}")
     except usage_error as error:
-        errors.print(f"Error: {error.format_message()}")
+        errors.print(f"Error: {_printable(error.format_message())}")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    return 2
+
+
+def _printable(text: str) -> str:
+    """A message in one line that sends no commands to a terminal, whatever it quotes from data."""
+    kept = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())
+    return "".join(kept)
+
+
+def _prepare_streams() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started the program
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            # One that knows fewer characters than a text gets an escape for each of the others.
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _cannot_print(error: OSError) -> int:
+    """Say that standard output takes nothing, and keep Python from trying again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    text = f"Error: cannot write to standard output: {error.strerror}; files that are done are kept"
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        os.dup2(1, 2)  # nor does the other one
     return 2
 
 

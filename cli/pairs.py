@@ -9,7 +9,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED, InputError
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .options import command
@@ -68,7 +68,9 @@ class PairsSettings(RunSettings):
         2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples of clusters of pairs"
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
-    limit: int | None = Field(None, ge=1, description="at most so many pairs of each group")
+    limit: int | None = Field(
+        None, ge=1, le=MAX_COUNT, description="at most so many pairs of each group"
+    )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/pairs-SET)"

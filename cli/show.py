@@ -33,7 +33,7 @@ def show(settings: ShowSettings) -> None:
     from tda_bias.records.runs import open_run
 
     record = open_run(settings.run, *_PRINTED).record
-    top = settings.top or int(record.settings.get("top", 10))
+    top = settings.top or record.told("top", 10)
     _PRINTED[record.command](settings.run, top).print(settings.format, quiet=settings.quiet)
 
 

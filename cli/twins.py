@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.types import InputError
+from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import use_cache_if_unreachable
 from .options import command
@@ -42,15 +42,17 @@ class TwinsSettings(OutputSettings):
         description="gender (swap gendered words), target (put another target of its kind in its "
         "place), auto (gender for the category gender, else target)",
     )
-    k: int = Field(3, ge=1, description="other targets for each triple; a gender swap gives one")
+    k: int = Field(
+        3, ge=1, le=100, description="other targets for each triple; a gender swap gives one"
+    )
     kinds: FilePath | None = Field(
         None, description="YAML file of targets by kind, for other targets than StereoSet's"
     )
     tagger: Literal["auto", "spacy", "rule"] = Field(
         "auto", description='what reads "her" and "his": spacy, rule, auto (spacy if installed)'
     )
-    examples: int = Field(10, ge=0, description="twins to print")
-    seed: int = Field(0, ge=0, description="fixes which targets are drawn")
+    examples: int = Field(10, ge=0, le=MAX_COUNT, description="twins to print")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes which targets are drawn")
     out: FilePath = Field(Path("twins.jsonl"), description="file to write, for --twins FILE")
 
 
@@ -62,9 +64,11 @@ def twins(settings: TwinsSettings) -> None:
 
     import pandas as pd
 
+    from tda_bias.records.runs import refuse_file_of_a_run
     from tda_bias.triples import load_triples
     from tda_bias.twins import load_kinds, make_twins, save_twins
 
+    refuse_file_of_a_run(settings.out, setting="out")
     made = make_twins(
         load_triples(settings.data, category=settings.category),
         kind=settings.kind,

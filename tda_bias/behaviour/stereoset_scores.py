@@ -127,9 +127,8 @@ class StereoSetScores:
         run = open_run(folder, "stereoset")
         tables = {name: run.table(file, schema) for name, file, schema in TABLES}
         tables |= {"twins": twin_table([]), "beta": pd.DataFrame()}
-        for name, file, schema in TWIN_TABLES:
-            if run.has(file):
-                tables[name] = run.table(file, schema)
+        if any(run.has(file) for _, file, _ in TWIN_TABLES):
+            tables |= {name: run.table(file, schema) for name, file, schema in TWIN_TABLES}
         return cls(**tables, record=run.record_as(StereoSetRecord))
 
 

@@ -21,6 +21,7 @@ from tda_bias.records.files import RECORD, to_json
 from tda_bias.types import Attention, InputError
 
 VERSION = 2
+V = TypeVar("V")
 # Commands whose runs have figures.
 COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
 _PACKAGES = (
@@ -133,6 +134,33 @@ class RunRecord(RecordPart):
     made_from: dict[str, str] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=package_versions)
     files: dict[str, FileRecord] | None = None
+
+    def told(self, name: str, default: V) -> V:
+        """What the command was told of one of its settings.
+
+        Args:
+            name: The setting.
+            default: What a run that does not say it was told, or was told null; it says which type
+                is meant. A tuple stands for several texts.
+
+        Raises:
+            InputError: if the record holds something else.
+        """
+        value: Any = self.settings.get(name)
+        if value is None:
+            return default
+        if isinstance(default, tuple) and isinstance(value, list | tuple):
+            value = tuple(value)
+            fits = all(isinstance(item, str) for item in value)
+        else:
+            fits = type(value) is type(default)
+        if not fits:
+            raise InputError(
+                f"the record of the run is not as `tdabias {self.command}` writes it: "
+                f"`settings.{name}` is {value!r}; run it again"
+            )
+        told: V = value
+        return told
 
     @field_validator("files")
     @classmethod

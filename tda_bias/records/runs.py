@@ -320,6 +320,22 @@ def refuse_other_run(
         )
 
 
+def refuse_run_of_another_command(folder: Path, command: str) -> None:
+    """Make sure that what follows from a run is not written over a run.
+
+    Args:
+        folder: Where it is to go.
+        command: The command whose earlier results may be lost.
+
+    Raises:
+        InputError: if a finished run of another command is there, or one that cannot be read.
+    """
+    if (folder / RECORD).exists() and (there := open_run(folder).command) != command:
+        raise InputError(
+            f"{folder} holds a finished run of `tdabias {there}`; choose another --out"
+        )
+
+
 def refuse_file_of_a_run(path: Path, *, setting: str) -> None:
     """Make sure that a file may be written without harm to a finished run.
 

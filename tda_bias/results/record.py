@@ -72,6 +72,29 @@ class GroupRecord(RecordPart):
     seconds: dict[str, float] = Field(default_factory=dict)
 
 
+class TestedMapRecord(RecordPart):
+    """Heads below .05 in a map, by every p, how many are expected, and how reliable the map is."""
+
+    p05: int
+    expected: float
+    p_max05: int
+    q05: int
+    reliability: Number
+
+
+class TwinsRecord(RecordPart):
+    """What is about the target and what is wording; see ``tda_bias.results.controls``."""
+
+    contexts: int
+    twins: int
+    location: TestedMapRecord
+    dispersion: TestedMapRecord
+    difference_left: Number
+    map_correlation: Number
+    smallest_location: Number
+    smallest_share: Number
+
+
 class ControlsRecord(RecordPart):
     """What must be read beside a category's ranking: chance, reliability, length."""
 
@@ -99,8 +122,8 @@ class ControlsRecord(RecordPart):
     reliability_group_mean: Number
     length_correlation_0: Number
     length_correlation_1: Number
-    location: dict[str, Any] | None = None
-    twins: dict[str, Any] | None = None
+    location: TestedMapRecord | None = None
+    twins: TwinsRecord | None = None
 
 
 class HeadsRecord(RunRecord):

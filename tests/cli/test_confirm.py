@@ -72,6 +72,16 @@ def test_a_run_without_its_groups_says_how_to_make_them(folder, tmp_path, capsys
     assert "lacks the group" in capsys.readouterr().err
 
 
+def test_the_run_itself_and_other_runs_are_not_written_over(folder, capsys):
+    before = (folder / "run.json").read_bytes()
+    assert run(["confirm", str(folder), "--top", "2", "--out", str(folder)]) == 2
+    assert "holds a finished run of `tdabias heads`; choose another" in capsys.readouterr().err
+    for command in (["export", str(folder), "--to"], ["twins", "--data", "starter", "--out"]):
+        assert run([*command, str(folder / "run.json")]) == 2
+        assert "is a file of the run there; choose another name" in capsys.readouterr().err
+    assert (folder / "run.json").read_bytes() == before
+
+
 def changed_groups(run_folder, change):
     """Every group of a run's record after a change."""
 

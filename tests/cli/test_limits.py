@@ -1,7 +1,11 @@
 """A slip of the finger asks for no hundred gigabytes: every number has an end, told before work."""
 
+import pkgutil
+from importlib import import_module
+
 import pytest
 from annotated_types import Le, Lt
+from pydantic import BaseModel
 
 from tda_bias.records.settings import is_number
 from tda_bias.types import MAX_RESAMPLES
@@ -9,26 +13,20 @@ from tdabias_cli.main import run
 
 
 def settings_classes():
-    from tdabias_cli import (
-        ablate,
-        crossref,
-        export,
-        figures,
-        heads,
-        mine,
-        pvf,
-        pvf_plot,
-        reproduce,
-        stereoset,
-        unqover,
-    )
+    import tdabias_cli
 
-    return [
-        ablate.AblateSettings, crossref.CrossrefSettings, export.ExportSettings,
-        figures.FiguresSettings, heads.HeadsSettings, mine.MineSettings, pvf.PvfSettings,
-        pvf.RiskSettings, pvf_plot.PlotSettings, pvf_plot.SocialSettings,
-        reproduce.ReproduceSettings, stereoset.StereoSetSettings, unqover.UnqoverSettings,
-    ]  # fmt: skip
+    found = []
+    for module in pkgutil.iter_modules(tdabias_cli.__path__):
+        if module.name in ("__main__", "debias"):
+            continue
+        found += [
+            value
+            for value in vars(import_module(f"tdabias_cli.{module.name}")).values()
+            if isinstance(value, type) and issubclass(value, BaseModel)
+            if value.__module__ == f"tdabias_cli.{module.name}"
+        ]
+    assert len(found) > 20
+    return found
 
 
 @pytest.mark.parametrize("settings", settings_classes(), ids=lambda one: one.__name__)

@@ -42,6 +42,42 @@ def test_a_mistyped_command_is_told_what_it_may_be(capsys):
     assert capsys.readouterr().err == "Error: No such command 'head'. Did you mean 'heads'?\n"
 
 
+# -- where it prints --
+
+
+def printing(arguments: str, redirected: str, **environment: str) -> tuple[int, str, str]:
+    """Exit code and both outputs of a command line whose streams go somewhere else."""
+    call = f"{sys.executable} -m tdabias_cli {arguments} {redirected}"
+    given = {"env": {**ENVIRONMENT, **environment}, "capture_output": True, "text": True}
+    done = subprocess.run(call, shell=True, timeout=120, **given)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("how", ["table", "json"])
+def test_a_full_device_is_one_line(how):
+    status, _, error = printing(f"ls models --format {how}", "> /dev/full")
+    assert (status, error.count("\n")) == (2, 1)
+    assert error.startswith("Error: cannot write to standard output: No space left on device")
+    assert printing("show nowhere", "2> /dev/full") == (2, "", "")
+
+
+def test_streams_may_be_closed_or_know_few_characters(tmp_path):
+    assert printing("ls models", ">&-")[0] == 0
+    assert printing("show nowhere", "2>&-") == (2, "", "")
+    name = tmp_path / "\u2264"
+    status, output, error = printing(f"ls runs --folder {name}", "", PYTHONIOENCODING="ascii")
+    assert (status, output) == (2, "")
+    assert "\\u2264 is no folder" in error
+
+
+def test_what_a_message_quotes_sends_no_commands_to_the_terminal(tmp_path, capsys):
+    assert run(["ls", "runs", "--folder", "a\nb\x1b[31m\x9b2J\u202ec"]) == 2
+    error = capsys.readouterr().err
+    assert r"`folder` a\nb\x1b[31m\x9b2J\u202ec is no folder" in error
+    assert error.count("\n") == 1
+
+
 # -- stopping --
 
 # A command that works, keeps something, and waits to be stopped.

@@ -162,3 +162,21 @@ def test_a_0_1_record_keeps_its_numbers():
         assert getattr(controls, name) == value
     assert record.config.rank_by == "relative"
     assert record.groups[0].row_sums.checked == values["groups"][0]["row_sums"]["checked"]
+
+
+@pytest.mark.parametrize(
+    ("value", "default"),
+    [("ten", 10), (True, 10), (1.5, 10), ([1], 10), (3, "name"), ("girl", ()), ([1], ()), ({}, ())],
+)
+def test_a_setting_of_another_type_is_refused_by_name(value, default):
+    record = record_of(settings={"top": value})
+    with pytest.raises(InputError, match=r"`settings.top` is .*; run it again"):
+        record.told("top", default)
+
+
+def test_what_the_command_was_told_is_given_back():
+    record = record_of(settings={"top": 3, "group": ["girl", "boy"], "limit": None})
+    assert record.told("top", 10) == 3
+    assert record.told("group", ()) == ("girl", "boy")
+    assert record.told("limit", 0) == 0
+    assert record.told("model", "tiny") == "tiny"
