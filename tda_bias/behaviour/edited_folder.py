@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tda_bias.behaviour.edits import EditCheck, EditRule, check_edit, edit_heads, mean_outputs
+from tda_bias.models.checkpoint import refuse_code_in_folder
 from tda_bias.models.load import DTYPES, LanguageModel, load_language_model
 from tda_bias.models.packaged import packaged_models
 from tda_bias.records.files import make_folder, temporary_name, to_json, write_errors
@@ -44,6 +45,7 @@ def stored_dtype(name: str) -> str:
     """
     from transformers import AutoConfig
 
+    refuse_code_in_folder(name)
     packaged = packaged_models()
     source = str(packaged[name].folder()) if name in packaged else name
     try:

@@ -68,4 +68,8 @@ def _base_of(name: str) -> str:
         raise InputError(f"`model` {name}: {_CONFIG} names no base model (base_model_name_or_path)")
     if Path(base).resolve() == Path(name).resolve():
         raise InputError(f"`model` {name}: {_CONFIG} names the adapter itself as its base")
+    if (Path(base) / _CONFIG).is_file():
+        raise InputError(
+            f"`model` {name}: {_CONFIG} names another adapter as its base, {base}; merge that first"
+        )
     return base

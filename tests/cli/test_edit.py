@@ -1,6 +1,7 @@
 """``tdabias edit`` from the command line to a folder that loads."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -117,3 +118,16 @@ def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_pat
         tmp_path / "run", "--head", "L0H0", "--how", "zero", out=tmp_path / "other"
     )
     assert "got --head and a run" in error
+
+
+def test_code_in_a_models_folder_is_named_and_not_run(call, tiny_folder, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')", encoding="utf-8")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {"auto_map": {"AutoConfig": "code.Config"}, "model_type": "unknown"}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    status, _, error = call("--model", folder, "--head", "L0H0", "--how", "zero")
+    assert status == 2
+    assert "its config.json names Python code (auto_map), which is never run" in error
+    assert not (tmp_path / "run").exists()

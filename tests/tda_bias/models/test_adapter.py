@@ -80,6 +80,9 @@ def test_a_base_that_is_not_there_and_a_loop_are_refused(adapter, tmp_path, monk
     loop = broken(adapter, tmp_path / "e", base_model_name_or_path=str(tmp_path / "e"))
     with pytest.raises(InputError, match="names the adapter itself"):
         load_language_model(str(loop), device="cpu")
+    other = broken(adapter, tmp_path / "f", base_model_name_or_path=str(tmp_path / "e"))
+    with pytest.raises(InputError, match="names another adapter as its base"):
+        load_language_model(str(other), device="cpu")
 
 
 def test_without_peft_the_message_names_the_extra(adapter, monkeypatch):
