@@ -27,6 +27,7 @@ RUNS = "runs/smollm2-135m"
 COMMANDS = (
     "heads --model smollm2-135m --category all --data starter",
     "heads --model minilm-l6 --category all --data starter",
+    "stereoset --model smollm2-135m --category all --data starter",
     "pvf --model smollm2-135m --attribute pronouns",
     "pvf --model smollm2-135m --attribute pronouns --words targets.txt",
     "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
@@ -45,6 +46,7 @@ TARGETS = ["nurse", "engineer", "teacher", "farmer", "Italian", "Buddhist", "Cat
 FOLDERS = (
     f"{RUNS}/all",
     "runs/minilm-l6/all",
+    f"{RUNS}/stereoset-all",
     f"{RUNS}/pvf-pronouns",
     f"{RUNS}/pvf-pronouns-targets",
     f"{RUNS}/unqover-gender_race",
