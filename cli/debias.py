@@ -132,8 +132,8 @@ def debias(settings: DebiasSettings) -> None:
         with out_of_memory_in_one_line(model.device, settings.batch_size):
             prepared = _prepare(settings, model, triples, twins, from_file, about_twins)
             print_cost(prepared, console)
-            found, arm = _computed(settings, prepared, console)
-    _output(found, arm, settings).print(settings.format, quiet=settings.quiet)
+            found = _computed(settings, prepared, console)
+    output(found, settings.out).print(settings.format, quiet=settings.quiet)
 
 
 # -- what is read ----------------------------------------------------------------------------------
@@ -341,9 +341,7 @@ def print_cost(prepared: Prepared, console: Console) -> None:
 # -- the comparison --------------------------------------------------------------------------------
 
 
-def _computed(
-    settings: DebiasSettings, prepared: Prepared, console: Console
-) -> tuple[DebiasRun, dict[str, Any]]:
+def _computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> DebiasRun:
     from dataclasses import replace
 
     from tda_bias.debias import summary
@@ -398,7 +396,7 @@ def _computed(
         heads=exported,
         figure=plot_frontier(run.frontier),
     )
-    return run, row
+    return run
 
 
 def _save_model(
@@ -466,13 +464,20 @@ def _cells(row: Mapping[Any, Any]) -> list[str]:
     ]
 
 
-def _output(found: DebiasRun, row: dict[str, Any], settings: DebiasSettings) -> Output:
-    record = found.record
-    title = f"{record.model.name} · {record.category} · {settings.how} · beta on unseen targets"
+def saved(folder: Path) -> Output:
+    """The output of a finished run."""
+    from tda_bias.debias.record import DebiasRun
+
+    return output(DebiasRun.load(folder), folder)
+
+
+def output(found: DebiasRun, folder: Path) -> Output:
+    """The table of arms, and what it says in words."""
+    record, protocol = found.record, found.record.protocol
+    title = f"{record.model.name} · {record.category} · {protocol.how} · beta on unseen targets"
     headings = ("arm", "heads", "beta", "95 %", "rms", "ppl %", "lms", "guard", "p")
     rows = [_cells(own) for own in found.arms.to_dict("records")]
     shown = uncut_table(title, headings, rows, left=1)
-    protocol = record.protocol
     lines = [
         found.record.verdict,
         f"Beta: nats per token, items of targets that a training never saw; {protocol.folds_run} "
@@ -480,7 +485,7 @@ def _output(found: DebiasRun, row: dict[str, Any], settings: DebiasSettings) -> 
         f"({record.matching}) that leave as little at 1 % perplexity; at least "
         f"{1 / (1 + protocol.n_random):.2f}. Guard: perplexity of neutral text at most +2 %, "
         "language-model score at most a point lower.",
-        f"Files: {settings.out}/ (arms.csv, heads.json, frontier.png, model/ with its card, ...)",
+        f"Files: {folder}/ (arms.csv, heads.json, frontier.png, model/ with its card, ...)",
     ]
     values = {"record": record.model_dump(mode="json"), "arms": found.arms.to_dict("records")}
     return Output([shown, *lines], values, found.arms)

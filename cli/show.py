@@ -130,6 +130,12 @@ def _prune_curve(folder: Path, top: int) -> Output:
     return saved(folder)
 
 
+def _debias(folder: Path, top: int) -> Output:
+    from .debias import saved
+
+    return saved(folder)
+
+
 _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "heads": _heads,
     "pvf": _pvf,
@@ -139,6 +145,7 @@ _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "stereoset": _stereoset,
     "stereoset intrasentence": _sentences,
     "crossref": _crossref,
+    "debias": _debias,
     "crossref items": _crossref_items,
     "compare": _compare,
     "crossref published": _published,

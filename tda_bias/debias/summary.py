@@ -17,6 +17,7 @@ from tda_bias.resampling import generator, permutation_pvalue, times_drawn, tole
 UNTOUCHED = "untouched"
 # The language-model score may lose so many points.
 ALLOWED_LMS = 1.0
+_LEVEL = 0.05
 
 
 def arms_table(
@@ -270,10 +271,15 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
     said += ": less of the bias is left." if less and sure else "; that may be chance."
     ranked = table[table["arm"].isin(protocol.by)]
     best = ranked.iloc[int(ranked["p"].argmin())]
-    helped = best["p"] * len(ranked) < 0.05
+    lowest = len(ranked) / (1 + protocol.n_random)
+    if best["p"] * len(ranked) < _LEVEL:
+        helped = "Choosing heads helped"
+    elif lowest >= _LEVEL:
+        helped = "Whether choosing heads helped cannot be told from so few random sets"
+    else:
+        helped = "Choosing heads did not help beyond chance"
     return (
-        f"{said} Choosing heads {'helped' if helped else 'did not help beyond chance'}: at 1 % "
-        f"perplexity the best ranking ({best['arm']}) leaves {abs(best['beta_at_1']):.3f}, as many "
-        f"random heads {random['beta_at_1']:.3f} on average (p {best['p']:.2f} of "
+        f"{said} {helped}: at 1 % perplexity the best ranking ({best['arm']}) leaves "
+        f"{abs(best['beta_at_1']):.3f}, as many random heads {random['beta_at_1']:.3f} on average (p {best['p']:.2f} of "
         f"{protocol.n_random} random sets, before correcting for {len(ranked)} rankings)."
     )

@@ -122,6 +122,29 @@ def test_the_table_follows_from_the_items(finished):
     assert set(arms.index[arms["p"].notna()]) == {"effect", "mediation", "all", "full"}
 
 
+def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
+    out = tmp_path / "figures"
+    arguments = ["figures", str(finished), "--only", "debias_frontier", "--format", "png"]
+    assert run([*arguments, "--out", str(out)]) == 0
+    assert (out / "debias_frontier.png").stat().st_size > 10_000
+
+
+def test_a_finished_run_is_shown_again(finished, capsys):
+    assert run(["show", str(finished)]) == 0
+    printed = capsys.readouterr().out
+    assert "beta on unseen targets" in printed
+    assert "mediation" in printed
+
+
+def test_the_card_says_what_was_trained_and_what_that_does_not_show(finished):
+    card = (finished / "model" / "README.md").read_text(encoding="utf-8")
+    about = json.loads((finished / "model" / "debias.json").read_text())
+    for target in about["targets"]["train"] + about["targets"]["stop"]:
+        assert target in card
+    assert about["protocol"] in card
+    assert "What this does not show" in card
+
+
 def test_a_stopped_run_goes_on_where_it_was(
     finished, tiny_folder, text, tmp_path, monkeypatch, capsys
 ):

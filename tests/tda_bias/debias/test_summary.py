@@ -104,6 +104,9 @@ def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
 
 def test_the_sentence_follows_from_the_numbers():
     protocol = Protocol(n_random=20)
+    few = arms_table(study(0.2, [0.8] * 3), GROUPS, Protocol(n_random=3))
+    said = verdict(few, "effect", Protocol(n_random=3))
+    assert "cannot be told from so few random sets" in said
     good = arms_table(study(0.2, [0.8] * 20), GROUPS, protocol)
     said = verdict(good, "effect", protocol)
     assert "less of the bias is left" in said
