@@ -288,7 +288,7 @@ def _prepare(
         parts_folder(settings.out), {"protocol": identity}, resume=settings.resume,
         overwrite=settings.overwrite,
     )  # fmt: skip
-    fixed = _fix(settings.out, protocol, identity)
+    fixed = _fix(settings, protocol, identity)
 
     def load_hooked() -> LoadedModel:
         console = Console(stderr=True, quiet=True)
@@ -300,19 +300,29 @@ def _prepare(
     return Prepared(study, weights, identity, fixed, about_twins)
 
 
-def _fix(folder: Path, protocol: Protocol, identity: str) -> str:
-    """Write the protocol down before the first step; when that was, also for a resumed run."""
+def _fix(settings: DebiasSettings, protocol: Protocol, identity: str) -> str:
+    """Write the protocol down before the first step; when that was, also for a resumed run.
+
+    Raises:
+        InputError: if trainings of another protocol are there, and are not to be lost.
+    """
     from tda_bias.debias.record import PROTOCOL
+    from tda_bias.debias.study import parts_folder
     from tda_bias.records.files import to_json, write_text
     from tda_bias.records.record import now
 
-    path = folder / PROTOCOL
+    path = settings.out / PROTOCOL
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        if saved["hash"] == identity:
-            return str(saved["fixed"])
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before["hash"] == identity:
+            return str(before["fixed"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # there is none yet, or another one's: this one is written
+        before = None  # there is none yet, or what is there says nothing
+    if before and any(parts_folder(settings.out).glob("*.npz")) and not settings.overwrite:
+        raise InputError(
+            f"{settings.out} holds trainings of another protocol (fixed {before.get('fixed')}); "
+            "choose another --out, or start over with --no-resume"
+        )
     fixed = now()
     content = {"hash": identity, "fixed": fixed, "protocol": protocol.model_dump(mode="json")}
     write_text(path, to_json(content))
@@ -348,6 +358,7 @@ def _computed(settings: DebiasSettings, prepared: Prepared, console: Console) ->
     from tda_bias.debias.record import DebiasRecord, DebiasRun
     from tda_bias.models.record import model_record
     from tda_bias.plots.debias import plot_frontier
+    from tda_bias.records.figures import print_style
     from tda_bias.records.record import DataRecord
     from tda_bias.triples import source_revision, triple_ids
 
@@ -385,16 +396,19 @@ def _computed(settings: DebiasSettings, prepared: Prepared, console: Console) ->
         matching=study.matching(study.dealt[0]),
         recommended=arm,
         verdict=said,
+        broken=tuple(summary.broken(results)),
         twins=prepared.twins,
         seconds=round(time.monotonic() - start, 1),
     )  # fmt: skip
     run = DebiasRun(table, summary.frontier_table(results), record)
+    with print_style():
+        figure = plot_frontier(run.frontier)
     run.save(
         settings.out,
         trainings=summary.trainings_table(results),
         items=summary.items_table(results, prepared.groups, triple_ids(texts.triples)),
         heads=exported,
-        figure=plot_frontier(run.frontier),
+        figure=figure,
     )
     return run
 
@@ -479,7 +493,8 @@ def output(found: DebiasRun, folder: Path) -> Output:
     rows = [_cells(own) for own in found.arms.to_dict("records")]
     shown = uncut_table(title, headings, rows, left=1)
     lines = [
-        found.record.verdict,
+        record.verdict,
+        *record.broken,
         f"Beta: nats per token, items of targets that a training never saw; {protocol.folds_run} "
         f"of {protocol.n_folds} folds. p: share of {protocol.n_random} random sets "
         f"({record.matching}) that leave as little at 1 % perplexity; at least "

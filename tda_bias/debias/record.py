@@ -37,6 +37,7 @@ class DebiasRecord(RunRecord):
         matching: Whether random heads were of the same layers as the first ranking's.
         recommended: The arm whose model is saved; chosen on the stop targets.
         verdict: What came out, in a sentence.
+        broken: Trainings in which numbers became undefined, and at which step.
         twins: How twins came about; None without.
         seconds: How long it took, in this start of the command.
     """
@@ -51,6 +52,7 @@ class DebiasRecord(RunRecord):
     matching: str
     recommended: str
     verdict: str
+    broken: tuple[str, ...] = ()
     twins: dict[str, Any] | None = None
     seconds: float = 0.0
 

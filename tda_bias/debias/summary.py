@@ -253,6 +253,16 @@ def _least(t: Trajectory) -> float:
     return t.stop_loss[t.best]
 
 
+def broken(results: Sequence[ArmResult]) -> list[str]:
+    """Trainings that ended because numbers became undefined, and at which step."""
+    return [
+        f"{result.arm.part}, fold {fold.number}: {t.ended}; its last good check counts"
+        for result in results
+        for fold, t in zip(result.folds, result.trajectories, strict=True)
+        if "nan" in t.ended.lower() or "became inf" in t.ended
+    ]
+
+
 # -- in words --------------------------------------------------------------------------------------
 
 
@@ -280,6 +290,7 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
         helped = "Choosing heads did not help beyond chance"
     return (
         f"{said} {helped}: at 1 % perplexity the best ranking ({best['arm']}) leaves "
-        f"{abs(best['beta_at_1']):.3f}, as many random heads {random['beta_at_1']:.3f} on average (p {best['p']:.2f} of "
-        f"{protocol.n_random} random sets, before correcting for {len(ranked)} rankings)."
+        f"{abs(best['beta_at_1']):.3f}, as many random heads {random['beta_at_1']:.3f} on average "
+        f"(p {best['p']:.2f} of {protocol.n_random} random sets, before correcting for "
+        f"{len(ranked)} rankings)."
     )

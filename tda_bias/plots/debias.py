@@ -11,7 +11,7 @@ from tda_bias.records.figures import BLUE, GREEN, GREY, LIGHT_GREY, ORANGE, PAGE
 _COLOURS, _MARKERS = (BLUE, ORANGE, GREEN, PINK, GREY), "osD^vP*X"
 _QUANTITIES = {
     "beta": "|mean of beta| (nats per token)",
-    "rms": "root mean square of beta (nats per token)",
+    "rms": "rms of beta (nats per token)",
 }
 
 
@@ -52,5 +52,5 @@ def _panel(ax: Axes, frontier: pd.DataFrame, quantity: str) -> None:
     before = frontier.loc[frontier["check"] == 0, quantity].abs().iloc[0]
     ax.axhline(before, color="black", lw=0.5, ls=":", label="untouched")
     for loss in (1, 2):
-        ax.axvline(loss, color="black", lw=0.3)
+        ax.axvline(loss, color=LIGHT_GREY, lw=0.4, ls="--")
     ax.set_ylim(bottom=0)

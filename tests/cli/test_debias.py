@@ -182,6 +182,30 @@ def test_a_changed_protocol_is_not_mixed_with_finished_trainings(
     assert "holds a finished run of `tdabias debias` with other settings" in error
 
 
+def test_trainings_of_another_protocol_are_not_lost_by_accident(
+    tiny_folder, text, tmp_path, monkeypatch, capsys
+):
+    from tda_bias.debias import study
+
+    out = tmp_path / "run"
+    options = ["--by", "effect", "--n-random", "1", "--epochs", "1", "--train-items", "4"]
+    real, calls = study.train, []
+
+    def stopping(*arguments, **settings):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **settings)
+
+    monkeypatch.setattr(study, "train", stopping)
+    assert called(capsys, tiny_folder, text, *options, "--out", str(out))[0] == 130
+    protocol = (out / "protocol.json").read_bytes()
+    status, _, error = called(capsys, tiny_folder, text, *options, "--kl", "2", "--out", str(out))
+    assert status == 2
+    assert "holds trainings of another protocol" in error
+    assert (out / "protocol.json").read_bytes() == protocol
+
+
 def test_a_full_disk_is_one_line_and_leaves_no_half_model(
     finished, tiny_folder, text, tmp_path, monkeypatch, capsys
 ):

@@ -5,7 +5,7 @@ import pytest
 
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.study import Arm, ArmResult, arms
-from tda_bias.debias.summary import arms_table, frontier_table, recommended, verdict
+from tda_bias.debias.summary import arms_table, broken, frontier_table, recommended, verdict
 from tda_bias.debias.training import Trajectory
 from tda_bias.types import HeadId
 
@@ -122,3 +122,12 @@ def test_every_arm_of_a_protocol_is_there():
         "effect", "bottom", "random 0", "random 1", "all", "placebo", "retention", "full",
     ]  # fmt: skip
     assert [arm.how for arm in arms(protocol)][-1] == "full"
+
+
+def test_a_training_whose_numbers_became_undefined_is_named_with_its_step():
+    results = study(0.5, [0.5])
+    assert broken(results) == []
+    results[1].trajectories[1].ended = "the loss became nan at step 7"
+    assert broken(results) == [
+        "random 0, fold 1: the loss became nan at step 7; its last good check counts"
+    ]
