@@ -83,10 +83,9 @@ def cost(protocol: Protocol, dealt: Sequence[Fold]) -> tuple[int, int]:
     listed = arms(protocol)
     trainings = steps = 0
     for fold in dealt:
-        own = sum(len(protocol.rates(arm.how)) for arm in listed) if fold.number != FINAL else (
-            protocol.n_rates
-        )  # fmt: skip
-        own += "gates" in protocol.by
+        compared = sum(len(protocol.rates(arm.how)) for arm in listed)
+        own = protocol.n_rates if fold.number == FINAL else compared
+        own += protocol.n_rates * ("gates" in protocol.by)
         trainings += own
         steps += own * n_steps(protocol, fold)
     return trainings, steps
@@ -303,9 +302,11 @@ class Study:
         return found
 
     def _moved(self, steps: int) -> None:
-        self._done[0] += steps
+        total = cost(self.protocol, self.dealt)[1]
+        # The recommended model's training may be one of the comparison's, read again.
+        self._done[0] = min(self._done[0] + steps, total)
         if self.progress is not None:
-            self.progress(self._done[0], cost(self.protocol, self.dealt)[1])
+            self.progress(self._done[0], total)
 
     @staticmethod
     def _on(fold: Fold) -> dict[str, Any]:

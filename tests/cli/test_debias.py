@@ -224,12 +224,12 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_model(
     assert not (out / "run.json").exists()
 
 
-@pytest.mark.parametrize("how", ["tune", "lora"])
+@pytest.mark.parametrize(("how", "by"), [("tune", "evidence,gates"), ("lora", "importance")])
 def test_tune_and_lora_change_the_slices_of_heads_json_alone(
-    how, tiny_folder, text, tmp_path, capsys
+    how, by, tiny_folder, text, tmp_path, capsys
 ):
     out = tmp_path / how
-    options = ["--how", how, "--by", "importance", "--n-random", "1", "--epochs", "1"]
+    options = ["--how", how, "--by", by, "--n-random", "1", "--epochs", "1"]
     options += ["--train-items", "8", "--out", str(out)]
     assert called(capsys, tiny_folder, text, *options)[0] == 0
     original = AutoModelForCausalLM.from_pretrained(tiny_folder)

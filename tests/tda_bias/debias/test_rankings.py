@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from tda_bias import load_triples
-from tda_bias.debias.rankings import chosen_from_file, gate_order, mediation, mediation_order
+from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.debias.rankings import (
+    chosen_from_file,
+    gate_order,
+    mediation,
+    mediation_order,
+    topology_orders,
+)
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LanguageModel
-from tda_bias.twins import make_twins
+from tda_bias.twins import Twins, make_twins
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
@@ -102,3 +108,16 @@ def test_orders_begin_with_what_brings_the_mean_toward_0(tokenizer):
     assert mediation_order(model, values, -1.0)[:2] == [HeadId(1, 2), HeadId(1, 0)]
     heads = [HeadId(0, 0), HeadId(0, 1), HeadId(0, 2)]
     assert gate_order(heads, torch.tensor([0.9, 1.4, 0.5]))[0] == HeadId(0, 2)
+
+
+def test_topology_orders_are_those_of_head_bias_on_the_same_items(tiny, items):
+    triples, twins = items
+    pairs = Twins(tuple(zip(triples, twins, strict=True)))
+    found = topology_orders(lambda: tiny("gpt2"), triples, twins)
+    run = head_bias(tiny("gpt2"), triples, twins=pairs, config=HeadBiasConfig(n_resamples=99))
+    for name, by in (("evidence", "evidence"), ("published", "metric")):
+        rows = run.top(8, category="gender", by=by)
+        expected = [HeadId(*map(int, row)) for row in rows[["layer", "head"]].to_numpy()]
+        assert found[name] == expected
+    assert found["bottom"] == found["evidence"][::-1]
+    assert len(set(found["evidence"])) == 8
