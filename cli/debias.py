@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,11 +14,9 @@ from rich.console import Console
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED, Category, HeadId, InputError
 
 from .loading import (
-    hooked_model,
     interruptible,
     language_model,
     out_of_memory_in_one_line,
-    progress_bar,
     reach_hub_for,
 )
 from .options import command
@@ -30,11 +26,7 @@ from .settings import Device, FilePath, Name, RunSettings
 from .text import uncut_table
 
 if TYPE_CHECKING:
-    from tda_bias.debias.protocol import Fold, Protocol
     from tda_bias.debias.record import DebiasRun
-    from tda_bias.debias.study import ArmResult, Study
-    from tda_bias.debias.texts import TwinTexts
-    from tda_bias.models.load import LanguageModel, LoadedModel
     from tda_bias.types import Triple
 
 RANKINGS = (
@@ -116,6 +108,8 @@ class DebiasSettings(RunSettings):
 @command(DebiasSettings)
 def debias(settings: DebiasSettings) -> None:
     """Train chosen heads until less bias is left, and compare with random and all heads."""
+    from .debias_run import computed, prepare, print_cost
+
     from_file = _heads_of_file(settings)
     triples, twins, about_twins = _texts(settings)
     about = settings.numbers_depend_on()
@@ -130,9 +124,9 @@ def debias(settings: DebiasSettings) -> None:
         )
         refuse(model)
         with out_of_memory_in_one_line(model.device, settings.batch_size):
-            prepared = _prepare(settings, model, triples, twins, from_file, about_twins)
+            prepared = prepare(settings, model, triples, twins, from_file, about_twins)
             print_cost(prepared, console)
-            found = _computed(settings, prepared, console)
+            found = computed(settings, prepared, console)
     output(found, settings.out).print(settings.format, quiet=settings.quiet)
 
 
@@ -186,279 +180,6 @@ def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None]:
     heads = read_export(record)
     about = record.get("model")
     return heads, about.get("weights") if isinstance(about, dict) else None
-
-
-def protocol_of(settings: DebiasSettings, *, n_heads: int, n_targets: int) -> Protocol:
-    """The preset, with what was asked for otherwise; as many folds as there are targets for."""
-    from tda_bias.debias.protocol import N_FOLDS, PRESETS, Protocol
-
-    asked: dict[str, Any] = {
-        "n_folds": max(2, min(N_FOLDS, n_targets)),
-        "by": settings.by and tuple(settings.by.split(",")),
-        "n_random": settings.n_random,
-        "controls": settings.controls,
-        "folds_run": settings.folds,
-        "epochs": settings.epochs,
-        "n_rates": settings.rates,
-        "train_items": settings.train_items,
-        "top": settings.top or max(1, n_heads // 10),
-        "how": settings.how,
-        "loss": settings.loss,
-        "kl": settings.kl,
-        "seed": settings.seed,
-    }
-    given = {name: value for name, value in asked.items() if value is not None}
-    return Protocol(**{**PRESETS[settings.preset], **given})
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is fixed before the first step.
-
-    Attributes:
-        study: The comparison.
-        weights: Hash of the untouched model's weights.
-        identity: Hash of the protocol and of what it is applied to.
-        fixed: When it was written down.
-        twins: How twins came about.
-    """
-
-    study: Study
-    weights: str
-    identity: str
-    fixed: str
-    twins: dict[str, Any] | None
-
-    @property
-    def texts(self) -> TwinTexts:
-        """Items and model."""
-        return self.study.texts
-
-    @property
-    def groups(self) -> list[str]:
-        """Target of every item."""
-        return [triple.group for triple in self.texts.triples]
-
-    def targets(self, fold: Fold) -> dict[str, list[str]]:
-        """Names of the targets of a fold's parts."""
-        parts = {"train": fold.train, "stop": fold.stop, "test": fold.test}
-        return {name: sorted({self.groups[i] for i in own}) for name, own in parts.items()}
-
-
-def _prepare(
-    settings: DebiasSettings,
-    model: LanguageModel,
-    triples: list[Triple],
-    twins: list[tuple[Triple, ...]],
-    from_file: tuple[list[HeadId], str | None],
-    about_twins: dict[str, Any] | None,
-) -> Prepared:
-    from tda_bias.debias.lora import require_peft
-    from tda_bias.debias.neutral import neutral_text
-    from tda_bias.debias.protocol import folds, protocol_hash
-    from tda_bias.debias.rankings import chosen_from_file
-    from tda_bias.debias.study import Study, parts_folder
-    from tda_bias.debias.texts import TwinTexts
-    from tda_bias.models.attention import attention_layers
-    from tda_bias.records.parts import open_parts
-    from tda_bias.triples import triple_ids
-
-    if settings.how == "lora":
-        require_peft()
-    weights = model.weight_hash()
-    n_heads = sum(layer.n_heads for layer in attention_layers(model))
-    n_targets = len({triple.group for triple in triples})
-    protocol = protocol_of(settings, n_heads=n_heads, n_targets=n_targets)
-    if protocol.top >= n_heads:
-        raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
-    if settings.heads is not None:
-        chosen_from_file(from_file[0], from_file[1], weights)
-    dealt = folds(triples, protocol)
-    texts = TwinTexts(model, triples, twins, batch_size=settings.batch_size)
-    neutral = neutral_text(model, settings.text, seed=settings.seed)
-    applied = {
-        "weights": weights,
-        "texts": triple_ids(triples),
-        "twins": (about_twins or {}).get("hash"),
-        "neutral": [neutral.source, neutral.revision],
-        "heads": [str(head) for head in from_file[0]],
-    }
-    identity = protocol_hash(protocol, applied)
-    store = open_parts(
-        parts_folder(settings.out), {"protocol": identity}, resume=settings.resume,
-        overwrite=settings.overwrite,
-    )  # fmt: skip
-    fixed = _fix(settings, protocol, identity)
-
-    def load_hooked() -> LoadedModel:
-        console = Console(stderr=True, quiet=True)
-        return hooked_model(
-            settings.model, device=settings.device, dtype="float32", console=console
-        )
-
-    study = Study(texts, neutral, protocol, dealt, store, load_hooked, tuple(from_file[0]))
-    return Prepared(study, weights, identity, fixed, about_twins)
-
-
-def _fix(settings: DebiasSettings, protocol: Protocol, identity: str) -> str:
-    """Write the protocol down before the first step; when that was, also for a resumed run.
-
-    Raises:
-        InputError: if trainings of another protocol are there, and are not to be lost.
-    """
-    from tda_bias.debias.record import PROTOCOL
-    from tda_bias.debias.study import parts_folder
-    from tda_bias.records.files import to_json, write_text
-    from tda_bias.records.record import now
-
-    path = settings.out / PROTOCOL
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before["hash"] == identity:
-            return str(before["fixed"])
-    except (OSError, ValueError, KeyError, TypeError):
-        before = None  # there is none yet, or what is there says nothing
-    if before and any(parts_folder(settings.out).glob("*.npz")) and not settings.overwrite:
-        raise InputError(
-            f"{settings.out} holds trainings of another protocol (fixed {before.get('fixed')}); "
-            "choose another --out, or start over with --no-resume"
-        )
-    fixed = now()
-    content = {"hash": identity, "fixed": fixed, "protocol": protocol.model_dump(mode="json")}
-    write_text(path, to_json(content))
-    return fixed
-
-
-def print_cost(prepared: Prepared, console: Console) -> None:
-    """Say what is going to be done and how long that takes, from one step and one check."""
-    from tda_bias.debias.study import cost
-
-    trainings, steps = cost(prepared.study.protocol, prepared.study.dealt)
-    step, check = prepared.study.seconds()
-    checks = trainings * (
-        3 + prepared.study.protocol.epochs * prepared.study.protocol.checks_per_epoch
-    )
-    minutes = (steps * step + checks * check) / 60
-    console.print(
-        f"{trainings} trainings of {steps // trainings} steps on average: about {minutes:.0f} "
-        f"minutes here at most ({step:.1f} s a step, {check:.1f} s a check). Protocol "
-        f"{prepared.identity[:12]}, fixed {prepared.fixed}.",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-# -- the comparison --------------------------------------------------------------------------------
-
-
-def _computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> DebiasRun:
-    from dataclasses import replace
-
-    from tda_bias.debias import summary
-    from tda_bias.debias.record import DebiasRecord, DebiasRun
-    from tda_bias.models.record import model_record
-    from tda_bias.plots.debias import plot_frontier
-    from tda_bias.records.figures import print_style
-    from tda_bias.records.record import DataRecord
-    from tda_bias.triples import source_revision, triple_ids
-
-    start = time.monotonic()
-    protocol, texts = prepared.study.protocol, prepared.texts
-    about_model = model_record(texts.model, weights=prepared.weights)
-    title = f"{texts.model.name} · {settings.category}"
-    with progress_bar(console, title, "steps") as bar:
-        study = replace(prepared.study, progress=bar)
-        results: list[ArmResult] = study.run()
-        arm = summary.recommended(results)
-        fold, trajectory, heads = study.recommended(arm)
-    table = summary.arms_table(results, prepared.groups, protocol)
-    said = summary.verdict(table, arm, protocol)
-    row = {str(name): value for name, value in table.set_index("arm").loc[arm].items()}
-    exported = _save_model(
-        settings, prepared, arm, heads, trajectory.values, said, row, prepared.targets(fold)
-    )
-    source = DataRecord(source=settings.data, revision=source_revision(settings.data))
-    neutral = study.neutral
-    record = DebiasRecord(
-        model=about_model,
-        settings=settings.model_dump(mode="json"),
-        data=source,
-        category=settings.category,
-        protocol=protocol,
-        protocol_hash=prepared.identity,
-        fixed=prepared.fixed,
-        folds=[{"number": own.number, **prepared.targets(own)} for own in study.dealt],
-        neutral={
-            "source": neutral.source, "revision": neutral.revision, "width": neutral.learn.width,
-            "learn": len(neutral.learn.ids), "watch": len(neutral.watch.ids),
-            "report": len(neutral.report.ids),
-        },
-        matching=study.matching(study.dealt[0]),
-        recommended=arm,
-        verdict=said,
-        broken=tuple(summary.broken(results)),
-        twins=prepared.twins,
-        seconds=round(time.monotonic() - start, 1),
-    )  # fmt: skip
-    run = DebiasRun(table, summary.frontier_table(results), record)
-    with print_style():
-        figure = plot_frontier(run.frontier)
-    run.save(
-        settings.out,
-        trainings=summary.trainings_table(results),
-        items=summary.items_table(results, prepared.groups, triple_ids(texts.triples)),
-        heads=exported,
-        figure=figure,
-    )
-    return run
-
-
-def _save_model(
-    settings: DebiasSettings,
-    prepared: Prepared,
-    arm: str,
-    heads: tuple[HeadId, ...],
-    values: dict[str, Any],
-    verdict: str,
-    row: dict[Any, Any],
-    targets: dict[str, list[str]],
-) -> dict[str, Any]:
-    """Write the recommended model; what ``heads.json`` holds."""
-    from tda_bias.behaviour.head_weights import export_record
-    from tda_bias.debias.saving import model_card, save_debiased
-    from tda_bias.models.record import model_record
-
-    model = prepared.texts.model
-    about_model = model_record(model, weights=prepared.weights).model_dump()
-    gates = values.get("gates")
-    rows: list[dict[str, Any]] = [
-        {"layer": head.layer, "head": head.head}
-        | ({} if gates is None else {"gate": float(gates[place])})
-        for place, head in enumerate(heads)
-    ]
-    rule = {"arm": arm, "how": settings.how, "protocol": prepared.identity}
-    exported = export_record(model.hf_model, rows, model=about_model, rule=rule)
-    about = {
-        "format": "tdabias debias 1",
-        "protocol": prepared.identity,
-        "model": settings.model,
-        "original": prepared.weights,
-        "category": settings.category,
-        "data": settings.data,
-        "items": len(prepared.groups),
-        "neutral": "written by the model itself" if settings.text == "self" else settings.text,
-        "how": settings.how,
-        "arm": arm,
-        "heads": [str(head) for head in heads],
-        "targets": targets,
-        "verdict": verdict,
-    }
-    probes = [triple.texts()[0] for triple in prepared.texts.triples[:_PROBES]]
-    save_debiased(
-        model, settings.how, heads, values, settings.out / "model",
-        card=model_card(about, row), about=about, probes=probes, seed=settings.seed,
-    )  # fmt: skip
-    return exported
 
 
 # -- what is printed -------------------------------------------------------------------------------
