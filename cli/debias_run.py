@@ -218,9 +218,7 @@ def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> 
     table = summary.arms_table(results, prepared.groups, protocol)
     said = summary.verdict(table, arm, protocol)
     row = {str(name): value for name, value in table.set_index("arm").loc[arm].items()}
-    exported = _save_model(
-        settings, prepared, arm, heads, trajectory.values, said, row, prepared.targets(fold)
-    )
+    exported = _save_model(settings, prepared, arm, heads, trajectory.values, said, row, fold)
     source = DataRecord(source=settings.data, revision=source_revision(settings.data))
     neutral = study.neutral
     record = DebiasRecord(
@@ -265,7 +263,7 @@ def _save_model(
     values: dict[str, Any],
     verdict: str,
     row: dict[Any, Any],
-    targets: dict[str, list[str]],
+    fold: Fold,
 ) -> dict[str, Any]:
     """Write the recommended model; what ``heads.json`` holds."""
     from tda_bias.behaviour.head_weights import export_record
@@ -289,12 +287,12 @@ def _save_model(
         "original": prepared.weights,
         "category": settings.category,
         "data": settings.data,
-        "items": len(prepared.groups),
+        "items": len(fold.train),
         "neutral": "written by the model itself" if settings.text == "self" else settings.text,
         "how": settings.how,
         "arm": arm,
         "heads": [str(head) for head in heads],
-        "targets": targets,
+        "targets": prepared.targets(fold),
         "verdict": verdict,
     }
     probes = [triple.texts()[0] for triple in prepared.texts.triples[:_PROBES]]

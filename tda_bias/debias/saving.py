@@ -172,7 +172,7 @@ def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
             f"- How: {record['how']}, the heads of the arm *{record['arm']}*: "
             f"{_shortened(record['heads'])}. Every other number is that of the base model, bit for "
             "bit.",
-            f"- Texts: {record['items']} items of {record['data']}, category "
+            f"- Texts: {record['items']} items of {record['data']} trained, category "
             f"{record['category']}, with their twins. Targets that trained: "
             f"{', '.join(seen['train'])}. Targets that stopped the training: "
             f"{', '.join(seen['stop'])}.",

@@ -18,6 +18,8 @@ UNTOUCHED = "untouched"
 # The language-model score may lose so many points.
 ALLOWED_LMS = 1.0
 _LEVEL = 0.05
+# An interval over fewer says little.
+_FEWEST_TARGETS = 5
 
 
 def arms_table(
@@ -38,9 +40,9 @@ def arms_table(
         confidence: Coverage of the percentile intervals.
 
     Returns:
-        ``arm how heads``; of the items of test targets, each from the training that never saw its
-        target: mean beta per token ``before`` and ``beta`` with ``low high``, ``change`` with
-        ``change_low change_high``, root mean squares ``rms_before rms``, means of sums
+        ``arm how heads targets``; of the items of test targets, each from the training that never
+        saw its target: mean beta per token ``before`` and ``beta`` with ``low high``, ``change``
+        with ``change_low change_high``, root mean squares ``rms_before rms``, means of sums
         ``sum_before sum``, language-model score ``lms_before lms`` in percent; ``perplexity``, the
         change in percent on passages that nothing was chosen on, and ``guard``. Interpolated to a
         loss of 1 and 2 % of the perplexity: ``beta_at_1 beta_at_2 rms_at_1 rms_at_2``, and the rank
@@ -54,6 +56,8 @@ def arms_table(
     drawn = rng.integers(len(names), size=(n_resamples, len(names)))
     often = times_drawn(drawn, len(names))[:, unit]
     rows = [_row(result, often, confidence, protocol) for result in results]
+    for row in rows:
+        row["targets"] = len(names)
     random = [row for row in rows if row["arm"] == RANDOM]
     compared = [row for row, own in zip(rows, results, strict=True) if own.arm.goal == "gaps"]
     for row in compared:
@@ -62,6 +66,7 @@ def arms_table(
     merged = [row for row in rows if row["arm"] != RANDOM]
     first = dict(rows[0])
     untouched = {"arm": UNTOUCHED, "how": "none", "heads": 0, "guard": "pass", "perplexity": 0.0}
+    untouched["targets"] = len(names)
     untouched |= {name: first[f"{name}_before"] for name in ("rms", "sum", "lms")}
     untouched |= {"before": first["before"], "beta": first["before"], "change": 0.0}
     low, high = _limits(_before(results[0]), often, confidence)
@@ -122,7 +127,7 @@ def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Random sets as one row: means, and of what is a size the mean size."""
     found = dict(rows[0])
     for name, value in found.items():
-        if isinstance(value, str) or name == "heads":
+        if isinstance(value, str) or name in ("heads", "targets"):
             continue
         values = np.array([row[name] for row in rows])
         sizes = name in ("beta", "sum", "beta_at_1", "beta_at_2")
@@ -278,7 +283,10 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
         f"{row['change_low']:+.3f} to {row['change_high']:+.3f}) at {row['perplexity']:+.1f} % "
         "perplexity"
     )
-    said += ": less of the bias is left." if less and sure else "; that may be chance."
+    if row["targets"] < _FEWEST_TARGETS:
+        said += f"; {row['targets']} targets are too few to say more."
+    else:
+        said += ": less of the bias is left." if less and sure else "; that may be chance."
     ranked = table[table["arm"].isin(protocol.by)]
     best = ranked.iloc[int(ranked["p"].argmin())]
     lowest = len(ranked) / (1 + protocol.n_random)

@@ -9,7 +9,7 @@ from tda_bias.debias.summary import arms_table, broken, frontier_table, recommen
 from tda_bias.debias.training import Trajectory
 from tda_bias.types import HeadId
 
-GROUPS = [f"t{n // 4}" for n in range(24)]
+GROUPS = [f"t{n // 2}" for n in range(24)]
 FOLDS = [
     Fold(0, np.arange(12, 20), np.arange(20, 24), np.arange(6)),
     Fold(1, np.arange(12, 20), np.arange(20, 24), np.arange(6, 12)),
@@ -111,6 +111,8 @@ def test_the_sentence_follows_from_the_numbers():
     said = verdict(good, "effect", protocol)
     assert "less of the bias is left" in said
     assert "Choosing heads helped" in said
+    two = arms_table(study(0.2, [0.8] * 20), [f"t{n // 6}" for n in range(24)], protocol)
+    assert "2 targets are too few to say more" in verdict(two, "effect", protocol)
     none = arms_table(study(0.8, [0.7] * 20), GROUPS, protocol)
     assert "did not help beyond chance" in verdict(none, "effect", protocol)
 
