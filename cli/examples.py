@@ -22,14 +22,6 @@ Heads that stand out on some targets do not stand out on others more than chance
 $ tdabias unqover --model smollm2-135m --class gender --subjects 4 --attributes 6 --top 3
 ┃ gender ┃ attribute     ┃  gamma ┃              95% ┃    q ┃   eta ┃
 │ female │ lawyer        │ +0.020 │ -0.047 to +0.086 │ 0.95 │ +0.34 │""",
-    "ablate": f"""\
-$ tdabias ablate {_RUN} --top 2 --limit 2
-┃ ranking of heads ┃ rho, first order ┃      p ┃ rho, exact ┃      p ┃  heads ┃
-│ z_evidence       │             0.01 │   0.86 │      -0.60 │   0.25 │ 270, 6 │
-With 20 random sets no p can be below 0.048.""",
-    "export": f"""\
-$ tdabias export {_RUN} --top 3 --to heads.json
-3 heads of smollm2-135m in heads.json. None of them survives correction: a ranking of noise.""",
     "stereoset": """\
 $ tdabias stereoset --model smollm2-135m --category gender --data starter
 ┃ scored by ┃ category ┃ items ┃      lms ┃       ss ┃     icat ┃ ss over items ┃

@@ -106,7 +106,16 @@ def test_help_ends_with_the_example(name, capsys, monkeypatch):
 
 
 # Their runs are long, or their pages have no example on the starter data.
-WITHOUT_EXAMPLE = {"compare", "crossref", "debias", "edit", "prune-curve", "reproduce"}
+WITHOUT_EXAMPLE = {
+    "ablate",
+    "export",
+    "compare",
+    "crossref",
+    "debias",
+    "edit",
+    "prune-curve",
+    "reproduce",
+}
 WITHOUT_PAGE = {"edit", "prune-curve"}
 
 
