@@ -12,24 +12,24 @@ from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import MAX_COUNT, HeadId, InputError
+from tda_bias.records.work import ALONE, Team
+from tda_bias.types import MAX_COUNT, HeadId
 
 from .loading import (
     hooked_model,
     interruptible,
     out_of_memory_in_one_line,
     progress_bar,
-    reach_hub_for,
-    triples_with_twins,
+    texts_of,
 )
 from .options import command, part_of
 from .output import Output
+from .processes import is_main, stage, team_of
 from .run_folder import run_folder
-from .settings import FilePath, Name, RunSettings, TriplesSettings, TwinsOption, folder_name
+from .settings import FilePath, Name, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LoadedModel
-    from tda_bias.records.record import DataRecord
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.results.record import ControlsRecord
     from tda_bias.twins import Twins
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 UNTRAINED = "untrained"
 
 
-class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
+class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
     """Everything ``tdabias heads`` can be told."""
 
     category: Literal["gender", "profession", "race", "religion", "all"] | None = Field(  # type: ignore[assignment]
@@ -68,6 +68,9 @@ class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
         "kept for `tdabias report`; 0 for none",
     )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
+    dry_run: bool = Field(
+        False, description="only say what the run would take: texts, memory, time; saves nothing"
+    )
 
     @model_validator(mode="after")
     def _texts_of_one_kind(self) -> HeadsSettings:
@@ -105,69 +108,64 @@ class HeadsSettings(TriplesSettings, TwinsOption, RunSettings, HeadBiasConfig):
 @command(HeadsSettings)
 def heads(settings: HeadsSettings) -> None:
     """Rank a model's attention heads by how differently they hold stereotypes together."""
+    if settings.dry_run:
+        from .dry_run import dry_run
+
+        if is_main():
+            dry_run(settings).print(settings.format, quiet=settings.quiet)
+        return
     with interruptible("groups", settings.folder / "groups"):
-        result = compute(settings)
+        result = compute(settings, team=team_of(settings))
     output(result, settings.folder, settings.top).print(settings.format, quiet=settings.quiet)
 
 
-def compute(settings: HeadsSettings) -> HeadBias:
+def compute(settings: HeadsSettings, *, team: Team = ALONE) -> HeadBias:
     """Load the texts and the model, run, and save with where everything came from.
+
+    Args:
+        settings: What was asked for.
+        team: The processes that share the groups.
 
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
+        ShareDone: where another process gathers.
     """
     console = Console(stderr=True, quiet=settings.quiet)
-    triples, twins, data = _texts(settings, console)
+    triples, twins, data = texts_of(settings, console)
+    folder = settings.folder
     with run_folder(
-        settings.folder,
+        folder,
         "heads",
         settings=settings.numbers_depend_on(),
         data=data,
         overwrite=settings.overwrite,
+        team=team,
     ) as refuse_other_weights:
         model = hooked_model(
-            settings.model, device=settings.device, dtype=settings.dtype, console=console
+            settings.model,
+            device=settings.device,
+            dtype=settings.dtype,
+            device_map=settings.device_map,
+            console=console,
         )
         refuse_other_weights(model)
-        about = {"settings": settings.model_dump(mode="json"), "data": data}
-        result = _result(settings, model, settings.folder, triples, twins, console)
-        result = result.with_record(**about)
-        result.save(settings.folder)
-        if settings.untrained:
-            from tda_bias.models.random_weights import initialised
 
-            inside = settings.folder / UNTRAINED
-            random = initialised(model, seed=settings.seed)
-            control = _result(settings, random, inside, triples, twins, console)
-            control.with_record(**about).save(inside)
-    return result
+        def run(model: LoadedModel, folder: Path) -> HeadBias:
+            result = _result(settings, model, folder, triples, twins, console, team)
+            result = result.with_record(settings=settings.model_dump(mode="json"), data=data)
+            result.save(folder)
+            return result
 
+        if not settings.untrained:
+            return run(model, folder)
+        with stage([]):
+            run(model, folder)
 
-def _texts(
-    settings: HeadsSettings, console: Console
-) -> tuple[list[Triple], Twins | None, DataRecord]:
-    """What is compared: triples and their twins, or pairs; and where they were read."""
-    from tda_bias.records.record import DataRecord
+        from tda_bias.models.random_weights import initialised
+        from tda_bias.results.head_bias import HeadBias
 
-    if settings.pairs is None:
-        reach_hub_for(settings.model, also=settings.data == "stereoset")
-        from tda_bias.triples import source_revision
-
-        triples, twins = triples_with_twins(settings, settings.twins, errors=console)
-        source = DataRecord(source=settings.data, revision=source_revision(settings.data))
-        return triples, twins, source
-
-    from tda_bias.pairs import SETS, load_pairs, pair_triples
-
-    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
-        raise InputError(
-            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
-        )
-    data = settings.data if "data" in settings.model_fields_set else None
-    from_hub = data == "hub" or (settings.pairs == "crows" and data is None)
-    reach_hub_for(settings.model, also=from_hub)
-    pairs = load_pairs(settings.pairs, data=data, groups=settings.group, limit=settings.limit)
-    return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
+        run(initialised(model, seed=settings.seed), folder / UNTRAINED)
+        return HeadBias.load(folder)
 
 
 def _result(
@@ -177,6 +175,7 @@ def _result(
     triples: list[Triple],
     twins: Twins | None,
     console: Console,
+    team: Team,
 ) -> HeadBias:
     from tda_bias.heads import head_bias
     from tda_bias.patterns.capture import example_pattern, kept_patterns
@@ -198,6 +197,7 @@ def _result(
                 folder / "groups",
                 resume=settings.resume,
                 overwrite=settings.overwrite,
+                team=team,
             ),
         )
     wanted = texts_to_keep(result, settings.keep_patterns)

@@ -18,11 +18,12 @@ from .progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
-    from tda_bias.records.record import RunRecord
+    from tda_bias.records.record import DataRecord, RunRecord
     from tda_bias.results.record import HeadsRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
+    from .heads import HeadsSettings
     from .settings import TriplesSettings
 
 
@@ -59,7 +60,13 @@ def reach_hub_for(model: str, *, also: bool = False) -> None:
 
 
 def language_model(
-    name: str, *, device: str, dtype: str, console: Console, head: Head = "language"
+    name: str,
+    *,
+    device: str,
+    dtype: str,
+    console: Console,
+    head: Head = "language",
+    device_map: str | None = None,
 ) -> LanguageModel:
     """Load a model without hooks, saying so meanwhile.
 
@@ -70,10 +77,14 @@ def language_model(
     with _loading(name, console):
         from tda_bias.models.load import load_language_model
 
-        return load_language_model(name, device=device, dtype=dtype, head=head)
+        return load_language_model(
+            name, device=device, dtype=dtype, head=head, device_map=device_map
+        )
 
 
-def hooked_model(name: str, *, device: str, dtype: str, console: Console) -> LoadedModel:
+def hooked_model(
+    name: str, *, device: str, dtype: str, console: Console, device_map: str | None = None
+) -> LoadedModel:
     """Load a model whose attention is hooked; the hub has been tried before.
 
     Raises:
@@ -82,7 +93,7 @@ def hooked_model(name: str, *, device: str, dtype: str, console: Console) -> Loa
     with _loading(name, console):
         from tda_bias.models.load import load_model
 
-        return load_model(name, device=device, dtype=dtype)
+        return load_model(name, device=device, dtype=dtype, device_map=device_map)
 
 
 @contextmanager
@@ -176,6 +187,33 @@ def triples_of_run(
         groups = record.told("group", ())
         limit = limit or record.told("limit", 0) or None
     return load_triples(source, category=category, groups=groups, limit=limit), source
+
+
+def texts_of(
+    settings: HeadsSettings, console: Console
+) -> tuple[list[Triple], Twins | None, DataRecord]:
+    """What is compared: triples and their twins, or pairs; and where they were read."""
+    from tda_bias.records.record import DataRecord
+
+    if settings.pairs is None:
+        reach_hub_for(settings.model, also=settings.data == "stereoset")
+        from tda_bias.triples import source_revision
+
+        triples, twins = triples_with_twins(settings, settings.twins, errors=console)
+        source = DataRecord(source=settings.data, revision=source_revision(settings.data))
+        return triples, twins, source
+
+    from tda_bias.pairs import SETS, load_pairs, pair_triples
+
+    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
+        raise InputError(
+            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
+        )
+    data = settings.data if "data" in settings.model_fields_set else None
+    from_hub = data == "hub" or (settings.pairs == "crows" and data is None)
+    reach_hub_for(settings.model, also=from_hub)
+    pairs = load_pairs(settings.pairs, data=data, groups=settings.group, limit=settings.limit)
+    return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
 
 
 def model_of(record: RunRecord) -> str:

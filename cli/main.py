@@ -49,12 +49,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
+    from tda_bias.records.work import ShareDone
     from tda_bias.types import InputError
 
     from .commands import program
+    from .processes import launched
 
     if arguments is None:
         arguments = sys.argv[1:]
+    index, count = launched()
+    who = f"Process {index + 1} of {count}: " if count > 1 else ""
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     # Typer brings its own copy of click or uses the installed one, depending on its version: this
     # is the base of its usage errors in either case.
@@ -63,10 +67,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # Without a command, help: typer would end with an error that has no text.
         result = program()(list(arguments) or ["--help"], "tdabias", standalone_mode=False)
         return result if isinstance(result, int) else 0
+    except ShareDone as done:
+        if str(done):
+            errors.print(str(done))
+        return 0
     except InputError as error:
-        errors.print(f"Error: {_printable(str(error))}")
+        errors.print(f"{who}Error: {_printable(str(error))}")
     except usage_error as error:
-        errors.print(f"Error: {_printable(error.format_message())}")
+        errors.print(f"{who}Error: {_printable(error.format_message())}")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return 2

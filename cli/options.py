@@ -37,6 +37,9 @@ from tda_bias.records.settings import (
 )
 from tda_bias.types import MAX_COUNT, InputError
 
+from .processes import is_main
+from .settings import SharedRunSettings
+
 Settings = TypeVar("Settings", bound=BaseModel)
 
 # One letter means the same in every command.
@@ -89,7 +92,12 @@ def command(
             parts = getattr(context.command, "commands", {})
             # Without a name there is nothing that variables could begin with.
             environment = values_of_environment(settings, words, parts=parts) if words else {}
-            function(merged(settings, flags, environment=environment, config=config, file=file))
+            told = merged(settings, flags, environment=environment, config=config, file=file)
+            if is_main():
+                function(told)
+            elif isinstance(told, SharedRunSettings):
+                # The main process alone speaks, and alone runs what is not shared.
+                function(told.model_copy(update={"quiet": True}))
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),

@@ -12,15 +12,25 @@ from rich.console import Console
 from rich.table import Table
 
 from pvf.config import RiskConfig, ScoreConfig
+from tda_bias.records.work import ShareDone
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import interruptible, language_model, out_of_memory_in_one_line, progress_bar
 from .mine import mine
 from .options import Positional, command, part_of
 from .output import Output
+from .processes import stage, team_of
 from .pvf_plot import plot, social
 from .run_folder import run_folder
-from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
+from .settings import (
+    FilePath,
+    Name,
+    PlacementSettings,
+    RunSettings,
+    Several,
+    SharedRunSettings,
+    folder_name,
+)
 from .text import table_of
 
 if TYPE_CHECKING:
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
 _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
-class ScoreSettings(RunSettings, ScoreConfig):
+class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
     """Everything ``tdabias pvf score`` can be told."""
 
     model: Annotated[tuple[Name, ...], Several] = Field(
@@ -52,8 +62,6 @@ class ScoreSettings(RunSettings, ScoreConfig):
         description="gender, race, or a CSV template,count (default: gender for gender and "
         "pronouns, else race)",
     )
-    device: Device = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
-    dtype: Dtype = Field("float32", description="type of the weights")
     untrained: bool = Field(
         False, description="read the same architecture with random weights too, as a further row"
     )
@@ -139,11 +147,14 @@ def pvf(settings: PvfSettings) -> None:
     With a command (score, risk, mine, social, plot), only that part.
     """
     reports, folders = {}, {}
+    done: list[ShareDone] = []
     for name in settings.model:
         _refuse_other_risks(settings, settings.folder(name))
-        for preferences, folder in _score(settings, name):
+        for preferences, folder in _score(settings, name, done):
             reports[preferences.model] = _report(preferences, settings, folder)
             folders[preferences.model] = folder
+    if done:
+        raise done[-1]
     output(reports, folders, settings.top).print(settings.format, quiet=settings.quiet)
 
 
@@ -154,8 +165,9 @@ def score(settings: ScoreSettings) -> None:
     import pandas as pd
 
     rows, lines = [], []
+    done: list[ShareDone] = []
     for name in settings.model:
-        for preferences, folder in _score(settings, name):
+        for preferences, folder in _score(settings, name, done):
             mass = preferences.by_class().union_mass
             about = {"model": preferences.model, "words": len(preferences.words)}
             mean = {"prompts": mass.size, "union_mass_mean": float(mass.mean())}
@@ -165,6 +177,8 @@ def score(settings: ScoreSettings) -> None:
                 f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
                 "preferences.parquet, run.json)"
             )
+    if done:
+        raise done[-1]
     read = Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
     read.print(settings.format, quiet=settings.quiet)
 
@@ -191,10 +205,13 @@ app.command("plot")(plot)
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _score(settings: ScoreSettings, name: str) -> Iterator[tuple[Preferences, Path]]:
+def _score(
+    settings: ScoreSettings, name: str, done: list[ShareDone]
+) -> Iterator[tuple[Preferences, Path]]:
     """Read and save the preferences of a model, and of its untrained twin where asked for.
 
-    The folder is held until the last of them is done with.
+    The folder is held until the last of them is done with. Where another process gathers them,
+    nothing is given, and ``done`` says so.
     """
     from pvf.templates import load_templates
     from pvf.words import load_classes, load_words
@@ -204,10 +221,21 @@ def _score(settings: ScoreSettings, name: str) -> Iterator[tuple[Preferences, Pa
     templates = load_templates(settings.template_source, y_last=False)
     folder = settings.folder(name)
     console = Console(stderr=True, quiet=settings.quiet)
+    team = team_of(settings)
     with run_folder(
-        folder, "pvf", settings=settings.numbers_depend_on(), overwrite=settings.overwrite
+        folder,
+        "pvf",
+        settings=settings.numbers_depend_on(),
+        overwrite=settings.overwrite,
+        team=team,
     ) as refuse_other_weights:
-        model = language_model(name, device=settings.device, dtype=settings.dtype, console=console)
+        model = language_model(
+            name,
+            device=settings.device,
+            dtype=settings.dtype,
+            device_map=settings.device_map,
+            console=console,
+        )
         refuse_other_weights(model)
 
         from pvf.score import score_preferences
@@ -217,7 +245,9 @@ def _score(settings: ScoreSettings, name: str) -> Iterator[tuple[Preferences, Pa
         if settings.untrained:
             readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
         for reader, where in readers:
+            read: list[tuple[Preferences, Path]] = []
             with (
+                stage(done),
                 interruptible("words", where / "parts"),
                 progress_bar(console, f"{reader.name} · {settings.attribute}", "rows") as progress,
                 out_of_memory_in_one_line(model.device, settings.batch_size),
@@ -231,11 +261,13 @@ def _score(settings: ScoreSettings, name: str) -> Iterator[tuple[Preferences, Pa
                     parts=where / "parts",
                     resume=settings.resume,
                     overwrite=settings.overwrite,
+                    team=team,
                     progress=progress,
                 )
-            preferences = preferences.with_record(settings=settings.model_dump(mode="json"))
-            preferences.save(where)
-            yield preferences, where
+                preferences = preferences.with_record(settings=settings.model_dump(mode="json"))
+                preferences.save(where)
+                read.append((preferences, where))
+            yield from read
 
 
 def _refuse_other_risks(settings: PvfSettings, folder: Path) -> None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tda_bias.records.work import ALONE, Shard, Team
+
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
     from tda_bias.records.record import DataRecord
@@ -20,8 +22,9 @@ def run_folder(
     settings: Mapping[str, Any],
     data: DataRecord | None = None,
     overwrite: bool,
+    team: Team = ALONE,
 ) -> Iterator[Callable[[LanguageModel], None]]:
-    """Hold a folder while a run is computed and written.
+    """Hold a folder while a run is computed and written, or a share of it while that is computed.
 
     Folders that are made for a run that then fails before it leaves anything are taken away again.
 
@@ -31,6 +34,7 @@ def run_folder(
         settings: Those that its numbers depend on.
         data: Its texts.
         overwrite: Whether a finished run of something else may be lost.
+        team: The processes that share the work; the first of a launcher's holds the folder for all.
 
     Yields:
         What to call with the model once it is loaded: it refuses to write over a run of others.
@@ -40,7 +44,7 @@ def run_folder(
             process, or cannot be written.
     """
     from tda_bias.records.files import prepare_folder
-    from tda_bias.records.lock import locked
+    from tda_bias.records.lock import locked, locked_share
     from tda_bias.records.runs import refuse_other_run
 
     def refuse(weights: str | None = None) -> None:
@@ -48,7 +52,14 @@ def run_folder(
             folder, command, settings=settings, data=data, weights=weights, overwrite=overwrite
         )
 
+    if team.index and not isinstance(team, Shard):
+        yield lambda model: None
+        return
     refuse()
+    if isinstance(team, Shard):
+        with locked_share(folder, f"{team.index + 1}-of-{team.count}"):
+            yield lambda model: refuse(model.weight_hash())
+        return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     with locked(folder):
         try:

@@ -58,7 +58,11 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
         overwrite=settings.overwrite,
     ) as refuse_other_weights:
         model = language_model(
-            settings.model, device=settings.device, dtype=settings.dtype, console=console
+            settings.model,
+            device=settings.device,
+            dtype=settings.dtype,
+            device_map=settings.device_map,
+            console=console,
         )
         refuse_other_weights(model)
 

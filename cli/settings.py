@@ -7,7 +7,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from tda_bias.types import MAX_COUNT
 
@@ -35,6 +42,13 @@ def _known_device(value: str) -> str:
     return value
 
 
+def _known_shard(value: str) -> str:
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(f"must be i/n with i from 1 to n, as in 2/8; got {value!r}")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_usable)]
 FilePath = Annotated[Path, AfterValidator(_usable)]
 Device = Annotated[str, AfterValidator(_known_device)]
@@ -42,6 +56,25 @@ Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Format = Literal["table", "json", "csv"]
 # A file may hold one of them without a list around it.
 Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+
+
+class PlacementSettings(BaseModel):
+    """Where a model goes, and the type of its weights."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: Device = Field(
+        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
+    )
+    device_map: Name | None = Field(
+        None,
+        description="for a model larger than a device: auto or balanced (evenly over GPUs, what "
+        "is left over memory and disk), or a YAML or JSON file of names of parts with their "
+        "devices, cpu or disk",
+    )
+    dtype: Dtype = Field(
+        "float32", description="type of the weights; half precision can make patterns useless"
+    )
 
 
 class OutputSettings(BaseModel):
@@ -59,10 +92,26 @@ class RunSettings(OutputSettings):
     overwrite: bool = Field(False, description="write over a finished run of something else")
 
 
-class TriplesSettings(BaseModel):
-    """What every command that runs a model on triples can be told."""
+class SharedRunSettings(RunSettings):
+    """What a command can be told whose work several processes may share."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    shard: Annotated[str, AfterValidator(_known_shard)] | None = Field(
+        None,
+        description="i/n: compute and save only the i-th of n shares of the work, as a job of an "
+        "array; the same command without it gathers",
+    )
+
+    @model_validator(mode="after")
+    def _shards_keep_what_others_made(self) -> SharedRunSettings:
+        if self.shard is not None and not getattr(self, "resume", True):
+            raise ValueError(
+                "shard cannot go with --no-resume, which deletes what other shards have made"
+            )
+        return self
+
+
+class TriplesSettings(PlacementSettings):
+    """What every command that runs a model on triples can be told."""
 
     model: Name = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
@@ -77,12 +126,6 @@ class TriplesSettings(BaseModel):
         "stereoset",
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
         "file: dev.json or JSON Lines",
-    )
-    device: Device = Field(
-        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
-    )
-    dtype: Dtype = Field(
-        "float32", description="type of the weights; half precision can make patterns useless"
     )
     limit: int | None = Field(
         None, ge=1, le=MAX_COUNT, description="at most so many triples of each group"

@@ -24,8 +24,9 @@ from .loading import (
 )
 from .options import command
 from .output import Output
+from .processes import is_main, team_of
 from .run_folder import run_folder
-from .settings import FilePath, RunSettings, TriplesSettings, TwinsOption, folder_name
+from .settings import FilePath, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _SCORES = ("lms", "ss", "icat")
 PARTS = "parts"
 
 
-class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
+class StereoSetSettings(TriplesSettings, TwinsOption, SharedRunSettings):
     """Everything ``tdabias stereoset`` can be told."""
 
     task: Literal["intersentence", "intrasentence"] = Field(
@@ -88,6 +89,8 @@ class StereoSetSettings(TriplesSettings, TwinsOption, RunSettings):
         given = self.model_fields_set
         if self.task == "intersentence" and "start" in given:
             raise InputError("`start` is about whole sentences: give --task intrasentence with it")
+        if self.task == "intrasentence" and self.shard is not None:
+            raise InputError("`shard` is for --task intersentence: sentences are scored at once")
         if self.task == "intrasentence" and "twins" in given and self.twins != "none":
             raise InputError(
                 f"`twins` must be none with --task intrasentence, for whose sentences none are "
@@ -100,6 +103,9 @@ def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
     settings.refuse_options_of_other_task()
     if settings.task == "intrasentence":
+        if not is_main():
+            return
+
         from . import sentences
 
         shown = sentences.output(sentences.compute(settings), settings.folder)
@@ -124,15 +130,21 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
     console = Console(stderr=True, quiet=settings.quiet)
     triples, twins = triples_with_twins(settings, settings.twins, errors=console)
     data = DataRecord(source=settings.data, revision=source_revision(settings.data))
+    team = team_of(settings)
     with run_folder(
         settings.folder,
         "stereoset",
         settings=settings.numbers_depend_on(),
         data=data,
         overwrite=settings.overwrite,
+        team=team,
     ) as refuse_other_weights:
         model = language_model(
-            settings.model, device=settings.device, dtype=settings.dtype, console=console
+            settings.model,
+            device=settings.device,
+            dtype=settings.dtype,
+            device_map=settings.device_map,
+            console=console,
         )
         refuse_other_weights(model)
 
@@ -158,6 +170,7 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
                     settings.folder / PARTS,
                     resume=settings.resume,
                     overwrite=settings.overwrite,
+                    team=team,
                 ),
             )
         found = found.with_record(settings=settings.model_dump(mode="json"), data=data)

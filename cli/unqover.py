@@ -22,12 +22,14 @@ from .loading import (
 )
 from .options import command, part_of
 from .output import Output
+from .processes import team_of
 from .run_folder import run_folder
-from .settings import Device, Dtype, FilePath, Name, RunSettings, folder_name
+from .settings import FilePath, Name, PlacementSettings, SharedRunSettings, folder_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.records.work import Team
     from unqover.answers import Answers
     from unqover.design import Design
     from unqover.report import Report
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, run.json, ..."
 
 
-class UnqoverSettings(RunSettings, DesignConfig, AskConfig, InferenceConfig):
+class UnqoverSettings(
+    PlacementSettings, SharedRunSettings, DesignConfig, AskConfig, InferenceConfig
+):
     """Everything ``tdabias unqover`` can be told."""
 
     model: Name = Field(
@@ -47,8 +51,6 @@ class UnqoverSettings(RunSettings, DesignConfig, AskConfig, InferenceConfig):
         description="gender, nationality, ethnicity, religion, education, age, gender_race, "
         "gender_race_names, or a YAML file of subjects, attributes and frames",
     )
-    device: Device = Field("auto", description="auto (a GPU where there is one), cpu, cuda, mps")
-    dtype: Dtype = Field("float32", description="type of the weights")
     top: int = Field(5, ge=1, le=MAX_COUNT, description="attributes (or groups) to print")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/unqover-CLASS)"
@@ -77,6 +79,7 @@ def unqover(settings: UnqoverSettings) -> None:
     from unqover.classes import load_class
     from unqover.design import sampled_design
 
+    team = team_of(settings)
     chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
     design = sampled_design(chosen, part_of(settings, DesignConfig))
     with (
@@ -86,9 +89,10 @@ def unqover(settings: UnqoverSettings) -> None:
             "unqover",
             settings=settings.numbers_depend_on(),
             overwrite=settings.overwrite,
+            team=team,
         ) as refuse_other_weights,
     ):
-        answers = _answers(settings, design, refuse_other_weights)
+        answers = _answers(settings, design, refuse_other_weights, team)
 
         from unqover.plots import report_figures
         from unqover.report import bias_report
@@ -101,13 +105,17 @@ def unqover(settings: UnqoverSettings) -> None:
 
 
 def _answers(
-    settings: UnqoverSettings, design: Design, refuse_other_weights: Callable[[Any], None]
+    settings: UnqoverSettings,
+    design: Design,
+    refuse_other_weights: Callable[[Any], None],
+    team: Team,
 ) -> Answers:
     console = Console(stderr=True, quiet=settings.quiet)
     model = language_model(
         settings.model,
         device=settings.device,
         dtype=settings.dtype,
+        device_map=settings.device_map,
         console=console,
         head="as_trained",
     )
@@ -126,6 +134,7 @@ def _answers(
             parts=settings.folder / "parts",
             resume=settings.resume,
             overwrite=settings.overwrite,
+            team=team,
             progress=progress,
         )
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pvf.words import WordClasses, WordList
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
 from tda_bias.records.parts import PartStore, open_parts, texts_hash
+from tda_bias.records.work import ALONE, Job, Team
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ def score_preferences(
     parts: Path | None = None,
     resume: bool = True,
     overwrite: bool = False,
+    team: Team = ALONE,
     progress: Progress | None = None,
 ) -> Preferences:
     """Read the probability of every word of y in every template filled with every x.
@@ -53,12 +56,14 @@ def score_preferences(
         parts: Folder for finished parts, which a later call reuses; None keeps none.
         resume: Whether it may; else they are deleted first.
         overwrite: Whether parts under other settings are written over.
+        team: The processes that share the parts.
         progress: Called with the number of finished prompts and of all.
 
     Raises:
         InputError: if the model has no language-model head, a word cannot be written with its
             tokenizer, a class keeps no word, a template does not suit the model, or ``parts``
             holds probabilities under other settings.
+        ShareDone: where another process gathers.
     """
     config = config or ScoreConfig()
     model_reader = reader(model, config)
@@ -71,7 +76,7 @@ def score_preferences(
         _log.info("%d words are not read: %s", len(forms.skipped), ", ".join(forms.skipped))
     weights = model.weight_hash()
     identity = _identity(model, weights, model_reader.kind, config)
-    store = open_parts(parts, identity, resume=resume, overwrite=overwrite)
+    store = open_parts(parts, identity, resume=resume, overwrite=overwrite, team=team)
     start = time.perf_counter()
     blocks = list(_Blocks(model, model_reader, templates, forms, store, progress).of(words.words))
     seconds = time.perf_counter() - start
@@ -126,24 +131,35 @@ class _Blocks:
     def of(self, words: Sequence[str]) -> Iterator[Reading]:
         """The readings of some words after the others."""
         n, total = len(self.templates), len(words) * len(self.templates)
-        for first in range(0, len(words), _WORDS):
-            block = words[first : first + _WORDS]
-            name = f"words {first + 1} to {first + len(block)}"
-            depends_on = {
-                "words": list(block),
-                "templates": [template.text for template in self.templates],
-                "words of y": [list(sequence) for sequence in self.forms.sequences],
-            }
-            saved = self.store.load(name, depends_on)
-            if saved is None:
-                progress = _within(self.progress, first * n, len(block) * n, total)
-                reading = self._read(block, progress)
-                self.store.save(name, depends_on, _as_arrays(reading))
-            else:
-                reading = _from_arrays(saved)
+        blocks = [words[first : first + _WORDS] for first in range(0, len(words), _WORDS)]
+        jobs, done = [], 0
+        for block in blocks:
+            progress = _within(self.progress, done * n, len(block) * n, total)
+            jobs.append(
+                Job(
+                    f"words {done + 1} to {done + len(block)}",
+                    len(block),
+                    partial(self._depends_on, block),
+                    partial(self._computed, block, progress),
+                )
+            )
+            done += len(block)
+        done = 0
+        for block, arrays in zip(blocks, self.store.each(jobs), strict=True):
+            done += len(block)
             if self.progress is not None:
-                self.progress((first + len(block)) * n, total)
-            yield reading
+                self.progress(done * n, total)
+            yield _from_arrays(arrays)
+
+    def _depends_on(self, block: Sequence[str]) -> dict[str, Any]:
+        return {
+            "words": list(block),
+            "templates": [template.text for template in self.templates],
+            "words of y": [list(sequence) for sequence in self.forms.sequences],
+        }
+
+    def _computed(self, block: Sequence[str], progress: Progress | None) -> dict[str, np.ndarray]:
+        return _as_arrays(self._read(block, progress))
 
     def _read(self, block: Sequence[str], progress: Progress | None) -> Reading:
         reading = self.reader.read(block, self.templates, self.forms, progress)

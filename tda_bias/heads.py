@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from tda_bias.models.record import hooked_model_record
 from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import ContextTexts, texts_record, tokenize
 from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.work import Job
 from tda_bias.resampling import generator
 from tda_bias.results.controls import controls
 from tda_bias.results.head_bias import HeadBias
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
+
+# Length of a text whose topology costs what its forward pass does (a model of 135 million
+# parameters: 0.3 of it at 512 tokens).
+_TOKENS_OF_EQUAL_COST = 1700
 
 
 def head_bias(
@@ -67,6 +73,7 @@ def head_bias(
     Raises:
         InputError: if a group has fewer than 2 usable triples, a text is longer than the model's
             context, or patterns are NaN.
+        ShareDone: if the store's groups are shared by several processes and another one gathers.
 
     Source: Varadarajan & Songdechakraiwut, sections 2 and 3; twins and tests are described in
     docs/method/heads.md.
@@ -74,7 +81,7 @@ def head_bias(
     model, config, clock = _loaded(model), config or HeadBiasConfig(), Stopwatch()
     with _evaluating(model):
         with clock.stage("tokenize"):
-            groups, left_out = _tokenized(model, triples, twins)
+            groups, left_out = tokenized_groups(model, triples, twins)
         with clock.stage("identify"):
             weights = model.weight_hash()
             identity = part_identity(
@@ -139,18 +146,21 @@ def _results(
     )
     contexts = [texts for group in groups for texts in group.contexts]
     counter = Counter(sum(group.layout.n_texts for group in groups), progress)
-    results = []
-    for group in groups:
-        result = _saved(group, parts)
-        if result is None:
-            with clock.stage("forward"):
-                reader.find_sharing(contexts)
-            result = _computed(group, model, reader, config, clock, counter)
-            if parts is not None:
-                parts.save(group.name, group.depends_on, result.to_arrays())
-        else:
-            counter.add(group.layout.n_texts)
-        results.append(result)
+
+    def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
+        with clock.stage("forward"):
+            reader.find_sharing(contexts)
+        return computed_group(group, model, reader, config, clock, counter).to_arrays()
+
+    jobs = [
+        Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
+        for group in groups
+    ]
+    results, texts = [], 0
+    for group, arrays in zip(groups, (parts or PartStore(None, {})).each(jobs), strict=True):
+        results.append(GroupResult.from_arrays(group.category, group.group, arrays))
+        texts += group.layout.n_texts
+        counter.reach(texts)
     return results
 
 
@@ -189,6 +199,12 @@ class TokenizedGroup:
         return {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
 
     @property
+    def cost(self) -> float:
+        """Work beside other groups': passes grow with tokens, topology with their square."""
+        tokens = self.lengths.astype(float)
+        return float((tokens * (1 + tokens / _TOKENS_OF_EQUAL_COST)).sum())
+
+    @property
     def layout(self) -> GroupLayout:
         """Where its texts stand."""
         roles = len(self.contexts[0])
@@ -215,15 +231,7 @@ class TokenizedGroup:
         return (context % roles) * n + context // roles, of_twins
 
 
-def _saved(group: TokenizedGroup, parts: PartStore | None) -> GroupResult | None:
-    """A group that an earlier run finished."""
-    arrays = parts.load(group.name, group.depends_on) if parts is not None else None
-    if arrays is None:
-        return None
-    return GroupResult.from_arrays(group.category, group.group, arrays)
-
-
-def _computed(
+def computed_group(
     group: TokenizedGroup,
     model: LoadedModel,
     reader: PatternReader,
@@ -248,7 +256,7 @@ def _computed(
             placed = replace(batch, text=places[batch.text])
             with clock.stage("topology"):
                 finished = sampler.add(placed)
-            for layers in clock.each("topology", finished):
+            for layers in clock.each("topology", clock.each("gram", finished)):
                 with clock.stage("statistic"):
                     reducer.add(layers)
             counter.add(len(batch.text))
@@ -291,14 +299,15 @@ def _loaded(model: LoadedModel | TransformerBridge) -> LoadedModel:
 def _evaluating(model: LoadedModel) -> Iterator[None]:
     """Dropout changes patterns: evaluation mode, and the mode before afterwards."""
     training = model.hf_model.training
-    model.bridge.eval()
+    run = model.bridge if model.bridge is not None else model.hf_model
+    run.eval()
     try:
         yield
     finally:
-        model.bridge.train(training)
+        run.train(training)
 
 
-def _tokenized(
+def tokenized_groups(
     model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
 ) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
     """Usable triples by group with their twins, and those left out with the reason."""
@@ -359,9 +368,13 @@ class Counter:
 
     def add(self, texts: int) -> None:
         """Tell of so many more."""
-        self._done += texts
-        if self._progress is not None:
-            self._progress(self._done, self._total)
+        self.reach(self._done + texts)
+
+    def reach(self, texts: int) -> None:
+        """Tell that so many are done, unless more are."""
+        if self._progress is not None and texts > self._done:
+            self._progress(texts, self._total)
+        self._done = max(texts, self._done)
 
 
 class Stopwatch:

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
 from tda_bias.records.parts import open_parts
 from tda_bias.records.record import validated_part
+from tda_bias.records.work import ALONE, Job, Team
 from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.askers import asker
@@ -37,6 +38,7 @@ def ask_questions(
     parts: Path | None = None,
     resume: bool = True,
     overwrite: bool = False,
+    team: Team = ALONE,
     progress: Progress | None = None,
 ) -> Answers:
     """Ask a model every question of a design: two orders of mention, two polarities.
@@ -48,34 +50,36 @@ def ask_questions(
         parts: Folder for finished parts, which a later call reuses; None keeps none.
         resume: Whether it may; else they are deleted first.
         overwrite: Whether parts under other settings are written over.
+        team: The processes that share the parts.
         progress: Called with finished instances (a pair in one template and order) and all.
 
     Raises:
         InputError: if the model cannot be asked that way, a text is too long for it, its
             probabilities are undefined, or ``parts`` holds answers under other settings.
+        ShareDone: where another process gathers.
     """
     config = config or AskConfig()
     own = asker(model, config)
     weights = model.weight_hash()
     identity = _settings(model, weights, config, own)
-    store = open_parts(parts, identity, resume=resume, overwrite=overwrite)
+    store = open_parts(parts, identity, resume=resume, overwrite=overwrite, team=team)
     n_pairs, n_templates, n_attributes = design.shape
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
     mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
     n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
-    start, done, reused = time.perf_counter(), 0, 0
-    for block in _blocks(design):
-        name, depends_on = f"{design.name} {block.name}", {"texts": block.hash}
-        found = store.load(name, depends_on)
-        if found is None:
-            found = block.arrays(own.ask(block.instances))
-            if not np.isfinite(found["log_prob"]).all():
-                raise InputError(
-                    f"`model` {model.name} gives undefined probabilities; use --dtype float32"
-                )
-            store.save(name, depends_on, found)
-        else:
-            reused += 1
+    start, done = time.perf_counter(), 0
+    computed: list[str] = []
+    blocks = list(_blocks(design))
+    jobs = [
+        Job(
+            f"{design.name} {block.name}",
+            len(block.pairs) * int(block.asked.sum()),
+            block.depends_on,
+            partial(_asked, model, own, block, computed),
+        )
+        for block in blocks
+    ]
+    for block, found in zip(blocks, store.each(jobs), strict=True):
         index = np.ix_(block.pairs, np.array([block.template]), np.flatnonzero(block.asked))
         log_prob[index] = found["log_prob"][:, None]
         mass[index] = found["mass"][:, None]
@@ -92,10 +96,21 @@ def ask_questions(
         design=validated_part(DesignRecord, design.record, "the design"),
         questions=design.n_questions,
         notes=own.notes,
-        parts_reused=reused,
+        parts_reused=len(blocks) - len(computed),
         seconds=time.perf_counter() - start,
     )
     return as_answers(design, log_prob=log_prob, mass=mass, n_tokens=n_tokens, record=record)
+
+
+def _asked(
+    model: LanguageModel, own: Asker, block: _Block, computed: list[str]
+) -> dict[str, np.ndarray]:
+    """The answers of a block, whose name is noted."""
+    computed.append(block.name)
+    found = block.arrays(own.ask(block.instances()))
+    if not np.isfinite(found["log_prob"]).all():
+        raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
+    return found
 
 
 def as_answers(
@@ -154,7 +169,6 @@ class _Block:
     def asked(self) -> np.ndarray:
         return np.asarray(self.design.asked[self.template])
 
-    @cached_property
     def instances(self) -> list[Instance]:
         """Both orders of each pair, pair by pair."""
         design = self.design
@@ -167,14 +181,13 @@ class _Block:
                 found.append(Instance(template, mentioned, both, attributes))
         return found
 
-    @cached_property
-    def hash(self) -> str:
-        """Of everything that is asked."""
+    def depends_on(self) -> dict[str, str]:
+        """Hash of everything that is asked."""
         asked = [
             (one.context, [s.name for s in one.candidates], one.template, one.attributes)
-            for one in self.instances
+            for one in self.instances()
         ]
-        return hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()
+        return {"texts": hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()}
 
     def arrays(self, answers: list[Asked]) -> dict[str, np.ndarray]:
         """Answers of ``instances``: pair first, order behind the attribute."""

@@ -274,7 +274,7 @@ def hooked_edit(
                 z[:, :, head] *= rule.factor
         return z
 
-    if isinstance(model, LoadedModel):
+    if isinstance(model, LoadedModel) and model.bridge is not None:
         stack = "encoder_blocks" if model.hf_model.config.is_encoder_decoder else "blocks"
 
         def on_z(number: int) -> tuple[str, Callable[..., Tensor]]:

@@ -20,6 +20,7 @@ from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.record import updated
 from tda_bias.records.runs import open_run
+from tda_bias.records.work import Job
 from tda_bias.records.writing import writing_run
 from tda_bias.triples import triple_ids
 from tda_bias.types import InputError
@@ -164,6 +165,7 @@ def stereoset_scores(
     Raises:
         InputError: if the model has no language-model head or is of another kind, a text is too
             long for it, there is no triple, or ``store`` holds readings of something else.
+        ShareDone: if the store's parts are shared by several processes and another one gathers.
     """
     twins_of = [twins.of(triple) if twins is not None else () for triple in triples]
     every = [*triples, *(twin for several in twins_of for twin in several)]
@@ -208,29 +210,32 @@ class _Blocks:
 
     def read(self, triples: Sequence[Triple], store: PartStore | None) -> list[TripleLikelihood]:
         """The readings of all triples."""
+        blocks = range(0, len(triples), _BLOCK)
+        jobs = [self._job(triples, first) for first in blocks]
         found: list[TripleLikelihood] = []
-        for first in range(0, len(triples), _BLOCK):
-            block = triples[first : first + _BLOCK]
-            name = f"triples {first + 1} to {first + len(block)}"
-            depends_on = {"texts": _hash(self.model, block)}
-            saved = store.load(name, depends_on) if store is not None else None
-            if saved is None:
-                readings = self._read(block, first, len(triples))
-                if store is not None:
-                    store.save(name, depends_on, _as_arrays(readings))
-            else:
-                readings = _from_arrays(saved)
-            found += readings
-            self._tell(first + len(block), len(triples))
+        for arrays in (store or PartStore(None, {})).each(jobs):
+            found += _from_arrays(arrays)
+            self._tell(len(found), len(triples))
         return found
 
-    def _read(self, block: Sequence[Triple], first: int, total: int) -> list[TripleLikelihood]:
-        return triple_likelihoods(
-            self.model,
-            block,
-            batch_size=self.batch_size,
-            share_prefix=self.share_prefix,
-            progress=lambda done, _: self._tell(first + done, total),
+    def _job(self, triples: Sequence[Triple], first: int) -> Job:
+        block = triples[first : first + _BLOCK]
+        return Job(
+            f"triples {first + 1} to {first + len(block)}",
+            float(sum(len(text) for triple in block for text in triple.texts())),
+            lambda: {"texts": _hash(self.model, block)},
+            lambda: self._computed(block, first, len(triples)),
+        )
+
+    def _computed(self, block: Sequence[Triple], first: int, total: int) -> dict[str, np.ndarray]:
+        return _as_arrays(
+            triple_likelihoods(
+                self.model,
+                block,
+                batch_size=self.batch_size,
+                share_prefix=self.share_prefix,
+                progress=lambda done, _: self._tell(first + done, total),
+            )
         )
 
     def _tell(self, done: int, total: int) -> None:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
 from tda_bias.models.adapter import adapted_model, is_adapter
+from tda_bias.models.automatic import Head as Head
+from tda_bias.models.automatic import auto_class, device_of
 from tda_bias.models.checkpoint import (
     of_the_body,
     refuse_code_in_folder,
@@ -20,7 +22,11 @@ from tda_bias.models.checkpoint import (
     refuse_empty_tokenizer,
     refuse_small_embedding,
 )
+from tda_bias.models.eager import EagerAttention, eager_attention
+from tda_bias.models.language_model import Kind as Kind
+from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import packaged_models
+from tda_bias.models.placement import is_spread, read_device_map
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:
@@ -35,162 +41,8 @@ DTYPES = {
 }
 _PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
 
-Kind = Literal["causal", "masked", "permutation", "seq2seq", "span"]
-Head = Literal["language", "as_trained"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, repr=False)
-class LanguageModel:
-    """A Hugging Face model with the tokenizer its texts go through.
-
-    Attributes:
-        hf_model: The model, on its device, in evaluation mode.
-        tokenizer: The tokenizer as Hugging Face loads it.
-        name: What the model was asked for as.
-        revision: The hub's commit, where it is known.
-        not_in_checkpoint: Parameters that the checkpoint lacks and that are therefore random.
-        body_not_in_checkpoint: Those of them that attention patterns depend on.
-        adapted: Hash of the weights before an adapter was merged into them; None without one.
-    """
-
-    hf_model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    name: str
-    revision: str | None = None
-    not_in_checkpoint: tuple[str, ...] = ()
-    body_not_in_checkpoint: tuple[str, ...] = ()
-    adapted: str | None = None
-
-    def __repr__(self) -> str:
-        shown = f"{self.architecture}, {self.n_parameters:,} parameters, {self.dtype_name}"
-        return f"<{type(self).__name__} {self.name}: {shown}, {self.device}>"
-
-    @property
-    def device(self) -> torch.device:
-        """Where the inputs go."""
-        place: torch.device = next(self.hf_model.parameters()).device
-        return place
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of the weights."""
-        kind: torch.dtype = next(self.hf_model.parameters()).dtype
-        return kind
-
-    @property
-    def dtype_name(self) -> str:
-        """The same as it is written on the command line."""
-        return str(self.dtype).removeprefix("torch.")
-
-    @property
-    def architecture(self) -> str:
-        """Class name of the Hugging Face model."""
-        return type(self.hf_model).__name__
-
-    @property
-    def kind(self) -> Kind:
-        """How its output probabilities are read."""
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_QUESTION_ANSWERING_MAPPING
-
-        if type(self.hf_model) in MODEL_FOR_QUESTION_ANSWERING_MAPPING.values():
-            return "span"
-        if self.hf_model.config.is_encoder_decoder:
-            return "seq2seq"
-        if self.hf_model.config.model_type == "xlnet":
-            return "permutation"
-        causal = type(self.hf_model) in MODEL_FOR_CAUSAL_LM_MAPPING.values()
-        return "causal" if causal else "masked"
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters; tied ones count once."""
-        return sum(parameter.numel() for parameter in self.hf_model.parameters())
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The longest text the model takes, in tokens; None where nothing limits it."""
-        config = self.hf_model.config
-        names = ("max_position_embeddings", "n_positions", "n_ctx")
-        limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
-        limits.append(self.tokenizer.model_max_length)
-        longest = min(limits)
-        return None if longest > 10**9 else int(longest)
-
-    def check_length(self, n_tokens: int) -> None:
-        """Refuse a prompt that does not fit.
-
-        Raises:
-            InputError: if it is longer than the model's context.
-        """
-        if self.max_tokens is not None and n_tokens > self.max_tokens:
-            raise InputError(
-                f"a prompt has {n_tokens} tokens, `model` {self.name} takes {self.max_tokens}; "
-                "nothing is truncated, shorten it"
-            )
-
-    def weight_hash(self) -> str:
-        """Hash of all parameters by name and value: the same for the same weights only.
-
-        What the checkpoint lacks is random at every loading, and takes no part.
-        """
-        import xxhash
-
-        digest = xxhash.xxh3_128()
-        weights = self.hf_model.state_dict()
-        random = {weights[name].data_ptr() for name in self.not_in_checkpoint if name in weights}
-        for name, parameter in sorted(weights.items()):
-            if parameter.data_ptr() in random:
-                continue
-            digest.update(name.encode())
-            raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(raw.numpy().data)
-        return str(digest.hexdigest())
-
-    def require_body(self) -> None:
-        """Refuse a checkpoint whose attention patterns would come from random parameters.
-
-        Raises:
-            InputError: naming some of them.
-        """
-        lacking = self.body_not_in_checkpoint
-        if lacking:
-            more = ", ..." if len(lacking) > 2 else ""
-            raise InputError(
-                f"`model` {self.name}: its checkpoint lacks {len(lacking)} parameters "
-                f"({', '.join(lacking[:2])}{more}), which would be random; is it complete?"
-            )
-
-    def require_whole_checkpoint(self) -> None:
-        """Refuse a checkpoint whose outputs, of whatever kind, would come from random parameters.
-
-        Raises:
-            InputError: naming some of them.
-        """
-        self.require_body()
-        if self.not_in_checkpoint:
-            raise InputError(
-                f"`model` {self.name}: {self.not_in_checkpoint[0]} is not in its checkpoint, so "
-                "its answers would be random"
-            )
-
-    def require_language_head(self) -> None:
-        """Refuse a checkpoint whose output probabilities would come from random parameters.
-
-        Raises:
-            InputError: if the model has no output embeddings, or some parameters were not in the
-                checkpoint.
-        """
-        self.require_body()
-        lacking = self.not_in_checkpoint
-        if self.hf_model.get_output_embeddings() is None or lacking:
-            example = f" ({lacking[0]} is not in the checkpoint)" if lacking else ""
-            raise InputError(
-                f"`model` {self.name} has no language-model head{example}; its output "
-                "probabilities would be random; give a causal, masked or sequence-to-sequence "
-                "language model"
-            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,13 +50,15 @@ class LoadedModel(LanguageModel):
     """A language model whose attention can be hooked.
 
     Attributes:
-        bridge: The TransformerLens bridge around ``hf_model``. It keeps a changed copy of the
-            tokenizer that may add a token at the beginning; texts never go through that one.
+        bridge: The TransformerLens bridge around ``hf_model``, if it knows the architecture. Its
+            copy of the tokenizer may add a token at the beginning; texts never go through that one.
+        eager: Hugging Face's own attention, where there is no bridge.
         hashes: Hash of the weights before and after they were hooked; None where the former is not
             known.
     """
 
-    bridge: TransformerBridge = field(kw_only=True)
+    bridge: TransformerBridge | None = field(kw_only=True)
+    eager: EagerAttention | None = None
     hashes: tuple[str, str] | None = None
 
     def weight_hash(self) -> str:
@@ -217,14 +71,32 @@ class LoadedModel(LanguageModel):
         """Causal for decoders; bidirectional for encoders, also those of encoder-decoders."""
         if self.hf_model.config.is_encoder_decoder:
             return "bidirectional"
+        if self.bridge is None:
+            return self.patterns_of.attention
         direction = str(self.bridge.cfg.attention_dir)
         if direction not in get_args(Attention):
             raise InputError(f"`model` {self.name}: unknown attention direction {direction!r}")
         return "causal" if direction == "causal" else "bidirectional"
 
+    @property
+    def n_heads(self) -> int:
+        """Heads of a layer."""
+        if self.bridge is None:
+            return self.patterns_of.n_heads
+        return max(1, int(getattr(self.bridge.cfg, "n_heads", 1)))
+
+    @property
+    def patterns_of(self) -> EagerAttention:
+        """Hugging Face's attention, of a model without a bridge."""
+        if self.eager is None:
+            raise TypeError("a model is hooked by a bridge or by its own attention")
+        return self.eager
+
     @cached_property
     def pattern_hooks(self) -> dict[str, int]:
         """Hook name to layer for every layer with attention (the encoder's, where there is one)."""
+        if self.bridge is None:
+            return {f"layer {layer}": layer for layer in self.patterns_of.places}
         prefix = "encoder_blocks." if self.hf_model.config.is_encoder_decoder else "blocks."
         found = {
             name: int(match.group(1))
@@ -239,7 +111,9 @@ class LoadedModel(LanguageModel):
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> LoadedModel:
+def load_model(
+    name: str, *, device: str = "auto", dtype: str = "float32", device_map: str | None = None
+) -> LoadedModel:
     """A model whose attention patterns can be hooked.
 
     Args:
@@ -251,15 +125,44 @@ def load_model(name: str, *, device: str = "auto", dtype: str = "float32") -> Lo
             MPS is used only when asked for: it can be silently wrong.
         dtype: ``float32``, ``float64``, ``float16`` or ``bfloat16``. Half precision can make
             patterns useless; see docs/method/heads.md.
+        device_map: As in ``load_language_model``. A model in several places is hooked by its own
+            attention: TransformerLens would move its parts.
 
     Raises:
         InputError: if the model cannot be found or read, needs code of its own, lacks layers,
-            TransformerLens cannot hook its architecture, or the device or type is not available.
+            neither TransformerLens nor transformers shows its attention patterns, or the device
+            or type is not available.
     """
-    loaded = load_language_model(name, device=device, dtype=dtype, attention="eager")
+    loaded = load_language_model(
+        name, device=device, dtype=dtype, attention="eager", device_map=device_map
+    )
     loaded.require_body()
-    hooked = bridge_model(loaded.hf_model, loaded.tokenizer, name=name)
+    hooked = hook_model(loaded.hf_model, loaded.tokenizer, name=name)
     return replace(hooked, not_in_checkpoint=loaded.not_in_checkpoint)
+
+
+def hook_model(
+    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
+) -> LoadedModel:
+    """Hook a Hugging Face model by TransformerLens, or by its own attention.
+
+    Raises:
+        InputError: if neither shows its attention patterns, with the reasons of both.
+    """
+    refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
+    if not is_spread(hf_model):
+        try:
+            hooked = bridge_model(hf_model, tokenizer, name=name)
+            if hooked.pattern_hooks:  # raises where there are none
+                return hooked
+        except InputError as error:
+            refused = str(error)
+    try:
+        eager = eager_attention(hf_model.eval(), name=name)
+    except InputError as error:
+        raise InputError(f"{refused}; without it: {error}") from None
+    revision = getattr(hf_model.config, "_commit_hash", None)
+    return LoadedModel(hf_model, tokenizer, name, revision, bridge=None, eager=eager)
 
 
 def bridge_model(
@@ -312,6 +215,7 @@ def load_language_model(
     dtype: str = "float32",
     attention: str | None = None,
     head: Head = "language",
+    device_map: str | None = None,
 ) -> LanguageModel:
     """A Hugging Face language model and its tokenizer, without hooks.
 
@@ -324,16 +228,23 @@ def load_language_model(
         attention: Implementation of attention; the architecture's fastest if None.
         head: ``language``; or ``as_trained``: of a checkpoint trained to answer with a span of the
             context, that one.
+        device_map: Where the parts of a model go that is larger than a device: ``auto``,
+            ``balanced``, or a file of names of parts with their devices, ``cpu`` or ``disk``.
 
     Raises:
         InputError: as ``load_model``, architectures aside.
     """
     if dtype not in DTYPES:
         raise InputError(f"`dtype` must be one of {', '.join(DTYPES)}; got {dtype!r}")
+    if device_map is not None and device != "auto":
+        raise InputError(f"give `device` or `device_map`, not both; got {device!r}")
     if is_adapter(name):
+        if device_map is not None:
+            raise InputError(f"`model` {name} is an adapter, which no `device_map` can spread")
         given: dict[str, Any] = {"dtype": dtype, "attention": attention, "head": head}
         return adapted_model(name, partial(load_language_model, device=device, **given))
-    place = _device(device)
+    place = device_of(device)
+    parts = read_device_map(device_map) if device_map is not None else None
     if DTYPES[dtype].itemsize < 4:
         _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
     refuse_code_in_folder(name)
@@ -347,7 +258,7 @@ def load_language_model(
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         refuse_empty_tokenizer(name, tokenizer)
         # Safetensors come first; what is pickled is read as tensors only.
-        model, info = _auto_class(config, head).from_pretrained(
+        model, info = auto_class(config, head).from_pretrained(
             source,
             config=config,
             dtype=DTYPES[dtype],
@@ -355,6 +266,7 @@ def load_language_model(
             trust_remote_code=False,
             weights_only=True,
             output_loading_info=True,
+            device_map=parts,
         )
     except InputError:
         raise
@@ -367,7 +279,7 @@ def load_language_model(
     refuse_small_embedding(name, model, tokenizer)
     lacking = tuple(sorted(info["missing_keys"]))
     return LanguageModel(
-        model.to(place).eval(),
+        (model if parts is not None else model.to(place)).eval(),
         tokenizer,
         name,
         revision=getattr(config, "_commit_hash", None),
@@ -378,41 +290,3 @@ def load_language_model(
 
 def _first_sentence(error: Exception) -> str:
     return re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
-
-
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        place = None
-    if place is None or place.type == "meta":  # which holds no values
-        raise InputError(
-            f"`device` must be auto, cpu, cuda, cuda:N and mps and present; got {device!r}"
-        )
-    return place
-
-
-def _auto_class(config: Any, head: Head) -> Any:
-    """The Auto class with the head the model was trained with."""
-    from transformers import (
-        MODEL_FOR_CAUSAL_LM_MAPPING,
-        MODEL_FOR_MASKED_LM_MAPPING,
-        AutoModelForCausalLM,
-        AutoModelForMaskedLM,
-        AutoModelForQuestionAnswering,
-        AutoModelForSeq2SeqLM,
-    )
-
-    named = (config.architectures or [""])[0]
-    if head == "as_trained" and named.endswith("ForQuestionAnswering"):
-        return AutoModelForQuestionAnswering
-    if config.is_encoder_decoder:
-        return AutoModelForSeq2SeqLM
-    kind = type(config)
-    causal, masked = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MASKED_LM_MAPPING
-    if masked and (not causal or not named.endswith(("CausalLM", "LMHeadModel"))):
-        return AutoModelForMaskedLM
-    return AutoModelForCausalLM

@@ -6,7 +6,7 @@ import copy
 
 import torch
 
-from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model
+from tda_bias.models.load import LanguageModel, LoadedModel, hook_model
 
 
 def untrained(model: LanguageModel, *, seed: int = 0, bound: float = 0.1) -> LanguageModel:
@@ -37,4 +37,4 @@ def initialised(model: LoadedModel, *, seed: int = 0) -> LoadedModel:
         torch.manual_seed(seed)
         hf_model = type(model.hf_model)(copy.deepcopy(model.hf_model.config))
         hf_model = hf_model.to(device=model.device, dtype=model.dtype)
-        return bridge_model(hf_model, model.tokenizer, name=f"{model.name}, random weights")
+        return hook_model(hf_model, model.tokenizer, name=f"{model.name}, random weights")

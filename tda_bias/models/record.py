@@ -27,5 +27,9 @@ def model_record(model: LanguageModel, *, weights: str) -> ModelRecord:
 
 def hooked_model_record(model: LoadedModel, *, weights: str) -> HookedModelRecord:
     """The same, with what of its attention was hooked."""
-    hooked = {"attention": model.attention, "layers": tuple(model.pattern_hooks.values())}
+    hooked = {
+        "attention": model.attention,
+        "layers": tuple(model.pattern_hooks.values()),
+        "patterns": "eager" if model.bridge is None else "transformer-lens",
+    }
     return HookedModelRecord(**dict(model_record(model, weights=weights)), **hooked)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tda_bias.patterns.example import ExamplePattern
@@ -19,12 +18,14 @@ from tda_bias.patterns.writers import HeadWriters
 from tda_bias.types import Edges, HeadId, InputError, Triple
 
 if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
     from tda_bias.models.load import LoadedModel
 
 # Patterns of running a shared prefix once must equal the plain run's to this.
 SHARING_TOLERANCE = 1e-5
 # Pattern entries of all layers and heads that one forward pass makes, unless one text has more.
-_PASS_ELEMENTS = 32_000_000
+MOST_PASS_ELEMENTS = 32_000_000
 
 
 @dataclass(frozen=True)
@@ -166,36 +167,36 @@ class PatternReader:
 
     def _batches(self, contexts: Sequence[ContextTexts], *, shared: bool) -> Iterator[PatternBatch]:
         hooks = self._model.pattern_hooks
-        n_heads = max(1, int(getattr(self._model.bridge.cfg, "n_heads", 1)))
         passes = forward_passes(
             contexts,
             batch_size=self._batch_size,
             shared=shared,
             mask_dtype=self._model.dtype,
-            most_patterns=_PASS_ELEMENTS / (len(hooks) * n_heads),
+            most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self._model.n_heads),
         )
         for forward_pass in passes:
             yield PatternBatch(self._run(forward_pass), forward_pass.text, forward_pass.length)
 
     def _run(self, forward_pass: ForwardPass) -> Float[Tensor, "text layer head query key"]:
-        from transformer_lens.model_bridge.exceptions import StopAtLayerException
-
-        device = self._model.device
-        hooks = self._model.pattern_hooks
-        last = list(hooks)[-1]
+        device, hooks = self._model.device, self._model.pattern_hooks
         # One array from the start: stacking layers would hold all of them twice.
         patterns = torch.empty(0)
         seen = 0
-        values: dict[str, Tensor] = {}
+        checks: dict[int, _LayerCheck] = {}
+        causal = self._model.attention == "causal"
+        inside = torch.arange(int(forward_pass.length.max())) < forward_pass.length[:, None]
 
-        def keep(value: Tensor, hook: Any) -> None:
-            values[hook.name] = value
-
-        def take(pattern: Tensor, hook: Any) -> None:
-            nonlocal patterns, seen
-            layer = self._texts(pattern, forward_pass, hooks[hook.name])
-            if self._writers is not None:
-                written = self._writers.norms(hook.name, values)
+        def take(pattern: Tensor, number: int, written: Tensor | None = None) -> None:
+            nonlocal patterns, seen, inside
+            layer = self._texts(pattern, forward_pass)
+            inside = inside.to(layer.device)
+            checks[number] = _LayerCheck.of(
+                layer,
+                inside,
+                tolerance=self.rows.tolerance,
+                direction=causal and not self._direction_checked,
+            )
+            if written is not None:
                 layer = layer * _per_text(written, forward_pass)[:, :, None]
             if not seen:
                 patterns = layer.new_empty((len(layer), len(hooks), *layer.shape[1:]))
@@ -205,68 +206,128 @@ class PatternReader:
                 )
             patterns[:, seen] = layer
             seen += 1
-            if hook.name == last:  # nothing after it is needed, least of all the logits
-                raise StopAtLayerException(pattern)
 
         inputs: dict[str, Any] = {"attention_mask": forward_pass.attention_mask.to(device)}
         if forward_pass.position_ids is not None:
             inputs["position_ids"] = forward_pass.position_ids.to(device)
+        ids = forward_pass.ids.to(device)
         with torch.inference_mode():
-            self._model.bridge.run_with_hooks(
-                forward_pass.ids.to(device),
-                fwd_hooks=[
-                    *((name, keep) for name in (self._writers.hooks if self._writers else ())),
-                    *((name, take) for name in hooks),
-                ],
-                return_type=None,
-                use_cache=False,
-                **inputs,
-            )
+            if self._model.bridge is None:
+                self._model.patterns_of.run(ids, take, **inputs)
+            else:
+                self._run_bridge(self._model.bridge, ids, take, inputs)
             if seen != len(hooks):
                 raise InputError(
                     f"`model` {self._model.name} gave patterns for {seen} of {len(hooks)} layers; "
                     "its attention cannot be hooked"
                 )
+            self._check(checks, int(forward_pass.length.sum()))
             return patterns
 
-    def _texts(self, pattern: Tensor, forward_pass: ForwardPass, layer: int) -> Tensor:
-        """The patterns of one layer, a text each, cropped and checked."""
+    def _run_bridge(
+        self,
+        bridge: TransformerBridge,
+        ids: Int[Tensor, "row token"],
+        take: Callable[..., None],
+        inputs: dict[str, Any],
+    ) -> None:
+        """Hand over the pattern of every layer, and what its heads write where that counts."""
+        from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+        hooks, writers = self._model.pattern_hooks, self._writers
+        last = list(hooks)[-1]
+        values: dict[str, Tensor] = {}
+
+        def keep(value: Tensor, hook: Any) -> None:
+            values[hook.name] = value
+
+        def pass_on(pattern: Tensor, hook: Any) -> None:
+            written = writers.norms(hook.name, values) if writers is not None else None
+            take(pattern, hooks[hook.name], written)
+            if hook.name == last:  # nothing after it is needed, least of all the logits
+                raise StopAtLayerException(pattern)
+
+        bridge.run_with_hooks(
+            ids,
+            fwd_hooks=[
+                *((name, keep) for name in (writers.hooks if writers is not None else ())),
+                *((name, pass_on) for name in hooks),
+            ],
+            return_type=None,
+            use_cache=False,
+            **inputs,
+        )
+
+    def _texts(self, pattern: Tensor, forward_pass: ForwardPass) -> Tensor:
+        """The patterns of one layer, a text each, cropped."""
         n = int(forward_pass.length.max())
         if forward_pass.place is None:
-            cropped = pattern[:, :, :n, :n]
-        else:
-            rows, heads, _, width = pattern.shape
-            place = forward_pass.place.to(pattern.device)
-            entry = place[:, :, None] * width + place[:, None, :]
-            entry = entry.reshape(rows, 1, -1).expand(-1, heads, -1)
-            cropped = pattern.flatten(2).gather(2, entry).reshape(rows, heads, -1, n, n)
-            cropped = cropped.transpose(1, 2).flatten(0, 1)
-        self._check(cropped, forward_pass.length.to(pattern.device), layer)
-        return cropped
+            return pattern[:, :, :n, :n]
+        rows, heads, _, width = pattern.shape
+        place = forward_pass.place.to(pattern.device)
+        entry = place[:, :, None] * width + place[:, None, :]
+        entry = entry.reshape(rows, 1, -1).expand(-1, heads, -1)
+        cropped = pattern.flatten(2).gather(2, entry).reshape(rows, heads, -1, n, n)
+        return cropped.transpose(1, 2).flatten(0, 1)
 
-    def _check(self, patterns: Tensor, length: Tensor, layer: int) -> None:
-        inside = torch.arange(patterns.shape[-1], device=length.device) < length[:, None]
-        if not self._direction_checked and self._model.attention == "causal":
-            later = patterns.triu(1) * inside[:, None, :, None] * inside[:, None, None, :]
-            if float(later.abs().max()) > 0:
+    def _check(self, checks: Mapping[int, _LayerCheck], n_rows: int) -> None:
+        """Look at what was measured of a pass: the device is waited for here only."""
+        for layer, check in checks.items():
+            worst, failed, undefined, later = check.values.tolist()
+            if later > 0:
                 raise InputError(
                     f"`model` {self._model.name} attends to later tokens though it is causal"
                 )
-            self._direction_checked = True
+            if undefined:
+                raise InputError(
+                    f"attention patterns of layer {layer} are NaN or infinite for {undefined:.0f} "
+                    f"of {check.n_texts} texts of a batch; run with --dtype float32"
+                )
+            self.rows.checked += n_rows * check.n_heads
+            self.rows.worst = max(self.rows.worst, worst)
+            if failed:
+                self.rows.failed[layer] = self.rows.failed.get(layer, 0) + int(failed)
+        self._direction_checked = True
+
+
+@dataclass(frozen=True)
+class _LayerCheck:
+    """What is wrong with the patterns of a layer, still on its device.
+
+    Attributes:
+        values: Largest distance of a row's sum from 1, number of rows beyond the tolerance, number
+            of texts with NaN or infinities, largest attention to a later token.
+        n_texts: Texts.
+        n_heads: Heads.
+    """
+
+    values: Float[Tensor, "4"]
+    n_texts: int
+    n_heads: int
+
+    @classmethod
+    def of(
+        cls,
+        patterns: Float[Tensor, "text head query key"],
+        inside: Bool[Tensor, "text token"],
+        *,
+        tolerance: float,
+        direction: bool,
+    ) -> _LayerCheck:
+        """Measure; ``direction`` also looks for attention to later tokens."""
         sums = (patterns @ inside[:, None, :, None].to(patterns.dtype)).squeeze(-1)
         off = torch.where(inside[:, None, :], (sums - 1.0).abs(), 0.0)
-        worst = float(off.max())
-        if not math.isfinite(worst):
-            texts = int((~torch.isfinite(off).flatten(1).all(1)).sum())
-            raise InputError(
-                f"attention patterns of layer {layer} are NaN or infinite for {texts} of "
-                f"{len(off)} texts of a batch; run with --dtype float32"
-            )
-        self.rows.checked += int(inside.sum()) * patterns.shape[1]
-        self.rows.worst = max(self.rows.worst, worst)
-        if worst > self.rows.tolerance:
-            failed = int(((off > self.rows.tolerance) & inside[:, None, :]).sum())
-            self.rows.failed[layer] = self.rows.failed.get(layer, 0) + failed
+        later = off.new_zeros(())
+        if direction:
+            both = inside[:, None, :, None] & inside[:, None, None, :]
+            later = torch.where(both, patterns.triu(1), 0.0).abs().max()
+        values = (
+            off.max(),
+            ((off > tolerance) & inside[:, None, :]).sum(),
+            (~torch.isfinite(off).flatten(1).all(1)).sum(),
+            later,
+        )
+        return cls(torch.stack([value.float() for value in values]), *patterns.shape[:2])
 
 
 def _per_text(

@@ -37,6 +37,8 @@ class HeadWriters:
     def __init__(self, model: LoadedModel) -> None:
         self._products: dict[str, Float[Tensor, "head value value"]] = {}
         self.hooks: list[str] = []
+        if model.bridge is None:
+            raise _unknown(model)
         for pattern in model.pattern_hooks:
             stack, number, *_ = pattern.split(".")
             hook = pattern.replace("hook_pattern", "hook_v")
@@ -46,10 +48,7 @@ class HeadWriters:
             except (AttributeError, IndexError):
                 known = False
             if not known:
-                raise InputError(
-                    f"`model` {model.name} ({model.architecture}) does not show what its heads "
-                    "write; use --edges attention"
-                )
+                raise _unknown(model)
             self._products[pattern] = matrix.float() @ matrix.float().mT
             self.hooks.append(hook)
 
@@ -75,3 +74,10 @@ def _of(values: Mapping[str, Tensor], hook: str) -> Tensor:
         return values[hook]
     prefix = hook.removesuffix("hook_v")
     return next(value for name, value in values.items() if name.startswith(prefix))
+
+
+def _unknown(model: LoadedModel) -> InputError:
+    return InputError(
+        f"`model` {model.name} ({model.architecture}) does not show what its heads write; use "
+        "--edges attention"
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
 
 from tda_bias.records.files import make_folder, write_errors, write_text
 from tda_bias.records.record import now
@@ -17,6 +17,9 @@ from tda_bias.types import InputError
 
 NAME = ".tdabias.lock"
 _HOLDER = ".tdabias.holder"
+_SHARE = ".tdabias.share-"
+# How long a share waits for others that are just beginning.
+_PATIENCE_SECONDS = 5.0
 
 
 @contextmanager
@@ -27,32 +30,86 @@ def locked(folder: str | Path) -> Iterator[None]:
     deleting it would let two processes hold what each takes for the lock.
 
     Raises:
-        InputError: if another process holds it, saying which; or if the folder cannot be written.
+        InputError: if another process holds it or a share of it, saying which; or if the folder
+            cannot be written.
     """
-    path, holder = Path(folder) / NAME, Path(folder) / _HOLDER
-    with write_errors(path.parent):
-        make_folder(path.parent)
-        lock = FileLock(path, timeout=0, is_singleton=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise InputError(
-                f"{folder} is being written by {_named(holder)}; wait until it is done, or choose "
-                "another --out"
-            ) from None
+    folder = Path(folder)
+    lock = _acquired(folder, "")
     try:
-        about = {"process": os.getpid(), "host": socket.gethostname(), "since": now()}
-        write_text(holder, json.dumps(about))
+        _refuse_held_shares(folder)
+        _name_holder(folder, "")
         yield
     finally:
         if lock.lock_counter == 1:
-            holder.unlink(missing_ok=True)
+            _holder(folder, "").unlink(missing_ok=True)
         lock.release()
 
 
-def _named(holder: Path) -> str:
+@contextmanager
+def locked_share(folder: str | Path, share: str) -> Iterator[None]:
+    """Hold one share of a folder: others may hold other shares, nobody the whole.
+
+    Args:
+        folder: Where the parts are.
+        share: A name that is a part of a file name: ``2-of-4``.
+
+    Raises:
+        InputError: if another process holds the folder or this share, saying which; or if the
+            folder cannot be written.
+    """
+    folder = Path(folder)
+    # Whoever begins a share holds the folder for that moment: a whole run then begins before it or
+    # after it.
+    whole = _acquired(folder, "", patience=_PATIENCE_SECONDS)
     try:
-        held = json.loads(holder.read_text(encoding="utf-8"))
-        return f"process {held['process']} on {held['host']} (since {held['since']})"
+        lock = _acquired(folder, share)
+    finally:
+        whole.release()
+    try:
+        _name_holder(folder, share)
+        yield
+    finally:
+        _holder(folder, share).unlink(missing_ok=True)
+        lock.release()
+
+
+def _acquired(folder: Path, share: str, *, patience: float = 0.0) -> BaseFileLock:
+    with write_errors(folder):
+        make_folder(folder)
+        lock = FileLock(_path(folder, share), is_singleton=True)
+        try:
+            lock.acquire(timeout=patience, poll_interval=0.01)
+        except Timeout:
+            raise _held(folder, share) from None
+    return lock
+
+
+def _refuse_held_shares(folder: Path) -> None:
+    for path in folder.glob(f"{_path(folder, '*').name}"):
+        share = path.name.removeprefix(_SHARE).removesuffix(".lock")
+        _acquired(folder, share).release()
+
+
+def _name_holder(folder: Path, share: str) -> None:
+    about = {"process": os.getpid(), "host": socket.gethostname(), "since": now()}
+    write_text(_holder(folder, share), json.dumps(about))
+
+
+def _held(folder: Path, share: str) -> InputError:
+    try:
+        held = json.loads(_holder(folder, share).read_text(encoding="utf-8"))
+        who = f"process {held['process']} on {held['host']} (since {held['since']})"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        who = "another process"
+    what = f"{folder} is being written by {who}"
+    if share:
+        what = f"shard {share.replace('-of-', '/')} of {folder} is being computed by {who}"
+    return InputError(f"{what}; wait until it is done, or choose another --out")
+
+
+def _path(folder: Path, share: str) -> Path:
+    return folder / (f"{_SHARE}{share}.lock" if share else NAME)
+
+
+def _holder(folder: Path, share: str) -> Path:
+    return folder / (f"{_SHARE}{share}.holder" if share else _HOLDER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import xxhash
 
 from tda_bias.records.files import arrays_from, atomic
+from tda_bias.records.work import ALONE, Alone, Job, Team, shares
 from tda_bias.types import InputError
 
 _START_OVER = "start over with --no-resume"
@@ -28,14 +29,59 @@ class PartStore:
         folder: Where the files are; None keeps nothing.
         identity: What the numbers of every part depend on: model, weights, settings.
         overwrite: Whether parts of something else count as not there, and are written over.
+        team: The processes that share the work.
     """
 
     def __init__(
-        self, folder: Path | None, identity: Mapping[str, Any], *, overwrite: bool = False
+        self,
+        folder: Path | None,
+        identity: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        team: Team = ALONE,
     ) -> None:
+        if folder is None and not isinstance(team, Alone):
+            raise ValueError("processes share the parts of a folder; there is none")
         self._folder = folder
         self._identity = _as_read_back(identity)
         self._overwrite = overwrite
+        self._team = team
+
+    def each(self, jobs: Sequence[Job]) -> Iterator[Mapping[str, np.ndarray]]:
+        """The arrays of every part in order: saved ones as they are, the others computed and saved.
+
+        Of several processes each computes its share, and one goes on from there.
+
+        Raises:
+            ShareDone: in the others, when their share is saved.
+            InputError: as ``load`` and ``save``, or if another process ended before its share was
+                done.
+        """
+        if not isinstance(self._team, Alone):
+            self._compute_share(jobs)
+            self._team.done()
+        for job in jobs:
+            depends_on = job.depends_on()
+            arrays: Mapping[str, np.ndarray] | None = self.load(job.name, depends_on)
+            if arrays is None:
+                arrays = job.compute()
+                self.save(job.name, depends_on, arrays)
+            yield arrays
+
+    def _compute_share(self, jobs: Sequence[Job]) -> None:
+        """This process's part of what is not saved yet."""
+
+        def missing() -> list[str]:
+            return [job.name for job in jobs if self.load(job.name, job.depends_on()) is None]
+
+        agreed = self._team.agreed(missing)
+        if agreed is not None:
+            jobs = [job for job in jobs if job.name in set(agreed)]
+        own = shares([job.cost for job in jobs], self._team.count)[self._team.index]
+        for job in (jobs[number] for number in own):
+            depends_on = job.depends_on()
+            if self.load(job.name, depends_on) is None:
+                self.save(job.name, depends_on, job.compute())
 
     def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """The arrays of a finished part, or None.
@@ -126,11 +172,16 @@ class PartStore:
 
 
 def open_parts(
-    folder: Path | None, identity: Mapping[str, Any], *, resume: bool, overwrite: bool = False
+    folder: Path | None,
+    identity: Mapping[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool = False,
+    team: Team = ALONE,
 ) -> PartStore:
     """The parts of a run; without ``resume`` those of earlier runs are deleted first."""
-    store = PartStore(folder, identity, overwrite=overwrite)
-    if not resume:
+    store = PartStore(folder, identity, overwrite=overwrite, team=team)
+    if not resume and team.index == 0:
         store.clear()
     return store
 

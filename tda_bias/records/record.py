@@ -79,12 +79,17 @@ class ModelRecord(RecordPart):
 
 
 class HookedModelRecord(ModelRecord):
-    """A model whose attention was read: with the direction and the layers that were hooked."""
+    """A model whose attention was read: with the direction and the layers that were hooked.
+
+    Attributes:
+        patterns: Who showed the patterns: TransformerLens, or Hugging Face's eager attention.
+    """
 
     weights: str
     dtype: str
     attention: Attention
     layers: tuple[int, ...] = Field(min_length=1)
+    patterns: Literal["transformer-lens", "eager"] = "transformer-lens"
 
 
 class DataRecord(RecordPart):

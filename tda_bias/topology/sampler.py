@@ -34,9 +34,9 @@ MIN_TOKENS = 3
 # Texts whose matrices torch works on together on a processor.
 _TEXTS_TOGETHER = 8
 # Beyond this, sets that wait for the rest of their group wait in a file.
-_MOST_BYTES = 256_000_000
+MOST_BYTES = 256_000_000
 # Sorted sets and Gram matrices that are in memory at a time when a group is complete.
-_WORKING_BYTES = 64_000_000
+WORKING_BYTES = 64_000_000
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class GroupSampler:
         combine: Combine,
         backend: Backend,
         distance: Distance,
-        most_bytes: int = _MOST_BYTES,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._n_tokens = n_tokens.reshape(-1)
         if self._n_tokens.min() < MIN_TOKENS:
@@ -189,7 +189,7 @@ class GroupSampler:
 
     def _layers(self, store: SetStore, heads: int, device: torch.device) -> Iterator[LayerGrams]:
         layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + store.row_bytes)
-        together = max(1, _WORKING_BYTES // layer_bytes)
+        together = max(1, WORKING_BYTES // layer_bytes)
         for first in range(0, self._n_layers, together):
             layers = range(first, min(first + together, self._n_layers))
             rows = range(first * heads, layers.stop * heads)
@@ -199,7 +199,7 @@ class GroupSampler:
 
     def _grams(self, store: SetStore, rows: range, device: torch.device) -> list[Gram]:
         """Of births and of deaths, over some rows of the store, read a few at a time."""
-        step = max(1, _WORKING_BYTES // store.row_bytes) if store.row_bytes else len(rows)
+        step = max(1, WORKING_BYTES // store.row_bytes) if store.row_bytes else len(rows)
         parts: list[list[Gram]] = [[], []]
         for start in range(rows.start, rows.stop, step):
             values = store.read(slice(start, min(start + step, rows.stop)))

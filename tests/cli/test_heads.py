@@ -87,7 +87,7 @@ def test_csv_is_the_ranking_and_quiet_says_nothing(arguments, capsys):
 def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
     assert run(arguments) == 0
     first = (tmp_path / "out" / "heads.csv").read_text()
-    monkeypatch.setattr("tda_bias.heads._computed", None)
+    monkeypatch.setattr("tda_bias.heads.computed_group", None)
     assert run(arguments) == 0
     assert (tmp_path / "out" / "heads.csv").read_text() == first
 
@@ -213,12 +213,12 @@ def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(
 def test_an_architecture_that_cannot_be_hooked_is_refused(tokenizer, tmp_path, capsys):
     from tests.support.models import tiny_hf_model
 
-    tiny_hf_model("distilbert", len(tokenizer)).save_pretrained(tmp_path / "m")
+    tiny_hf_model("mamba", len(tokenizer)).save_pretrained(tmp_path / "m")
     tokenizer.save_pretrained(tmp_path / "m")
     capsys.readouterr()
     options = ["heads", "--model", str(tmp_path / "m"), *CATEGORY, "--data", "starter"]
     assert run([*options, "--out", str(tmp_path / "out")]) == 2
-    assert "DistilBertForMaskedLM, which TransformerLens" in capsys.readouterr().err
+    assert "MambaForCausalLM, which returns no attention patterns" in capsys.readouterr().err
 
 
 def test_a_text_longer_than_the_context_is_refused(tokenizer, tmp_path, capsys):
@@ -239,7 +239,7 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
 ):
     import tda_bias.heads
 
-    whole = tda_bias.heads._computed
+    whole = tda_bias.heads.computed_group
     calls = []
 
     def interrupted(*positional, **named):
@@ -248,11 +248,11 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
             raise KeyboardInterrupt
         return whole(*positional, **named)
 
-    monkeypatch.setattr(tda_bias.heads, "_computed", interrupted)
+    monkeypatch.setattr(tda_bias.heads, "computed_group", interrupted)
     assert run(arguments) == 130
     assert "Interrupted. Finished groups are kept" in capsys.readouterr().err
     assert len(list((tmp_path / "out" / "groups").glob("*.npz"))) == 2
-    monkeypatch.setattr(tda_bias.heads, "_computed", whole)
+    monkeypatch.setattr(tda_bias.heads, "computed_group", whole)
     assert run(arguments) == 0
 
 

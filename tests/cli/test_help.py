@@ -33,23 +33,34 @@ NEW_OPTIONS = {
     "export": ["--config", "--format", "--quiet"],
     "figures": ["--config", "--quiet"],
     "heads": [
-        "--edges", "--keep-patterns", "--overwrite", "--pairs", "--quiet", "--twins", "--untrained",
+        "--device-map", "--dry-run", "--edges", "--keep-patterns", "--overwrite", "--pairs",
+        "--quiet", "--shard", "--twins", "--untrained",
     ],
     "pvf mine": ["--config", "--format", "--quiet"],
     "pvf plot": ["--config", "--quiet"],
-    "pvf": ["--overwrite", "--quiet", "--resume"],
+    "pvf": ["--device-map", "--overwrite", "--quiet", "--resume", "--shard"],
     "pvf risk": ["--out", "--overwrite", "--quiet"],
-    "pvf score": ["--format", "--overwrite", "--quiet", "--resume", "--seed", "--untrained"],
+    "pvf score": [
+        "--device-map", "--format", "--overwrite", "--quiet", "--resume", "--seed", "--shard",
+        "--untrained",
+    ],
     "pvf social": ["--config", "--format", "--quiet"],
-    "stereoset": ["--overwrite", "--quiet", "--resume", "--start", "--task", "--twins"],
+    "stereoset": [
+        "--device-map", "--overwrite", "--quiet", "--resume", "--shard", "--start", "--task",
+        "--twins",
+    ],
     # A configuration file could set these before.
-    "unqover": ["--overwrite", "--quiet"],
-    "reproduce": ["--category", "--format", "--quiet", "--share-prefix", *_RANKING],
+    "unqover": ["--device-map", "--overwrite", "--quiet", "--shard"],
+    "reproduce": [
+        "--category", "--device-map", "--format", "--quiet", "--share-prefix", *_RANKING,
+    ],
 }  # fmt: skip
 # A third backend, and another ranking by default: what they are is said anew.
 CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 # What had to be given and need not with another option: crossref RUN --published gpt2.
 OPTIONAL = {("crossref", "behaviour")}
+# What the device and the weights' type may be is said alike everywhere.
+CHANGED |= {(c, o) for c in ("pvf", "pvf score", "unqover") for o in ("--device", "--dtype")}
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
 NEW_COMMANDS = [
     "compare", "confirm", "debias", "edit", "ls", "pairs", "prune-curve", "report", "show",

@@ -34,6 +34,9 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
     distil = {"vocab_size": vocabulary, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
     xlnet = {"vocab_size": vocabulary, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}
     bloom = {"vocab_size": vocabulary, "hidden_size": 32, "n_layer": 2, "n_head": 4}
+    electra = {**llama, "embedding_size": 16}
+    disentangled = {**llama, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
+    marian = {**bart, "decoder_start_token_id": 1}
     table = {
         "gpt2": (tf.GPT2LMHeadModel, tf.GPT2Config, gpt2),
         "gpt_neox": (tf.GPTNeoXForCausalLM, tf.GPTNeoXConfig, llama),
@@ -49,6 +52,12 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
         "bart": (tf.BartForConditionalGeneration, tf.BartConfig, bart),
         "distilbert": (tf.DistilBertForMaskedLM, tf.DistilBertConfig, distil),
         "albert": (tf.AlbertForMaskedLM, tf.AlbertConfig, {**llama, "embedding_size": 16}),
+        "electra": (tf.ElectraForMaskedLM, tf.ElectraConfig, electra),
+        "deberta": (tf.DebertaForMaskedLM, tf.DebertaConfig, disentangled),
+        "deberta_v2": (tf.DebertaV2ForMaskedLM, tf.DebertaV2Config, disentangled),
+        "mpnet": (tf.MPNetForMaskedLM, tf.MPNetConfig, llama),
+        "marian": (tf.MarianMTModel, tf.MarianConfig, marian),
+        "mamba": (tf.MambaForCausalLM, tf.MambaConfig, {**llama, "state_size": 4}),
         "xlnet": (tf.XLNetLMHeadModel, tf.XLNetConfig, xlnet),
     }
     model_class, config_class, settings = table[kind]

@@ -34,3 +34,13 @@ def read(model, triples, *, batch_size: int, shared: bool) -> dict[int, torch.Te
             assert text not in found
             found[text] = batch.patterns[index, :, :, :n, :n].clone()
     return found
+
+
+@torch.no_grad()
+def hugging_face(hf_model, ids: list[int]) -> torch.Tensor:
+    """``output_attentions`` of one text under eager attention, encoder's where there is one."""
+    tokens = torch.tensor([ids])
+    if hf_model.config.is_encoder_decoder:
+        out = hf_model(input_ids=tokens, decoder_input_ids=tokens[:, :1], output_attentions=True)
+        return torch.cat(out.encoder_attentions)
+    return torch.cat(hf_model(input_ids=tokens, output_attentions=True).attentions)

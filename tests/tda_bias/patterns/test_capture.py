@@ -10,20 +10,10 @@ from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import ContextTexts
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
-from tests.support.patterns import made_up, read
+from tests.support.patterns import hugging_face, made_up, read
 
 CAUSAL = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "bloom"]
 BIDIRECTIONAL = ["bert", "roberta", "t5", "bart"]
-
-
-@torch.no_grad()
-def hugging_face(hf_model, ids: list[int]) -> torch.Tensor:
-    """``output_attentions`` of one text under eager attention, encoder's where there is one."""
-    tokens = torch.tensor([ids])
-    if hf_model.config.is_encoder_decoder:
-        out = hf_model(input_ids=tokens, decoder_input_ids=tokens[:, :1], output_attentions=True)
-        return torch.cat(out.encoder_attentions)
-    return torch.cat(hf_model(input_ids=tokens, output_attentions=True).attentions)
 
 
 # -- against Hugging Face --

@@ -196,7 +196,7 @@ def test_nothing_comes_before_the_last_text():
 def test_a_file_and_few_rows_at_a_time_give_the_same(path, working_bytes, monkeypatch):
     parts = batches(causal_patterns(), *SOME)
     expected = grams_of(sampled(parts, path=path))
-    monkeypatch.setattr(module, "_WORKING_BYTES", working_bytes)
+    monkeypatch.setattr(module, "WORKING_BYTES", working_bytes)
     np.testing.assert_array_equal(grams_of(sampled(parts, path=path, most_bytes=0)), expected)
 
 

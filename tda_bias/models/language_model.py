@@ -1,0 +1,168 @@
+"""A Hugging Face language model and its tokenizer, and what must be known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from tda_bias.models.placement import device_of_inputs, weights
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Kind = Literal["causal", "masked", "permutation", "seq2seq", "span"]
+
+
+@dataclass(frozen=True, repr=False)
+class LanguageModel:
+    """A Hugging Face model with the tokenizer its texts go through.
+
+    Attributes:
+        hf_model: The model, on its device, in evaluation mode.
+        tokenizer: The tokenizer as Hugging Face loads it.
+        name: What the model was asked for as.
+        revision: The hub's commit, where it is known.
+        not_in_checkpoint: Parameters that the checkpoint lacks and that are therefore random.
+        body_not_in_checkpoint: Those of them that attention patterns depend on.
+        adapted: Hash of the weights before an adapter was merged into them; None without one.
+    """
+
+    hf_model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    revision: str | None = None
+    not_in_checkpoint: tuple[str, ...] = ()
+    body_not_in_checkpoint: tuple[str, ...] = ()
+    adapted: str | None = None
+
+    def __repr__(self) -> str:
+        shown = f"{self.architecture}, {self.n_parameters:,} parameters, {self.dtype_name}"
+        return f"<{type(self).__name__} {self.name}: {shown}, {self.device}>"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the inputs go."""
+        return device_of_inputs(self.hf_model)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weights."""
+        kind: torch.dtype = next(self.hf_model.parameters()).dtype
+        return kind
+
+    @property
+    def dtype_name(self) -> str:
+        """The same as it is written on the command line."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def architecture(self) -> str:
+        """Class name of the Hugging Face model."""
+        return type(self.hf_model).__name__
+
+    @property
+    def kind(self) -> Kind:
+        """How its output probabilities are read."""
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_QUESTION_ANSWERING_MAPPING
+
+        if type(self.hf_model) in MODEL_FOR_QUESTION_ANSWERING_MAPPING.values():
+            return "span"
+        if self.hf_model.config.is_encoder_decoder:
+            return "seq2seq"
+        if self.hf_model.config.model_type == "xlnet":
+            return "permutation"
+        causal = type(self.hf_model) in MODEL_FOR_CAUSAL_LM_MAPPING.values()
+        return "causal" if causal else "masked"
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.hf_model.parameters())
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest text the model takes, in tokens; None where nothing limits it."""
+        config = self.hf_model.config
+        names = ("max_position_embeddings", "n_positions", "n_ctx")
+        limits = [value for name in names if (value := getattr(config, name, None) or 0) > 0]
+        limits.append(self.tokenizer.model_max_length)
+        longest = min(limits)
+        return None if longest > 10**9 else int(longest)
+
+    def check_length(self, n_tokens: int) -> None:
+        """Refuse a prompt that does not fit.
+
+        Raises:
+            InputError: if it is longer than the model's context.
+        """
+        if self.max_tokens is not None and n_tokens > self.max_tokens:
+            raise InputError(
+                f"a prompt has {n_tokens} tokens, `model` {self.name} takes {self.max_tokens}; "
+                "nothing is truncated, shorten it"
+            )
+
+    def weight_hash(self) -> str:
+        """Hash of all parameters by name and value: the same for the same weights only.
+
+        What the checkpoint lacks is random at every loading, and takes no part.
+        """
+        import xxhash
+
+        digest = xxhash.xxh3_128()
+        every = self.hf_model.state_dict()
+        # Where such a parameter is tied to others, all of them are random.
+        random = {every[name].data_ptr() for name in self.not_in_checkpoint if name in every}
+        for name, parameter in weights(self.hf_model):
+            if parameter.data_ptr() in random - {0}:
+                continue
+            digest.update(name.encode())
+            raw = parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(raw.numpy().data)
+        return str(digest.hexdigest())
+
+    def require_body(self) -> None:
+        """Refuse a checkpoint whose attention patterns would come from random parameters.
+
+        Raises:
+            InputError: naming some of them.
+        """
+        lacking = self.body_not_in_checkpoint
+        if lacking:
+            more = ", ..." if len(lacking) > 2 else ""
+            raise InputError(
+                f"`model` {self.name}: its checkpoint lacks {len(lacking)} parameters "
+                f"({', '.join(lacking[:2])}{more}), which would be random; is it complete?"
+            )
+
+    def require_whole_checkpoint(self) -> None:
+        """Refuse a checkpoint whose outputs, of whatever kind, would come from random parameters.
+
+        Raises:
+            InputError: naming some of them.
+        """
+        self.require_body()
+        if self.not_in_checkpoint:
+            raise InputError(
+                f"`model` {self.name}: {self.not_in_checkpoint[0]} is not in its checkpoint, so "
+                "its answers would be random"
+            )
+
+    def require_language_head(self) -> None:
+        """Refuse a checkpoint whose output probabilities would come from random parameters.
+
+        Raises:
+            InputError: if the model has no output embeddings, or some parameters were not in the
+                checkpoint.
+        """
+        self.require_body()
+        lacking = self.not_in_checkpoint
+        if self.hf_model.get_output_embeddings() is None or lacking:
+            example = f" ({lacking[0]} is not in the checkpoint)" if lacking else ""
+            raise InputError(
+                f"`model` {self.name} has no language-model head{example}; its output "
+                "probabilities would be random; give a causal, masked or sequence-to-sequence "
+                "language model"
+            )

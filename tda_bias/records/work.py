@@ -1,0 +1,119 @@
+"""Work spread over processes: which parts are whose, and who goes on when all are done.
+
+Every part is computed by one process and saved; one process gathers them. What a part holds does
+not depend on who computes it, so results do not depend on the number of processes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class ShareDone(Exception):  # noqa: N818  (nothing went wrong)
+    """This process has done its share of the work; another one gathers."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A part that is to be computed, unless it is saved.
+
+    Attributes:
+        name: The part's, as it is saved.
+        cost: How much work it is beside the others, in any unit.
+        depends_on: Gives what its numbers depend on beside the store's identity.
+        compute: Gives its arrays.
+    """
+
+    name: str
+    cost: float
+    depends_on: Callable[[], Mapping[str, Any]]
+    compute: Callable[[], Mapping[str, Any]]
+
+
+class Team(Protocol):
+    """The processes that work on one run."""
+
+    @property
+    def index(self) -> int:
+        """Number of this one, from 0."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
+        """Names of the parts that are missing, the same for all; None to spread all parts."""
+
+    def done(self) -> None:
+        """Wait until everybody's parts are saved.
+
+        Raises:
+            ShareDone: in every process but the one that gathers.
+            InputError: if another process ended before its share was done.
+        """
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One process that does everything."""
+
+    index: int = 0
+    count: int = 1
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
+        """Nothing has to be agreed upon."""
+        return None
+
+    def done(self) -> None:
+        """Nobody has to be waited for."""
+
+
+ALONE = Alone()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of several processes that know nothing of each other, as in a job array.
+
+    Attributes:
+        index: Which, from 0.
+        count: Of how many.
+    """
+
+    index: int
+    count: int
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
+        """What is missing looks different to each: shares are of all parts."""
+        return None
+
+    def done(self) -> None:
+        """Nobody is waited for; a command that is no shard gathers."""
+        raise ShareDone(
+            f"Shard {self} is done. When all are, the same command without --shard gathers."
+        )
+
+    def __str__(self) -> str:
+        return f"{self.index + 1}/{self.count}"
+
+
+def shares(costs: Sequence[float], count: int) -> list[list[int]]:
+    """Spread work evenly: the largest first, each to whoever has least so far.
+
+    Args:
+        costs: Of each piece of work.
+        count: How many share it.
+
+    Returns:
+        For each of them its pieces, in their order; the same for the same arguments.
+    """
+    loads = [(0.0, worker) for worker in range(count)]
+    spread: list[list[int]] = [[] for _ in range(count)]
+    for piece in sorted(range(len(costs)), key=lambda piece: (-costs[piece], piece)):
+        load, worker = heapq.heappop(loads)
+        spread[worker].append(piece)
+        heapq.heappush(loads, (load + costs[piece], worker))
+    return [sorted(own) for own in spread]

@@ -1,0 +1,140 @@
+"""Architectures that TransformerLens does not know: patterns from Hugging Face's own attention."""
+
+import copy
+
+import pytest
+import torch
+
+from tda_bias import HeadBiasConfig, head_bias
+from tda_bias.models.eager import eager_attention
+from tda_bias.models.load import LanguageModel, LoadedModel, hook_model, load_model
+from tda_bias.models.random_weights import initialised
+from tda_bias.types import InputError
+from tests.support.models import tiny_hf_model
+from tests.support.patterns import hugging_face, made_up, read
+
+# What TransformerLens has no adapter for; the table of docs/scale.md lists the same.
+WITHOUT_ADAPTER = [
+    "distilbert", "albert", "electra", "deberta", "deberta_v2", "mpnet", "xlnet",
+]  # fmt: skip
+ASKED = ["deberta", "deberta_v2", "mpnet", "xlnet"]
+WITH_ADAPTER = ["gpt2", "llama", "bloom", "bert", "roberta", "t5", "bart", "marian"]
+
+
+def through_eager(kind: str, tokenizer) -> LoadedModel:
+    hf_model = tiny_hf_model(kind, len(tokenizer))
+    eager = eager_attention(hf_model, name=kind)
+    return LoadedModel(hf_model, tokenizer, kind, bridge=None, eager=eager)
+
+
+# -- bad input --
+
+
+def test_a_model_without_attention_is_refused_with_both_reasons(tokenizer):
+    hf_model = tiny_hf_model("mamba", len(tokenizer))
+    with pytest.raises(
+        InputError, match="no layer whose attention .*; without it: `model` m is a"
+    ) as e:
+        hook_model(hf_model, tokenizer, name="m")
+    assert "\n" not in str(e.value)
+
+
+def test_patterns_of_something_else_than_all_tokens_are_refused(tokenizer, monkeypatch):
+    hf_model = tiny_hf_model("distilbert", len(tokenizer))
+    attend = type(hf_model.distilbert.transformer.layer[0].attention)
+    forward = attend.forward
+    monkeypatch.setattr(
+        attend, "forward", lambda *a, **k: (forward(*a, **k)[0], torch.zeros(3, 4, 13, 5))
+    )
+    with pytest.raises(InputError, match="not one matrix of all tokens|returns no attention"):
+        eager_attention(hf_model, name="m")
+
+
+def test_what_heads_write_is_known_by_transformerlens_alone(tokenizer, gender):
+    model = hook_model(tiny_hf_model("albert", len(tokenizer)), tokenizer, name="m")
+    with pytest.raises(InputError, match="does not show what its heads write; use --edges"):
+        head_bias(model, gender, config=HeadBiasConfig(edges="output", n_resamples=99))
+
+
+# -- against Hugging Face and TransformerLens --
+
+
+@pytest.mark.parametrize("kind", WITHOUT_ADAPTER + WITH_ADAPTER)
+def test_patterns_are_those_that_hugging_face_returns(tokenizer, kind):
+    model = through_eager(kind, tokenizer)
+    reference = copy.deepcopy(model.hf_model)
+    triples = made_up(len(tokenizer))
+    single = read(model, triples, batch_size=1, shared=False)
+    batched = read(model, triples, batch_size=32, shared=False)
+    texts = [ids for triple in triples for ids in triple.ids]
+    assert set(single) == set(batched) == set(range(len(texts)))
+    for index, ids in enumerate(texts):
+        expected = hugging_face(reference, ids)
+        assert expected.shape == (2, 4, len(ids), len(ids))
+        assert float(expected.std(0).mean()) > 0.01, "too even to tell a wrong mask"
+        torch.testing.assert_close(single[index], expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(batched[index], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_ADAPTER)
+def test_what_transformerlens_does_not_know_is_hooked_by_its_own_attention(tokenizer, kind):
+    model = hook_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name=kind)
+    assert model.bridge is None
+    assert model.attention == "bidirectional"
+    assert list(model.pattern_hooks.values()) == [0, 1]
+    assert model.n_heads == 4
+
+
+@pytest.mark.parametrize("kind", WITH_ADAPTER)
+def test_transformerlens_is_the_first_choice_and_shows_the_same(tokenizer, tiny, kind):
+    hooked = hook_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name=kind)
+    assert hooked.bridge is not None
+    eager = through_eager(kind, tokenizer)
+    assert (eager.attention, eager.n_heads) == (hooked.attention, hooked.n_heads)
+    triples = made_up(len(tokenizer))
+    ours = read(eager, triples, batch_size=8, shared=False)
+    theirs = read(hooked, triples, batch_size=8, shared=False)
+    for text in theirs:
+        torch.testing.assert_close(ours[text], theirs[text], rtol=0, atol=1e-5)
+
+
+def test_layers_come_one_at_a_time_and_the_pass_ends_at_the_last(tokenizer):
+    """Some give no pattern unless they are asked to keep those of all layers."""
+    asked = {kind: through_eager(kind, tokenizer).patterns_of.asked for kind in WITHOUT_ADAPTER}
+    assert [kind for kind, own in asked.items() if own] == ASKED
+    model = through_eager("distilbert", tokenizer)
+
+    def hooks() -> list[int]:
+        return [len(module._forward_hooks) for module in model.hf_model.distilbert.modules()]
+
+    before, ran = hooks(), []
+    model.hf_model.vocab_projector.register_forward_hook(lambda *_: ran.append("logits"))
+    read(model, made_up(len(tokenizer)), batch_size=4, shared=False)
+    assert ran == []
+    assert hooks() == before
+
+
+def test_layers_that_share_their_module_are_told_apart(tokenizer):
+    """ALBERT runs one module for all layers."""
+    places = through_eager("albert", tokenizer).patterns_of.places
+    assert len({place.module for place in places.values()}) == 1
+    assert [place.call for place in places.values()] == [0, 1]
+
+
+# -- the whole --
+
+
+@pytest.mark.parametrize("kind", ["distilbert", "xlnet"])
+def test_heads_are_ranked_of_a_model_that_transformerlens_does_not_know(
+    kind, tokenizer, gender, tmp_path
+):
+    tiny_hf_model(kind, len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = load_model(str(tmp_path), device="cpu")
+    result = head_bias(model, gender, config=HeadBiasConfig(n_resamples=99))
+    assert len(result.category) == 8
+    assert result.record.model.patterns == "eager"
+    assert model.weight_hash() == LanguageModel(model.hf_model, tokenizer, "m").weight_hash()
+    again = initialised(model)
+    assert again.bridge is None
+    assert again.weight_hash() != model.weight_hash()

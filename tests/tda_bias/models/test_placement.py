@@ -1,0 +1,134 @@
+"""Models in several places: the same numbers as in one."""
+
+import json
+
+import pytest
+import torch
+
+from tda_bias import HeadBiasConfig, head_bias
+from tda_bias.behaviour.stereoset_scores import stereoset_scores
+from tda_bias.models.load import load_language_model, load_model
+from tda_bias.models.placement import is_spread, read_device_map
+from tda_bias.types import InputError
+from tests.support.models import tiny_hf_model
+from tests.support.patterns import made_up, read
+
+GPT2 = {
+    **dict.fromkeys(["transformer.wte", "transformer.wpe", "transformer.h.0", "lm_head"], "cpu"),
+    **dict.fromkeys(["transformer.h.1", "transformer.ln_f"], "disk"),
+}
+ALL_ON_DISK = dict.fromkeys(["transformer", "lm_head"], "disk")
+T5 = {
+    **dict.fromkeys(["shared", "encoder.embed_tokens", "decoder", "lm_head"], "cpu"),
+    **dict.fromkeys(["encoder.block.0", "encoder.final_layer_norm"], "cpu"),
+    "encoder.block.1": "disk",
+}
+DISTILBERT = {
+    **dict.fromkeys(["distilbert.embeddings", "distilbert.transformer.layer.0"], "cpu"),
+    "distilbert.transformer.layer.1": "disk",
+    **dict.fromkeys(["vocab_transform", "vocab_layer_norm", "vocab_projector"], "cpu"),
+}
+
+
+def written(folder, places: dict[str, str]) -> str:
+    path = folder / "map.json"
+    path.write_text(json.dumps(places))
+    return str(path)
+
+
+@pytest.fixture
+def folder_of(tokenizer, tmp_path):
+    def make(kind: str) -> str:
+        tiny_hf_model(kind, len(tokenizer)).save_pretrained(tmp_path / kind)
+        tokenizer.save_pretrained(tmp_path / kind)
+        return str(tmp_path / kind)
+
+    return make
+
+
+# -- bad input --
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "holds no names of parts"),
+        ("[1, 2]", "holds no names of parts"),
+        ("{transformer: moon}", "'transformer' must be on cpu, disk or a device; got 'moon'"),
+        ("{transformer: meta}", "must be on cpu, disk or a device; got 'meta'"),
+        ("{transformer: [cpu]}", "must be on cpu, disk or a device"),
+        ("{a: b: c}", "must be auto, balanced or a readable file"),
+    ],
+)
+def test_a_file_that_is_no_map_is_one_line(tmp_path, content, message):
+    path = tmp_path / "map.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        read_device_map(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_neither_a_name_nor_a_file_is_one_line():
+    with pytest.raises(InputError, match="must be auto, balanced or a readable file; 'fastest'"):
+        read_device_map("fastest")
+
+
+def test_a_device_and_a_map_are_one_too_many(folder_of):
+    with pytest.raises(InputError, match="give `device` or `device_map`, not both; got 'cpu'"):
+        load_model(folder_of("gpt2"), device="cpu", device_map="auto")
+
+
+# -- the same as in one place --
+
+
+@pytest.mark.parametrize(
+    ("kind", "places"),
+    [("gpt2", GPT2), ("gpt2", ALL_ON_DISK), ("t5", T5), ("distilbert", DISTILBERT)],
+)
+def test_patterns_of_a_model_that_is_partly_on_disk_are_the_same(
+    kind, places, folder_of, tmp_path, tokenizer
+):
+    whole = load_model(folder_of(kind), device="cpu")
+    spread = load_model(folder_of(kind), device_map=written(tmp_path, places))
+    assert is_spread(spread.hf_model)
+    assert not is_spread(whole.hf_model)
+    assert spread.bridge is None
+    assert any(p.device.type == "meta" for p in spread.hf_model.parameters())
+    assert spread.weight_hash() == whole.weight_hash()
+    triples = made_up(len(tokenizer))
+    expected = read(whole, triples, batch_size=8, shared=False)
+    found = read(spread, triples, batch_size=8, shared=False)
+    for text in expected:
+        torch.testing.assert_close(found[text], expected[text], rtol=0, atol=1e-6)
+
+
+def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
+    config = HeadBiasConfig(n_resamples=99)
+    whole = head_bias(load_model(folder_of("gpt2"), device="cpu"), gender, config=config)
+    spread = load_model(folder_of("gpt2"), device_map=written(tmp_path, GPT2))
+    found = head_bias(spread, gender, config=config)
+    assert found.record.model.patterns == "eager"
+    torch.testing.assert_close(
+        torch.tensor(found.category_map("gender")),
+        torch.tensor(whole.category_map("gender")),
+        rtol=1e-4,
+        atol=1e-6,
+    )
+
+
+def test_probabilities_are_the_same(folder_of, tmp_path, gender):
+    place = {"device_map": written(tmp_path, GPT2)}
+    whole = load_language_model(folder_of("gpt2"), device="cpu")
+    spread = load_language_model(folder_of("gpt2"), **place)
+    found, expected = (
+        stereoset_scores(m, gender, n_resamples=100).items["log_prob_s"] for m in (spread, whole)
+    )
+    assert found.to_numpy() == pytest.approx(expected.to_numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["auto", "balanced"])
+def test_where_everything_fits_a_model_is_in_one_place_and_hooked_as_ever(name, folder_of):
+    model = load_model(folder_of("gpt2"), device_map=name)
+    assert not is_spread(model.hf_model)
+    assert model.bridge is not None
+    assert model.weight_hash() == load_model(folder_of("gpt2")).weight_hash()
