@@ -8,7 +8,9 @@ cannot establish a power law, whatever the Hill index: the tail of a bounded qua
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -250,3 +252,42 @@ def _varied(values: np.ndarray) -> np.ndarray:
     if len(values) < 3 or np.ptp(values) == 0:
         raise InputError("a fit needs at least 3 values that are not all the same")
     return values
+
+
+def fits_over_x(
+    r_p: Float[np.ndarray, " x"],
+    r_v: Float[np.ndarray, " x"],
+    *,
+    rng: Callable[[], np.random.Generator],
+) -> pd.DataFrame:
+    """Normal fits of both, Hill indices and tail comparisons of r_v.
+
+    Args:
+        r_p: Prejudice of every x.
+        r_v: Volatility of every x.
+        rng: Makes the generator of each normal fit's bootstrap.
+
+    Returns:
+        Rows ``quantity what value low high p``; what cannot be fitted has none.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, values in (("r_p", r_p), ("r_v", r_v)):
+        if len(values) < 3 or np.ptp(values) == 0:
+            rows.append({"quantity": name, "what": "undefined", "value": np.nan})
+            continue
+        normal = asdict(fit_normal(values, rng=rng()))
+        rows += [{"quantity": name, "what": key, "value": value} for key, value in normal.items()]
+    positive = r_v[r_v > 0]
+    for k in HILL_K:
+        if k < len(positive):
+            index = hill(r_v, k)
+            row = {"quantity": "r_v", "what": f"hill_alpha_k{k}", "value": index.alpha}
+            rows.append({**row, "low": 1 / index.high, "high": 1 / index.low})
+    try:
+        comparisons = compare_tails(r_v)
+    except InputError:  # too few different values: said by the absence of the rows
+        comparisons = []
+    for tails in comparisons:
+        what = f"vuong z, {tails.first} minus {tails.second}"
+        rows.append({"quantity": "r_v", "what": what, "value": tails.z, "p": tails.p})
+    return pd.DataFrame(rows).reindex(columns=["quantity", "what", "value", "low", "high", "p"])

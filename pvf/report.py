@@ -11,14 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pvf.config import RiskConfig
-from pvf.distributions import (
-    HILL_K,
-    compare_tails,
-    describe,
-    fit_normal,
-    hill,
-    weighted_quantiles,
-)
+from pvf.distributions import describe, fits_over_x, weighted_quantiles
 from pvf.preferences import Preferences, same_prompts
 from pvf.record import PreferencesRecord, RiskRecord, RiskSettings
 from pvf.reference_models import finite_context_null, reference_models
@@ -162,7 +155,7 @@ def risk_report(
         by_x=_by_x(preferences, risk, config),
         summary=_summary(preferences, risk, config, x_weights),
         variants=_variants(preferences, config, x_weights),
-        fits=_fits(risk, config),
+        fits=fits_over_x(risk.r_p, risk.r_v, rng=lambda: _rng(config, 3)),
         controls=_controls(preferences, risk, config),
         x_weights=x_weights,
     )
@@ -359,30 +352,6 @@ def _variants(
         name = "words by the geometric mean of their tokens"
         rows.append({"variant": name, "R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v})
     return pd.DataFrame(rows)
-
-
-def _fits(risk: Risk, config: RiskConfig) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = []
-    for name, values in (("r_p", risk.r_p), ("r_v", risk.r_v)):
-        if len(values) < 3 or np.ptp(values) == 0:
-            rows.append({"quantity": name, "what": "undefined", "value": np.nan})
-            continue
-        normal = asdict(fit_normal(values, rng=_rng(config, 3)))
-        rows += [{"quantity": name, "what": key, "value": value} for key, value in normal.items()]
-    positive = risk.r_v[risk.r_v > 0]
-    for k in HILL_K:
-        if k < len(positive):
-            found = hill(risk.r_v, k)
-            row = {"quantity": "r_v", "what": f"hill_alpha_k{k}", "value": found.alpha}
-            rows.append({**row, "low": 1 / found.high, "high": 1 / found.low})
-    try:
-        comparisons = compare_tails(risk.r_v)
-    except InputError:  # too few different values: said by the absence of the rows
-        comparisons = []
-    for one in comparisons:
-        name = f"{one.first} minus {one.second}"
-        rows.append({"quantity": "r_v", "what": f"vuong z, {name}", "value": one.z, "p": one.p})
-    return pd.DataFrame(rows).reindex(columns=["quantity", "what", "value", "low", "high", "p"])
 
 
 def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[str, Any]:
