@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from os.path import exists, isfile, join
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ _CONFIG = "adapter_config.json"
 
 def is_adapter(name: str) -> bool:
     """Whether a folder holds an adapter in place of a model."""
-    folder = Path(name)
-    return (folder / _CONFIG).is_file() and not (folder / "config.json").exists()
+    # Unlike pathlib, these take any name: what no file system takes is no folder.
+    return isfile(join(name, _CONFIG)) and not exists(join(name, "config.json"))
 
 
 def adapted_model(name: str, load: Callable[[str], LanguageModel]) -> LanguageModel:
@@ -68,7 +69,7 @@ def _base_of(name: str) -> str:
         raise InputError(f"`model` {name}: {_CONFIG} names no base model (base_model_name_or_path)")
     if Path(base).resolve() == Path(name).resolve():
         raise InputError(f"`model` {name}: {_CONFIG} names the adapter itself as its base")
-    if (Path(base) / _CONFIG).is_file():
+    if isfile(join(base, _CONFIG)):
         raise InputError(
             f"`model` {name}: {_CONFIG} names another adapter as its base, {base}; merge that first"
         )
