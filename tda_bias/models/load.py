@@ -248,6 +248,24 @@ def load_language_model(
     if DTYPES[dtype].itemsize < 4:
         _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
     refuse_code_in_folder(name)
+    model, tokenizer, lacking = _from_pretrained(
+        name, head, dtype=DTYPES[dtype], attn_implementation=attention, device_map=parts
+    )
+    refuse_small_embedding(name, model, tokenizer)
+    return LanguageModel(
+        (model if parts is not None else model.to(place)).eval(),
+        tokenizer,
+        name,
+        revision=getattr(model.config, "_commit_hash", None),
+        not_in_checkpoint=lacking,
+        body_not_in_checkpoint=of_the_body(model, lacking),
+    )
+
+
+def _from_pretrained(
+    name: str, head: Head, **options: Any
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
+    """Model, tokenizer, and the names of the weights that the checkpoint lacks."""
     packaged = packaged_models()
     source = str(packaged[name].folder()) if name in packaged else name
     try:
@@ -261,12 +279,10 @@ def load_language_model(
         model, info = auto_class(config, head).from_pretrained(
             source,
             config=config,
-            dtype=DTYPES[dtype],
-            attn_implementation=attention,
             trust_remote_code=False,
             weights_only=True,
             output_loading_info=True,
-            device_map=parts,
+            **options,
         )
     except InputError:
         raise
@@ -276,16 +292,7 @@ def load_language_model(
             f"`model` must be a hub name, a local folder or one of {', '.join(packaged)}; "
             f"{shown} could not be loaded ({type(error).__name__}: {_first_sentence(error)})"
         ) from error
-    refuse_small_embedding(name, model, tokenizer)
-    lacking = tuple(sorted(info["missing_keys"]))
-    return LanguageModel(
-        (model if parts is not None else model.to(place)).eval(),
-        tokenizer,
-        name,
-        revision=getattr(config, "_commit_hash", None),
-        not_in_checkpoint=lacking,
-        body_not_in_checkpoint=of_the_body(model, lacking),
-    )
+    return model, tokenizer, tuple(sorted(info["missing_keys"]))
 
 
 def _first_sentence(error: Exception) -> str:
