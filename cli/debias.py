@@ -72,11 +72,13 @@ class DebiasSettings(RunSettings):
     folds: int | None = Field(None, ge=1, le=5, description="folds of targets that are run, of 5")
     epochs: int | None = Field(None, ge=1, le=100, description="passes over the training items")
     rates: int | None = Field(None, ge=1, le=3, description="learning rates that are tried")
-    train_items: int | None = Field(None, ge=4, description="items of a fold that train, at most")
+    train_items: int | None = Field(
+        None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
+    )
     loss: Literal["twins", "equalise"] = Field(
         "twins", description="twins (what changes with the target) or equalise (all differences)"
     )
-    kl: float = Field(1.0, ge=0, description="weight of the divergence from the original")
+    kl: float = Field(1.0, ge=0, le=1000, description="weight of the divergence from the original")
     text: Name = Field(
         "self",
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",

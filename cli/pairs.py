@@ -14,12 +14,14 @@ from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputE
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .options import command
 from .output import Output
+from .run_folder import run_folder
 from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, model_folder
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tda_bias.behaviour.pair_set import PairSetScores
+    from tda_bias.models.load import LanguageModel
     from tda_bias.pairs import PairSet
 
 # Rows that are printed of a set whose own table has more.
@@ -92,7 +94,6 @@ class PairsSettings(RunSettings):
 def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
     result = compute(settings)
-    result.save(settings.folder)
     shown: list[Table | str] = [official_table(result), *lines(result, settings)]
     Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(
         settings.format, quiet=settings.quiet
@@ -100,45 +101,43 @@ def pairs(settings: PairsSettings) -> None:
 
 
 def compute(settings: PairsSettings) -> PairSetScores:
-    """Read the pairs, load the model, and score.
+    """Read the pairs, load the model, score, and save.
 
     Raises:
         InputError: on anything that cannot be used, before the model is loaded where possible.
     """
     read = _read(settings)
 
-    from tda_bias.records.files import prepare_folder
     from tda_bias.records.record import DataRecord
-    from tda_bias.records.runs import refuse_other_run
 
-    data = DataRecord(source=read.source, revision=read.revision)
-    about = settings.numbers_depend_on()
-    refuse_other_run(
-        settings.folder, "pairs", settings=about, data=data, overwrite=settings.overwrite
-    )
-    prepare_folder(settings.folder)
-    model = language_model(
-        settings.model,
-        device=settings.device,
-        dtype=settings.dtype,
-        console=Console(stderr=True, quiet=settings.quiet),
-    )
-    refuse_other_run(
+    console = Console(stderr=True, quiet=settings.quiet)
+    with run_folder(
         settings.folder,
         "pairs",
-        settings=about,
-        data=data,
-        weights=model.weight_hash(),
+        settings=settings.numbers_depend_on(),
+        data=DataRecord(source=read.source, revision=read.revision),
         overwrite=settings.overwrite,
-    )
+    ) as refuse_other_weights:
+        model = language_model(
+            settings.model, device=settings.device, dtype=settings.dtype, console=console
+        )
+        refuse_other_weights(model)
+        result = _scored(settings, model, read, console)
+        result = result.with_record(settings=settings.model_dump(mode="json"))
+        result.save(settings.folder)
+    return result
 
+
+def _scored(
+    settings: PairsSettings, model: LanguageModel, read: PairSet, console: Console
+) -> PairSetScores:
     from tda_bias.behaviour.pair_set import pair_set_scores
 
     with (
-        progress_bar(Console(stderr=True), f"{settings.model} · {read.name}", "pairs") as progress,
+        progress_bar(console, f"{settings.model} · {read.name}", "pairs") as progress,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
-        result = pair_set_scores(
+        return pair_set_scores(
             model,
             read,
             scored=None if settings.scored == "auto" else settings.scored,
@@ -150,7 +149,6 @@ def compute(settings: PairsSettings) -> PairSetScores:
             seed=settings.seed,
             progress=progress,
         )
-    return result.with_record(settings=settings.model_dump(mode="json"))
 
 
 def _read(settings: PairsSettings) -> PairSet:

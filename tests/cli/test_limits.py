@@ -17,7 +17,7 @@ def settings_classes():
 
     found = []
     for module in pkgutil.iter_modules(tdabias_cli.__path__):
-        if module.name in ("__main__", "debias"):
+        if module.name == "__main__":
             continue
         found += [
             value
