@@ -350,16 +350,16 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
             f"{c.groups_too_small} of {c.groups} groups have fewer than "
             f"{c.smallest_testable_group} triples: no test within them can reach p < .05."
         )
-    survivors = result.survivors(category=category).to_dict("records")
-    if survivors:
+    survivors = result.survivors(category=category)
+    if len(survivors):
         unit = _UNIT.get(result.rank_by, "mean z")
-        named = [
-            f"{HeadId(s['layer'], s['head'])} ({unit} {s['z']:.2f}, max-z p {p_text(s['p_max'])}, "
-            f"q {p_text(s['q'])})"
-            for s in survivors[:10]
-        ]
-        more = f" and {len(survivors) - 10} more" if len(survivors) > 10 else ""
-        lines.append(f"Hot spots that survive correction: {', '.join(named)}{more}.")
+        lines.append(f"Hot spots that survive correction: {_named(survivors, unit)}.")
+    # Without twins a shift is wording: it is no finding.
+    of_shift = result.survivors(category=category, by="location") if c.twins is not None else None
+    shifted = of_shift is not None and len(of_shift) > 0 and result.rank_by != "location"
+    if of_shift is not None and shifted:
+        named = _named(of_shift, "evidence")
+        lines.append(f"Heads whose shift, triple minus twin, survives correction: {named}.")
     within = c.groups_p_max05 + c.group_tests_q05
     if within:
         lines.append(
@@ -367,14 +367,25 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
             f"max-z p < .05 ({0.05 * c.groups:.1f} expected by chance); {c.group_tests_q05} tests "
             "have q < .05."
         )
-    elif not survivors:
+    elif survivors.empty and not shifted:
         lines.append(
             "Nothing survives correction for the number of heads: this run shows no head that "
             "treats stereotypes differently."
         )
-    if within and not survivors:
+    if survivors.empty and (within or shifted):
         lines.append("No hot spot of the category survives correction.")
     return lines
+
+
+def _named(survivors: pd.DataFrame, unit: str) -> str:
+    """The first ten of some heads, with how sure they are."""
+    named = [
+        f"{HeadId(s['layer'], s['head'])} ({unit} {s['z']:.2f}, max-z p {p_text(s['p_max'])}, "
+        f"q {p_text(s['q'])})"
+        for s in survivors.head(10).to_dict("records")
+    ]
+    more = f" and {len(survivors) - 10} more" if len(survivors) > 10 else ""
+    return f"{', '.join(named)}{more}"
 
 
 def run_lines(result: HeadBias, folder: Path) -> list[str]:
