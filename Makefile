@@ -36,7 +36,7 @@ docs: $(INSTALLED)
 
 # What the commands of the docs print, replayed in a folder of their own and written into the pages.
 pages: $(INSTALLED)
-	$(BIN)/python -m tests.support.pages build/pages docs/commands/*.md docs/tutorial.md
+	$(BIN)/python -m tests.support.pages build/pages docs/tutorial.md docs/commands/*.md
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads

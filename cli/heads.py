@@ -355,10 +355,10 @@ def finding_lines(result: HeadBias, category: str) -> list[str]:
         unit = _UNIT.get(result.rank_by, "mean z")
         lines.append(f"Hot spots that survive correction: {_named(survivors, unit)}.")
     # Without twins a shift is wording: it is no finding.
-    of_shift = result.survivors(category=category, by="location") if c.twins is not None else None
-    shifted = of_shift is not None and len(of_shift) > 0 and result.rank_by != "location"
-    if of_shift is not None and shifted:
-        named = _named(of_shift, "evidence")
+    shifted = c.twins is not None and c.twins.location.p_max05 and result.rank_by != "location"
+    if shifted:
+        of_shift = result.survivors(category=category, by="location")
+        named = _named(of_shift[of_shift["p_max"] < 0.05], "evidence")
         lines.append(f"Heads whose shift, triple minus twin, survives correction: {named}.")
     within = c.groups_p_max05 + c.group_tests_q05
     if within:

@@ -16,6 +16,7 @@ from scipy.interpolate import make_smoothing_spline
 from pvf.config import Quantity
 from pvf.distributions import survival
 from tda_bias.records.figures import BLUE, GREY, ORANGE
+from tda_bias.records.text import short_name
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def plot_signed_means(
         ax.scatter(place + spread, own, s=8, alpha=0.5, color=BLUE, linewidth=0)
     if len(names) == 1:
         _name_extremes(ax, next(iter(reports.values())), label)
-    ax.set_xticks(range(1, len(names) + 1), names)
+    ax.set_xticks(range(1, len(names) + 1), [short_name(name) for name in names])
     first, *others = next(iter(reports.values())).preferences.classes
     ax.set_ylabel(f"mean stereotype s over templates\n(> 0: {first}; < 0: {' or '.join(others)})")
     ax.set_title(_counted(next(iter(reports.values()))), fontsize="small")
@@ -95,7 +96,7 @@ def plot_distribution(
         ax.plot(grid, np.maximum(spline(grid), 0), color=GREY, linestyle="--", label="spline")
     ax.set_xlabel(f"{_NAME[quantity]} of a word x")
     ax.set_ylabel("words x")
-    ax.set_title(f"{report.model}\n{_counted(report)}", fontsize="small")
+    ax.set_title(f"{short_name(report.model)}\n{_counted(report)}", fontsize="small")
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -111,7 +112,7 @@ def plot_survival(
     ax.loglog(values, share, marker=".", linestyle="none", color=BLUE)
     ax.set_xlabel(f"{_NAME[quantity]} of a word x")
     ax.set_ylabel("share of words at or above")
-    ax.set_title(f"{report.model}\n{_counted(report)}", fontsize="small")
+    ax.set_title(f"{short_name(report.model)}\n{_counted(report)}", fontsize="small")
     return ax
 
 
@@ -154,7 +155,7 @@ def plot_preferences(
     shown = [t.text.replace("[X]", "…").replace("[Y]", "").strip() for t in preferences.templates]
     ax.set_xticks(range(len(shown)), shown, rotation=40, ha="right", fontsize="small")
     ax.set_yticks(range(len(x)), x)
-    ax.set_title(preferences.model, fontsize="small")
+    ax.set_title(short_name(preferences.model), fontsize="small")
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     bar.set_label(f"preference for {label}")
     bar.ax.set_ylim(0, 1)
@@ -187,7 +188,7 @@ def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None
     measured = pd.DataFrame([report.summary.iloc[0] for report in (before, after)])
     for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
         _with_intervals(ax, np.arange(2), measured, quantity, colour, marker)
-    ax.set_xticks([0, 1], [before.model, after.model])
+    ax.set_xticks([0, 1], [short_name(report.model) for report in (before, after)])
     ax.set_xlim(-0.4, 1.4)
     ax.set_ylabel("risk over all words x")
     ax.legend(frameon=False, fontsize="small")

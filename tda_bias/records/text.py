@@ -18,3 +18,15 @@ def p_text(value: float | None) -> str:
     if value is None or not math.isfinite(value) or value >= 0.1:
         return number_text(value)
     return f"{value:.4f}" if value == 0 or value >= _SMALLEST else f"{value:.0e}"
+
+
+def short_name(name: str, at_most: int = 40) -> str:
+    """A name that fits into a figure: of a long one, as a folder's, the end.
+
+    Examples:
+        >>> short_name("smollm2-135m")
+        'smollm2-135m'
+        >>> short_name("/home/somebody/models/checkpoints/step-1000/tiny", 20)
+        '…ints/step-1000/tiny'
+    """
+    return name if len(name) <= at_most else f"…{name[1 - at_most :]}"

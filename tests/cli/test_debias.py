@@ -131,7 +131,7 @@ def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
 
 def test_a_finished_run_is_shown_again(finished, capsys):
     assert run(["show", str(finished)]) == 0
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "beta on unseen targets" in printed
     assert "mediation" in printed
 

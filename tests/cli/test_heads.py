@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -306,6 +307,28 @@ def test_twins_are_on_where_they_can_be_made_and_said(arguments, tmp_path, capsy
     assert result.record.twins["twins"] == 12
     assert "p_location_twin" in result.table
     assert "triple minus twin" in printed
+
+
+@pytest.mark.parametrize("survive", [0, 1])
+def test_a_shift_that_survives_with_twins_is_no_empty_result(arguments, tmp_path, survive):
+    from tdabias_cli.heads import finding_lines
+
+    assert run(arguments) == 0
+    result = HeadBias.load(tmp_path / "out")
+    category = result.category.copy()
+    for name in ("relative_twin", "location_twin"):
+        category[f"p_max_{name}"] = category[f"q_{name}"] = 1.0
+    chosen = (category["layer"] == 1) & (category["head"] == 2)
+    category.loc[chosen, "p_max_location_twin"] = 0.01 if survive else 0.06
+    (of_run,) = result.record.controls
+    shift = of_run.twins.location.model_copy(update={"p_max05": survive})
+    of_twins = of_run.twins.model_copy(update={"location": shift})
+    nothing_within = {"groups_p_max05": 0, "group_tests_q05": 0, "twins": of_twins}
+    changed = result.with_record(controls=(of_run.model_copy(update=nothing_within),))
+    lines = " ".join(finding_lines(replace(changed, category=category), "gender"))
+    assert ("triple minus twin, survives correction: L1H2 (" in lines) == bool(survive)
+    assert ("No hot spot of the category survives" in lines) == bool(survive)
+    assert ("Nothing survives correction" in lines) == (not survive)
 
 
 def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):

@@ -84,7 +84,7 @@ def test_what_a_message_quotes_sends_no_commands_to_the_terminal(tmp_path, capsy
 _WAITING = """
 import time, pathlib, tdabias_cli.heads as heads
 from tda_bias.records.files import write_text
-def compute(settings):
+def compute(settings, **_):
     write_text(settings.folder / 'groups' / 'finished.npz', 'x')
     print('at work', flush=True)
     time.sleep(60)
@@ -196,7 +196,7 @@ def test_who_asks_twice_while_a_module_is_loaded_is_obeyed_at_once(tmp_path):
 
 
 def test_an_error_that_nobody_asked_for_keeps_its_traceback():
-    code = "import tdabias_cli.heads as h; h.compute = lambda settings: 1 / 0"
+    code = "import tdabias_cli.heads as h; h.compute = lambda settings, **_: 1 / 0"
     process = started("heads", "-m", "x", "-c", "gender", code=code)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1

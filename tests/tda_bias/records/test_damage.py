@@ -19,6 +19,7 @@ from tda_bias.behaviour.targets import Said
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.plots.heat_map import caption
 from tda_bias.records.runs import open_run
+from tda_bias.results.head_bias import NULLS
 from tda_bias.results.item_differences import ItemDifferences
 from tda_bias.results.record import TABLES
 from tda_bias.types import InputError
@@ -37,8 +38,9 @@ def use_heads(folder: Path) -> None:
         heads.category_map(category)
         caption(heads, category, heads.rank_by)
     ExamplePattern.load(folder)
-    if (run := open_run(folder)).has("items.npz"):  # version 0.1 wrote none
+    if (run := open_run(folder)).has("items.npz"):  # version 0.1 wrote none of these
         ItemDifferences.read(run)
+        run.arrays(NULLS)
 
 
 def use_ablation(folder: Path) -> None:
