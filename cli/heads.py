@@ -29,6 +29,8 @@ from .run_folder import run_folder
 from .settings import FilePath, Name, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tda_bias.models.load import LoadedModel
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.results.record import ControlsRecord
