@@ -107,7 +107,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
 
         from tda_bias.plots.prune_curve import plot_prune_curve
 
-        found.save(settings.folder, figure=plot_prune_curve(found.curve))
+        found.save(settings.folder, figures={"prune_curve": plot_prune_curve(found.curve)})
     output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from tda_bias.behaviour.intrasentence import SentenceScores
 from tda_bias.behaviour.stereoset_record import SCORE_COLUMNS, SPLIT_COLUMNS, ScoredTextsRecord
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import RunRecord, updated
-from tda_bias.records.runs import open_run
+from tda_bias.records.record import RunRecord
+from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, numbers, texts
-from tda_bias.records.writing import writing_run
 
 COMMAND = "stereoset intrasentence"
 
@@ -58,7 +55,7 @@ _TABLES = (
 
 
 @dataclass(frozen=True)
-class SentenceRun:
+class SentenceRun(SavedResult):
     """Intrasentence scores with their record.
 
     Attributes:
@@ -67,6 +64,10 @@ class SentenceRun:
         length_split: As there.
         record: Everything needed to repeat the run.
     """
+
+    COMMAND = COMMAND
+    RECORD = SentenceRecord
+    TABLES = _TABLES
 
     items: pd.DataFrame
     scores: pd.DataFrame
@@ -82,33 +83,3 @@ class SentenceRun:
         n = int(found.items.groupby(["reading", "scored"]).size().iloc[0])
         record = SentenceRecord(texts=ScoredTextsRecord(triples=n, hash=found.texts_hash), **about)
         return cls(found.items, found.scores, found.length_split, record)
-
-    def with_record(self, **entries: Any) -> SentenceRun:
-        """The same run with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the tables and ``run.json``: all of them, or none.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in _TABLES:
-                run.table(name, getattr(self, attribute))
-        return [*(folder / name for name in run.names), folder / RECORD]
-
-    @classmethod
-    def load(cls, folder: str | Path) -> SentenceRun:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, COMMAND)
-        tables = {name: run.table(file, schema) for name, file, schema in _TABLES}
-        return cls(**tables, record=run.record_as(SentenceRecord))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from pydantic import Field
@@ -12,11 +11,10 @@ from pydantic import Field
 from tda_bias.behaviour.item_tests import item_tests
 from tda_bias.behaviour.stereoset import Scoring
 from tda_bias.behaviour.targets import same_model
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import RunRecord, updated
-from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.record import RunRecord
+from tda_bias.records.result import SavedResult
+from tda_bias.records.runs import content_hash
 from tda_bias.records.tables import columns, counts, numbers, shares, texts
-from tda_bias.records.writing import writing_run
 from tda_bias.results.item_differences import ItemDifferences
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ TABLES = (
 
 
 @dataclass(frozen=True)
-class ItemCrossReference:
+class ItemCrossReference(SavedResult):
     """What ``cross_reference_items`` found.
 
     Attributes:
@@ -80,6 +78,10 @@ class ItemCrossReference:
         summary: One row per category, way, measure and dimension.
         record: Everything needed to repeat it.
     """
+
+    COMMAND = COMMAND
+    RECORD = ItemCrossrefRecord
+    TABLES = TABLES
 
     heads: pd.DataFrame
     summary: pd.DataFrame
@@ -91,36 +93,6 @@ class ItemCrossReference:
 
     def _counts(self) -> pd.DataFrame:
         return self.summary.drop_duplicates("category")[["category", "n"]]
-
-    def with_record(self, **entries: Any) -> ItemCrossReference:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the tables and ``run.json``: all of them, or none.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in TABLES:
-                run.table(name, getattr(self, attribute))
-        return [*(folder / name for name in run.names), folder / RECORD]
-
-    @classmethod
-    def load(cls, folder: str | Path) -> ItemCrossReference:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, COMMAND)
-        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
-        return cls(**tables, record=run.record_as(ItemCrossrefRecord))
 
 
 def cross_reference_items(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,12 +12,10 @@ from tda_bias.behaviour.pair_scores import length_split, pair_items, scores
 from tda_bias.behaviour.text_likelihood import Contrast, Progress, Start, tokenize
 from tda_bias.models.record import model_record
 from tda_bias.pairs.pair import PairSet, Scored
-from tda_bias.records.files import RECORD
 from tda_bias.records.parts import texts_hash
-from tda_bias.records.record import DataRecord, RecordPart, RunRecord, updated
-from tda_bias.records.runs import open_run
+from tda_bias.records.record import DataRecord, RecordPart, RunRecord
+from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, finite, numbers, texts
-from tda_bias.records.writing import writing_run
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
@@ -107,7 +104,7 @@ _TABLES = (
 
 
 @dataclass(frozen=True)
-class PairSetScores:
+class PairSetScores(SavedResult):
     """What ``pair_set_scores`` found.
 
     Attributes:
@@ -118,6 +115,10 @@ class PairSetScores:
         record: Everything needed to repeat the run.
     """
 
+    COMMAND = "pairs"
+    RECORD = PairsRecord
+    TABLES = _TABLES
+
     items: pd.DataFrame
     scores: pd.DataFrame
     length_split: pd.DataFrame
@@ -126,36 +127,6 @@ class PairSetScores:
 
     def __repr__(self) -> str:
         return f"PairSetScores({self.record.model.name}: {len(self.items)} of {self.record.set})"
-
-    def with_record(self, **entries: Any) -> PairSetScores:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the tables and ``run.json``: all of them, or none.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in _TABLES:
-                run.table(name, getattr(self, attribute))
-        return [*(folder / name for name in run.names), folder / RECORD]
-
-    @classmethod
-    def load(cls, folder: str | Path) -> PairSetScores:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "pairs")
-        tables = {name: run.table(file, schema) for name, file, schema in _TABLES}
-        return cls(**tables, record=run.record_as(PairsRecord))
 
 
 def pair_set_scores(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from tda_bias.behaviour.prune_curve import PruneCurve
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import RunRecord, updated
-from tda_bias.records.runs import open_run
+from tda_bias.records.record import RunRecord
+from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
-from tda_bias.records.writing import writing_run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class PruneCurveRecord(RunRecord):
@@ -65,7 +59,7 @@ _CHOSEN = columns(
 
 
 @dataclass(frozen=True)
-class PruneCurveRun:
+class PruneCurveRun(SavedResult):
     """A prune curve with its record.
 
     Attributes:
@@ -73,6 +67,10 @@ class PruneCurveRun:
         chosen: As there.
         record: Everything needed to repeat the run.
     """
+
+    COMMAND = "prune-curve"
+    RECORD = PruneCurveRecord
+    TABLES = (("curve", "curve.csv", _CURVE), ("chosen", "chosen.csv", _CHOSEN))
 
     curve: pd.DataFrame
     chosen: pd.DataFrame
@@ -83,32 +81,3 @@ class PruneCurveRun:
         """A curve and what is known of how it came about."""
         record = PruneCurveRecord(quantity=found.quantity, choosing=found.choosing, **about)
         return cls(found.curve, found.chosen, record)
-
-    def with_record(self, **entries: Any) -> PruneCurveRun:
-        """The same run with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path, *, figure: Figure | None = None) -> list[Path]:
-        """Write the tables, a figure of them and ``run.json``: all of them, or none.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            run.table("curve.csv", self.curve)
-            run.table("chosen.csv", self.chosen)
-            if figure is not None:
-                run.figure("prune_curve", figure)
-        return [*(folder / name for name in run.names), folder / RECORD]
-
-    @classmethod
-    def load(cls, folder: str | Path) -> PruneCurveRun:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "prune-curve")
-        curve, chosen = run.table("curve.csv", _CURVE), run.table("chosen.csv", _CHOSEN)
-        return cls(curve, chosen, run.record_as(PruneCurveRecord))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from tda_bias.paper.rankings import TOP, against_published
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import RunRecord, updated
-from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.record import RunRecord
+from tda_bias.records.result import SavedResult
+from tda_bias.records.runs import content_hash
 from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
-from tda_bias.records.writing import writing_run
 from tda_bias.types import RankBy
 
 if TYPE_CHECKING:
     from tda_bias.results.head_bias import HeadBias
 
 COMMAND = "crossref published"
-_FILE = "published.csv"
 
 
 class PublishedRecord(RunRecord):
@@ -56,13 +54,17 @@ _COLUMNS = columns(
 
 
 @dataclass(frozen=True)
-class PublishedAgreement:
+class PublishedAgreement(SavedResult):
     """How far a run's maps agree with published rankings.
 
     Attributes:
         agreement: As ``rankings.against_published``.
         record: Everything needed to repeat it.
     """
+
+    COMMAND = COMMAND
+    RECORD = PublishedRecord
+    TABLES = (("agreement", "published.csv", _COLUMNS),)
 
     agreement: pd.DataFrame
     record: PublishedRecord
@@ -77,34 +79,6 @@ class PublishedAgreement:
     def is_of_other_name(self) -> bool:
         """Whether the run's model is not called like the one whose scores were published."""
         return Path(self.record.model.name).name.lower() != self.record.published.lower()
-
-    def with_record(self, **entries: Any) -> PublishedAgreement:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the table and ``run.json``: both, or none.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            run.table(_FILE, self.agreement)
-        return [*(folder / name for name in run.names), folder / RECORD]
-
-    @classmethod
-    def load(cls, folder: str | Path) -> PublishedAgreement:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, COMMAND)
-        return cls(run.table(_FILE, _COLUMNS), run.record_as(PublishedRecord))
 
 
 def published_agreement(
