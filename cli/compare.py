@@ -149,7 +149,7 @@ def _compared(settings: CompareSettings) -> ModelComparison:
         from tda_bias.records.figures import print_style
 
         with print_style():
-            found.save(settings.folder, figure=plot_comparison(found))
+            found.save(settings.folder, figures={"compare": plot_comparison(found)})
     return found
 
 

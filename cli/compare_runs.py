@@ -58,7 +58,7 @@ def compare_runs(settings: CompareSettings) -> Output:
         from tda_bias.records.figures import print_style
 
         with print_style():
-            found.save(folder, figure=plot_head_comparison(found))
+            found.save(folder, figures={"compare": plot_head_comparison(found)})
     return output(found, folder)
 
 

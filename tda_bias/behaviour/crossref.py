@@ -8,9 +8,9 @@ correlated over targets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -32,17 +32,14 @@ from tda_bias.behaviour.targets import (
     signed_quantity,
     with_frequency,
 )
-from tda_bias.records.files import RECORD
 from tda_bias.records.notebook import summary_html
-from tda_bias.records.record import RunRecord, updated
+from tda_bias.records.record import RunRecord
+from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import content_hash, open_run
-from tda_bias.records.writing import writing_run
 from tda_bias.results.maps import map_columns
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from tda_bias.behaviour.stereoset_scores import StereoSetScores
     from tda_bias.results.head_bias import HeadBias
 
@@ -52,7 +49,7 @@ _KEY = ["category", "target"]
 
 
 @dataclass(frozen=True)
-class CrossReference:
+class CrossReference(SavedResult):
     """What ``cross_reference`` found.
 
     Attributes:
@@ -64,6 +61,10 @@ class CrossReference:
             values? See ``rank_tests.mantel``.
         record: Everything needed to repeat it.
     """
+
+    COMMAND = "crossref"
+    RECORD = CrossrefRecord
+    TABLES = (*TABLES, ("profiles", PROFILES, PROFILE_COLUMNS))
 
     targets: pd.DataFrame
     correlations: pd.DataFrame
@@ -99,36 +100,8 @@ class CrossReference:
         shuffled = dict(self.record.shuffled_heads.get(quantity, {}))
         return HeadMap(quantity, rows.reset_index(drop=True), shuffled)
 
-    def with_record(self, **entries: Any) -> CrossReference:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(
-        self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None
-    ) -> list[Path]:
-        """Write the tables, figures and ``run.json``: all of them, or none.
-
-        Args:
-            folder: Where to.
-            figures: By name, drawn from this result.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in TABLES:
-                run.table(name, getattr(self, attribute))
-            run.table(PROFILES, self.profiles)
-            for name, figure in (figures or {}).items():
-                run.figure(name, figure)
-        return [*(folder / name for name in run.names), folder / RECORD]
-
     @classmethod
-    def load(cls, folder: str | Path) -> CrossReference:
+    def load(cls, folder: str | Path) -> Self:
         """Read what ``save`` wrote.
 
         Raises:

@@ -8,9 +8,8 @@ at the same relative depths.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,11 +17,9 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from tda_bias.comparison.paired import holm
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import HookedModelRecord, RunRecord, updated
-from tda_bias.records.runs import open_run
+from tda_bias.records.record import HookedModelRecord, RunRecord
+from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
-from tda_bias.records.writing import writing_run
 from tda_bias.resampling import (
     benjamini_hochberg,
     generator,
@@ -33,9 +30,6 @@ from tda_bias.resampling import (
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.maps import map_columns
 from tda_bias.types import InputError, RankBy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
 # Settings of a run without which two maps are different quantities.
@@ -95,7 +89,7 @@ _HEADS = columns(
 
 
 @dataclass(frozen=True)
-class HeadsComparison:
+class HeadsComparison(SavedResult):
     """What ``compare_heads`` found.
 
     Attributes:
@@ -109,6 +103,14 @@ class HeadsComparison:
         record: Everything needed to repeat it.
     """
 
+    COMMAND = "compare"
+    RECORD = HeadsComparisonRecord
+    TABLES = (
+        ("agreement", "agreement.csv", _AGREEMENT),
+        ("layers", "layers.csv", _LAYERS),
+        ("heads", "heads.csv", _HEADS),
+    )
+
     agreement: pd.DataFrame
     layers: pd.DataFrame
     heads: pd.DataFrame
@@ -117,42 +119,6 @@ class HeadsComparison:
     def __repr__(self) -> str:
         names = f"{self.record.model.name}, {self.record.after.name}"
         return f"HeadsComparison({names}: {self.record.category}, {self.record.by})"
-
-    def with_record(self, **entries: Any) -> HeadsComparison:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path, *, figure: Figure | None = None) -> list[Path]:
-        """Write the tables, the figure and ``run.json``: all, or none.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            run.table("agreement.csv", self.agreement)
-            run.table("layers.csv", self.layers)
-            run.table("heads.csv", self.heads)
-            if figure is not None:
-                run.figure("compare", figure)
-        return [*(folder / name for name in run.names), folder / RECORD]
-
-    @classmethod
-    def load(cls, folder: str | Path) -> HeadsComparison:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no comparison of heads, or a file is not as it was
-                written.
-        """
-        run = open_run(folder, "compare")
-        record = run.record_as(HeadsComparisonRecord)
-        return cls(
-            agreement=run.table("agreement.csv", _AGREEMENT),
-            layers=run.table("layers.csv", _LAYERS),
-            heads=run.table("heads.csv", _HEADS),
-            record=record,
-        )
 
 
 def compare_heads(

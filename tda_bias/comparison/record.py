@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Self
 
 import pandas as pd
 
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import ModelRecord, RecordPart, RunRecord, updated
-from tda_bias.records.runs import open_run
+from tda_bias.records.record import ModelRecord, RecordPart, RunRecord
+from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, finite, flags, numbers, shares
 from tda_bias.records.tables import texts as text_column
-from tda_bias.records.writing import writing_run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class NotMeasured(RecordPart):
@@ -88,7 +83,7 @@ _ITEMS = columns(
 
 
 @dataclass(frozen=True)
-class ModelComparison:
+class ModelComparison(SavedResult):
     """What ``compare_models`` found.
 
     Attributes:
@@ -98,6 +93,10 @@ class ModelComparison:
         record: Everything needed to repeat it.
     """
 
+    COMMAND = "compare"
+    RECORD = ComparisonRecord
+    TABLES = (("table", "compare.csv", _TABLE), ("items", "items.parquet", _ITEMS))
+
     table: pd.DataFrame
     items: pd.DataFrame
     record: ComparisonRecord
@@ -106,35 +105,15 @@ class ModelComparison:
         names = f"{self.record.model.name}, {self.record.after.name}"
         return f"ModelComparison({names}: {len(self.table)} outcomes)"
 
-    def with_record(self, **entries: Any) -> ModelComparison:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path, *, figure: Figure | None = None) -> list[Path]:
-        """Write ``compare.csv``, ``items.parquet``, the figure and ``run.json``: all, or none.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            run.table("compare.csv", self.table)
-            run.table("items.parquet", self.items)
-            if figure is not None:
-                run.figure("compare", figure)
-        return [*(folder / name for name in run.names), folder / RECORD]
-
     @classmethod
-    def load(cls, folder: str | Path) -> ModelComparison:
+    def load(cls, folder: str | Path) -> Self:
         """Read what ``save`` wrote.
 
         Raises:
             InputError: if the folder holds no comparison of models, or a file is not as it was
                 written.
         """
-        run = open_run(folder, "compare")
-        record = run.record_as(ComparisonRecord)
-        table = run.table("compare.csv", _TABLE)
+        found = super().load(folder)
         words = ["guard", "allowed", "reason"]
-        table[words] = table[words].fillna("")
-        return cls(table, run.table("items.parquet", _ITEMS), record)
+        found.table[words] = found.table[words].fillna("")
+        return found

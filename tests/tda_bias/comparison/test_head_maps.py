@@ -97,7 +97,7 @@ def test_two_sizes_are_compared_by_relative_depth(before, tiny, triples):
 
 def test_what_is_saved_is_read_back(before, after, tmp_path):
     found = compare_heads(before, after, n_resamples=99)
-    found.save(tmp_path, figure=plot_head_comparison(found))
+    found.save(tmp_path, figures={"compare": plot_head_comparison(found)})
     loaded = HeadsComparison.load(tmp_path)
     for name in ("agreement", "layers", "heads"):
         pd.testing.assert_frame_equal(getattr(loaded, name), getattr(found, name))
