@@ -25,8 +25,9 @@ from .loading import (
 )
 from .options import Positional, command
 from .output import Output
+from .processes import team_of
 from .run_folder import run_folder
-from .settings import Device, FilePath, Name, RunSettings, TwinsOption
+from .settings import Device, FilePath, Name, SharedRunSettings, TwinsOption
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation import Ablator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tda_bias.behaviour.ablation_study import AblationStudy
     from tda_bias.models.load import LanguageModel
     from tda_bias.records.parts import PartStore
+    from tda_bias.records.work import Team
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
@@ -44,7 +46,7 @@ _MOST_RANDOM = 199
 MAX_MINUTES = 10_080
 
 
-class AblateSettings(TwinsOption, RunSettings):
+class AblateSettings(TwinsOption, SharedRunSettings):
     """Everything ``tdabias ablate`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
@@ -90,6 +92,7 @@ def ablate(settings: AblateSettings) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""
     from tda_bias.results.head_bias import HeadBias
 
+    team = _team(settings)
     heads = HeadBias.load(settings.run)
     category = _category(heads, settings.category)
     folder = settings.out or settings.run / "ablate"
@@ -101,13 +104,32 @@ def ablate(settings: AblateSettings) -> None:
     with (
         interruptible("batches", folder / "batches"),
         run_folder(
-            folder, "ablate", settings=settings.numbers_depend_on(), overwrite=settings.overwrite
+            folder,
+            "ablate",
+            settings=settings.numbers_depend_on(),
+            overwrite=settings.overwrite,
+            team=team,
         ),
     ):
-        study = _study(settings, heads, category, triples, twins, folder, console)
+        store = _batches(settings, heads, category, folder, team)
+        study = _study(settings, heads, category, triples, twins, store, console)
         study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
         _save(folder, study)
     output(study, folder).print(settings.format, quiet=settings.quiet)
+
+
+def _team(settings: AblateSettings) -> Team:
+    """Who shares the work.
+
+    Raises:
+        InputError: as ``team_of``, or if a budget, measured on one process, is to be shared.
+    """
+    team = team_of(settings)
+    if team.count > 1 and settings.budget is not None:
+        raise InputError(
+            "`budget` is measured in one process; for several give --top and --n-random instead"
+        )
+    return team
 
 
 def _study(
@@ -116,7 +138,7 @@ def _study(
     category: str,
     triples: list[Triple],
     twins: Twins | None,
-    folder: Path,
+    store: PartStore,
     console: Console,
 ) -> AblationStudy:
     about = heads.record.model
@@ -136,7 +158,6 @@ def _study(
         ablation=settings.ablation,
         batch_size=settings.batch_size,
     )
-    store = _batches(settings, heads, category, folder)
     behaviour = _behaviour(model) if settings.pvf else None
     about_sets: dict[str, Any] = {
         "category": category,
@@ -162,7 +183,9 @@ def _study(
     )
 
 
-def _batches(settings: AblateSettings, heads: HeadBias, category: str, folder: Path) -> PartStore:
+def _batches(
+    settings: AblateSettings, heads: HeadBias, category: str, folder: Path, team: Team
+) -> PartStore:
     """Where finished batches are kept for a run that is started again."""
     from tda_bias.records.parts import open_parts
 
@@ -174,7 +197,11 @@ def _batches(settings: AblateSettings, heads: HeadBias, category: str, folder: P
         **settings.model_dump(include=numbers),
     }
     return open_parts(
-        folder / "batches", identity, resume=settings.resume, overwrite=settings.overwrite
+        folder / "batches",
+        identity,
+        resume=settings.resume,
+        overwrite=settings.overwrite,
+        team=team,
     )
 
 

@@ -21,8 +21,9 @@ from .loading import (
 )
 from .options import command
 from .output import Output
+from .processes import team_of
 from .run_folder import run_folder
-from .settings import Device, FilePath, Name, RunSettings
+from .settings import Device, FilePath, Name, SharedRunSettings
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ How = Literal["gates", "tune", "lora"]
 _PROBES = 3
 
 
-class DebiasSettings(RunSettings):
+class DebiasSettings(SharedRunSettings):
     """Everything ``tdabias debias`` can be told."""
 
     model: Name = Field(
@@ -103,7 +104,8 @@ class DebiasSettings(RunSettings):
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "resume"}
+        how = {"device", "batch_size", "resume", "shard"}
+        left_out = {*how, "out", "overwrite", "format", "quiet"}
         return self.model_dump(mode="json", exclude=left_out)
 
 
@@ -112,13 +114,16 @@ def debias(settings: DebiasSettings) -> None:
     """Train chosen heads until less bias is left, and compare with random and all heads."""
     from .debias_run import computed, prepare, print_cost
 
+    team = team_of(settings)
     from_file = _heads_of_file(settings)
     triples, twins, about_twins = _texts(settings)
     about = settings.numbers_depend_on()
     console = Console(stderr=True, quiet=settings.quiet)
     with (
         interruptible("trainings", settings.out),
-        run_folder(settings.out, "debias", settings=about, overwrite=settings.overwrite) as refuse,
+        run_folder(
+            settings.out, "debias", settings=about, overwrite=settings.overwrite, team=team
+        ) as refuse,
     ):
         reach_hub_for(settings.model, also=settings.text == "wikitext2")
         model = language_model(
@@ -126,8 +131,8 @@ def debias(settings: DebiasSettings) -> None:
         )
         refuse(model)
         with out_of_memory_in_one_line(model.device, settings.batch_size):
-            prepared = prepare(settings, model, triples, twins, from_file, about_twins)
-            print_cost(prepared, console)
+            prepared = prepare(settings, model, triples, twins, from_file, about_twins, team)
+            print_cost(prepared, console, team)
             found = computed(settings, prepared, console)
     output(found, settings.out).print(settings.format, quiet=settings.quiet)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tda_bias.records.work import Shard, Team
 from tda_bias.types import HeadId, InputError
 
 from .loading import hooked_model, progress_bar
@@ -91,6 +92,7 @@ def prepare(
     twins: list[tuple[Triple, ...]],
     from_file: tuple[list[HeadId], str | None],
     about_twins: dict[str, Any] | None,
+    team: Team,
 ) -> Prepared:
     """Fix everything that decides the numbers, and write the protocol down.
 
@@ -105,7 +107,7 @@ def prepare(
     from tda_bias.debias.study import Study, parts_folder
     from tda_bias.debias.texts import TwinTexts
     from tda_bias.models.attention import attention_layers
-    from tda_bias.records.parts import open_parts
+    from tda_bias.records.parts import open_parts, texts_hash
     from tda_bias.triples import triple_ids
 
     if settings.how == "lora":
@@ -129,11 +131,15 @@ def prepare(
         "heads": [str(head) for head in from_file[0]],
     }
     identity = protocol_hash(protocol, applied)
+    # Processes on other hardware may write other neutral text: their trainings do not mix.
+    neutral_ids = [*neutral.learn.ids, *neutral.watch.ids, *neutral.report.ids]
+    kept = {"protocol": identity, "neutral": texts_hash([(own,) for own in neutral_ids])}
     store = open_parts(
-        parts_folder(settings.out), {"protocol": identity}, resume=settings.resume,
-        overwrite=settings.overwrite,
+        parts_folder(settings.out), kept, resume=settings.resume,
+        overwrite=settings.overwrite, team=team,
     )  # fmt: skip
-    fixed = _fix(settings, protocol, identity)
+    gathers = team.index == 0 or isinstance(team, Shard)
+    fixed = _fix(settings, protocol, identity) if gathers else ""
 
     def load_hooked() -> LoadedModel:
         console = Console(stderr=True, quiet=True)
@@ -174,10 +180,12 @@ def _fix(settings: DebiasSettings, protocol: Protocol, identity: str) -> str:
     return fixed
 
 
-def print_cost(prepared: Prepared, console: Console) -> None:
+def print_cost(prepared: Prepared, console: Console, team: Team) -> None:
     """Say what is going to be done and how long that takes, from one step and one check."""
     from tda_bias.debias.study import cost
 
+    if console.quiet:
+        return
     trainings, steps = cost(prepared.study.protocol, prepared.study.dealt)
     step, check = prepared.study.seconds()
     checks = trainings * (
@@ -186,7 +194,8 @@ def print_cost(prepared: Prepared, console: Console) -> None:
     minutes = (steps * step + checks * check) / 60
     console.print(
         f"{trainings} trainings of {steps // trainings} steps on average: about {minutes:.0f} "
-        f"minutes here at most ({step:.1f} s a step, {check:.1f} s a check). Protocol "
+        f"minutes here at most ({step:.1f} s a step, {check:.1f} s a check)"
+        f"{f', shared by {team.count} processes' if team.count > 1 else ''}. Protocol "
         f"{prepared.identity[:12]}, fixed {prepared.fixed}.",
         highlight=False,
         soft_wrap=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,11 +12,18 @@ from rich.table import Table
 
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
-from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
+from .loading import (
+    interruptible,
+    language_model,
+    out_of_memory_in_one_line,
+    progress_bar,
+    reach_hub_for,
+)
 from .options import command
 from .output import Output
+from .processes import team_of
 from .run_folder import run_folder
-from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, model_folder
+from .settings import Device, Dtype, FilePath, Name, Several, SharedRunSettings, model_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,12 +31,15 @@ if TYPE_CHECKING:
     from tda_bias.behaviour.pair_set import PairSetScores
     from tda_bias.models.load import LanguageModel
     from tda_bias.pairs import PairSet
+    from tda_bias.records.work import Team
 
+# Folder of finished pairs, inside a run.
+PARTS = "parts"
 # Rows that are printed of a set whose own table has more.
 _SHOWN = 12
 
 
-class PairsSettings(RunSettings):
+class PairsSettings(SharedRunSettings):
     """Everything ``tdabias pairs`` can be told."""
 
     model: Name = Field(
@@ -74,6 +85,7 @@ class PairsSettings(RunSettings):
         None, ge=1, le=MAX_COUNT, description="at most so many pairs of each group"
     )
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse pairs that an earlier run finished")
     out: FilePath | None = Field(
         None, description="folder for the files (default: runs/MODEL/pairs-SET)"
     )
@@ -93,7 +105,8 @@ class PairsSettings(RunSettings):
 @command(PairsSettings)
 def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
-    result = compute(settings)
+    with interruptible("pairs", settings.folder / PARTS):
+        result = compute(settings)
     shown: list[Table | str] = [official_table(result), *lines(result, settings)]
     Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(
         settings.format, quiet=settings.quiet
@@ -111,27 +124,30 @@ def compute(settings: PairsSettings) -> PairSetScores:
     from tda_bias.records.record import DataRecord
 
     console = Console(stderr=True, quiet=settings.quiet)
+    team = team_of(settings)
     with run_folder(
         settings.folder,
         "pairs",
         settings=settings.numbers_depend_on(),
         data=DataRecord(source=read.source, revision=read.revision),
         overwrite=settings.overwrite,
+        team=team,
     ) as refuse_other_weights:
         model = language_model(
             settings.model, device=settings.device, dtype=settings.dtype, console=console
         )
         refuse_other_weights(model)
-        result = _scored(settings, model, read, console)
+        result = _scored(settings, model, read, console, team)
         result = result.with_record(settings=settings.model_dump(mode="json"))
         result.save(settings.folder)
     return result
 
 
 def _scored(
-    settings: PairsSettings, model: LanguageModel, read: PairSet, console: Console
+    settings: PairsSettings, model: LanguageModel, read: PairSet, console: Console, team: Team
 ) -> PairSetScores:
     from tda_bias.behaviour.pair_set import pair_set_scores
+    from tda_bias.records.parts import open_parts
 
     with (
         progress_bar(console, f"{settings.model} · {read.name}", "pairs") as progress,
@@ -148,6 +164,13 @@ def _scored(
             confidence=settings.confidence,
             seed=settings.seed,
             progress=progress,
+            store=partial(
+                open_parts,
+                settings.folder / PARTS,
+                resume=settings.resume,
+                overwrite=settings.overwrite,
+                team=team,
+            ),
         )
 
 

@@ -89,12 +89,16 @@ class Processes:
             dist.broadcast_object_list(said, src=0)
         return list(said[0])
 
-    def done(self) -> None:
+    def meet(self) -> None:
         """Wait for all."""
         import torch.distributed as dist
 
         with _one_line():
             dist.barrier()
+
+    def done(self) -> None:
+        """Wait for all; the first goes on."""
+        self.meet()
         if self.index:
             raise ShareDone
 

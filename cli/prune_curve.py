@@ -24,8 +24,9 @@ from .loading import (
 )
 from .options import Positional, command
 from .output import Output
+from .processes import team_of
 from .run_folder import run_folder
-from .settings import Device, FilePath, Name, RunSettings
+from .settings import Device, FilePath, Name, SharedRunSettings
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation import Ablator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tda_bias.behaviour.prune_record import PruneCurveRun
     from tda_bias.models.load import LanguageModel
     from tda_bias.records.parts import PartStore
+    from tda_bias.records.work import Team
     from tda_bias.results.head_bias import HeadBias
     from tda_bias.types import Triple
 
@@ -42,7 +44,7 @@ FIRST_ORDER = ("importance", "effect")
 _STEPS = "steps"
 
 
-class PruneCurveSettings(RunSettings):
+class PruneCurveSettings(SharedRunSettings):
     """Everything ``tdabias prune-curve`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
@@ -88,7 +90,8 @@ class PruneCurveSettings(RunSettings):
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        left_out = {"device", "batch_size", "resume", "out", "overwrite", "format", "quiet"}
+        how = {"device", "batch_size", "resume", "shard"}
+        left_out = {*how, "out", "overwrite", "format", "quiet"}
         return self.model_dump(mode="json", exclude=left_out)
 
 
@@ -97,13 +100,20 @@ def prune_curve(settings: PruneCurveSettings) -> None:
     """Remove more and more heads by rankings: what is left of the bias, at what cost."""
     from tda_bias.results.head_bias import HeadBias
 
+    team = team_of(settings)
     heads = HeadBias.load(settings.run)
-    about = settings.numbers_depend_on()
     with (
         interruptible("steps", settings.folder / _STEPS),
-        run_folder(settings.folder, "prune-curve", settings=about, overwrite=settings.overwrite),
+        run_folder(
+            settings.folder,
+            "prune-curve",
+            settings=settings.numbers_depend_on(),
+            overwrite=settings.overwrite,
+            team=team,
+        ),
     ):
-        found = _computed(settings, heads).with_record(settings=settings.model_dump(mode="json"))
+        found = _computed(settings, heads, team)
+        found = found.with_record(settings=settings.model_dump(mode="json"))
 
         from tda_bias.plots.prune_curve import plot_prune_curve
 
@@ -111,7 +121,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
     output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
-def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
+def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> PruneCurveRun:
     category = settings.category or heads.categories[0]
     if category not in heads.categories:
         raise InputError(
@@ -155,7 +165,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
             most=settings.most,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
-            store=_steps(settings, heads, category),
+            store=_steps(settings, heads, category, team),
             progress=bar,
         )
     return PruneCurveRun.of(
@@ -171,7 +181,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias) -> PruneCurveRun:
     )  # fmt: skip
 
 
-def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str) -> PartStore:
+def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str, team: Team) -> PartStore:
     """Where finished steps are kept for a run that is started again."""
     from tda_bias.records.parts import open_parts
 
@@ -186,6 +196,7 @@ def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str) -> Part
         identity,
         resume=settings.resume,
         overwrite=settings.overwrite,
+        team=team,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .output import Output
+from .processes import team_of
 from .run_folder import run_folder
 from .text import uncut_table
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 # The folder of sets of pairs, for those who keep them on this machine.
 FOLDER = "TDABIAS_PAIRS"
 _INSIDE = "stereoset_intrasentence"
+# Folder of finished sentences, inside a run.
+PARTS = "parts"
 
 
 def source_of(data: str) -> str:
@@ -50,12 +54,14 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
     )
     data = DataRecord(source=source, revision=revision)
     console = Console(stderr=True, quiet=settings.quiet)
+    team = team_of(settings)
     with run_folder(
         settings.folder,
         COMMAND,
         settings=settings.numbers_depend_on(),
         data=data,
         overwrite=settings.overwrite,
+        team=team,
     ) as refuse_other_weights:
         model = language_model(
             settings.model,
@@ -69,6 +75,7 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
         from tda_bias.behaviour.intrasentence import sentence_scores
         from tda_bias.behaviour.intrasentence_record import SentenceRun
         from tda_bias.models.record import model_record
+        from tda_bias.records.parts import open_parts
 
         drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
         with (
@@ -82,6 +89,13 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
                 start=settings.start,
                 share_prefix=settings.share_prefix,
                 progress=progress,
+                store=partial(
+                    open_parts,
+                    settings.folder / PARTS,
+                    resume=settings.resume,
+                    overwrite=settings.overwrite,
+                    team=team,
+                ),
                 **drawn,
             )
         run = SentenceRun.of(

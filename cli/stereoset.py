@@ -24,7 +24,7 @@ from .loading import (
 )
 from .options import command
 from .output import Output
-from .processes import is_main, team_of
+from .processes import team_of
 from .run_folder import run_folder
 from .settings import FilePath, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .text import uncut_table
@@ -89,8 +89,6 @@ class StereoSetSettings(TriplesSettings, TwinsOption, SharedRunSettings):
         given = self.model_fields_set
         if self.task == "intersentence" and "start" in given:
             raise InputError("`start` is about whole sentences: give --task intrasentence with it")
-        if self.task == "intrasentence" and self.shard is not None:
-            raise InputError("`shard` is for --task intersentence: sentences are scored at once")
         if self.task == "intrasentence" and "twins" in given and self.twins != "none":
             raise InputError(
                 f"`twins` must be none with --task intrasentence, for whose sentences none are "
@@ -103,12 +101,11 @@ def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
     settings.refuse_options_of_other_task()
     if settings.task == "intrasentence":
-        if not is_main():
-            return
-
         from . import sentences
 
-        shown = sentences.output(sentences.compute(settings), settings.folder)
+        with interruptible("sentences", settings.folder / sentences.PARTS):
+            run = sentences.compute(settings)
+        shown = sentences.output(run, settings.folder)
     else:
         with interruptible("triples", settings.folder / PARTS):
             found = compute(settings)

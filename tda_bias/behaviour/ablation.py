@@ -11,9 +11,10 @@ Of encoder-decoders, the heads are those of the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.work import Job
 from tda_bias.types import HeadId, Triple
 
 Ablation = Literal["mean", "zero"]
@@ -167,33 +169,53 @@ class Ablator:
             InputError: if a head does not exist, removing it changes nothing, or a log-probability
                 is NaN.
         """
+        jobs = self.removals(sets, share=share)
+        return self.outcomes(sets, (store or PartStore(None, {})).each(jobs, progress=progress))
+
+    def removals(self, sets: Sequence[Sequence[HeadId]], *, share: bool = True) -> list[Job]:
+        """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
         for heads in sets:
             self.check(heads)
+        about = {"heads": [[str(head) for head in heads] for heads in sets]}
+        return self._jobs("pass", about, lambda one: self.read(one, sets, share=share))
+
+    def outcomes(
+        self, sets: Sequence[Sequence[HeadId]], parts: Iterable[Mapping[str, np.ndarray]]
+    ) -> list[Outcomes]:
+        """Outcomes without each set of heads, from the parts of ``removals``."""
         readings = self.readings
         found = [[np.full(len(part), np.nan) for part in readings.part] for _ in sets]
-        removed = {
-            "heads": [[str(head) for head in heads] for heads in sets],
-            "replacement": 0 if self.replacement is None else _hash_of(readings.unrelated),
-        }
-        for number, make in enumerate(readings.passes):
+        for make, arrays in zip(readings.passes, parts, strict=True):
             one = make()
-            name = f"pass {number}"
-            depends_on = {"texts": self._texts_hash(one), "packed": self.packed, **removed}
-            saved = store.load(name, depends_on) if store is not None else None
-            if saved is not None:
-                values = saved["values"]
-            else:
-                values = self.read(one, sets, share=share)
-                if store is not None:
-                    store.save(name, depends_on, {"values": values})
             ends = np.cumsum([len(own) for own in one.readings])[:-1]
-            for index, own in enumerate(values):
-                parts = np.split(own, ends)
-                for text, which, value in zip(one.tree, one.readings, parts, strict=True):
+            for index, own in enumerate(arrays["values"]):
+                split = np.split(own, ends)
+                for text, which, value in zip(one.tree, one.readings, split, strict=True):
                     found[index][text][which] = value
-            if progress is not None:
-                progress(number + 1, len(readings.passes))
         return [outcomes(readings, values) for values in found]
+
+    def _jobs(
+        self,
+        name: str,
+        about: Mapping[str, Any],
+        read: Callable[[TreePass], Float[np.ndarray, "..."]],
+    ) -> list[Job]:
+        """One part per batch of texts, which is made when it is needed and not kept."""
+
+        def depends_on(make: Callable[[], TreePass]) -> dict[str, Any]:
+            return {"texts": self._texts_hash(make()), "packed": self.packed, **self.about, **about}
+
+        return [
+            Job(
+                f"{name} {number}",
+                float(tokens),
+                cache(partial(depends_on, make)),
+                lambda make=make: {"values": read(make())},  # type: ignore[misc]
+            )
+            for number, (make, tokens) in enumerate(
+                zip(self.readings.passes, self.readings.tokens, strict=True)
+            )
+        ]
 
     def read(
         self, one: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
@@ -203,15 +225,30 @@ class Ablator:
         refuse_undefined(self.model, values)
         return values
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What replaces a removed head's output, as saved parts name it."""
+        replaced = self.replacement is not None
+        return {"replacement": _hash_of(self.readings.unrelated) if replaced else 0}
+
     def slopes(self, one: TreePass) -> Float[np.ndarray, "3 row layer head"]:
         """What one batch of texts adds to the first-order estimates, row by row."""
         return slopes(self.model, self.layers, self.readings, self.replacement, one)
 
-    def first_order(self, *, progress: Callable[[int, int], None] | None = None) -> FirstOrder:
-        """Estimates for every head; see ``FirstOrder``."""
-        return first_order(
-            self.model, self.layers, self.readings, self.replacement, progress=progress
-        )
+    def first_order(self, parts: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
+        """Estimates for every head; see ``FirstOrder``.
+
+        Args:
+            parts: Those of ``slope_parts``, where they are kept; computed now if None.
+        """
+        if parts is None:
+            parts = PartStore(None, {}).each(self.slope_parts())
+        rows = (arrays["values"] for arrays in parts)
+        return first_order(self.model, self.layers, self.readings, rows)
+
+    def slope_parts(self) -> list[Job]:
+        """The parts that ``first_order`` is made of, batch by batch of texts."""
+        return self._jobs("slopes", {}, self.slopes)
 
     def _texts_hash(self, one: TreePass) -> str:
         """Of everything a pass reads, in order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,11 +19,13 @@ from jaxtyping import Float
 
 from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
+from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
 from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore
 from tda_bias.records.record import updated
 from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.work import Job
 from tda_bias.records.writing import writing_run
 from tda_bias.resampling import standardised_ranks, two_sided_share
 from tda_bias.results.head_bias import HeadBias
@@ -147,13 +150,12 @@ def ablation_study(
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
+        ShareDone: if the store's batches are shared by several processes and another one gathers.
     """
     rng = np.random.default_rng(seed)
     labelled, n_possible = head_sets(run, category, top=top, n_random=n_random, rng=rng)
-    outcomes = ablator.without([own.heads for own in labelled], store=store, progress=progress)
-    summaries = [outcome.summary() for outcome in outcomes]
-    if behaviour is not None:
-        _add_behaviour(ablator, labelled, summaries, behaviour)
+    measured = _measured(ablator, labelled, behaviour, store, progress)
+    outcomes, summaries = measured.outcomes, measured.summaries
     base = summaries[0]
     effects = pd.DataFrame(
         [
@@ -165,7 +167,7 @@ def ablation_study(
             for own, summary in zip(labelled[1:], summaries[1:], strict=True)
         ]
     )
-    heads = _head_table(ablator, run, category, labelled, outcomes)
+    heads = _head_table(measured.first_order, run, category, labelled, outcomes)
     return AblationStudy(
         effects=effects,
         set_tests=_set_tests(effects),
@@ -260,16 +262,54 @@ def _ranked(run: HeadBias, category: str) -> list[dict[str, Any]]:
     return [{"layer": row.layer, "head": row.head} for row in table.itertuples()]
 
 
-def _add_behaviour(
+@dataclass(frozen=True)
+class _Measured:
+    """What the model says without each set of heads, and the estimates for every head."""
+
+    outcomes: list[Outcomes]
+    first_order: FirstOrder
+    summaries: list[dict[str, float]]
+
+
+def _measured(
     ablator: Ablator,
     labelled: Sequence[HeadSet],
-    summaries: list[dict[str, float]],
-    behaviour: Callable[[], dict[str, float]],
-) -> None:
-    for own, summary in zip(labelled, summaries, strict=True):
-        if own.kind in _WHOLE:
-            with ablator.removed(own.heads):
-                summary |= behaviour()
+    behaviour: Callable[[], dict[str, float]] | None,
+    store: PartStore | None,
+    progress: Progress | None,
+) -> _Measured:
+    """Everything that is run: batches of texts without heads and with slopes, and behaviour."""
+    sets = [own.heads for own in labelled]
+    removals, slopes = ablator.removals(sets), ablator.slope_parts()
+    further = [] if behaviour is None else _behaviours(ablator, labelled, behaviour)
+    jobs = [*removals, *slopes, *further]
+    parts = (store or PartStore(None, {})).each(jobs, progress=progress)
+    outcomes = ablator.outcomes(sets, islice(parts, len(removals)))
+    first_order = ablator.first_order(islice(parts, len(slopes)))
+    summaries = [outcome.summary() for outcome in outcomes]
+    whole = (place for place, own in enumerate(labelled) if own.kind in _WHOLE)
+    for place, values in zip(whole, parts, strict=False):
+        summaries[place] |= {name: float(value) for name, value in values.items()}
+    return _Measured(outcomes, first_order, summaries)
+
+
+def _behaviours(
+    ablator: Ablator, labelled: Sequence[HeadSet], behaviour: Callable[[], dict[str, float]]
+) -> list[Job]:
+    """One part per set of heads whose behaviour is measured."""
+    # As large as all batches of texts together: the published words and templates are many.
+    cost = float(sum(ablator.readings.tokens))
+
+    def job(number: int, heads: tuple[HeadId, ...]) -> Job:
+        def computed() -> dict[str, np.ndarray]:
+            with ablator.removed(heads):
+                return {name: np.array(value) for name, value in behaviour().items()}
+
+        about = {"heads": [str(head) for head in heads], **ablator.about}
+        return Job(f"behaviour {number}", cost, lambda: about, computed)
+
+    whole = [own.heads for own in labelled if own.kind in _WHOLE]
+    return [job(number, heads) for number, heads in enumerate(whole)]
 
 
 def _set_tests(effects: pd.DataFrame) -> pd.DataFrame:
@@ -298,13 +338,12 @@ def _maps_of(category: pd.DataFrame) -> dict[RankBy, str]:
 
 
 def _head_table(
-    ablator: Ablator,
+    first: FirstOrder,
     run: HeadBias,
     category: str,
     labelled: Sequence[HeadSet],
     outcomes: Sequence[Outcomes],
 ) -> pd.DataFrame:
-    first = ablator.first_order()
     table = run.category[run.category["category"] == category]
     maps = {f"z_{by}": table[column] for by, column in _maps_of(table).items()}
     table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])

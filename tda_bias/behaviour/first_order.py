@@ -6,7 +6,7 @@ the estimate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,9 +52,7 @@ def first_order(
     model: LanguageModel,
     layers: Sequence[AttentionLayer],
     readings: TripleReadings,
-    replacement: Float[Tensor, "layer head d"] | None,
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    rows: Iterable[Float[np.ndarray, "3 row layer head"]],
 ) -> FirstOrder:
     """Estimates for every head.
 
@@ -62,18 +60,13 @@ def first_order(
         model: The model.
         layers: Its layers with attention.
         readings: What is read.
-        replacement: What replaces a head's output; None for nothing.
-        progress: Called with passes done and all.
+        rows: The ``slopes`` of each of its passes.
     """
     n_texts = len(readings.part)
     found = np.zeros((3, n_texts, len(layers), layers[0].n_heads))
-    for number, make in enumerate(readings.passes):
-        one = make()
-        rows = slopes(model, layers, readings, replacement, one)
-        for place, tree in enumerate(one.tree):
-            found[:, tree] += rows[:, place]
-        if progress is not None:
-            progress(number + 1, len(readings.passes))
+    for make, own in zip(readings.passes, rows, strict=True):
+        for place, tree in enumerate(make().tree):
+            found[:, tree] += own[:, place]
     triples, twins = found[:, : readings.n_triples], found[0, readings.n_triples :]
     effect, loss, direct = triples
     if not writes_to_the_stream(model, list(layers)):

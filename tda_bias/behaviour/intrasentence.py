@@ -24,9 +24,9 @@ from tda_bias.behaviour.text_likelihood import (
     Progress,
     Start,
     TokenScores,
-    text_log_probs,
     tokenize,
 )
+from tda_bias.behaviour.text_parts import Store, TextReader
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Scored, words
 from tda_bias.pairs.stereoset import SentenceTriple
@@ -69,6 +69,7 @@ def sentence_scores(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
+    store: Store | None = None,
 ) -> SentenceScores:
     """Stereotype, language-model and idealised CAT scores of StereoSet's intrasentence half.
 
@@ -82,9 +83,11 @@ def sentence_scores(
         confidence: Their coverage.
         seed: Of the resamples.
         progress: Called with finished items and all, twice as many as there are sentences.
+        store: As in ``text_parts.TextReader``.
 
     Raises:
-        InputError: if there is no item, or as ``text_log_probs``.
+        InputError: if there is no item, or as ``TextReader.read``.
+        ShareDone: as ``TextReader.read``.
     """
     if not sentences:
         raise InputError("there is no item to score")
@@ -95,6 +98,7 @@ def sentence_scores(
         start=start,
         share_prefix=share_prefix,
         progress=progress,
+        store=store,
     )
     drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
     tables: list[pd.DataFrame] = []
@@ -127,19 +131,21 @@ def sentence_items(
     share_prefix: str = "auto",
     which: Sequence[Scored] = SCORED,
     progress: Progress | None = None,
+    store: Store | None = None,
 ) -> pd.DataFrame:
     """The items of ``SentenceScores``; ``which`` words are scored, one after the other."""
+    reader = TextReader(model, batch_size, start, share_prefix, store, progress)
+    found = reader.read(
+        {
+            f"{scored} of sentences": [
+                Contrast(one.texts(), None, scored, one.source) for one in sentences
+            ]
+            for scored in which
+        }
+    )
     tables = []
-    for number, scored in enumerate(which):
-        found = text_log_probs(
-            model,
-            [Contrast(one.texts(), None, scored, one.source) for one in sentences],
-            batch_size=batch_size,
-            start=start,
-            share_prefix=share_prefix,
-            progress=_part(progress, number, len(sentences), len(which)),
-        )
-        for reading, values in found.items():
+    for scored, readings in zip(which, found.values(), strict=True):
+        for reading, values in readings.items():
             table = _item_table(sentences, values)
             table.insert(0, "scored", scored)
             table.insert(0, "reading", reading)
@@ -157,12 +163,6 @@ def _item_table(sentences: Sequence[SentenceTriple], values: Sequence[TokenScore
             row[f"tokens_{role}"] = len(tokens)
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _part(progress: Progress | None, number: int, n: int, parts: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(number * n + done, parts * n)
 
 
 # -- published items -------------------------------------------------------------------------------

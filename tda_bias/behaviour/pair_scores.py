@@ -21,8 +21,8 @@ from tda_bias.behaviour.text_likelihood import (
     Reading,
     Start,
     TokenScores,
-    text_log_probs,
 )
+from tda_bias.behaviour.text_parts import Store, TextReader
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet, Scored
 from tda_bias.resampling import generator
@@ -45,6 +45,7 @@ def pair_items(
     start: Start = "tokenizer",
     share_prefix: str = "auto",
     progress: Progress | None = None,
+    store: Store | None = None,
 ) -> pd.DataFrame:
     """One row per pair: log-probability and number of scored tokens of its two texts.
 
@@ -57,6 +58,7 @@ def pair_items(
         start: As in ``text_log_probs``.
         share_prefix: As in ``text_log_probs``.
         progress: Called with finished pairs and all.
+        store: As in ``text_parts.TextReader``.
 
     Returns:
         Columns ``id group logprob_more logprob_less tokens_more tokens_less``, for masked models
@@ -65,20 +67,15 @@ def pair_items(
         ``undefined``, where a text has none.
 
     Raises:
-        InputError: if there is no pair, or as ``text_log_probs``.
+        InputError: if there is no pair, or as ``TextReader.read``.
+        ShareDone: as ``TextReader.read``.
     """
     rows = tuple(pairs.pairs if isinstance(pairs, PairSet) else pairs)
     if not rows:
         raise InputError("there is no pair to score")
     contrasts = [_contrast(pair, scored, model.kind) for pair in rows]
-    found = text_log_probs(
-        model,
-        contrasts,
-        batch_size=batch_size,
-        start=start,
-        share_prefix=share_prefix,
-        progress=progress,
-    )
+    reader = TextReader(model, batch_size, start, share_prefix, store, progress)
+    found = reader.read({"pairs": contrasts})["pairs"]
     main = next(iter(found))
     table = pd.DataFrame({"id": [pair.id for pair in rows], "group": [pair.group for pair in rows]})
     for reading, values in found.items():

@@ -10,6 +10,7 @@ import pandas as pd
 from tda_bias.behaviour.pair_official import Official, official
 from tda_bias.behaviour.pair_scores import length_split, pair_items, scores
 from tda_bias.behaviour.text_likelihood import Contrast, Progress, Start, tokenize
+from tda_bias.behaviour.text_parts import Store
 from tda_bias.models.record import model_record
 from tda_bias.pairs.pair import PairSet, Scored
 from tda_bias.records.parts import texts_hash
@@ -141,6 +142,7 @@ def pair_set_scores(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
+    store: Store | None = None,
 ) -> PairSetScores:
     """Score a model on a set of minimal pairs.
 
@@ -155,10 +157,12 @@ def pair_set_scores(
         confidence: Their coverage.
         seed: Of all draws.
         progress: Called with finished pairs and all.
+        store: As in ``text_parts.TextReader``.
 
     Raises:
         InputError: if there is no pair, the model has no language-model head or is of another kind,
-            or a text is too long for it.
+            a text is too long for it, or ``store`` holds readings of something else.
+        ShareDone: if the store's parts are shared by several processes and another one gathers.
     """
     items = pair_items(
         model,
@@ -168,6 +172,7 @@ def pair_set_scores(
         batch_size=batch_size,
         share_prefix=share_prefix,
         progress=progress,
+        store=store,
     )
     drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
     own = official(pairs, items, **drawn)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from tda_bias.behaviour.ablation import Ablator, Outcomes
 from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.perplexity import Windows, log_perplexity
 from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.work import Job
 from tda_bias.resampling import generator
 from tda_bias.types import HeadId, InputError, Triple
 
@@ -138,6 +140,7 @@ def prune_curve(
     Raises:
         InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
             is too small.
+        ShareDone: if the store's parts are shared by several processes and another one gathers.
     """
     heads = [HeadId(one.number, h) for one in ablator.layers for h in range(one.n_heads)]
     steps = sizes(len(heads), most)
@@ -149,17 +152,11 @@ def prune_curve(
     ]
     sets = {(name, draw, k): tuple(own[:k]) for name, draw, own in orders for k in steps}
     removed = [(), *sets.values()]
-    n_batches = len(ablator.readings.passes)
-
-    def told(done: int, _: int) -> None:
-        if progress is not None:
-            progress(done, n_batches + len(removed))
-
-    outcomes = ablator.without(removed, store=store, progress=told)
+    removals, perplexities = ablator.removals(removed), _perplexities(ablator, removed, windows)
+    parts = (store or PartStore(None, {})).each([*removals, *perplexities], progress=progress)
+    outcomes = ablator.outcomes(removed, islice(parts, len(removals)))
+    losses = [float(arrays["mean"]) for arrays in parts]
     quantity: Quantity = "beta" if np.isfinite(outcomes[0].twin_log_odds).any() else "log_odds"
-    losses = _perplexities(
-        ablator, removed, windows, store, lambda done, total: told(n_batches + done, total)
-    )
     target = np.array([triple.group for triple in triples])
     often = _times_drawn(target[~choosing], n_resamples, generator(seed, "targets"))
     measured = [
@@ -190,28 +187,21 @@ def _check(rankings: Mapping[str, Sequence[HeadId]], n_random: int, steps: Seque
 
 
 def _perplexities(
-    ablator: Ablator,
-    sets: Sequence[Sequence[HeadId]],
-    windows: Windows,
-    store: PartStore | None,
-    progress: Progress,
-) -> list[float]:
-    found = []
+    ablator: Ablator, sets: Sequence[Sequence[HeadId]], windows: Windows
+) -> list[Job]:
+    """One part per set of heads."""
     ids = texts_hash([(list(own),) for own in windows.ids])
-    for number, heads in enumerate(sets):
-        name = f"perplexity {number}"
-        depends_on = {"heads": [str(head) for head in heads], "windows": ids}
-        saved = store.load(name, depends_on) if store is not None else None
-        if saved is not None:
-            loss = float(saved["mean"])
-        else:
+    cost = float(sum(map(len, windows.ids)))
+
+    def job(number: int, heads: Sequence[HeadId]) -> Job:
+        def computed() -> dict[str, np.ndarray]:
             with ablator.removed(heads):
-                loss = log_perplexity(ablator.model, windows).mean
-            if store is not None:
-                store.save(name, depends_on, {"mean": np.array(loss)})
-        found.append(loss)
-        progress(number + 1, len(sets))
-    return found
+                return {"mean": np.array(log_perplexity(ablator.model, windows).mean)}
+
+        about = {"heads": [str(head) for head in heads], "windows": ids, **ablator.about}
+        return Job(f"perplexity {number}", cost, lambda: about, computed)
+
+    return [job(number, heads) for number, heads in enumerate(sets)]
 
 
 def _times_drawn(

@@ -43,6 +43,7 @@ class TripleReadings:
             continuation in the order of ``ROLES``, 3 for the context.
         twin_of: The triple of each twin.
         passes: Makes each of the passes; ``TreePass.tree`` counts triples, then twins.
+        tokens: How many tokens each pass runs, padding left out.
         packed: Whether a triple's texts are one row.
         unrelated: Token ids of the unrelated texts with all special tokens.
     """
@@ -51,6 +52,7 @@ class TripleReadings:
     part: list[Int[np.ndarray, " reading"]]
     twin_of: Int[np.ndarray, " twin"]
     passes: list[Callable[[], TreePass]]
+    tokens: list[int]
     packed: bool
     unrelated: list[list[int]]
 
@@ -110,6 +112,7 @@ def triple_readings(
         part=[],
         twin_of=np.repeat(np.arange(len(twins)), [len(own) for own in twins]),
         passes=[],
+        tokens=[],
         packed=False,
         unrelated=[[*leading, *ids, *trailing] for ids in unrelated],
     )
@@ -135,10 +138,12 @@ def _causal(
     ]
     trees = [tree for tree, _ in made]
     reader = reader_of(model, trees, batch_size=batch_size, texts_per_tree=3)
+    planned = reader.plan(trees)
     return replace(
         readings,
         part=[part for _, part in made],
-        passes=[partial(reader.pass_of, rows) for rows in reader.plan(trees)],
+        passes=[partial(reader.pass_of, rows) for rows in planned],
+        tokens=[sum(map(len, rows.rows)) for rows in planned],
         packed=reader.packed,
     )
 
@@ -156,13 +161,12 @@ def _masked(
     for triple, own in zip(made.triple, made.part, strict=True):
         reading.append(len(part[triple]))
         part[triple].append(own)
+    batches = list(batches_of_similar_width(lengths, batch_size))
     return replace(
         readings,
         part=[np.array(own) for own in part],
-        passes=[
-            partial(_masked_pass, model, made, reading, batch)
-            for batch in batches_of_similar_width(lengths, batch_size)
-        ],
+        passes=[partial(_masked_pass, model, made, reading, batch) for batch in batches],
+        tokens=[sum(lengths[i] for i in batch) for batch in batches],
     )
 
 
@@ -199,13 +203,12 @@ def _seq2seq(
     widths = [
         len(made.sources[tree]) + len(row) for tree, row in zip(rows.tree, rows.rows, strict=True)
     ]
+    batches = list(batches_of_similar_width(widths, batch_size))
     return replace(
         readings,
         part=made.part,
-        passes=[
-            partial(_decoder_pass, model, made.sources, rows.only(batch))
-            for batch in batches_of_similar_width(widths, batch_size)
-        ],
+        passes=[partial(_decoder_pass, model, made.sources, rows.only(batch)) for batch in batches],
+        tokens=[sum(widths[i] for i in batch) for batch in batches],
     )
 
 

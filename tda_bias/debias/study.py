@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from tda_bias.debias.training import Goal, Trajectory, n_steps, train, untouched
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LoadedModel
 from tda_bias.records.parts import PartStore
+from tda_bias.records.work import Job
 from tda_bias.resampling import generator
 from tda_bias.types import HeadId
 
@@ -110,6 +113,15 @@ class ArmResult:
     heads: list[tuple[HeadId, ...]] = field(default_factory=list)
 
 
+@dataclass
+class _Moved:
+    """Steps of finished trainings, by their names, and of those that are not yet."""
+
+    trainings: dict[str, int] = field(default_factory=dict)
+    within: int = 0
+    told: int = 0
+
+
 @dataclass(frozen=True)
 class Study:
     """What a comparison needs, and where its finished trainings are kept.
@@ -133,23 +145,36 @@ class Study:
     load_hooked: Callable[[], LoadedModel]
     from_file: tuple[HeadId, ...] = ()
     progress: Progress | None = None
-    _done: list[int] = field(default_factory=lambda: [0])
+    _moved: _Moved = field(default_factory=_Moved)
     _kept: dict[Any, Any] = field(default_factory=dict)
 
     def run(self) -> list[ArmResult]:
-        """Every arm on every fold that tests."""
+        """Every arm on every fold that tests.
+
+        Raises:
+            ShareDone: if the store's trainings are shared by several processes and another one
+                gathers.
+            InputError: as ``PartStore.each``.
+        """
+        self.store.prepare([self._choice(fold) for fold in self.dealt])
         results = [ArmResult(arm) for arm in arms(self.protocol)]
         for fold in self.dealt:
             if fold.number == FINAL:
                 continue
             orders = self.orders(fold)
             for result in results:
-                heads = self.heads_of(result.arm, orders, fold)
-                found, rate = self.trained(result.arm, heads, fold)
                 result.folds.append(fold)
-                result.trajectories.append(found)
-                result.rates.append(rate)
-                result.heads.append(heads)
+                result.heads.append(self.heads_of(result.arm, orders, fold))
+        by_fold = [
+            (result, self._trainings(result.arm, result.heads[number], fold))
+            for number, fold in enumerate(results[0].folds)
+            for result in results
+        ]
+        parts = self.store.each([job for _, jobs in by_fold for job in jobs])
+        for result, jobs in by_fold:
+            found, rate = self._best(result.arm, islice(parts, len(jobs)), jobs)
+            result.trajectories.append(found)
+            result.rates.append(rate)
         return results
 
     def recommended(self, name: str) -> tuple[Fold, Trajectory, tuple[HeadId, ...]]:
@@ -221,19 +246,22 @@ class Study:
 
     def orders(self, fold: Fold) -> dict[str, list[HeadId]]:
         """The rankings of a fold, from its training targets alone."""
-        named = f"orders {fold.number}"
-        saved = self.store.load(named, self._on(fold))
-        if saved is None:
-            found = self._computed_orders(fold)
-            saved = {
-                name: np.array([(head.layer, head.head) for head in order])
-                for name, order in found.items()
-            }
-            self.store.save(named, self._on(fold), saved)
+        saved = self.store.part(self._choice(fold))
         return {
-            name: [HeadId(int(layer), int(head)) for layer, head in order]
-            for name, order in saved.items()
+            name: [HeadId(int(layer), int(head)) for layer, head in saved[name]]
+            for name in self.protocol.by
         }
+
+    def _choice(self, fold: Fold) -> Job:
+        """The part that holds the rankings of a fold."""
+
+        def computed() -> dict[str, np.ndarray]:
+            return {
+                name: np.array([(head.layer, head.head) for head in order])
+                for name, order in self._computed_orders(fold).items()
+            }
+
+        return Job(f"orders {fold.number}", len(fold.train), lambda: self._on(fold), computed)
 
     def _computed_orders(self, fold: Fold) -> dict[str, list[HeadId]]:
         texts, wanted = self.texts, needs(self.protocol.by)
@@ -260,29 +288,43 @@ class Study:
 
     def trained(self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold) -> tuple[Trajectory, float]:
         """The training of an arm in a fold, at the rate with the least loss on the stop targets."""
-        tried = [(self._one(arm, heads, fold, rate), rate) for rate in self.protocol.rates(arm.how)]
+        jobs = self._trainings(arm, heads, fold)
+        return self._best(arm, map(self.store.part, jobs), jobs)
+
+    def _best(
+        self, arm: Arm, parts: Iterable[Mapping[str, np.ndarray]], jobs: Sequence[Job]
+    ) -> tuple[Trajectory, float]:
+        tried = []
+        for rate, job, arrays in zip(self.protocol.rates(arm.how), jobs, parts, strict=True):
+            tried.append((Trajectory.from_arrays(arrays), rate))
+            self._finished(job)
         return min(tried, key=lambda one: one[0].stop_loss[one[0].best])
 
-    def _one(self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold, rate: float) -> Trajectory:
-        part = f"fold {fold.number} {arm.part} {rate:g}"
+    def _trainings(self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold) -> list[Job]:
+        """The parts that hold the trainings of an arm in a fold, rate by rate."""
         depends_on = {**self._on(fold), "heads": [str(head) for head in heads]}
-        steps = n_steps(self.protocol, fold)
-        saved = self.store.load(part, depends_on)
-        if saved is not None:
-            self._moved(steps)
-            return Trajectory.from_arrays(saved)
-        before = self._done[0]
+        return [
+            Job(
+                f"fold {fold.number} {arm.part} {rate:g}",
+                n_steps(self.protocol, fold),
+                lambda: depends_on,
+                partial(self._train, arm, heads, fold, rate),
+            )
+            for rate in self.protocol.rates(arm.how)
+        ]
+
+    def _train(
+        self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold, rate: float
+    ) -> dict[str, np.ndarray]:
         retention, untouched = self._retention(arm.how), self._untouched(fold)
         torch.manual_seed(self.protocol.seed)
         with undone(learner(arm.how, self.texts.model, heads, seed=self.protocol.seed)) as own:
             found = train(
                 own, self.texts, fold, retention, self.neutral.watch, self.neutral.report,
                 self.protocol, rate=rate, goal=arm.goal, untouched=untouched,
-                keep_values=arm.how != "full", progress=lambda: self._moved(1),
+                keep_values=arm.how != "full", progress=self._step_done,
             )  # fmt: skip
-        self._moved(before + steps - self._done[0])  # what it stopped short of
-        self.store.save(part, depends_on, found.arrays())
-        return found
+        return found.arrays()
 
     def _retention(self, how: How) -> Retention:
         if how == "full":  # rare, and needs a copy of the output embeddings
@@ -301,12 +343,22 @@ class Study:
         found: Trajectory = self._kept[fold.number]
         return found
 
-    def _moved(self, steps: int) -> None:
-        total = cost(self.protocol, self.dealt)[1]
-        # The recommended model's training may be one of the comparison's, read again.
-        self._done[0] = min(self._done[0] + steps, total)
+    def _step_done(self) -> None:
+        self._moved.within += 1
+        self._tell()
+
+    def _finished(self, job: Job) -> None:
+        """A training is done: with fewer steps than it might have had, or by an earlier run."""
+        self._moved.trainings[job.name] = int(job.cost)
+        self._moved.within = 0
+        self._tell()
+
+    def _tell(self) -> None:
         if self.progress is not None:
-            self.progress(self._done[0], total)
+            total, moved = cost(self.protocol, self.dealt)[1], self._moved
+            done = sum(moved.trainings.values()) + moved.within
+            moved.told = max(moved.told, min(done, total))  # a share is gathered again
+            self.progress(moved.told, total)
 
     @staticmethod
     def _on(fold: Fold) -> dict[str, Any]:

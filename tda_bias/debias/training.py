@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -69,7 +69,7 @@ class Trajectory:
         return Trajectory.from_arrays(self.arrays())
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Trajectory:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Trajectory:
         """From a saved part."""
         values = {
             name.removeprefix("values "): torch.from_numpy(own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +47,64 @@ class PartStore:
         self._overwrite = overwrite
         self._team = team
 
-    def each(self, jobs: Sequence[Job]) -> Iterator[Mapping[str, np.ndarray]]:
+    def each(
+        self, jobs: Sequence[Job], *, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[Mapping[str, np.ndarray]]:
         """The arrays of every part in order: saved ones as they are, the others computed and saved.
 
         Of several processes each computes its share, and one goes on from there.
+
+        Args:
+            jobs: The parts.
+            progress: Called with parts done and all; of several processes, of this one's share.
 
         Raises:
             ShareDone: in the others, when their share is saved.
             InputError: as ``load`` and ``save``, or if another process ended before its share was
                 done.
         """
-        if not isinstance(self._team, Alone):
-            self._compute_share(jobs)
+        alone = isinstance(self._team, Alone)
+        if not alone:
+            self._compute_share(jobs, progress)
             self._team.done()
-        for job in jobs:
-            depends_on = job.depends_on()
-            arrays: Mapping[str, np.ndarray] | None = self.load(job.name, depends_on)
-            if arrays is None:
-                arrays = job.compute()
-                self.save(job.name, depends_on, arrays)
+        for number, job in enumerate(jobs, start=1):
+            arrays = self.part(job)
+            if alone and progress is not None:
+                progress(number, len(jobs))
             yield arrays
 
-    def _compute_share(self, jobs: Sequence[Job]) -> None:
+    def prepare(self, jobs: Sequence[Job]) -> None:
+        """See to it that parts are there of which the others are made.
+
+        Of several processes each computes its share, and all go on when all are done; a shard waits
+        for nobody, and takes what it lacks from ``part``. One process alone does nothing yet.
+
+        Raises:
+            InputError: as ``each``.
+        """
+        if not isinstance(self._team, Alone):
+            self._compute_share(jobs, None)
+            self._team.meet()
+
+    def part(self, job: Job) -> Mapping[str, np.ndarray]:
+        """The arrays of one part: as they are saved, else computed and saved by this process.
+
+        Raises:
+            InputError: as ``load`` and ``save``.
+        """
+        if self._folder is None:
+            return job.compute()
+        depends_on = job.depends_on()
+        saved = self.load(job.name, depends_on)
+        if saved is not None:
+            return saved
+        arrays = job.compute()
+        self.save(job.name, depends_on, arrays)
+        return arrays
+
+    def _compute_share(
+        self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None
+    ) -> None:
         """This process's part of what is not saved yet."""
 
         def missing() -> list[str]:
@@ -78,10 +114,10 @@ class PartStore:
         if agreed is not None:
             jobs = [job for job in jobs if job.name in set(agreed)]
         own = shares([job.cost for job in jobs], self._team.count)[self._team.index]
-        for job in (jobs[number] for number in own):
-            depends_on = job.depends_on()
-            if self.load(job.name, depends_on) is None:
-                self.save(job.name, depends_on, job.compute())
+        for done, job in enumerate((jobs[number] for number in own), start=1):
+            self.part(job)
+            if progress is not None:
+                progress(done, len(own))
 
     def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """The arrays of a finished part, or None.

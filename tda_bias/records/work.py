@@ -47,12 +47,19 @@ class Team(Protocol):
     def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
         """Names of the parts that are missing, the same for all; None to spread all parts."""
 
-    def done(self) -> None:
-        """Wait until everybody's parts are saved.
+    def meet(self) -> None:
+        """Wait until everybody's parts are saved, where they can be waited for.
 
         Raises:
-            ShareDone: in every process but the one that gathers.
             InputError: if another process ended before its share was done.
+        """
+
+    def done(self) -> None:
+        """As ``meet``, and go on only in the process that gathers.
+
+        Raises:
+            ShareDone: in every other one.
+            InputError: as ``meet``.
         """
 
 
@@ -66,6 +73,9 @@ class Alone:
     def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
         """Nothing has to be agreed upon."""
         return None
+
+    def meet(self) -> None:
+        """Nobody has to be waited for."""
 
     def done(self) -> None:
         """Nobody has to be waited for."""
@@ -89,6 +99,9 @@ class Shard:
     def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
         """What is missing looks different to each: shares are of all parts."""
         return None
+
+    def meet(self) -> None:
+        """Nobody is waited for: what a shard lacks, it computes."""
 
     def done(self) -> None:
         """Nobody is waited for; a command that is no shard gathers."""

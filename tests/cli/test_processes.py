@@ -1,19 +1,14 @@
 """One command in several processes: the same to the last digit, and one line where one dies."""
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tda_bias import HeadBias
 from tda_bias.records.work import ALONE, Shard, ShareDone
 from tdabias_cli.main import run
 from tdabias_cli.processes import Processes, launched
+from tests.support.pairs import write_lines
+from tests.support.processes import launch, results
 
-COMMAND = "from tdabias_cli.main import main; main()"
 # A process that dies as soon as it has something to compute.
 DYING = (
     "import os, tda_bias.heads as heads; heads.computed_group = lambda *_: os.kill(os.getpid(), 9);"
@@ -26,39 +21,6 @@ def arguments(tiny_folder) -> list[str]:
         *("heads", "--model", str(tiny_folder), "--category", "gender", "--data", "starter"),
         *("--limit", "3", "--n-resamples", "99", "--device", "cpu"),
     ]
-
-
-def tables(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.csv"))}
-
-
-def launch(
-    arguments: list[str], count: int, *, dying: int | None = None
-) -> list[subprocess.CompletedProcess]:
-    """The same command in several processes, as a launcher starts it."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    running = []
-    for rank in range(count):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}
-        environment = {**os.environ, **{k: str(v) for k, v in place.items()}}
-        environment |= {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
-        code = (DYING if rank == dying else "") + COMMAND
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", code, *arguments],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-    found = []
-    for process in running:
-        out, error = process.communicate(timeout=300)
-        found.append(subprocess.CompletedProcess(process.args, process.returncode, out, error))
-    return found
 
 
 # -- bad input --
@@ -99,37 +61,24 @@ def test_only_the_first_process_runs_what_is_not_shared(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_any_number_of_processes_gives_the_same_to_the_last_digit(
-    arguments, count, tmp_path, capsys
-):
-    assert run([*arguments, "--out", str(tmp_path / "one"), "--quiet"]) == 0
-    found = launch([*arguments, "--out", str(tmp_path / "several")], count)
-    assert [process.returncode for process in found] == [0] * count, found
-    assert tables(tmp_path / "several") == tables(tmp_path / "one")
-    assert len(tables(tmp_path / "one")) > 1
-    assert "heads ranked by" in found[0].stdout
-    assert [(p.stdout, p.stderr) for p in found[1:]] == [("", "")] * (count - 1)
-
-
 def test_when_a_process_dies_the_others_say_so_in_one_line_and_the_same_command_goes_on(
     arguments, tmp_path
 ):
     out = ["--out", str(tmp_path / "several"), "--quiet"]
-    first, second, died = launch([*arguments, *out], 3, dying=2)
-    assert died.returncode == -9
+    first, second, died = launch([[*arguments, *out]], 3, dying=(2, DYING))
+    assert died.code == -9
     for number, process in enumerate((first, second), start=1):
-        assert process.returncode == 2
-        lines = process.stderr.strip().splitlines()
-        assert len(lines) == 1, process.stderr
+        assert process.code == 2
+        lines = process.error.strip().splitlines()
+        assert len(lines) == 1, process.error
         assert lines[0].startswith(f"Process {number} of 3: Error: another of the 3 processes has")
         assert lines[0].endswith("finished parts are kept, the same command goes on")
-        assert process.stdout == ""
+        assert process.out == ""
     kept = len(list((tmp_path / "several" / "groups").glob("*.npz")))
     assert 0 < kept < 4
     assert run([*arguments, *out]) == 0
     assert run([*arguments, "--out", str(tmp_path / "one"), "--quiet"]) == 0
-    assert tables(tmp_path / "several") == tables(tmp_path / "one")
+    assert results(tmp_path / "several") == results(tmp_path / "one")
 
 
 # -- shards --
@@ -148,32 +97,107 @@ def test_shards_of_heads_gather_to_the_same_also_with_random_weights(arguments, 
         assert not (tmp_path / "shared" / "run.json").exists()
     assert run([*shared, "--quiet"]) == 0
     for inside in (".", "untrained"):
-        assert tables(tmp_path / "shared" / inside) == tables(tmp_path / "one" / inside)
+        assert results(tmp_path / "shared" / inside) == results(tmp_path / "one" / inside)
     assert HeadBias.load(tmp_path / "shared").record.settings["shard"] is None
 
 
 SHARED = {
-    "pvf": ["pvf", "--attribute", "pronouns", "--n-resamples", "100"],
-    "pvf score": ["pvf", "score", "--attribute", "pronouns", "--untrained"],
-    "stereoset": ["stereoset", "--category", "all", "--data", "starter"],
-    "unqover": ["unqover", "--class", "gender", "--subjects", "4", "--attributes", "3"],
-}
+    "heads": ["--category", "gender", "--data", "starter", "--limit", "3", "--n-resamples", "99"],
+    "ablate": ["--top", "1", "--n-resamples", "99", "--limit", "3", "--batch-size", "8", "--pvf"],
+    "pairs": ["--set", "winobias", "--limit", "6", "--n-resamples", "100"],
+    "stereoset": ["--category", "all", "--data", "starter"],
+    "sentences": ["--task", "intrasentence", "--category", "all", "--n-resamples", "100"],
+    "pvf": ["--attribute", "pronouns", "--n-resamples", "100"],
+    "pvf score": ["--attribute", "pronouns", "--untrained"],
+    "unqover": ["--class", "gender", "--subjects", "4", "--attributes", "3"],
+    "debias": [
+        *("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2"),
+        *("--by", "effect,gates", "--n-random", "2", "--controls", "--folds", "2"),
+        *("--epochs", "1", "--train-items", "8"),
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def commands(tiny_lm, tmp_path_factory):
+    """The arguments of every command that is shared, without --out."""
+    folder = tmp_path_factory.mktemp("shared")
+    model = tiny_lm("gpt2")
+    model.hf_model.save_pretrained(folder / "model")
+    model.tokenizer.save_pretrained(folder / "model")
+    sentences = [
+        {
+            "id": str(number), "target": ("girl", "boy")[number % 2], "bias_type": "gender",
+            "context": f"Number {number} is BLANK", "stereotype": f"Number {number} is kind",
+            "anti-stereotype": f"Number {number} is strong",
+            "unrelated": f"Number {number} is rain",
+        }
+        for number in range(200)
+    ]  # fmt: skip
+    items = write_lines(folder, *sentences, name="items.jsonl")
+    text = folder / "text.txt"
+    text.write_text("\n\n".join(["The nurse said that he knew that she felt it."] * 900))
+    of_model = ["--model", str(folder / "model"), "--device", "cpu", "--quiet"]
+    made = {name: [*name.split(), *of_model, *own] for name, own in SHARED.items()}
+    made["sentences"][:1] = ["stereoset", "--data", str(items)]
+    made["debias"] += ["--text", str(text)]
+    assert run([*made["heads"], "--out", str(folder / "run")]) == 0
+    made["ablate"] = ["ablate", str(folder / "run"), "--quiet", *SHARED["ablate"]]
+    return made
+
+
+@pytest.fixture(scope="module")
+def alone(commands, tmp_path_factory):
+    """What every command leaves in one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    for name, arguments in commands.items():
+        assert run([*arguments, "--out", str(folder / name)]) == 0, name
+    return folder
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def together(request, commands, tmp_path_factory):
+    """What every command leaves in several processes of one launcher."""
+    folder = tmp_path_factory.mktemp(f"{request.param} processes")
+    lines = [[*own, "--out", str(folder / name)] for name, own in commands.items()]
+    lines[0].remove("--quiet")
+    ended = launch(lines, request.param)
+    assert [process.code for process in ended] == [0] * request.param, ended
+    assert "heads ranked by" in ended[0].out
+    assert [(p.out, p.error) for p in ended[1:]] == [("", "")] * (request.param - 1)
+    return folder
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_shards_of_other_commands_gather_to_the_same(name, tiny_lm, tmp_path, capsys):
-    model = tiny_lm("gpt2")
-    model.hf_model.save_pretrained(tmp_path / "model")
-    model.tokenizer.save_pretrained(tmp_path / "model")
-    arguments = [*SHARED[name], "--model", str(tmp_path / "model"), "--device", "cpu", "--quiet"]
-    assert run([*arguments, "--out", str(tmp_path / "one")]) == 0
-    shared = [*arguments, "--out", str(tmp_path / "shared")]
-    for index in (1, 2):
+def test_any_number_of_processes_gives_the_same_to_the_last_digit(name, alone, together):
+    assert results(together / name) == results(alone / name)
+    assert results(alone / name)
+
+
+@pytest.mark.parametrize("name", list(SHARED)[1:])
+def test_shards_in_any_order_gather_to_the_same(name, commands, alone, tmp_path, capsys):
+    shared = [*commands[name], "--out", str(tmp_path)]
+    for index in (2, 1):
         assert run([*shared, "--shard", f"{index}/2"]) == 0
-        assert capsys.readouterr().err.strip().startswith(f"Shard {index}/2 is done.")
-    assert len(list((tmp_path / "shared").glob("**/parts/*.npz"))) >= 2
+        assert (
+            capsys.readouterr()
+            .err.strip()
+            .endswith(
+                f"Shard {index}/2 is done. When all are, the same command without --shard gathers."
+            )
+        )
+    assert not (tmp_path / "run.json").exists()
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
+    assert len(kept) >= 2
     assert run(shared) == 0
-    assert tables(tmp_path / "shared") == tables(tmp_path / "one")
+    assert results(tmp_path) == results(alone / name)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_a_budget_is_for_one_process(commands, tmp_path, capsys):
+    arguments = [*commands["ablate"], "--out", str(tmp_path), "--budget", "1", "--shard", "1/2"]
+    assert run(arguments) == 2
+    assert "`budget` is measured in one process" in capsys.readouterr().err
 
 
 def test_a_process_that_only_shares_ends_when_the_others_are_done():
