@@ -26,7 +26,7 @@ from .loading import (
 from .options import Positional, command
 from .output import Output
 from .processes import team_of
-from .run_folder import run_folder
+from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, SharedRunSettings, TwinsOption
 
 if TYPE_CHECKING:
@@ -187,8 +187,6 @@ def _batches(
     settings: AblateSettings, heads: HeadBias, category: str, folder: Path, team: Team
 ) -> PartStore:
     """Where finished batches are kept for a run that is started again."""
-    from tda_bias.records.parts import open_parts
-
     numbers = {"top", "ablation", "n_random", "budget", "seed", "batch_size"}
     identity = {
         "weights": heads.record.model.weights,
@@ -196,13 +194,7 @@ def _batches(
         "rank_by": heads.rank_by,
         **settings.model_dump(include=numbers),
     }
-    return open_parts(
-        folder / "batches",
-        identity,
-        resume=settings.resume,
-        overwrite=settings.overwrite,
-        team=team,
-    )
+    return parts_in(folder / "batches", settings, team)(identity)
 
 
 def _planned(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +24,7 @@ from .loading import (
 from .options import command, part_of
 from .output import Output
 from .processes import is_main, stage, team_of
-from .run_folder import run_folder
+from .run_folder import parts_in, run_folder
 from .settings import FilePath, Name, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 
 if TYPE_CHECKING:
@@ -181,7 +180,6 @@ def _result(
 ) -> HeadBias:
     from tda_bias.heads import head_bias
     from tda_bias.patterns.capture import example_pattern, kept_patterns
-    from tda_bias.records.parts import open_parts
     from tda_bias.results.carriers import texts_to_keep
 
     with (
@@ -194,13 +192,7 @@ def _result(
             twins=twins,
             config=settings.analysis(),
             progress=progress,
-            store=partial(
-                open_parts,
-                folder / "groups",
-                resume=settings.resume,
-                overwrite=settings.overwrite,
-                team=team,
-            ),
+            store=parts_in(folder / "groups", settings, team),
         )
     wanted = texts_to_keep(result, settings.keep_patterns)
     kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)

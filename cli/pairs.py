@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,7 +21,7 @@ from .loading import (
 from .options import command
 from .output import Output
 from .processes import team_of
-from .run_folder import run_folder
+from .run_folder import parts_in, run_folder
 from .settings import Device, Dtype, FilePath, Name, Several, SharedRunSettings, model_folder
 
 if TYPE_CHECKING:
@@ -147,7 +146,6 @@ def _scored(
     settings: PairsSettings, model: LanguageModel, read: PairSet, console: Console, team: Team
 ) -> PairSetScores:
     from tda_bias.behaviour.pair_set import pair_set_scores
-    from tda_bias.records.parts import open_parts
 
     with (
         progress_bar(console, f"{settings.model} · {read.name}", "pairs") as progress,
@@ -164,13 +162,7 @@ def _scored(
             confidence=settings.confidence,
             seed=settings.seed,
             progress=progress,
-            store=partial(
-                open_parts,
-                settings.folder / PARTS,
-                resume=settings.resume,
-                overwrite=settings.overwrite,
-                team=team,
-            ),
+            store=parts_in(settings.folder / PARTS, settings, team),
         )
 
 

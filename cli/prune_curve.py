@@ -25,7 +25,7 @@ from .loading import (
 from .options import Positional, command
 from .output import Output
 from .processes import team_of
-from .run_folder import run_folder
+from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, SharedRunSettings
 
 if TYPE_CHECKING:
@@ -183,21 +183,13 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
 
 def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str, team: Team) -> PartStore:
     """Where finished steps are kept for a run that is started again."""
-    from tda_bias.records.parts import open_parts
-
     identity = {
         "weights": heads.record.model.weights,
         "category": category,
         "rank_by": heads.rank_by,
         **settings.numbers_depend_on(),
     }
-    return open_parts(
-        settings.folder / _STEPS,
-        identity,
-        resume=settings.resume,
-        overwrite=settings.overwrite,
-        team=team,
-    )
+    return parts_in(settings.folder / _STEPS, settings, team)(identity)
 
 
 def _rankings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,10 @@ from tda_bias.records.work import ALONE, Shard, Team
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
+    from tda_bias.records.parts import PartStore
     from tda_bias.records.record import DataRecord
+
+    from .settings import SharedRunSettings
 
 
 @contextmanager
@@ -69,6 +73,22 @@ def run_folder(
         except BaseException:
             _take_away(missing)
             raise
+
+
+def parts_in(
+    folder: Path, settings: SharedRunSettings, team: Team
+) -> Callable[[Mapping[str, Any]], PartStore]:
+    """What opens the finished parts of a run, given what their numbers depend on.
+
+    Args:
+        folder: Where they are.
+        settings: Whether earlier ones are reused (``resume``) or may be lost.
+        team: The processes that share the work.
+    """
+    from tda_bias.records.parts import open_parts
+
+    resume = getattr(settings, "resume", True)
+    return partial(open_parts, folder, resume=resume, overwrite=settings.overwrite, team=team)
 
 
 def _take_away(folders: list[Path]) -> None:

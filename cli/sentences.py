@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from rich.table import Table
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
 from .output import Output
 from .processes import team_of
-from .run_folder import run_folder
+from .run_folder import parts_in, run_folder
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
         from tda_bias.behaviour.intrasentence import sentence_scores
         from tda_bias.behaviour.intrasentence_record import SentenceRun
         from tda_bias.models.record import model_record
-        from tda_bias.records.parts import open_parts
 
         drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
         with (
@@ -89,13 +87,7 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
                 start=settings.start,
                 share_prefix=settings.share_prefix,
                 progress=progress,
-                store=partial(
-                    open_parts,
-                    settings.folder / PARTS,
-                    resume=settings.resume,
-                    overwrite=settings.overwrite,
-                    team=team,
-                ),
+                store=parts_in(settings.folder / PARTS, settings, team),
                 **drawn,
             )
         run = SentenceRun.of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +24,7 @@ from .loading import (
 from .options import command
 from .output import Output
 from .processes import team_of
-from .run_folder import run_folder
+from .run_folder import parts_in, run_folder
 from .settings import FilePath, SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .text import uncut_table
 
@@ -146,7 +145,6 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
         refuse_other_weights(model)
 
         from tda_bias.behaviour.stereoset_scores import stereoset_scores
-        from tda_bias.records.parts import open_parts
 
         with (
             progress_bar(console, f"{model.name} · {settings.category}", "triples") as progress,
@@ -162,13 +160,7 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
                 confidence=settings.confidence,
                 seed=settings.seed,
                 progress=progress,
-                store=partial(
-                    open_parts,
-                    settings.folder / PARTS,
-                    resume=settings.resume,
-                    overwrite=settings.overwrite,
-                    team=team,
-                ),
+                store=parts_in(settings.folder / PARTS, settings, team),
             )
         found = found.with_record(settings=settings.model_dump(mode="json"), data=data)
         found.save(settings.folder)

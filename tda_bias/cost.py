@@ -171,13 +171,13 @@ class _Trial:
         def share(number: str) -> float:
             return sum(_amounts(group)[number] for group in groups) / _amounts(self.group)[number]
 
-        # Tests over heads are made once, whatever the number of contexts.
-        once, per_context = _line(self.trials, [t.seconds["inference"] for t in self.trials])
+        # Some tests are made once, whatever the number of groups: a second group adds the others.
+        more = min(max(seconds["of a second group"], 0.0), seconds["inference"])
         return {
             "forward": seconds["forward"] * all_flops / self.flops,
             "births and deaths": seconds["births and deaths"] * share("squares"),
             "comparison": seconds["comparison"] * share("pairs"),
-            "inference": once + per_context * sum(len(group.contexts) for group in groups),
+            "inference": seconds["inference"] - more + more * share("contexts"),
         }
 
     def result_bytes(self, groups: Sequence[TokenizedGroup]) -> int:
@@ -236,25 +236,19 @@ def _measured(
 ) -> _Numbers:
     clock = Stopwatch()
     result = computed_group(group, model, reader, config, clock, Counter(1, None))
+    second = replace(result, group=f"{result.group}, once more")
     with clock.stage("inference"):
         tables([result], config, model=model.name)
+    with clock.stage("of two groups"):
+        tables([result, second], config, model=model.name)
     seconds = {
         "forward": clock.seconds["forward"],
         "births and deaths": clock.seconds["topology"] - clock.seconds["gram"],
         "comparison": clock.seconds["gram"] + clock.seconds["statistic"],
         "inference": clock.seconds["inference"],
+        "of a second group": clock.seconds["of two groups"] - clock.seconds["inference"],
     }
     return _Numbers(len(group.contexts), _n_bytes(result), seconds)
-
-
-def _line(trials: Sequence[_Numbers], values: Sequence[float]) -> tuple[float, float]:
-    """A fixed part and one per context, neither below 0, through the last two trials."""
-    (x, y), (x_last, y_last) = (
-        (t.contexts, v) for t, v in list(zip(trials, values, strict=True))[-2:]
-    )
-    slope = (y_last - y) / (x_last - x) if x_last > x else y_last / x_last
-    slope = min(max(slope, 0.0), y_last / x_last)
-    return y_last - slope * x_last, slope
 
 
 def _first_contexts(group: TokenizedGroup, n: int) -> TokenizedGroup:

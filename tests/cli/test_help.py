@@ -26,7 +26,7 @@ _RANKING = [
     "--rank-by",
 ]
 NEW_OPTIONS = {
-    "ablate": ["--budget", "--config", "--format", "--overwrite", "--quiet", "--twins"],
+    "ablate": ["--budget", "--config", "--format", "--overwrite", "--quiet", "--shard", "--twins"],
     "crossref": [
         "--config", "--format", "--items", "--overwrite", "--published", "--quiet", "--scoring",
     ],

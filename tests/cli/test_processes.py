@@ -104,6 +104,10 @@ def test_shards_of_heads_gather_to_the_same_also_with_random_weights(arguments, 
 SHARED = {
     "heads": ["--category", "gender", "--data", "starter", "--limit", "3", "--n-resamples", "99"],
     "ablate": ["--top", "1", "--n-resamples", "99", "--limit", "3", "--batch-size", "8", "--pvf"],
+    "prune-curve": [
+        *("--by", "effect,evidence", "--windows", "2", "--width", "32", "--n-resamples", "99"),
+        *("--most", "2", "--limit", "3"),
+    ],
     "pairs": ["--set", "winobias", "--limit", "6", "--n-resamples", "100"],
     "stereoset": ["--category", "all", "--data", "starter"],
     "sentences": ["--task", "intrasentence", "--category", "all", "--n-resamples", "100"],
@@ -116,6 +120,10 @@ SHARED = {
         *("--epochs", "1", "--train-items", "8"),
     ],
 }  # fmt: skip
+
+
+# Of these also in processes that meet; the others save and share their parts in the same way.
+TOGETHER = ["heads", "ablate", "pairs", "sentences", "prune-curve", "debias"]
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +150,9 @@ def commands(tiny_lm, tmp_path_factory):
     made["sentences"][:1] = ["stereoset", "--data", str(items)]
     made["debias"] += ["--text", str(text)]
     assert run([*made["heads"], "--out", str(folder / "run")]) == 0
-    made["ablate"] = ["ablate", str(folder / "run"), "--quiet", *SHARED["ablate"]]
+    for name in ("ablate", "prune-curve"):
+        made[name] = [name, str(folder / "run"), "--quiet", *SHARED[name]]
+    made["prune-curve"] += ["--text", str(text)]
     return made
 
 
@@ -159,7 +169,7 @@ def alone(commands, tmp_path_factory):
 def together(request, commands, tmp_path_factory):
     """What every command leaves in several processes of one launcher."""
     folder = tmp_path_factory.mktemp(f"{request.param} processes")
-    lines = [[*own, "--out", str(folder / name)] for name, own in commands.items()]
+    lines = [[*commands[name], "--out", str(folder / name)] for name in TOGETHER]
     lines[0].remove("--quiet")
     ended = launch(lines, request.param)
     assert [process.code for process in ended] == [0] * request.param, ended
@@ -168,7 +178,7 @@ def together(request, commands, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", TOGETHER)
 def test_any_number_of_processes_gives_the_same_to_the_last_digit(name, alone, together):
     assert results(together / name) == results(alone / name)
     assert results(alone / name)

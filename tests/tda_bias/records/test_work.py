@@ -94,6 +94,34 @@ def test_a_shard_that_stopped_goes_on_and_what_lacks_is_computed_by_whoever_gath
     assert len(computed) == 1 + len(NAMES) - len(there)
 
 
+def test_progress_counts_all_parts_or_those_of_a_share(tmp_path):
+    told: list[tuple[int, int]] = []
+    alone = PartStore(None, {}).each(jobs(), progress=lambda *counts: told.append(counts))
+    assert len(list(alone)) == len(NAMES)
+    assert told == [(number, len(NAMES)) for number in range(1, len(NAMES) + 1)]
+    told.clear()
+    store = PartStore(tmp_path, {"model": "m"}, team=Shard(0, 3))
+    with pytest.raises(ShareDone):
+        list(store.each(jobs(), progress=lambda *counts: told.append(counts)))
+    own = len(list(tmp_path.iterdir()))
+    assert told == [(number, own) for number in range(1, own + 1)]
+
+
+def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):
+    """What other parts are made of, as the rankings of ``debias``."""
+    computed: list[str] = []
+    store = PartStore(tmp_path, {"model": "m"}, team=Shard(1, 2))
+    store.prepare(jobs(computed))
+    assert 0 < len(computed) < len(NAMES)
+    own = set(computed)
+    for job, expected in zip(jobs(computed), gathered(None), strict=True):
+        assert store.part(job)["values"].tolist() == expected
+    assert Counter(computed) == Counter(NAMES)
+    assert set(computed[: len(own)]) == own
+    PartStore(tmp_path / "alone", {"model": "m"}).prepare(jobs(computed))
+    assert not (tmp_path / "alone").exists()
+
+
 def test_one_process_alone_computes_in_order_and_waits_for_nobody(tmp_path):
     computed: list[str] = []
     gathered(tmp_path, computed)
