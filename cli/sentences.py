@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from .text import uncut_table
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.intrasentence_record import SentenceRun
+    from tda_bias.models.load import LanguageModel
+    from tda_bias.pairs.stereoset import SentenceTriple
+    from tda_bias.records.work import Team
 
     from .stereoset import StereoSetSettings
 
@@ -71,36 +75,45 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
         )
         refuse_other_weights(model)
 
-        from tda_bias.behaviour.intrasentence import sentence_scores
-        from tda_bias.behaviour.intrasentence_record import SentenceRun
-        from tda_bias.models.record import model_record
-
-        drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
-        with (
-            progress_bar(console, f"{model.name} · {settings.category}", "sentences") as progress,
-            out_of_memory_in_one_line(model.device, settings.batch_size),
-        ):
-            found = sentence_scores(
-                model,
-                sentences,
-                batch_size=settings.batch_size,
-                start=settings.start,
-                share_prefix=settings.share_prefix,
-                progress=progress,
-                store=parts_in(settings.folder / PARTS, settings, team),
-                **drawn,
-            )
-        run = SentenceRun.of(
-            found,
-            model=model_record(model, weights=model.weight_hash()),
-            kind=model.kind,
-            start=settings.start,
-            settings=settings.model_dump(mode="json"),
-            data=data,
-            **drawn,
-        )
+        run = _scored(settings, model, sentences, console, team)
+        run = run.with_record(settings=settings.model_dump(mode="json"), data=data)
         run.save(settings.folder)
     return run
+
+
+def _scored(
+    settings: StereoSetSettings,
+    model: LanguageModel,
+    sentences: Sequence[SentenceTriple],
+    console: Console,
+    team: Team,
+) -> SentenceRun:
+    from tda_bias.behaviour.intrasentence import sentence_scores
+    from tda_bias.behaviour.intrasentence_record import SentenceRun
+    from tda_bias.models.record import model_record
+
+    drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
+    with (
+        progress_bar(console, f"{model.name} · {settings.category}", "sentences") as progress,
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+    ):
+        found = sentence_scores(
+            model,
+            sentences,
+            batch_size=settings.batch_size,
+            start=settings.start,
+            share_prefix=settings.share_prefix,
+            progress=progress,
+            store=parts_in(settings.folder / PARTS, settings, team),
+            **drawn,
+        )
+    return SentenceRun.of(
+        found,
+        model=model_record(model, weights=model.weight_hash()),
+        kind=model.kind,
+        start=settings.start,
+        **drawn,
+    )
 
 
 # -- what is printed -------------------------------------------------------------------------------
