@@ -13,13 +13,7 @@ from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.inference.hot_spots import GroupTerms, HotSpots, hot_spots, z_over_heads
-from tda_bias.inference.location import (
-    LocationMap,
-    LocationTest,
-    location_test,
-    location_under_exchange,
-    location_under_flips,
-)
+from tda_bias.inference.location import LocationMap, LocationTest
 from tda_bias.inference.paper import paper_pvalue
 from tda_bias.inference.resampled import (
     label_terms,
@@ -32,10 +26,12 @@ from tda_bias.inference.resampled import (
     version_draws,
 )
 from tda_bias.resampling import benjamini_hochberg, generator
+from tda_bias.results.location import ForMap, location_columns, location_tests
 from tda_bias.results.maps import PUBLISHED
 from tda_bias.statistic.controls import split_half_reliability
 from tda_bias.statistic.group_result import GroupResult
 from tda_bias.statistic.group_statistic import GroupStatistic, unstable_heads
+from tda_bias.threads import each_in_threads
 from tda_bias.types import CATEGORIES
 
 # Combined values of a head in a group; those with twins are there where the run had twins.
@@ -82,10 +78,12 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
     for category in in_order({result.category: None for result in results}):
         members = [result for result in results if result.category == category]
         locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
-        for result in members:
-            tested = _location_tests(result, config, locations)
-            heads.append(head_table(result, config, tested, model=model, twins=twins))
-            combined.append(combined_table(result, model=model, twins=twins))
+        tested = partial(_tested_group, config=config, model=model, twins=twins)
+        for table, nulls_of_group in each_in_threads(tested, members):
+            heads.append(table)
+            for name, values in nulls_of_group.items():
+                locations[name].add(*values)
+        combined += [combined_table(result, model=model, twins=twins) for result in members]
         maps = {name: one.tested() for name, one in locations.items()}
         maps |= _dispersion_maps(members, config, twins=twins)
         every = pd.concat(combined, ignore_index=True)
@@ -118,6 +116,14 @@ def _in_run_order(parts: list[pd.DataFrame], order: Mapping[Any, int]) -> pd.Dat
 # -- per group -------------------------------------------------------------------------------------
 
 
+def _tested_group(
+    result: GroupResult, *, config: HeadBiasConfig, model: str, twins: bool
+) -> tuple[pd.DataFrame, dict[str, ForMap]]:
+    """The group's table of heads, and what it adds to the category's maps of location."""
+    tests, for_maps = location_tests(result, config)
+    return head_table(result, config, tests, model=model, twins=twins), for_maps
+
+
 def head_table(
     result: GroupResult,
     config: HeadBiasConfig,
@@ -147,10 +153,10 @@ def head_table(
     columns["length_statistic"] = result.length_statistic[dim]
     for name in ("p_paper", "T", "p_paired", "p_label", "p_max", "q_bh"):
         columns[name] = pvalues[name].ravel()
-    columns |= _location_columns("location", result.contrast.location, locations)
+    columns |= location_columns("location", result.contrast.location, locations)
     if twins:
         columns["n_twinned"] = len(result.versions.twinned)
-        columns |= _location_columns("location_twin", result.contrast.location_twin, locations)
+        columns |= location_columns("location_twin", result.contrast.location_twin, locations)
         columns["relative_twin"] = result.contrast.relative_twin.ravel()
         columns |= _twin_dispersion_columns(result, config)
     columns["reason"] = stat.reason.ravel()
@@ -176,22 +182,6 @@ def _pvalues(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarra
     return pvalues
 
 
-def _location_columns(
-    name: str, value: np.ndarray, tests: Mapping[str, LocationTest]
-) -> dict[str, np.ndarray]:
-    if name not in tests:  # fewer than two contexts of this group have a twin
-        undefined = np.full(value.size, np.nan)
-        names = (name, f"p_{name}", f"p_max_{name}", f"q_{name}")
-        return dict.fromkeys(names, undefined)
-    single = tests[name].single.pvalue
-    return {
-        name: value.ravel(),
-        f"p_{name}": single,
-        f"p_max_{name}": tests[name].family.pvalue,
-        f"q_{name}": benjamini_hochberg(single),
-    }
-
-
 def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarray]:
     """The test of the dispersion of triples minus twins, by exchange of the two."""
     names = ("p_dispersion_twin", "p_max_dispersion_twin", "q_dispersion_twin")
@@ -203,40 +193,6 @@ def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dic
     single = two_sided(draws, terms).pvalue.ravel()
     family = max_z(draws, terms).pvalue.ravel()
     return dict(zip(names, (single, family, benjamini_hochberg(single)), strict=True))
-
-
-def _location_tests(
-    result: GroupResult, config: HeadBiasConfig, maps: Mapping[str, LocationMap]
-) -> dict[str, LocationTest]:
-    """Location of one group: its tests, and what it adds to the category's maps."""
-    contrast, shape = result.contrast, result.contrast.location.shape
-    rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
-    n, n_resamples = result.versions.n, config.n_resamples
-    rng = partial(generator, config.seed, result.category, result.group)
-
-    def null(name: str, *, enumerated: bool) -> tuple[np.ndarray, bool]:
-        if name == "location":
-            if enumerated:
-                flips = sign_flips(n, n_resamples, rng("location"))
-                return location_under_flips(flips.signs, rows[:n]), flips.exact
-            signs = random_flips(n, n_resamples, rng("locations"))
-            return location_under_flips(signs, rows[:n]), False
-        draws = version_draws(
-            result.versions, n_resamples, rng("location of twins"), enumerated=enumerated
-        )
-        return location_under_exchange(draws, rows), draws.exact
-
-    tests = {}
-    for name, category_map in maps.items():
-        if name == "location_twin" and not result.has_twins:
-            continue
-        observed = getattr(contrast, name)
-        values, exact = null(name, enumerated=True)
-        tests[name] = location_test(observed.ravel(), values, exact=exact)
-        if exact:  # the category's null needs as many draws of every group
-            values, _ = null(name, enumerated=False)
-        category_map.add(observed.reshape(shape[0], -1), values.reshape(len(values), shape[0], -1))
-    return tests
 
 
 def combined_values(

@@ -24,6 +24,7 @@ from tda_bias.statistic.group_statistic import (
 )
 from tda_bias.statistic.layout import GroupLayout, Versions
 from tda_bias.statistic.twin_contrast import Contrast, contrast, version_products
+from tda_bias.threads import each_in_threads
 from tda_bias.types import Adjust, Attention
 
 if TYPE_CHECKING:
@@ -152,12 +153,11 @@ class GroupReducer:
     def add(self, layers: LayerGrams) -> None:
         """Take the next finished layers; their matrices are not kept."""
         self._n_layers += len(layers.layers)
-        self._parts.append(
-            [
-                self._reduced(gram.numpy(), sums.numpy())
-                for gram, sums in zip(layers.gram, layers.sums, strict=True)
-            ]
-        )
+        arrays = [
+            (gram.numpy(), sums.numpy())
+            for gram, sums in zip(layers.gram, layers.sums, strict=True)
+        ]
+        self._parts.append(list(each_in_threads(lambda dim: self._reduced(*dim), arrays)))
 
     def _reduced(self, gram: np.ndarray, sums: np.ndarray) -> _Numbers:
         layout = self._layout

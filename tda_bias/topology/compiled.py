@@ -1,13 +1,8 @@
-"""Births and deaths on a processor: compiled kernels in threads that do not wait for each other.
-
-A thread takes the next few matrices when it is done with its last ones: where another program has
-a core, the others do its share.
-"""
+"""Births and deaths on a processor: compiled kernels, a few matrices per task of a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,9 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from tda_bias.threads import Task
 from tda_bias.types import InputError
-
-Task = Callable[[], None]
 
 # Pattern entries from which on loading the kernels pays, a second per process: below, torch does
 # not use several threads either.
@@ -29,22 +23,6 @@ _TASK_ELEMENTS = 1 << 18
 def pays(device: torch.device, n_elements: int) -> bool:
     """Whether so many pattern entries on this device are a case for the kernels."""
     return device.type == "cpu" and n_elements >= _LARGE
-
-
-def in_threads(tasks: Sequence[Task]) -> None:
-    """Run tasks that release the interpreter in as many threads as torch uses.
-
-    Raises:
-        Exception: the first that a task raised; tasks not yet begun are dropped.
-    """
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads <= 1:
-        for task in tasks:
-            task()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda task: task(), tasks):
-            pass
 
 
 class Rows(NamedTuple):

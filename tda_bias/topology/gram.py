@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from tda_bias.topology.compiled import in_threads
+from tda_bias.threads import in_threads
 from tda_bias.topology.steps import StepGrid
 
 # Step values in double precision that torch works on at a time.

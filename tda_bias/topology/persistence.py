@@ -18,8 +18,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tda_bias.threads import in_threads
 from tda_bias.topology.batched import batched_births_deaths
-from tda_bias.topology.compiled import Rows, in_threads, pays, refuse_non_finite, tasks_of
+from tda_bias.topology.compiled import Rows, pays, refuse_non_finite, tasks_of
 from tda_bias.topology.reference import gudhi_births_deaths
 from tda_bias.types import Attention, Backend, Combine, InputError
 

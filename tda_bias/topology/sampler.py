@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from tda_bias.topology.compiled import Rows, Task, in_threads, pays, tasks_of
+from tda_bias.threads import Task, in_threads
+from tda_bias.topology.compiled import Rows, pays, tasks_of
 from tda_bias.topology.gram import Gram, gram_matrices
 from tda_bias.topology.persistence import (
     directed,
