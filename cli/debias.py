@@ -18,6 +18,7 @@ from .loading import (
     language_model,
     out_of_memory_in_one_line,
     reach_hub_for,
+    remark_lines,
 )
 from .options import command
 from .output import Output
@@ -228,6 +229,7 @@ def output(found: DebiasRun, folder: Path) -> Output:
         f"({record.matching}) that leave as little at 1 % perplexity; at least "
         f"{1 / (1 + protocol.n_random):.2f}. Guard: perplexity of neutral text at most +2 %, "
         "language-model score at most a point lower.",
+        *remark_lines(record.data),
         f"Files: {folder}/ (arms.csv, heads.json, frontier.png, model/ with its card, ...)",
     ]
     values = {"record": record.model_dump(mode="json"), "arms": found.arms.to_dict("records")}

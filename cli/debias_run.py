@@ -12,7 +12,7 @@ from rich.console import Console
 from tda_bias.records.work import Shard, Team
 from tda_bias.types import HeadId, InputError
 
-from .loading import hooked_model, progress_bar
+from .loading import hooked_model, progress_bar, triples_record
 
 if TYPE_CHECKING:
     from tda_bias.debias.protocol import Fold, Protocol
@@ -212,8 +212,7 @@ def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> 
     from tda_bias.models.record import model_record
     from tda_bias.plots.debias import plot_frontier
     from tda_bias.records.figures import print_style
-    from tda_bias.records.record import DataRecord
-    from tda_bias.triples import source_revision, triple_ids
+    from tda_bias.triples import triple_ids
 
     start = time.monotonic()
     protocol, texts = prepared.study.protocol, prepared.texts
@@ -228,7 +227,7 @@ def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> 
     said = summary.verdict(table, arm, protocol)
     row = {str(name): value for name, value in table.set_index("arm").loc[arm].items()}
     exported = _save_model(settings, prepared, arm, heads, trajectory.values, said, row, fold)
-    source = DataRecord(source=settings.data, revision=source_revision(settings.data))
+    source = triples_record(settings.data, settings.category)
     neutral = study.neutral
     record = DebiasRecord(
         model=about_model,

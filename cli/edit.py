@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from rich.console import Console
 
 from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError, RankBy
@@ -22,8 +22,8 @@ from .loading import (
     reach_hub_for,
 )
 from .options import Positional, command
-from .settings import Device, FilePath, Name, Several
-from .text import print_lines
+from .output import Output
+from .settings import Device, FilePath, Name, OutputSettings, Several
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.edited_folder import EditedModel
@@ -34,10 +34,8 @@ _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 _PROBES = 3
 
 
-class EditSettings(BaseModel):
+class EditSettings(OutputSettings):
     """Everything ``tdabias edit`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: Annotated[FilePath | None, Positional()] = Field(
         None, description="Folder that `tdabias heads` wrote: its top heads are edited."
@@ -97,7 +95,7 @@ def edit(settings: EditSettings) -> None:
         reach_hub_for(chosen.model, also=chosen.data == "stereoset")
         triples = load_triples(chosen.data, category=chosen.category, groups=chosen.groups)
         texts = [triple.texts()[2] for triple in triples]
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=settings.quiet)
     dtype = stored_dtype(chosen.model)
 
     def load() -> LanguageModel:
@@ -118,7 +116,7 @@ def edit(settings: EditSettings) -> None:
             probes=probes,
             about={"model": chosen.model, "from": chosen.source, "mean_over": chosen.data},
         )
-    print_lines(*lines(written, chosen, str(rule)))
+    output(written, chosen, str(rule)).print(settings.format, quiet=settings.quiet)
 
 
 @dataclass(frozen=True)
@@ -216,6 +214,25 @@ def _hooked_if_possible(chosen: Chosen, device: str, console: Console) -> Langua
         if "cannot hook" not in str(error):
             raise
     return load_language_model(chosen.model, device=device, attention="eager")
+
+
+def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
+    """What was done, in every format."""
+    import pandas as pd
+
+    heads = list(dict.fromkeys(chosen.heads))
+    values = {
+        "folder": str(written.folder),
+        "model": chosen.model,
+        "from": chosen.source,
+        "how": how,
+        "heads": [str(head) for head in heads],
+        "parameters": list(written.parameters),
+        "weights": list(written.weights),
+        "check": asdict(written.check),
+    }
+    rows = [{"layer": head.layer, "head": head.head, "how": how} for head in heads]
+    return Output(lines(written, chosen, how), values, pd.DataFrame(rows))
 
 
 def lines(written: EditedModel, chosen: Chosen, how: str) -> list[str]:

@@ -38,6 +38,41 @@ $ tdabias twins --category gender --data starter --out twins.jsonl
 $ tdabias pvf --model smollm2-135m --attribute pronouns --top 3
 ┃ x          ┃     r ┃   r_p ┃    r_v ┃ s_male ┃ s_female ┃ union_mass ┃
 │ president  │ 0.453 │ 0.438 │ 0.0151 │  0.438 │   -0.438 │      0.229 │""",
+    "ablate": f"""\
+$ tdabias ablate {_RUN} --top 2 --limit 2 --out runs/ablation
+│ mean log-odds,   │     2.766 │ -0.005 │   -0.038 (0.137) │         45 │ 1.00 │
+│ nats             │           │        │                  │            │      │
+With 20 random sets no p can be below 0.048.""",
+    "export": f"""\
+$ tdabias export {_RUN} --top 3 --to heads.json
+3 heads of smollm2-135m in heads.json. None of them survives correction: a ranking of noise.""",
+    "edit": """\
+$ tdabias edit --model smollm2-135m --head L5H3 --head L10H0 --how zero --out edited
+Model: edited/ (load it with transformers, tdabias is not needed)""",
+    "compare": """\
+$ tdabias compare smollm2-135m without-four --data starter --limit 3 \\
+    --only stereoset --only winogender --out compared
+┃ outcome                ┃ before ┃ after ┃ change ┃        interval ┃    p ┃ Holm ┃
+│ beta_sum_gender        │  1.672 │ 1.631 │ -0.041 │ -0.189 to 0.251 │ 0.75 │ 0.75 │""",
+    "crossref": """\
+$ tdabias crossref runs/items/heads runs/items/stereoset --items
+Power, profession: with 48 items a true rho of 0.41 of a single head is found four times out of \
+five; among all heads 0.54 is needed.""",
+    "debias": """\
+$ tdabias debias --model smollm2-135m --category gender --data starter \\
+    --n-random 1 --out runs/debias
+┃ arm       ┃ heads ┃  beta ┃           95 % ┃   rms ┃ ppl % ┃  lms ┃       guard ┃    p ┃
+│ untouched │     0 │ 0.073 │ 0.073 to 0.073 │ 0.263 │  +0.0 │ 79.2 │        pass │      │
+│ effect    │    27 │ 0.063 │ 0.063 to 0.063 │ 0.255 │  +0.6 │ 83.3 │        pass │ 0.50 │""",
+    "prune-curve": f"""\
+$ tdabias prune-curve {_RUN} --by evidence --most 2 \\
+    --n-random 19 --limit 2 --text neutral.txt --windows 2 --width 64
+┃ ranking  ┃ heads ┃    targets ┃    targets ┃ random ┃     p ┃ log-perplexity ┃
+│ evidence │     0 │    2.44 to │    2.18 to │   2.17 │ 0.900 │        +0.0000 │""",
+    "reproduce": """\
+$ tdabias reproduce --model smollm2-135m --category gender --data starter \\
+    --limit 3 --n-resamples 99
+Page: runs/smollm2-135m/reproduce/README.md""",
     "report": f"""\
 $ tdabias report {_RUN} --out report.html
 Page: report.html (1 run, 1.5 MB, one file that fetches nothing)""",

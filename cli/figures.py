@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
@@ -11,10 +11,11 @@ from rich.console import Console
 from tda_bias.types import InputError
 
 from .options import Positional, command
-from .settings import FilePath, Several
+from .output import Output
+from .settings import FilePath, Format, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tda_bias.records.figures import Entry
     from tda_bias.records.runs import Run
@@ -30,7 +31,10 @@ class FiguresSettings(BaseModel):
         "Those of `stereoset` and `compare` have figures too."
     )
     out: FilePath = Field(Path("figures"), description="folder for the files")
-    format: str = Field("svg,pdf,png", description="svg, pdf, png, or several: svg,pdf")
+    format: str = Field(
+        "svg,pdf,png",
+        description="svg, pdf, png, or several: svg,pdf; and table, json or csv, which is printed",
+    )
     only: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this figure; may be given several times"
     )
@@ -43,26 +47,61 @@ class FiguresSettings(BaseModel):
 @command(FiguresSettings)
 def figures(settings: FiguresSettings) -> None:
     """Draw every figure and table that saved runs allow, ready for print."""
-    formats, out = _formats(settings.format), settings.out
+    formats, printed = _formats(settings.format)
+    out = settings.out
 
     from tda_bias.records.figures import drawings, write_print
-    from tda_bias.records.runs import with_parts
+    from tda_bias.records.runs import refuse_run_of_another_command, with_parts
 
+    refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
-    console = Console(highlight=False, quiet=settings.quiet)
     errors = Console(stderr=True, soft_wrap=True, quiet=settings.quiet)
-    written = 0
+    written: list[dict[str, Any]] = []
     lacking: list[str] = []
-    for one in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
-        write_print(out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id)
-        console.print(f"{one.name}: {one.title}", soft_wrap=True)
-        written += 1
-    if settings.factors is not None:
-        written += _regressions(opened, settings.factors, out, formats)
-    tables = 0 if settings.only else _tables(opened, out)
+    with errors.status("drawing"):
+        for one in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
+            files = write_print(
+                out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id
+            )
+            written.append(_row(one.name, one.title, one.run_id, files))
+        if settings.factors is not None:
+            written += _regressions(opened, settings.factors, out, formats)
+    tables = 0 if settings.only else _tables(opened, out, left_out=lacking.append)
     for line in lacking:
         errors.print(f"Not drawn: {line}", highlight=False, markup=False)
-    console.print(f"{written} figures ({', '.join(formats)}), {tables} tables. Files: {out}/")
+    output(written, tables, lacking, out, formats).print(printed, quiet=settings.quiet)
+
+
+def output(
+    written: Sequence[dict[str, Any]],
+    tables: int,
+    lacking: Sequence[str],
+    out: Path,
+    formats: Sequence[str],
+) -> Output:
+    """What was drawn, and what was not and why."""
+    import pandas as pd
+
+    last = f"{len(written)} figures ({', '.join(formats)}), {tables} tables. Files: {out}/"
+    return Output(
+        shown=[*(f"{row['figure']}: {row['title']}" for row in written), last],
+        values={
+            "folder": str(out),
+            "figures": [{**row, "files": row["files"].split(" ")} for row in written],
+            "tables": tables,
+            "not_drawn": list(lacking),
+        },
+        rows=pd.DataFrame(written, columns=["figure", "title", "run", "files"]),
+    )
+
+
+def _row(name: str, title: str, run_id: str, files: Sequence[Path]) -> dict[str, Any]:
+    return {
+        "figure": name,
+        "title": title,
+        "run": run_id,
+        "files": " ".join(path.name for path in files),
+    }
 
 
 def catalogue() -> tuple[Entry, ...]:
@@ -74,24 +113,42 @@ def catalogue() -> tuple[Entry, ...]:
     return (*HEADS, *PVF, *UNQOVER)
 
 
-def _formats(text: str) -> list[str]:
+def _formats(text: str) -> tuple[list[str], Format]:
+    """The formats of pictures, and that of what is printed."""
     from tda_bias.records.figures import FORMATS
 
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    wrong = [part for part in found if part not in FORMATS]
-    if wrong or not found:
+    words = [part.strip() for part in text.split(",") if part.strip()]
+    pictures = [word for word in words if word in FORMATS]
+    printed = [word for word in get_args(Format) if word in words]
+    if set(words) - {*FORMATS, *printed} or len(printed) > 1 or not words:
         raise InputError(
-            f"`format` must be svg, pdf, png or several of them with commas; got {text!r}"
+            "`format` must be svg, pdf, png or several of them with commas, and at most one of "
+            f"{', '.join(get_args(Format))}; got {text!r}"
         )
-    return found
+    return pictures or list(FORMATS), printed[0] if printed else "table"
 
 
-def _tables(runs: Sequence[Run], out: Path) -> int:
-    """Tables 1-4 of the head paper, and those of the PVF papers, of every run."""
-    from pvf.published import published, risk_table
-    from pvf.record import PreferencesRecord
-    from pvf.report import load_report
-    from tda_bias.paper.published import TABLE_NUMBER, beside_published, extreme_groups
+def _tables(runs: Sequence[Run], out: Path, *, left_out: Callable[[str], None]) -> int:
+    """Tables 1-4 of the head paper, and those of the PVF papers, of every run.
+
+    Args:
+        runs: The runs.
+        out: Folder of the tables.
+        left_out: Called with a line about each run that cannot stand beside a published table.
+
+    Returns:
+        Their number.
+    """
+    return _head_tables(runs, out) + _risk_tables(runs, out, left_out)
+
+
+def _head_tables(runs: Sequence[Run], out: Path) -> int:
+    from tda_bias.paper.published import (
+        TABLE_NUMBER,
+        beside_published,
+        extreme_groups,
+        unlike_the_paper,
+    )
     from tda_bias.records.tables import write_table
     from tda_bias.results.head_bias import HeadBias
 
@@ -103,23 +160,42 @@ def _tables(runs: Sequence[Run], out: Path) -> int:
             caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
             write_table(out, name, extreme_groups(result, category), caption)
             table = beside_published(result, category)
-            write_table(out, f"{name}_beside_paper", table, f"{caption}, beside the paper's GPT-2")
+            beside = f"{caption}, beside the paper's GPT-2"
+            if reasons := unlike_the_paper(result):
+                beside += f". Unlike the paper: {'; '.join(reasons)}"
+            write_table(out, f"{name}_beside_paper", table, beside)
             written += 2
+    return written
+
+
+def _risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]) -> int:
+    from pvf.published import published, risk_table, unlike_the_papers
+    from pvf.record import PreferencesRecord
+    from pvf.report import load_report
+    from tda_bias.records.tables import write_table
+
     pvf = [run for run in runs if run.command == "pvf"]
+    written = 0
     for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
-        own = {
-            run.model: run.load(load_report)
-            for run in pvf
-            if run.record_as(PreferencesRecord).words.y.name == name
-        }
         file = "risk_" + name.replace(",", "").replace(" ", "_")
-        caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if own else "")
-        write_table(out, file, risk_table(own, name), caption)
+        beside = {}
+        for run in pvf:
+            if run.record_as(PreferencesRecord).words.y.name != name:
+                continue
+            report = run.load(load_report)
+            if reasons := unlike_the_papers(report, name):
+                left_out(f"{run.folder} in {file}: {'; '.join(reasons)}")
+            else:
+                beside[run.model] = report
+        caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if beside else "")
+        write_table(out, file, risk_table(beside, name), caption)
         written += 1
     return written
 
 
-def _regressions(runs: Sequence[Run], factors: Path, out: Path, formats: Sequence[str]) -> int:
+def _regressions(
+    runs: Sequence[Run], factors: Path, out: Path, formats: Sequence[str]
+) -> list[dict[str, Any]]:
     from pvf.plots import plot_regression
     from pvf.report import load_report
     from pvf.social import load_factors
@@ -129,7 +205,7 @@ def _regressions(runs: Sequence[Run], factors: Path, out: Path, formats: Sequenc
     if not own:
         raise InputError("--factors needs a run of `tdabias pvf`; got none")
     table = load_factors(factors)
-    written = 0
+    written = []
     for run in own:
         for number, name in enumerate(table.table.columns, start=1):
             with print_style():
@@ -138,6 +214,6 @@ def _regressions(runs: Sequence[Run], factors: Path, out: Path, formats: Sequenc
                 captioned(figure, f"{run.model}: risk r of each word on {name}.")
             file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(own) > 1 else "")
             title = f"PVF papers, figures 9 and 12-15: regression on {name}"
-            write_print(out, file, figure, formats=formats, title=title, run_id=run.id)
-            written += 1
+            files = write_print(out, file, figure, formats=formats, title=title, run_id=run.id)
+            written.append(_row(file, title, run.id, files))
     return written

@@ -19,6 +19,7 @@ from .loading import (
     interruptible,
     out_of_memory_in_one_line,
     progress_bar,
+    remark_lines,
     texts_of,
 )
 from .options import command, part_of
@@ -395,8 +396,7 @@ def run_lines(result: HeadBias, folder: Path) -> list[str]:
             "Pairs have no unrelated texts, so S, whose denominator is their spread, is undefined "
             "(NaN, with this reason in groups.csv); ranks, tests and location need none."
         )
-    if result.record.data is not None and result.record.data.source == "starter":
-        lines.append("The starter triples demonstrate the tool; they do not measure a model.")
+    lines += remark_lines(result.record.data)
     checks = [group.row_sums for group in result.record.groups if group.row_sums is not None]
     failed = sorted({layer for check in checks for layer in check.failed})
     if failed:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from tda_bias.models.smollm2 import NAME as SMOLLM2
-from tda_bias.types import InputError
+from tda_bias.types import STARTER_CAUTION, InputError
 
 from .progress import progress_bar as progress_bar
 
@@ -121,6 +121,22 @@ def triples_with_twins(
     return triples, twins_of(triples, settings.data, twins, errors=errors)
 
 
+def triples_record(source: str, category: str) -> DataRecord:
+    """Where triples were read, and what is odd about them."""
+    from tda_bias.records.record import DataRecord
+    from tda_bias.triples import source_revision, triple_remarks
+
+    remarks = triple_remarks(source, category=category)
+    return DataRecord(source=source, revision=source_revision(source), remarks=remarks)
+
+
+def remark_lines(data: DataRecord | None) -> list[str]:
+    """What must be read beside every number that comes from some texts."""
+    if data is None:
+        return []
+    return [*data.remarks, *([STARTER_CAUTION] if data.source == "starter" else [])]
+
+
 def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -> Twins | None:
     """The twins of some triples of a source; what has none is said.
 
@@ -197,11 +213,8 @@ def texts_of(
 
     if settings.pairs is None:
         reach_hub_for(settings.model, also=settings.data == "stereoset")
-        from tda_bias.triples import source_revision
-
         triples, twins = triples_with_twins(settings, settings.twins, errors=console)
-        source = DataRecord(source=settings.data, revision=source_revision(settings.data))
-        return triples, twins, source
+        return triples, twins, triples_record(settings.data, str(settings.category))
 
     from tda_bias.pairs import SETS, load_pairs, pair_triples
 

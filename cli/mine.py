@@ -56,7 +56,9 @@ def mine(settings: MineSettings) -> None:
     from pvf.mined import mined_table, overlap
     from pvf.templates import load_templates
     from tda_bias.records.files import write_csv
+    from tda_bias.records.runs import refuse_file_of_a_run
 
+    refuse_file_of_a_run(settings.out, setting="out")
     mined, pipeline, state = _mined(settings)
     table = mined_table(mined, min_count=settings.min_count, min_documents=settings.min_documents)
     write_csv(settings.out, table)

@@ -43,7 +43,9 @@ class Output:
 
             typer.echo(json.dumps(plain(self.values), indent=2, allow_nan=False))
         elif format == "csv":
-            typer.echo(self.rows.to_csv(index=False), nl=False)
+            from tda_bias.records.spreadsheets import csv_text
+
+            typer.echo(csv_text(self.rows), nl=False)
         elif not quiet:
             for part in self.shown:
                 if isinstance(part, Table):

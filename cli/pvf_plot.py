@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pvf.config import Quantity
 
@@ -28,10 +27,8 @@ class SocialSettings(OutputSettings):
     out: FilePath | None = Field(None, description="folder for the files (default: RUN/social)")
 
 
-class PlotSettings(BaseModel):
+class PlotSettings(OutputSettings):
     """Everything ``tdabias pvf plot`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         description="Folders that `tdabias pvf` wrote."
@@ -40,7 +37,6 @@ class PlotSettings(BaseModel):
         (), description="word x for the heat map; may be given several times"
     )
     out: FilePath = Field(Path("figures-pvf"), description="folder for the figures")
-    quiet: bool = Field(False, description="say nothing but errors")
 
 
 @command(SocialSettings)
@@ -53,11 +49,13 @@ def social(settings: SocialSettings) -> None:
     from pvf.social import load_factors, regressions
     from tda_bias.records.figures import write_figure
     from tda_bias.records.files import write_csv
+    from tda_bias.records.runs import refuse_run_of_another_command
 
+    folder = settings.out or settings.run / "social"
+    refuse_run_of_another_command(folder, "pvf social")
     chosen = load_factors(settings.factors)
     by_x = load_report(settings.run).by_x
     table = regressions(by_x, chosen, response=settings.response)
-    folder = settings.out or settings.run / "social"
     write_csv(folder / "regressions.csv", table)
     for number, name in enumerate(chosen.table.columns, start=1):
         figure = Figure(figsize=(4.8, 3.6), layout="constrained")
@@ -76,12 +74,15 @@ def social(settings: SocialSettings) -> None:
 @command(PlotSettings)
 def plot(settings: PlotSettings) -> None:
     """Draw the figures of one run, or compare several."""
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from pvf import plots
     from pvf.report import comparison, load_report
     from tda_bias.records.figures import write_figure
+    from tda_bias.records.runs import refuse_run_of_another_command
 
+    refuse_run_of_another_command(settings.out, "pvf plot")
     reports: dict[str, RiskReport] = {}
     for folder in settings.runs:
         report = load_report(folder)
@@ -102,9 +103,13 @@ def plot(settings: PlotSettings) -> None:
         change = Figure(figsize=(3.8, 3.6), layout="constrained")
         plots.plot_change(*reports.values(), ax=change.subplots())
         figures["models-change"] = change
+    rows = []
     for name, figure in figures.items():
-        write_figure(settings.out, name, figure)
-    if not settings.quiet:
-        typer.echo(
-            f"Files: {', '.join(f'{settings.out}/{name}.png' for name in figures)} (and .svg)"
-        )
+        files = write_figure(settings.out, name, figure)
+        rows.append({"figure": name, "files": " ".join(path.name for path in files)})
+    named = ", ".join(f"{settings.out}/{name}.png" for name in figures)
+    Output(
+        shown=[f"Files: {named} (and .svg)"],
+        values={"folder": str(settings.out), "figures": list(figures)},
+        rows=pd.DataFrame(rows),
+    ).print(settings.format, quiet=settings.quiet)

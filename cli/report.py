@@ -269,10 +269,10 @@ def _read(run: Run, name: str) -> pd.DataFrame:
 
     import pandas as pd
 
-    content = io.BytesIO(run.read(name))
-    if name.endswith(".parquet"):
-        return pd.read_parquet(content)
-    return pd.read_csv(content, keep_default_na=False, na_values=[""])
+    from tda_bias.records.spreadsheets import csv_table
+
+    content = run.read(name)
+    return pd.read_parquet(io.BytesIO(content)) if name.endswith(".parquet") else csv_table(content)
 
 
 # -- how to make a run again -----------------------------------------------------------------------

@@ -19,6 +19,8 @@ from .loading import (
     out_of_memory_in_one_line,
     progress_bar,
     reach_hub_for,
+    remark_lines,
+    triples_record,
     triples_with_twins,
 )
 from .options import command
@@ -120,12 +122,9 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
     """
     reach_hub_for(settings.model, also=settings.data == "stereoset")
 
-    from tda_bias.records.record import DataRecord
-    from tda_bias.triples import source_revision
-
     console = Console(stderr=True, quiet=settings.quiet)
     triples, twins = triples_with_twins(settings, settings.twins, errors=console)
-    data = DataRecord(source=settings.data, revision=source_revision(settings.data))
+    data = triples_record(settings.data, settings.category)
     team = team_of(settings)
     with run_folder(
         settings.folder,
@@ -289,7 +288,6 @@ def closing_lines(found: StereoSetScores, folder: Path) -> list[str]:
         "50 is neutral, not good: a model that knows nothing gets it too.",
         f"Ties: {first['ties']}, counted as one half.",
     ]
-    if found.record.data is not None and found.record.data.source == "starter":
-        lines.append("The starter triples demonstrate the tool; they do not measure a model.")
+    lines += remark_lines(found.record.data)
     lines.append(f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)")
     return lines

@@ -52,8 +52,31 @@ def print_table(table: Table) -> None:
     """
     width = Console().width
     # At any width; at the terminal's own, what does not fit counts as narrow enough.
-    needed = Console(markup=False, emoji=False, width=100_000).measure(table).minimum
-    Console(highlight=False, markup=False, emoji=False, width=max(width, needed)).print(table)
+    measuring = Console(markup=False, emoji=False, width=100_000)
+    needed = max(width, measuring.measure(table).minimum)
+    _keep_words_whole(table, measuring, needed)
+    Console(highlight=False, markup=False, emoji=False, width=needed).print(table)
+
+
+def _keep_words_whole(table: Table, measuring: Console, width: int) -> None:
+    """Set the columns' widths: the widest break their lines first, and none below its words."""
+    inner = [
+        [measuring.measure(cell) for cell in (column.header, *column.cells)]
+        for column in table.columns
+    ]
+    longest_word = [
+        max(column.min_width or 0, *(cell.minimum for cell in cells))
+        for column, cells in zip(table.columns, inner, strict=True)
+    ]
+    whole = [max(cell.maximum for cell in cells) for cells in inner]
+    room = width - (measuring.measure(table).minimum - sum(longest_word))
+    widths = whole
+    for widest in range(max(whole, default=0), 0, -1):
+        widths = [max(a, min(b, widest)) for a, b in zip(longest_word, whole, strict=True)]
+        if sum(widths) <= room:
+            break
+    for column, chosen in zip(table.columns, widths, strict=True):
+        column.min_width = column.max_width = chosen
 
 
 def print_lines(*lines: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -14,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from tda_bias.records.files import json_objects, read_text
+from tda_bias.records.text import is_visible
 from tda_bias.types import CATEGORIES, ROLES, InputError, Triple
 
 HUB_DATASET = "McGill-NLP/stereoset"
+# Examples in a remark; characters of a target's name, which stands in tables and figures.
+_NAMED, _NAME_LENGTH = 3, 200
 
 
 def load_triples(
@@ -26,7 +31,7 @@ def load_triples(
     groups: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> list[Triple]:
-    """Triples of one category, or of all, in the order of the source.
+    """Triples of one category, or of all, in the order of the source, each once.
 
     Args:
         source: ``stereoset`` (the hub's intersentence development set), ``starter`` (the triples
@@ -47,12 +52,63 @@ def load_triples(
         )
     if limit is not None and limit < 1:
         raise InputError(f"`limit` must be at least 1; got {limit}")
-    triples = [t for t in _read(source) if category in ("all", t.category)]
+    triples = [t for t in _distinct(_read(source)) if category in ("all", t.category)]
     if not triples:
         raise InputError(f"`data` {str(source)!r} has no triple of the category {category!r}")
     if groups:
         triples = _only(triples, groups)
     return triples if limit is None else _at_most(triples, limit)
+
+
+def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
+    """What is odd about a source and no error: triples that stand twice, names nearly the same.
+
+    Args:
+        source: As in ``load_triples``.
+        category: As there.
+
+    Returns:
+        A sentence each, with a count; nothing where there is nothing to say.
+    """
+    read = [t for t in _read(source) if category in ("all", t.category)]
+    first: dict[Triple, str] = {}
+    again = []
+    for triple in read:
+        known = first.setdefault(_said(triple), triple.source)
+        if known != triple.source:
+            again.append(f"{Path(triple.source).name} says the same as {Path(known).name}")
+    remarks = []
+    if again:
+        many = (
+            "triples repeat others and are" if len(again) > 1 else "triple repeats another and is"
+        )
+        shown = "; ".join(again[:_NAMED]) + ("; ..." if len(again) > _NAMED else "")
+        remarks.append(f"{len(again)} {many} left out ({shown}).")
+    alike: dict[tuple[str, str], set[str]] = {}
+    for triple in read:
+        name = unicodedata.normalize("NFKC", triple.group).casefold()
+        alike.setdefault((triple.category, " ".join(name.split())), set()).add(triple.group)
+    for names in alike.values():
+        if len(names) > 1:
+            remarks.append(
+                f"{' and '.join(map(repr, sorted(names)))} differ in case, spaces or Unicode form "
+                f"alone and count as {len(names)} groups."
+            )
+    return tuple(remarks)
+
+
+def _distinct(triples: Iterable[Triple]) -> Iterator[Triple]:
+    """Each triple once: what stands twice would count as twice the evidence."""
+    seen: set[Triple] = set()
+    for triple in triples:
+        if _said(triple) not in seen:
+            seen.add(_said(triple))
+            yield triple
+
+
+def _said(triple: Triple) -> Triple:
+    """A triple without the place where it stands."""
+    return replace(triple, source="")
 
 
 def triple_ids(triples: Iterable[Triple]) -> list[str]:
@@ -228,8 +284,13 @@ def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where
         raise InputError(
             f"{where}: `bias_type` must be one of {', '.join(CATEGORIES)}; got {category!r}"
         )
+    if by_role["stereotype"].split() == by_role["anti-stereotype"].split():
+        raise InputError(
+            f"{where}: the stereotype and the anti-stereotype are the same text, so that nothing "
+            "can be compared"
+        )
     return Triple(
-        group=_sentence(item.get("target"), "target", where).strip(),
+        group=_target(item.get("target"), where),
         category=str(category),
         context=_sentence(item.get("context"), "context", where),
         stereotype=by_role["stereotype"],
@@ -239,8 +300,18 @@ def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where
     )
 
 
+def _target(value: Any, where: str) -> str:
+    name = _sentence(value, "target", where).strip()
+    if not name.isprintable() or len(name) > _NAME_LENGTH:
+        raise InputError(
+            f"{where}: `target` must be a name of one line, at most {_NAME_LENGTH} characters; got "
+            f"{name[:40]!r}{'...' if len(name) > 40 else ''}"
+        )
+    return name
+
+
 def _sentence(value: Any, name: str, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not is_visible(value):
         raise InputError(f"{where}: `{name}` must be a text that is not empty; got {value!r}")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise InputError(f"{where}: `{name}` holds half of a surrogate pair, which is no character")

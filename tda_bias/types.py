@@ -32,6 +32,9 @@ MAX_SEED = 2**32 - 1
 # Rows to print, texts of a group, sentences of a template: more than there are.
 MAX_COUNT = 1_000_000
 
+# What stands beside every number that comes from the bundled triples.
+STARTER_CAUTION = "The starter triples demonstrate the tool; they do not measure a model."
+
 
 class InputError(ValueError):
     """What was given cannot be used; one line says what is allowed and what to do."""

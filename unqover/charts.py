@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import pandas as pd
 
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
+from tda_bias.records.spreadsheets import csv_table
 
 # Lines of a chart: more cannot be read.
 MOST = 40
@@ -29,7 +28,7 @@ def plain_lines(run: Run) -> list[str]:
 
 
 def _table(run: Run, name: str) -> pd.DataFrame:
-    return pd.read_csv(io.BytesIO(run.read(name)), keep_default_na=False, na_values=[""])
+    return csv_table(run.read(name))
 
 
 def charts(run: Run) -> list[Chart]:

@@ -32,7 +32,6 @@ from tda_bias.behaviour.targets import (
     signed_quantity,
     with_frequency,
 )
-from tda_bias.records.notebook import summary_html
 from tda_bias.records.record import RunRecord
 from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import content_hash, open_run
@@ -65,6 +64,7 @@ class CrossReference(SavedResult):
     COMMAND = "crossref"
     RECORD = CrossrefRecord
     TABLES = (*TABLES, ("profiles", PROFILES, PROFILE_COLUMNS))
+    SHOWN = (("over targets", "correlations"),)
 
     targets: pd.DataFrame
     correlations: pd.DataFrame
@@ -78,9 +78,6 @@ class CrossReference(SavedResult):
             f"CrossReference({self.record.model.name}: {len(self.targets)} targets, "
             f"{tested} correlations)"
         )
-
-    def _repr_html_(self) -> str:
-        return summary_html(repr(self), tables={"over targets": self.correlations})
 
     @property
     def quantities(self) -> list[str]:

@@ -68,6 +68,7 @@ class SentenceRun(SavedResult):
     COMMAND = COMMAND
     RECORD = SentenceRecord
     TABLES = _TABLES
+    SHOWN = (("scores, with intervals", "scores"),)
 
     items: pd.DataFrame
     scores: pd.DataFrame

@@ -82,6 +82,7 @@ class ItemCrossReference(SavedResult):
     COMMAND = COMMAND
     RECORD = ItemCrossrefRecord
     TABLES = TABLES
+    SHOWN = (("heads that go with what the model says, over items", "summary"),)
 
     heads: pd.DataFrame
     summary: pd.DataFrame

@@ -119,6 +119,7 @@ class PairSetScores(SavedResult):
     COMMAND = "pairs"
     RECORD = PairsRecord
     TABLES = _TABLES
+    SHOWN = (("the set's own score", "official"),)
 
     items: pd.DataFrame
     scores: pd.DataFrame

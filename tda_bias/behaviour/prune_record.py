@@ -71,10 +71,15 @@ class PruneCurveRun(SavedResult):
     COMMAND = "prune-curve"
     RECORD = PruneCurveRecord
     TABLES = (("curve", "curve.csv", _CURVE), ("chosen", "chosen.csv", _CHOSEN))
+    SHOWN = (("what is left at the number of heads that was chosen", "chosen"),)
 
     curve: pd.DataFrame
     chosen: pd.DataFrame
     record: PruneCurveRecord
+
+    def __repr__(self) -> str:
+        about = f"{self.record.category}, {self.record.quantity}, {len(self.chosen)} rankings"
+        return f"PruneCurveRun({self.record.model.name}: {about})"
 
     @classmethod
     def of(cls, found: PruneCurve, **about: Any) -> PruneCurveRun:

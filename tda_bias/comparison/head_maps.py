@@ -110,6 +110,7 @@ class HeadsComparison(SavedResult):
         ("layers", "layers.csv", _LAYERS),
         ("heads", "heads.csv", _HEADS),
     )
+    SHOWN = (("agreement of the maps", "agreement"), ("heads", "heads"))
 
     agreement: pd.DataFrame
     layers: pd.DataFrame

@@ -96,6 +96,7 @@ class ModelComparison(SavedResult):
     COMMAND = "compare"
     RECORD = ComparisonRecord
     TABLES = (("table", "compare.csv", _TABLE), ("items", "items.parquet", _ITEMS))
+    SHOWN = (("before and after", "table"),)
 
     table: pd.DataFrame
     items: pd.DataFrame

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tda_bias.debias.protocol import Protocol
 from tda_bias.records.files import RECORD
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.record import RunRecord, updated
 from tda_bias.records.runs import open_run
 from tda_bias.records.tables import columns, counts, finite, numbers, texts
@@ -84,6 +85,14 @@ class DebiasRun:
     arms: pd.DataFrame
     frontier: pd.DataFrame
     record: DebiasRecord
+
+    def __repr__(self) -> str:
+        about = f"{self.record.category}, {len(self.arms)} arms"
+        return f"DebiasRun({self.record.model.name}: {about})"
+
+    def _repr_html_(self) -> str:
+        arms = self.arms[list(_ARMS.columns)]
+        return summary_html(repr(self), [self.record.verdict], {"arms on unseen targets": arms})
 
     def with_record(self, **entries: Any) -> DebiasRun:
         """The same run with further entries in its record; new ones win."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -68,14 +68,13 @@ class LanguageModel:
         """How its output probabilities are read."""
         from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_QUESTION_ANSWERING_MAPPING
 
-        if type(self.hf_model) in MODEL_FOR_QUESTION_ANSWERING_MAPPING.values():
+        if _is_listed(self.hf_model, MODEL_FOR_QUESTION_ANSWERING_MAPPING):
             return "span"
         if self.hf_model.config.is_encoder_decoder:
             return "seq2seq"
         if self.hf_model.config.model_type == "xlnet":
             return "permutation"
-        causal = type(self.hf_model) in MODEL_FOR_CAUSAL_LM_MAPPING.values()
-        return "causal" if causal else "masked"
+        return "causal" if _is_listed(self.hf_model, MODEL_FOR_CAUSAL_LM_MAPPING) else "masked"
 
     @property
     def n_parameters(self) -> int:
@@ -166,3 +165,9 @@ class LanguageModel:
                 "probabilities would be random; give a causal, masked or sequence-to-sequence "
                 "language model"
             )
+
+
+def _is_listed(model: PreTrainedModel, mapping: Any) -> bool:
+    """Whether a mapping of transformers has a model's class, without importing all the others."""
+    listed = mapping.get(type(model.config), ())
+    return type(model) in (listed if isinstance(listed, tuple) else (listed,))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from tda_bias.records.text import is_visible
 from tda_bias.types import InputError
 
 Scored = Literal["whole", "shared", "difference"]
@@ -107,9 +108,9 @@ def checked(pair: Pair) -> Pair:
         InputError: if a side is empty, both are equal, or the group has no name.
     """
     for name in ("id", "group", "more", "less"):
-        if not getattr(pair, name).strip():
+        if not is_visible(getattr(pair, name)):
             raise InputError(f"{pair.source}: `{name}` must be a text that is not empty")
-    if pair.context is not None and not pair.context.strip():
+    if pair.context is not None and not is_visible(pair.context):
         raise InputError(f"{pair.source}: `context` must be left out or a text that is not empty")
     if pair.more.split() == pair.less.split():
         raise InputError(f"{pair.source}: `more` and `less` are the same text: {pair.more!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tda_bias.pairs.pair import Pair, checked
@@ -22,11 +23,12 @@ def from_json_lines(text: str, source: str, *, name: str) -> list[Pair]:
 
     Raises:
         InputError: if a key is unknown or missing, a value is no text, a side is empty or equals
-            the other, an ``id`` stands twice, or lines are of different forms.
+            the other, an ``id`` or a pair stands twice, or lines are of different forms.
     """
     pairs: list[Pair] = []
     first: tuple[str, frozenset[str]] | None = None
     seen: dict[str, str] = {}
+    texts: dict[Pair, str] = {}
     kinds: dict[str, type] = {}
     for where, item in json_objects(text, source):
         _check_keys(item, where)
@@ -52,6 +54,12 @@ def from_json_lines(text: str, source: str, *, name: str) -> list[Pair]:
             type=fields.get("type"),
             source=where,
         )
+        said = replace(pair, id="", source="")
+        if said in texts:
+            raise InputError(
+                f"{where}: says the same as {texts[said]}; a pair that stands twice counts twice"
+            )
+        texts[said] = where
         pairs.append(checked(pair))
     if not pairs:
         raise InputError(f"`data` {source} holds no pair")

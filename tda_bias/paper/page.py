@@ -10,13 +10,13 @@ from tda_bias.paper.published import (
     TABLE_NUMBER,
     beside_published,
     extreme_groups,
-    is_papers_model,
     published,
+    unlike_the_paper,
 )
 from tda_bias.records.tables import markdown
 from tda_bias.records.text import number_text
 from tda_bias.results.head_bias import HeadBias
-from tda_bias.types import HeadId
+from tda_bias.types import STARTER_CAUTION, HeadId
 
 
 def page(
@@ -63,12 +63,15 @@ def _about(result: HeadBias, command: str, seconds: float, run_id: str) -> str:
     record, texts = result.record, result.record.texts
     n = [result.controls(category) for category in result.categories]
     source = published()["heads"]["source"]
+    reasons = unlike_the_paper(result)
     same = (
-        "This is the paper's model; the texts are the same if the data set is."
-        if is_papers_model(record.model.name)
-        else "The paper's model is GPT-2. This is another one: its numbers are not expected to "
-        "match, the paper's claims in words could."
+        f"Unlike the paper: {'; '.join(reasons)}. The numbers are not expected to match, the "
+        "paper's claims in words could."
+        if reasons
+        else "This is the paper's model; the texts are the same if the data set is."
     )
+    if record.data is not None and record.data.source == "starter":
+        same += f" {STARTER_CAUTION}"
     left_out = len(texts.triples_left_out)
     return (
         f"Source: {source}. {same}\n\n```\n{command}\n```\n\n"

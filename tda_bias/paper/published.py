@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,6 +90,30 @@ def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") 
             }
         )
     return pd.DataFrame(rows)
+
+
+def unlike_the_paper(result: HeadBias) -> list[str]:
+    """What a run did otherwise than the paper; a value beside a printed one is then another thing.
+
+    Args:
+        result: A run of ``tdabias heads``.
+
+    Returns:
+        One reason each; empty where model, texts and statistic are the paper's.
+    """
+    record, config, reasons = result.record, result.record.config, []
+    if not is_papers_model(record.model.name):
+        reasons.append(f"another model ({record.model.name})")
+    source = record.data.source if record.data is not None else "unknown"
+    if source != "stereoset":
+        reasons.append(f"texts from {Path(source).name} instead of StereoSet's on the hub")
+    limit = record.settings.get("limit")
+    if limit is not None:
+        reasons.append(f"at most {limit} triples of each group")
+    for name, theirs in (("distance", "steps"), ("edges", "attention"), ("adjust", "none")):
+        if getattr(config, name) != theirs:
+            reasons.append(f"{name} {getattr(config, name)}, the paper's is {theirs}")
+    return reasons
 
 
 def is_papers_model(model: str) -> bool:

@@ -65,6 +65,7 @@ class PublishedAgreement(SavedResult):
     COMMAND = COMMAND
     RECORD = PublishedRecord
     TABLES = (("agreement", "published.csv", _COLUMNS),)
+    SHOWN = (("agreement of rankings", "agreement"),)
 
     agreement: pd.DataFrame
     record: PublishedRecord

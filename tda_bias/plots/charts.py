@@ -12,6 +12,7 @@ from tda_bias.behaviour.beta import log_odds
 from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
+from tda_bias.records.spreadsheets import csv_table
 
 POINT = {"type": "point", "filled": True, "size": 45, "color": "var(--first)", "opacity": 0.7}
 
@@ -220,6 +221,4 @@ def debias(run: Run) -> list[Chart]:
 
 def _csv(run: Run, name: str) -> pd.DataFrame:
     """A table of a run, as it stands there."""
-    import io
-
-    return pd.read_csv(io.BytesIO(run.read(name)), keep_default_na=False, na_values=[""])
+    return csv_table(run.read(name))

@@ -35,6 +35,8 @@ _RC: Any = {
     "legend.fontsize": 7,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    # Names are data: one with dollar signs is no formula.
+    "text.parse_math": False,
     "svg.hashsalt": "tdabias",
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
@@ -81,11 +83,21 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
 
 def save_figure(path: Path, figure: Figure) -> None:
     """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
     metadata: Any = {"Date": None} if path.suffix == ".svg" else None
-    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"]}):
+    with _as_it_is_written(figure):
         figure.savefig(path, dpi=200, metadata=metadata)
+
+
+@contextmanager
+def _as_it_is_written(figure: Figure) -> Iterator[None]:
+    """No text is taken for mathematics, also of what was drawn elsewhere; SVG names no chance."""
+    import matplotlib as mpl
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"], "text.parse_math": False}):
+        yield
 
 
 def write_print(
@@ -103,7 +115,7 @@ def write_print(
         "pdf": {"Title": title, "Subject": about, "Keywords": run_id, "CreationDate": None},
     }
     written = []
-    with print_style():
+    with print_style(), _as_it_is_written(figure):
         for suffix in formats:
             path = folder / f"{name}.{suffix}"
             with atomic(path) as temporary:

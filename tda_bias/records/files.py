@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tda_bias.records.spreadsheets import csv_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def write_text(path: Path, text: str) -> None:
 def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table, whole or not at all."""
     with atomic(path) as temporary:
-        table.to_csv(temporary, index=False)
+        temporary.write_text(csv_text(table), encoding="utf-8")
 
 
 def arrays_from(data: bytes) -> dict[str, np.ndarray]:

@@ -93,10 +93,17 @@ class HookedModelRecord(ModelRecord):
 
 
 class DataRecord(RecordPart):
-    """Where texts came from: what was given, and which state of it."""
+    """Where texts came from.
+
+    Attributes:
+        source: What was given.
+        revision: Which state of it.
+        remarks: What is odd about it, a sentence each.
+    """
 
     source: str
     revision: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 class FileRecord(RecordPart):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tda_bias.records.files import RECORD
+from tda_bias.records.notebook import summary_html
 from tda_bias.records.record import RunRecord, updated
 from tda_bias.records.runs import open_run
 from tda_bias.records.writing import writing_run
@@ -27,13 +28,19 @@ class SavedResult:
         COMMAND: The command that finds it.
         RECORD: Kind of its record.
         TABLES: Field, file and columns of each table.
+        SHOWN: What a notebook prints: a caption and the field of each table.
         record: Everything needed to repeat the run.
     """
 
     COMMAND: ClassVar[str]
     RECORD: ClassVar[type[RunRecord]]
     TABLES: ClassVar[Sequence[tuple[str, str, DataFrameSchema]]]
+    SHOWN: ClassVar[Sequence[tuple[str, str]]]
     record: Any
+
+    def _repr_html_(self) -> str:
+        tables = {caption: getattr(self, field) for caption, field in self.SHOWN}
+        return summary_html(repr(self), tables=tables)
 
     def with_record(self, **entries: Any) -> Self:
         """The same result with further entries in its record; new ones win."""

@@ -13,6 +13,8 @@ import pandera.pandas as pa
 from pandera.errors import SchemaErrors
 
 from tda_bias.records.files import write_csv, write_text
+from tda_bias.records.spreadsheets import csv_table
+from tda_bias.records.text import latex_text, markdown_text
 
 # -- writing ---------------------------------------------------------------------------------------
 
@@ -20,14 +22,15 @@ from tda_bias.records.files import write_csv, write_text
 def write_table(folder: Path, name: str, table: pd.DataFrame, caption: str) -> list[Path]:
     """Write a table as Markdown, LaTeX and CSV, each whole or not at all."""
     write_csv(folder / f"{name}.csv", table)
-    write_text(folder / f"{name}.md", f"{markdown(table)}\n\n{caption}\n")
+    write_text(folder / f"{name}.md", f"{markdown(table)}\n\n{markdown_text(caption)}\n")
     write_text(folder / f"{name}.tex", latex(table, caption, name))
     return [folder / f"{name}.{suffix}" for suffix in ("csv", "md", "tex")]
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table in Markdown, numbers to three decimals."""
-    return str(_rounded(table).to_markdown(index=False, disable_numparse=True))
+    """A table in Markdown, numbers to three decimals; names stand there as they are."""
+    shown = _rounded(table).map(markdown_text)
+    return str(shown.to_markdown(index=False, disable_numparse=True))
 
 
 def latex(table: pd.DataFrame, caption: str, label: str) -> str:
@@ -36,7 +39,7 @@ def latex(table: pd.DataFrame, caption: str, label: str) -> str:
     styled = styled.format_index(escape="latex", axis=1)
     text = styled.to_latex(
         hrules=True,
-        caption=caption.replace("%", r"\%").replace("_", r"\_"),
+        caption=latex_text(caption),
         label=f"tab:{label}",
         position_float="centering",
     )
@@ -129,16 +132,10 @@ def parsed_table(content: bytes, name: str, schema: pa.DataFrameSchema) -> pd.Da
 
 
 def _of_csv(content: bytes, schema: pa.DataFrameSchema) -> pd.DataFrame:
-    # A target may be called "None" or "NA": only an empty field is an undefined one.
     as_text = {
         n: str for n, c in schema.columns.items() if c.dtype and pa.dtypes.is_string(c.dtype)
     }
-    return pd.read_csv(
-        io.BytesIO(content),
-        dtype=as_text,
-        keep_default_na=False,
-        na_values=[""],
-    )
+    return csv_table(content, dtype=as_text)
 
 
 def _of_parquet(content: bytes) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 
 # Below it four decimals would hide the size of a p-value.
 _SMALLEST = 1e-4
@@ -30,3 +31,32 @@ def short_name(name: str, at_most: int = 40) -> str:
         '…ints/step-1000/tiny'
     """
     return name if len(name) <= at_most else f"…{name[1 - at_most :]}"
+
+
+def is_visible(text: str) -> bool:
+    """Whether a text holds anything but spaces, control characters and those of no width."""
+    return any(unicodedata.category(character)[0] not in "CZ" for character in text)
+
+
+# HTML's names where a backslash would not do in every dialect, or would end a cell of a table.
+_MARKDOWN = str.maketrans(
+    {**{mark: f"\\{mark}" for mark in "\\`*[]"}, **{m: f"&#{ord(m)};" for m in "&<>|$"}}
+)
+_LATEX = str.maketrans(
+    {
+        **{mark: f"\\{mark}" for mark in "{}$&#%_"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
+
+
+def markdown_text(text: str) -> str:
+    """A text that Markdown shows as it is: no markup, no HTML, no mathematics."""
+    return text.translate(_MARKDOWN)
+
+
+def latex_text(text: str) -> str:
+    """A text that LaTeX prints as it is: no command in it is run."""
+    return text.translate(_LATEX)

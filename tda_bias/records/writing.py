@@ -20,6 +20,7 @@ from tda_bias.records.files import (
 )
 from tda_bias.records.record import FileRecord, RunRecord, sealed, updated
 from tda_bias.records.runs import file_hash, open_run
+from tda_bias.records.spreadsheets import csv_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class RunWriter:
         """A table, as CSV or Parquet by the ending of its name."""
         path = self._path(name, rows=len(table))
         if path.suffix == ".csv":
-            table.to_csv(path, index=False)
+            path.write_text(csv_text(table), encoding="utf-8")
         else:
             table.to_parquet(path, index=False)
 

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from tda_bias.inference.hot_spots import z_over_heads
 from tda_bias.inference.location import location_under_exchange, location_under_flips
 from tda_bias.inference.resampled import random_flips, version_draws
+from tda_bias.records.notebook import summary_html
 from tda_bias.resampling import generator, share_reached, standardised_ranks
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.maps import map_columns
@@ -56,6 +57,15 @@ class Confirmation:
     correlation_chance: float
     p_correlation: float
     record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return (
+            f"Confirmation({len(self.heads)} heads chosen, {self.replicated:.1%} confirmed, "
+            f"{self.chance:.1%} by chance)"
+        )
+
+    def _repr_html_(self) -> str:
+        return summary_html(repr(self), tables={"heads that were chosen": self.heads})
 
 
 def confirmation(

@@ -189,7 +189,8 @@ class GroupReducer:
     ) -> GroupResult:
         """The group's numbers, once every layer has been added."""
         contrasts = [[numbers.contrast for numbers in dims] for dims in self._parts]
-        rank = max(c.factor.shape[1] for dims in contrasts for c in dims)
+        # Of texts that are all the same the rank is 0; a row of zeros stands for it.
+        rank = max(1, *(c.factor.shape[1] for dims in contrasts for c in dims))
         contrasts = [[_padded(c, rank) for c in dims] for dims in contrasts]
         statistics = [[numbers.statistic for numbers in dims] for dims in self._parts]
         halves = self._parts[0][0].halves

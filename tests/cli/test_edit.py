@@ -86,6 +86,20 @@ def test_heads_are_named_on_the_command_line(call, tiny_folder, tmp_path):
             assert len(changed) == 0, name
 
 
+def test_an_edit_is_told_to_other_programs_and_nothing_to_nobody(call, tiny_folder, tmp_path):
+    what = ("--model", tiny_folder, "--head", "L1H3", "--how", "scale=0.5")
+    status, printed, _ = call(*what, "--format", "json")
+    assert status == 0
+    told = json.loads(printed)
+    assert told["heads"] == ["L1H3"]
+    assert told["folder"] == str(tmp_path / "edited")
+    assert told["parameters"] == ["transformer.h.1.attn.c_proj.weight"]
+    assert told["check"]["difference"] <= told["check"]["allowed"]
+    _, printed, _ = call(*what, "--format", "csv", out=tmp_path / "second")
+    assert printed == "layer,head,how\n1,3,scale=0.5\n"
+    assert call(*what, "--quiet", out=tmp_path / "third") == (0, "", "")
+
+
 def test_an_exported_file_is_edited_and_other_weights_are_said(call, tiny_folder, tmp_path):
     about = {"name": str(tiny_folder), "weights": "others"}
     heads = {"format": "tdabias heads 1", "model": about, "heads": [{"layer": 1, "head": 0}]}

@@ -1,6 +1,11 @@
+import json
+
 import pytest
 
+from pvf.config import RiskConfig
+from pvf.report import risk_report
 from tdabias_cli.main import run
+from tests.support.preferences import as_published, made_up
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,7 @@ def test_one_figure_alone(folder, tmp_path, capsys):
     [
         (["--format", "gif"], "`format` must be svg, pdf, png"),
         (["--format", ","], "`format` must be svg, pdf, png"),
+        (["--format", "json,csv"], "and at most one of table, json, csv; got 'json,csv'"),
         (["--only", "fig99"], "`only` must be among fig1_step_function"),
         (["--only", "ablation"], "ablation needs a run of `tdabias ablate`; got 0"),
         (["--factors", "nothing.csv"], "--factors needs a run of `tdabias pvf`"),
@@ -55,10 +61,6 @@ def test_no_run_is_one_line(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def risk_run(tmp_path_factory):
     """A saved run of `tdabias pvf`, from made-up preferences."""
-    from pvf.config import RiskConfig
-    from pvf.report import risk_report
-    from tests.support.preferences import made_up
-
     folder = tmp_path_factory.mktemp("pvf") / "run"
     report = risk_report(made_up(n_x=8), config=RiskConfig(n_resamples=100))
     report.preferences.save(folder)
@@ -66,15 +68,52 @@ def risk_run(tmp_path_factory):
     return folder
 
 
-def test_published_risk_tables_stand_beside_a_run(risk_run, tmp_path, capsys):
+def test_a_risk_of_other_words_stands_beside_no_published_one(risk_run, tmp_path, capsys):
     out = tmp_path / "o"
     assert run(["figures", str(risk_run), "--out", str(out), "--format", "svg"]) == 0
-    assert "9 tables" in capsys.readouterr().out
-    own = (out / "risk_gender.md").read_text()
-    assert "model-0" in own
-    assert "here" in own
-    assert "GPT-2" in own
-    assert "here" not in (out / "risk_race.md").read_text()
+    captured = capsys.readouterr()
+    assert "9 tables" in captured.out
+    said = " ".join(captured.err.split())
+    assert f"Not drawn: {risk_run} in risk_gender: words x are others than the papers' 120" in said
+    shown = (out / "risk_gender.md").read_text()
+    assert "GPT-2" in shown
+    assert "model-0" not in shown
+
+
+def test_a_risk_of_the_papers_words_stands_beside_theirs(tmp_path, capsys):
+    report = risk_report(as_published(), config=RiskConfig(n_resamples=100))
+    report.preferences.save(tmp_path / "run")
+    report.save(tmp_path / "run")
+    out = tmp_path / "o"
+    command = ["figures", str(tmp_path / "run"), "--out", str(out), "--format", "svg,json"]
+    assert run(command) == 0
+    captured = capsys.readouterr()
+    assert not [line for line in captured.err.splitlines() if "risk_gender" in line]
+    printed = json.loads(captured.out)
+    assert printed["tables"] == 9
+    for figure in printed["figures"]:
+        assert all((out / name).is_file() for name in figure["files"])
+    assert "model-0" in (out / "risk_gender.md").read_text()
+    assert "model-0" not in (out / "risk_race.md").read_text()
+
+
+def test_a_table_beside_the_papers_says_what_was_done_otherwise(folder, tmp_path, capsys):
+    out = tmp_path / "o"
+    command = ["figures", str(folder / "heads"), "--out", str(out), "--format", "csv,png"]
+    assert run(command) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "figure,title,run,files"
+    assert len(rows) == len(list(out.glob("*.png")))
+    beside = (out / "table1_gender_beside_paper.md").read_text()
+    assert "Unlike the paper: another model" in beside
+    assert "texts from starter instead of StereoSet's on the hub; at most 3 triples" in beside
+
+
+def test_figures_are_not_drawn_over_a_runs_files(folder, capsys):
+    before = {path: path.read_bytes() for path in (folder / "heads").iterdir() if path.is_file()}
+    assert run(["figures", str(folder / "heads"), "--out", str(folder / "heads")]) == 2
+    assert "holds a finished run of `tdabias heads`; choose another" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in before}
 
 
 def test_regressions_are_drawn_on_a_users_factors(risk_run, tmp_path, capsys):

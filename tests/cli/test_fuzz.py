@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import datasets.config
+import huggingface_hub.constants
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -96,7 +98,10 @@ def loaded_once(model):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tda_bias.models.load, "load_language_model", load)
+        # The hub's clients have read the variable if another test imported them before.
         patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        patch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
         yield
 
 

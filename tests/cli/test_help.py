@@ -37,7 +37,7 @@ NEW_OPTIONS = {
         "--quiet", "--shard", "--twins", "--untrained",
     ],
     "pvf mine": ["--config", "--format", "--quiet"],
-    "pvf plot": ["--config", "--quiet"],
+    "pvf plot": ["--config", "--format", "--quiet"],
     "pvf": ["--device-map", "--overwrite", "--quiet", "--resume", "--shard"],
     "pvf risk": ["--out", "--overwrite", "--quiet"],
     "pvf score": [

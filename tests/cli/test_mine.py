@@ -29,6 +29,15 @@ def test_what_cannot_be_mined_is_one_line(corpus, tmp_path, capsys, more, messag
     assert not out.exists()
 
 
+def test_a_runs_own_file_is_not_written_over(corpus, folders, capsys):
+    table = folders / "pvf0" / "words.parquet"
+    before = table.read_bytes()
+    assert run(["pvf", "mine", str(corpus), *PIPELINE, "--out", str(table)]) == 2
+    assert "is a file of the run there; choose another name" in capsys.readouterr().err
+    assert table.read_bytes() == before
+    assert not table.with_name("words.parquet.state.json").exists()
+
+
 def test_an_empty_corpus_is_one_line(tmp_path, capsys):
     (tmp_path / "c.txt").write_text("\n\n")
     command = ["pvf", "mine", str(tmp_path / "c.txt"), *PIPELINE]

@@ -19,6 +19,17 @@ def test_no_number_and_no_name_is_cut_in_a_narrow_terminal(columns, capsys, monk
         assert f"{value[0]:.3g}" in shown
 
 
+def test_a_heading_is_whole_where_its_neighbours_have_more_to_say(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = Table("ranking", "choosing targets", "other targets", "log-perplexity", "p")
+    table.add_row("importance", "0.97 to 0.12", "1.20 to 0.42 [0.10, 0.82]" * 2, "+0.0192", "0.190")
+    print_table(table)
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "log-perplexity" in shown
+    assert {len(line) for line in shown.splitlines()} == {80}
+
+
 def test_a_table_is_as_wide_as_the_terminal_where_it_fits(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     table = Table("a", "b")

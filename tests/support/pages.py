@@ -1,8 +1,9 @@
 """Commands with their output in the pages of the docs: replayed, compared, and written anew.
 
 In a block that begins with ```` ```console ````, a line that begins with ``$ `` is a command, and
-what follows is what it prints on standard output; ``...`` stands for output that is not shown. A
-block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
+what follows is what it prints on standard output; ``...`` stands for output that is not shown. In a
+block that begins with ```` ```text ````, commands take too long to be run again. A block with a
+title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
 
     python -m tests.support.pages FOLDER docs/commands/*.md
 
@@ -23,6 +24,7 @@ from unittest import mock
 
 NOT_SHOWN = "..."
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+LONG_BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╭╮╰╯╞╪╡┳╈]+")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -38,11 +40,17 @@ class Step:
 
 
 def steps(text: str) -> list[Step]:
-    """The commands of a page, in order."""
-    return [step for block in BLOCK.findall(text) for step in _steps_of_block(block)]
+    """The commands of a page that are run again, in order."""
+    return [step for block in BLOCK.findall(text) for step in steps_of_block(block)]
 
 
-def _steps_of_block(block: str) -> Iterator[Step]:
+def shown_steps(text: str) -> list[Step]:
+    """These, and commands that take too long to be run again."""
+    long = [block for block in LONG_BLOCK.findall(text) if block.startswith("$ ")]
+    return [*steps(text), *(step for block in long for step in steps_of_block(block))]
+
+
+def steps_of_block(block: str) -> Iterator[Step]:
     nothing, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
     assert not nothing.strip(), f"a console block must begin with a command: {block!r}"
     for part in parts:
@@ -105,7 +113,7 @@ def renewed(text: str, folder: Path) -> str:
     write_files(text, folder)
 
     def again(match: re.Match[str]) -> str:
-        return "".join(_renewed(step, folder) for step in _steps_of_block(match.group()))
+        return "".join(_renewed(step, folder) for step in steps_of_block(match.group()))
 
     return BLOCK.sub(again, text)
 

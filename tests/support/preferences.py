@@ -1,10 +1,13 @@
 """Preferences of an imagined model."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pvf.preferences import Preferences
 from pvf.record import PreferencesRecord, SourceRecord, WordsRecord
-from pvf.templates import Template
+from pvf.templates import Template, load_templates
+from pvf.words import load_classes, load_words
 from tda_bias.records.record import ModelRecord
 
 
@@ -30,3 +33,16 @@ def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of
         continued=np.zeros_like(log_prob),
         record=record,
     )
+
+
+def as_published():
+    """The same for the published occupations, templates and words of gender."""
+    x, classes = load_words("occupations").words, load_classes("gender").classes
+    words = [(word, place) for place, name in enumerate(classes) for word in classes[name][:3]]
+    made = made_up(
+        n_x=len(x),
+        n_contexts=10,
+        words=[word for word, _ in words],
+        class_of=[place for _, place in words],
+    )
+    return replace(made, x=x, templates=tuple(load_templates("gender")), classes=tuple(classes))

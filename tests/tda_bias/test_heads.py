@@ -394,3 +394,10 @@ def test_several_categories_are_ranked_apart(tiny):
     alone = head_bias(tiny("gpt2"), load_triples("starter", category="race", limit=3), config=QUICK)
     np.testing.assert_allclose(result.category_map("race"), alone.category_map(), atol=1e-6)
     pd.testing.assert_frame_equal(result.top(3, category="race"), alone.top(3), atol=1e-6)
+
+
+def test_texts_that_are_all_the_same_leave_everything_undefined(tiny):
+    same = Triple("girl", "gender", "The girl sat.", "She wept.", "She wept.", "She wept.")
+    result = head_bias(tiny("gpt2"), [same] * 3, config=HeadBiasConfig(n_resamples=99))
+    assert result.category["evidence_relative"].isna().all()
+    assert result.survivors(category="gender").empty

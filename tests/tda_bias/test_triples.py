@@ -17,6 +17,7 @@ from tda_bias.triples import (
     load_triples,
     source_revision,
     triple_ids,
+    triple_remarks,
 )
 from tda_bias.types import ROLES, InputError, Triple
 
@@ -95,10 +96,32 @@ def test_texts_are_joined_with_one_space():
 
 
 def test_json_lines_are_read(tmp_path):
-    found = load_triples(write(tmp_path, ITEM, "", ITEM))
+    found = load_triples(write(tmp_path, ITEM, "", {**ITEM, "context": "Another one sat."}))
     assert len(found) == 2
     assert found[0].anti_stereotype == "She boxed."
     assert found[1].source.endswith("line 3")
+
+
+def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
+    other = {**ITEM, "context": "Another one sat."}
+    path = write(tmp_path, ITEM, other, ITEM, ITEM)
+    assert without_source(load_triples(path)) == without_source(
+        load_triples(write(tmp_path, ITEM, other, name="each.jsonl"))
+    )
+    [remark] = triple_remarks(path)
+    assert remark.startswith("2 triples repeat others and are left out (")
+    assert "line 3 says the same as" in remark
+    assert triple_remarks(path, category="race") == ()
+    assert triple_remarks("starter") == ()
+
+
+def test_names_that_differ_in_case_or_unicode_form_alone_are_named(tmp_path):
+    names = ("caf\u00e9", "cafe\u0301", "Caf\u00e9", "bar")
+    path = write(tmp_path, *({**ITEM, "target": name} for name in names))
+    [remark] = triple_remarks(path)
+    assert all(repr(name) in remark for name in names[:3])
+    assert remark.endswith("differ in case, spaces or Unicode form alone and count as 3 groups.")
+    assert len({triple.group for triple in load_triples(path)}) == 4
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
@@ -220,6 +243,11 @@ def changed(**values) -> dict:
         ('{"context": "a", "context": "b"}', "the key 'context' stands twice"),
         (json.dumps(ITEM)[:-1] + ', "stereotype": "x"}', "the key 'stereotype' stands twice"),
         (changed(context="half \ud83d pair"), "surrogate pair"),
+        (changed(unrelated="\u200b \u2060"), "`unrelated` must be a text that is not empty"),
+        (changed(context="\x07\x1b"), "`context` must be a text that is not empty"),
+        (changed(stereotype="She boxed. "), "the stereotype and the anti-stereotype are the same"),
+        (changed(target="gi\nrl"), "`target` must be a name of one line, at most 200 characters"),
+        (changed(target="x" * 5000), r"got 'x{40}'\.\.\.$"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path, line, message):

@@ -1,6 +1,8 @@
 """Loading: what boots, and what is refused."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -146,3 +148,19 @@ def test_random_parameters_of_a_missing_head_do_not_change_the_hash(tokenizer):
     assert replace(model, not_in_checkpoint=()).weight_hash() != whole
     hf_model.bert.embeddings.word_embeddings.weight.data.add_(1.0)
     assert model.weight_hash() != before
+
+
+def test_what_kind_a_model_is_loads_no_other_model():
+    """Looking through transformers' lists imports a module for each of hundreds of models."""
+    code = (
+        "import sys\n"
+        "from transformers import GPT2Config, GPT2LMHeadModel\n"
+        "from tda_bias.models.language_model import LanguageModel\n"
+        "config = GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=8)\n"
+        "assert LanguageModel(GPT2LMHeadModel(config), None, 'tiny').kind == 'causal'\n"
+        "loaded = {name.split('.')[2] for name in sys.modules\n"
+        "          if name.startswith('transformers.models.') and '.modeling_' in name}\n"
+        "sys.exit(str(loaded - {'auto', 'gpt2'}) if loaded - {'auto', 'gpt2'} else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

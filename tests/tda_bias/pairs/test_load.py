@@ -56,7 +56,10 @@ def test_a_file_that_holds_no_pairs_is_refused(tmp_path, line, message):
 
 
 def test_a_users_file_is_read(tmp_path):
-    lines = [{**USER_PAIR, "id": n, "context": "So:", "set": "jobs"} for n in (7, 8)]
+    lines = [
+        {**USER_PAIR, "id": n, "context": start, "set": "jobs"}
+        for n, start in ((7, "So:"), (8, "Then:"))
+    ]
     read = load_pairs(write_lines(tmp_path, *lines))
     assert (read.name, read.trainable, read.licence) == ("jobs", True, None)
     assert [pair.id for pair in read.pairs] == ["7", "8"]
@@ -64,6 +67,14 @@ def test_a_users_file_is_read(tmp_path):
     assert read.revision.startswith("blake2b-")
     marked = load_pairs(write_lines(tmp_path, {**USER_PAIR, "set": "CrowS-Pairs"}))
     assert not marked.trainable
+
+
+def test_a_pair_that_stands_twice_and_one_that_nobody_sees_are_refused(tmp_path):
+    again = write_lines(tmp_path, USER_PAIR, {**USER_PAIR, "id": "other"})
+    with pytest.raises(InputError, match="line 2: says the same as .* line 1; a pair that stands"):
+        load_pairs(again)
+    with pytest.raises(InputError, match="line 1: `less` must be a text that is not empty"):
+        load_pairs(write_lines(tmp_path, {**USER_PAIR, "less": "\u200b\u2060"}))
 
 
 def test_unknown_sets_groups_and_limits_are_refused(tmp_path):

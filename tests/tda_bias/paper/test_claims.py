@@ -6,6 +6,9 @@ from scipy import stats
 
 from tda_bias.paper.claims import claims, counts_of_tests, edge_difference
 from tda_bias.paper.page import page, survivors_line
+from tda_bias.paper.published import unlike_the_paper
+from tda_bias.records.record import DataRecord
+from tda_bias.types import STARTER_CAUTION
 
 
 def test_every_claim_is_answered(heads_run):
@@ -64,8 +67,26 @@ def test_the_page_holds_tables_claims_and_controls(heads_run, tmp_path):
     for words in (
         "tdabias reproduce --model tiny", "Wall time 1 min 15 s", "**Table 1, gender**",
         "**Table 4, religion**", "mean, paper", "![fig8_means](figures/fig8_means.png)",
-        "The SD over groups is ten times larger", "paired, p < .05", "`abc`", "another one",
-        survivors_line(result),
+        "The SD over groups is ten times larger", "paired, p < .05", "`abc`",
+        "Unlike the paper: another model (tiny-gpt2)", survivors_line(result),
     ):  # fmt: skip
         assert words in text, words
     assert "nan" not in text
+    assert STARTER_CAUTION not in text
+
+
+def test_the_page_of_starter_triples_says_that_they_measure_nothing(heads_run):
+    data = DataRecord(source="starter")
+    text = page(heads_run.with_record(data=data), pictures={}, command="", seconds=1, run_id="abc")
+    assert "texts from starter instead of StereoSet's" in text
+    assert STARTER_CAUTION in text
+
+
+def test_only_the_papers_model_texts_and_statistic_are_like_the_paper(heads_run):
+    model = heads_run.record.model.model_copy(update={"name": "gpt2"})
+    same = heads_run.with_record(model=model, data=DataRecord(source="stereoset"), settings={})
+    assert unlike_the_paper(same) == []
+    fewer = same.with_record(settings={"limit": 4})
+    assert unlike_the_paper(fewer) == ["at most 4 triples of each group"]
+    exact = same.with_record(config=same.record.config.model_copy(update={"distance": "exact"}))
+    assert unlike_the_paper(exact) == ["distance exact, the paper's is steps"]

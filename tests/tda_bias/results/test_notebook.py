@@ -1,13 +1,25 @@
 """Results at the end of a notebook's cell, and as arrays with named axes."""
 
 import builtins
-from dataclasses import replace
+from dataclasses import fields, replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.behaviour.crossref import CrossReference
+from tda_bias.behaviour.intrasentence_record import SentenceRun
+from tda_bias.behaviour.item_crossref import ItemCrossReference
+from tda_bias.behaviour.pair_set import PairSetScores
+from tda_bias.behaviour.prune_record import PruneCurveRun
+from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.comparison.record import ModelComparison
+from tda_bias.debias.record import DebiasRun
+from tda_bias.paper.published_run import PublishedAgreement
 from tda_bias.records.notebook import progress_bar, summary_html
+from tda_bias.records.result import SavedResult
+from tda_bias.results.confirmation import Confirmation
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import InputError
 
@@ -44,6 +56,53 @@ def test_words_questions_and_ablations_show_themselves(folders):
         text = result._repr_html_()
         assert "<table" in text
         assert len(text) < 10_000
+
+
+RESULTS = [
+    CrossReference, DebiasRun, HeadsComparison, ItemCrossReference, ModelComparison, PairSetScores,
+    PruneCurveRun, PublishedAgreement, SentenceRun,
+]  # fmt: skip
+
+
+def test_every_saved_result_is_among_these():
+    assert {*SavedResult.__subclasses__(), DebiasRun} == {*RESULTS}
+
+
+@pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
+def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
+    names = [field.name for field in fields(kind) if field.name != "record"]
+    columns = [
+        "category",
+        "n",
+        "p",
+        "outcome",
+        "ranking",
+        "arm",
+        "how",
+        "heads",
+        "before",
+        "beta",
+        "rms",
+        "perplexity",
+        "guard",
+    ]
+    long = pd.DataFrame({column: [HOSTILE] * 500 for column in [*columns, HOSTILE]})
+    record = MagicMock()
+    record.verdict, record.model.name = HOSTILE, "tiny"
+    result = kind(**dict.fromkeys(names, long), record=record)
+    assert repr(result).startswith(f"{kind.__name__}(tiny")
+    assert len(repr(result)) < 400
+    text = result._repr_html_()
+    assert "first 8 of 500" in text
+    assert "<script" not in text
+    assert len(text) < 20_000
+
+
+def test_a_confirmation_shows_itself():
+    heads = pd.DataFrame({"layer": [0], "head": [1], "chosen": [1.0], "replicated": [0.5]})
+    shown = Confirmation(heads, 0.5, 0.05, 0.1, 0.2, 0.0, 0.3, record={"x": list(range(1000))})
+    assert repr(shown) == "Confirmation(1 heads chosen, 50.0% confirmed, 5.0% by chance)"
+    assert "<table" in shown._repr_html_()
 
 
 def test_named_axes_find_every_number_of_the_tables(heads_run):

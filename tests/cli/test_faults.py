@@ -1,0 +1,185 @@
+"""A disk that is full, slow or fails, a home folder that is not there, and a clock that jumps."""
+
+import builtins
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import tda_bias.records.lock
+import tda_bias.records.record
+from tdabias_cli.main import run
+
+
+class Disk:
+    """What is done to files below a folder: counted, delayed, or refused at one of the calls.
+
+    Attributes:
+        below: The folder.
+        calls: So far.
+        fails_at: The number of the call that is refused, from 0; None for none.
+        reading: Whether reading counts too.
+        delay: Of every call, in seconds.
+    """
+
+    def __init__(self, below: Path) -> None:
+        self.below, self.calls, self.delay = below, 0, 0.0
+        self.fails_at: int | None = None
+        self.reading = False
+        self.reason = errno.ENOSPC
+
+    def touched(self, path) -> None:
+        if isinstance(path, int) or not str(path).startswith(str(self.below)):
+            return
+        time.sleep(self.delay)
+        self.calls += 1
+        if self.calls - 1 == self.fails_at:
+            raise OSError(self.reason, os.strerror(self.reason), str(path))
+
+    @contextmanager
+    def failing(self, at: int | None, reason: int = errno.ENOSPC):
+        self.calls, self.fails_at, self.reason = 0, at, reason
+        yield
+        self.fails_at = None
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """Every place where Python's own functions write below the test's folder."""
+    found = Disk(tmp_path)
+    opening, replacing, making = io.open, os.replace, os.mkdir
+
+    def opened(file, mode="r", *args, **options):
+        if found.reading or set("wax+") & set(mode):
+            found.touched(file)
+        return opening(file, mode, *args, **options)
+
+    def replaced(source, target, **options):
+        found.touched(target)
+        return replacing(source, target, **options)
+
+    def made(path, *args, **options):
+        found.touched(path)
+        return making(path, *args, **options)
+
+    monkeypatch.setattr(io, "open", opened)
+    monkeypatch.setattr(builtins, "open", opened)
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "mkdir", made)
+    return found
+
+
+@pytest.fixture
+def words(tiny_folder):
+    def of(out: Path) -> list[str]:
+        texts = ["--data", "starter", "-c", "gender", "-L", "4", "--twins", "none"]
+        more = ["--n-resamples", "99", "--quiet", "--out", str(out)]
+        return ["heads", "-m", str(tiny_folder), *texts, *more]
+
+    return of
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    files = json.loads((folder / "run.json").read_text(encoding="utf-8"))["files"]
+    return {name: entry["hash"] for name, entry in files.items()}
+
+
+def test_whatever_write_a_full_disk_refuses_is_one_line_and_the_same_command_goes_on(
+    disk, words, tmp_path, capsys
+):
+    with disk.failing(None):
+        assert run(words(tmp_path / "whole")) == 0
+        number = disk.calls
+    assert number > 20
+    whole = hashes(tmp_path / "whole")
+    out = tmp_path / "out"
+    for at in range(0, number, max(1, number // 12)):
+        with disk.failing(at):
+            status = run(words(out))
+        error = capsys.readouterr().err
+        if status == 2:
+            assert error.startswith("Error: cannot write "), (at, error)
+            assert "No space left on device" in error
+            assert error.count("\n") == 1
+        if (out / "run.json").exists():
+            assert hashes(out) == whole, at
+        assert status == 2 or (out / "run.json").exists(), at
+        assert not [path for path in out.rglob(".unfinished*") if path.is_file()], at
+    assert run(words(out)) == 0
+    assert hashes(out) == whole
+
+
+def test_a_file_that_the_disk_does_not_give_back_is_one_line(disk, words, tmp_path, capsys):
+    assert run(words(tmp_path / "run")) == 0
+    disk.reading = True
+    folder = str(tmp_path / "run")
+    for command in (["show", folder], ["export", folder, "--to", str(tmp_path / "x.json")]):
+        with disk.failing(None):
+            assert run(command) == 0
+            number = disk.calls
+        assert number > 4
+        capsys.readouterr()
+        for at in range(number):
+            with disk.failing(at, errno.EIO):
+                status = run(command)
+            error = capsys.readouterr().err
+            assert status == 2, (command, at)
+            assert error.startswith("Error: "), error
+            assert error.count("\n") == 1
+
+
+def test_a_slow_disk_changes_nothing(disk, words, tmp_path):
+    assert run(words(tmp_path / "fast")) == 0
+    disk.delay = 0.02
+    assert run(words(tmp_path / "slow")) == 0
+    assert hashes(tmp_path / "slow") == hashes(tmp_path / "fast")
+
+
+def test_a_clock_that_jumps_changes_nothing_but_what_is_said_of_it(words, tmp_path, monkeypatch):
+    assert run(words(tmp_path / "steady")) == 0
+    clock = iter([4e9, 0.0, 2e9] * 10_000)
+
+    def jumping() -> str:
+        return datetime.fromtimestamp(next(clock), UTC).isoformat(timespec="seconds")
+
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    for module in (tda_bias.records.record, tda_bias.records.lock):
+        monkeypatch.setattr(module, "now", jumping)
+    out = tmp_path / "jumping"
+    assert run(words(out)) == 0
+    assert hashes(out) == hashes(tmp_path / "steady")
+    (out / "run.json").unlink()  # what is finished is known again, whenever it was made
+    before = {path: path.stat().st_mtime_ns for path in (out / "groups").iterdir()}
+    assert before
+    assert run(words(out)) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert hashes(out) == hashes(tmp_path / "steady")
+
+
+def test_a_home_folder_that_cannot_be_made_ends_no_run(words, tmp_path):
+    """A path below /proc is none that anybody can make, not even root."""
+    if not Path("/proc/self").exists():
+        pytest.skip("no /proc here")
+    nowhere = "/proc/nowhere"
+    names = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME")
+    environment = {**os.environ, **dict.fromkeys(names, nowhere)}
+    environment.pop("MPLCONFIGDIR", None)
+    code = "import sys; from tdabias_cli.main import main; main()"
+    call = [sys.executable, "-c", code]
+    done = subprocess.run(
+        [*call, *words(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    model = ["stereoset", "-m", "smollm2-135m", "-c", "gender", "--data", "starter"]
+    done = subprocess.run([*call, *model], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: `model` smollm2-135m is kept in /proc/nowhere")
