@@ -50,6 +50,9 @@ class AblateSettings(TwinsOption, SharedRunSettings):
     """Everything ``tdabias ablate`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    model: Name | None = Field(
+        None, description="where the run's model is now (default: where it was)"
+    )
     category: str | None = Field(None, description="of a run with several")
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads from each end of the ranking")
     ablation: Literal["mean", "zero"] = Field(
@@ -144,7 +147,10 @@ def _study(
     about = heads.record.model
     # Without hooks on every part it is faster, and heads are removed at the projections anyway.
     model = language_model(
-        model_of(heads.record), device=settings.device, dtype=about.dtype, console=console
+        model_of(heads.record, settings.model),
+        device=settings.device,
+        dtype=about.dtype,
+        console=console,
     )
     refuse_other_weights(model, heads.record)
 

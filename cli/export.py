@@ -12,7 +12,7 @@ from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 from .loading import language_model, model_of, refuse_other_weights
 from .options import Positional, command
 from .output import Output
-from .settings import FilePath, OutputSettings
+from .settings import FilePath, Name, OutputSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +25,9 @@ class ExportSettings(OutputSettings):
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     to: FilePath = Field(description="JSON file to write")
+    model: Name | None = Field(
+        None, description="where the run's model is now (default: where it was)"
+    )
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads from the top of the ranking")
     survivors: bool = Field(False, description="only heads that survive correction")
     random_seed: int | None = Field(
@@ -61,7 +64,8 @@ def export(settings: ExportSettings) -> None:
         chosen = _random_instead(heads, chosen, settings.random_seed, category, by)
     about = heads.record.model
     console = Console(stderr=True, quiet=settings.quiet)
-    model = language_model(model_of(heads.record), device="cpu", dtype=about.dtype, console=console)
+    name = model_of(heads.record, settings.model)
+    model = language_model(name, device="cpu", dtype=about.dtype, console=console)
     refuse_other_weights(model, heads.record)
 
     from tda_bias.behaviour.head_weights import export_record

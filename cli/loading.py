@@ -229,9 +229,24 @@ def texts_of(
     return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
 
 
-def model_of(record: RunRecord) -> str:
-    """What the model of a run was asked for as."""
-    return record.told("model", record.model.name)
+def model_of(record: RunRecord, given: str | None = None) -> str:
+    """Where the model of a run is.
+
+    Args:
+        record: Of the run.
+        given: Where it is now, if somebody says so.
+
+    Raises:
+        InputError: if the run names a folder that is not there, as seen from here.
+    """
+    name = given or record.told("model", record.model.name)
+    is_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if is_a_path and not Path(name).expanduser().is_dir():
+        raise InputError(
+            f"the model {name} is not here (paths are as seen from {Path.cwd()}); say where it is "
+            "with --model"
+        )
+    return name
 
 
 def refuse_other_weights(model: LanguageModel, record: RunRecord) -> None:

@@ -53,6 +53,9 @@ class PruneCurveSettings(SharedRunSettings):
         description="rankings, with commas: maps of the run (evidence, location, relative, metric, "
         "statistic), importance, effect; random orders are always drawn",
     )
+    model: Name | None = Field(
+        None, description="where the run's model is now (default: where it was)"
+    )
     category: str | None = Field(None, description="of a run with several")
     n_random: int = Field(20, ge=19, le=1000, description="random orders of all heads")
     most: int = Field(64, ge=1, le=4096, description="heads removed at most")
@@ -90,7 +93,7 @@ class PruneCurveSettings(SharedRunSettings):
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        how = {"device", "batch_size", "resume", "shard"}
+        how = {"device", "batch_size", "resume", "shard", "model"}
         left_out = {*how, "out", "overwrite", "format", "quiet"}
         return self.model_dump(mode="json", exclude=left_out)
 
@@ -146,7 +149,10 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
     text = load_neutral_text(settings.text)
     choosing, _ = split_targets(triples, seed=settings.seed)
     model = language_model(
-        model_of(heads.record), device=settings.device, dtype="float32", console=console
+        model_of(heads.record, settings.model),
+        device=settings.device,
+        dtype="float32",
+        console=console,
     )
     refuse_other_weights(model, heads.record)
     options: dict[str, Any] = {"sample": settings.windows, "seed": settings.seed}

@@ -132,7 +132,12 @@ class HeadBias:
         Returns:
             Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the
             ranking by the paper's metric it is that of the statistic.
+
+        Raises:
+            InputError: if k is below 1, or there is no such category or map.
         """
+        if k < 1:
+            raise InputError(f"`k` must be at least 1; got {k}")
         name = by or self.rank_by
         return _with_short_names(ranked(self._rows(category), name).head(k), name)
 

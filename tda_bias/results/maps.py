@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import get_args
 
 import pandas as pd
 
-from tda_bias.types import RankBy
+from tda_bias.types import InputError, RankBy
 
 # Published maps: mean z over groups of |combined|. They rank heads by their noise level.
 PUBLISHED: tuple[RankBy, ...] = ("relative", "statistic", "metric")
@@ -42,7 +43,12 @@ def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
             the run had twins. The p of the paper's metric cannot be recomputed cheaply: that of the
             statistic stands beside it.
         columns: The columns that the table has.
+
+    Raises:
+        InputError: if there is no such ranking.
     """
+    if rank_by not in get_args(RankBy):
+        raise InputError(f"`by` must be one of {', '.join(get_args(RankBy))}; got {rank_by!r}")
     twin = "_twin" if "p_relative_twin" in columns else ""
     match rank_by:
         case "evidence":

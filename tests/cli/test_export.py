@@ -86,3 +86,23 @@ def test_every_map_that_ranks_can_choose(heads, tmp_path, capsys):
         pd.testing.assert_frame_equal(chosen, expected[["layer", "head"]].reset_index(drop=True))
         assert record["rule"]["map"] == by
     capsys.readouterr()
+
+
+def test_a_model_that_is_elsewhere_now_is_named(tiny_folder, tmp_path, monkeypatch, capsys):
+    here, there = tmp_path / "here", tmp_path / "there"
+    shutil.copytree(tiny_folder, here / "models" / "tiny")
+    there.mkdir()
+    monkeypatch.chdir(here)
+    texts = ["--data", "starter", "-c", "gender", "-L", "4", "--twins", "none", "--quiet"]
+    made = ["heads", "-m", "models/../models/tiny", *texts, "--n-resamples", "99", "--out", "run"]
+    assert run(made) == 0
+    monkeypatch.chdir(there)
+    export = ["export", "../here/run", "--to", "x.json", "--top", "1"]
+    assert run(export) == 2
+    error = capsys.readouterr().err
+    assert "the model models/../models/tiny is not here" in error
+    assert error.strip().endswith("say where it is with --model")
+    assert run([*export, "--model", "../here/models/tiny"]) == 0
+    ablate = ["ablate", "../here/run", "--top", "1", "--limit", "2", "--twins", "none", "--quiet"]
+    assert run([*ablate, "--out", "effects"]) == 2
+    assert run([*ablate, "--out", "effects", "--model", "../here/models/tiny"]) == 0

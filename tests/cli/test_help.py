@@ -26,11 +26,14 @@ _RANKING = [
     "--rank-by",
 ]
 NEW_OPTIONS = {
-    "ablate": ["--budget", "--config", "--format", "--overwrite", "--quiet", "--shard", "--twins"],
+    "ablate": [
+        "--budget", "--config", "--format", "--model", "--overwrite", "--quiet", "--shard",
+        "--twins",
+    ],
     "crossref": [
         "--config", "--format", "--items", "--overwrite", "--published", "--quiet", "--scoring",
     ],
-    "export": ["--config", "--format", "--quiet"],
+    "export": ["--config", "--format", "--model", "--quiet"],
     "figures": ["--config", "--quiet"],
     "heads": [
         "--device-map", "--dry-run", "--edges", "--keep-patterns", "--overwrite", "--pairs",

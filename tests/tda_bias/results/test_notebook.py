@@ -2,12 +2,14 @@
 
 import builtins
 from dataclasses import fields, replace
+from importlib.metadata import version
 from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import tda_bias
 from tda_bias.behaviour.crossref import CrossReference
 from tda_bias.behaviour.intrasentence_record import SentenceRun
 from tda_bias.behaviour.item_crossref import ItemCrossReference
@@ -17,6 +19,7 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.record import ModelComparison
 from tda_bias.debias.record import DebiasRun
 from tda_bias.paper.published_run import PublishedAgreement
+from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.records.notebook import progress_bar, summary_html
 from tda_bias.records.result import SavedResult
 from tda_bias.results.confirmation import Confirmation
@@ -154,3 +157,19 @@ def test_a_bar_follows_what_is_done(capsys):
 def test_a_loaded_result_shows_itself_too(heads_run, tmp_path):
     heads_run.save(tmp_path)
     assert HeadBias.load(tmp_path)._repr_html_() == heads_run._repr_html_()
+
+
+def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):
+    for k in (0, -3):
+        with pytest.raises(InputError, match=f"`k` must be at least 1; got {k}"):
+            heads_run.top(k, category="gender")
+    for call in (heads_run.top, heads_run.survivors, heads_run.category_map):
+        with pytest.raises(InputError, match="`by` must be one of evidence, .* got 'foo'"):
+            call(category="gender", by="foo")
+    with pytest.raises(InputError, match="`by` must be one of evidence"):
+        plot_heatmap(heads_run, category="gender", by="foo")
+
+
+def test_the_package_lists_its_public_names_and_its_version():
+    assert dir(tda_bias) == sorted([*tda_bias.__all__, "__version__"])
+    assert tda_bias.__version__ == version("tdabias")
