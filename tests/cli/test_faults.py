@@ -101,7 +101,7 @@ def test_whatever_write_a_full_disk_refuses_is_one_line_and_the_same_command_goe
     assert number > 20
     whole = hashes(tmp_path / "whole")
     out = tmp_path / "out"
-    for at in range(0, number, max(1, number // 12)):
+    for at in range(0, number, max(1, number // 8)):
         with disk.failing(at):
             status = run(words(out))
         error = capsys.readouterr().err
@@ -179,7 +179,3 @@ def test_a_home_folder_that_cannot_be_made_ends_no_run(words, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    model = ["stereoset", "-m", "smollm2-135m", "-c", "gender", "--data", "starter"]
-    done = subprocess.run([*call, *model], env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("Error: `model` smollm2-135m is kept in /proc/nowhere")
