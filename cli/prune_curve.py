@@ -148,12 +148,8 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
 
     text = load_neutral_text(settings.text)
     choosing, _ = split_targets(triples, seed=settings.seed)
-    model = language_model(
-        model_of(heads.record, settings.model),
-        device=settings.device,
-        dtype="float32",
-        console=console,
-    )
+    name = model_of(heads.record, settings.model)
+    model = language_model(name, device=settings.device, dtype="float32", console=console)
     refuse_other_weights(model, heads.record)
     options: dict[str, Any] = {"sample": settings.windows, "seed": settings.seed}
     windows = text_windows(model, text.text, width=settings.width, **options)

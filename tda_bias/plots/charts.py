@@ -9,11 +9,17 @@ import pandas as pd
 
 from tda_bias.behaviour.ablation_study import AblationStudy
 from tda_bias.behaviour.beta import log_odds
+from tda_bias.behaviour.prune_record import PruneCurveRun
 from tda_bias.behaviour.stereoset_scores import StereoSetScores
+from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
 from tda_bias.records.spreadsheets import csv_table
+from tda_bias.types import HeadId
 
+# Okabe and Ito's, without yellow and black: told apart by colour-blind readers, on white and black.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
+_RANDOM = "random"
 POINT = {"type": "point", "filled": True, "size": 45, "color": "var(--first)", "opacity": 0.7}
 
 
@@ -168,32 +174,83 @@ def crossref(run: Run) -> list[Chart]:
 
 def prune_curve(run: Run) -> list[Chart]:
     """What is left of the preference while more and more heads are removed."""
+    quantity = run.load(PruneCurveRun.load).record.quantity
+    said = "beta" if quantity == "beta" else "mean log-odds"
+    left = f"{said} left"
     rows = _csv(run, "curve.csv").assign(
         line=lambda t: t["ranking"].astype(str) + " " + t["draw"].astype(str)
     )
-    rows = rows[["ranking", "line", "k", "log_ppl", "log_odds_test"]].dropna()
+    rows = rows.rename(columns={f"{quantity}_test": left})
+    rows = rows[["ranking", "line", "k", "log_ppl", left]].dropna()
     spec = {
-        "description": "Preference left against log-perplexity while heads are removed",
+        "description": f"{left} against log-perplexity while heads are removed",
         "height": 320,
-        "mark": {"type": "line", "point": True, "opacity": 0.7},
         "encoding": {
             "x": number("log_ppl", "log-perplexity of neutral text", scale={"zero": False}),
-            "y": number("log_odds_test", "preference left on targets that chose nothing, nats"),
-            "color": names("ranking", "ranking", scale={"scheme": "tableau10"}),
+            "y": number(left, f"{left} on targets that chose nothing, nats"),
             "detail": {"field": "line"},
             "order": {"field": "k", "type": "quantitative"},
-            "tooltip": hover("ranking", "k", "log_ppl", "log_odds_test"),
+            "tooltip": hover("ranking", "k", "log_ppl", left),
         },
+        "layer": _beside_random(rows, "ranking"),
     }
-    return [Chart("What removing more and more heads leaves", spec, rows)]
+    note = (
+        "Grey lines are random orders. A ranking is worth something if it is nearer to 0 than they."
+    )
+    return [Chart("What removing more and more heads leaves", spec, rows, note)]
 
 
 def compare(run: Run) -> list[Chart]:
-    """Changes between two models, outcome by outcome."""
+    """Changes between two models, or between the maps of two runs."""
+    if getattr(run.record, "compares", "models") == "heads":
+        return _maps(run.load(HeadsComparison.load))
     table = _csv(run, "compare.csv").rename(columns={"low": "change_low", "high": "change_high"})
-    title = "Changes from before to after"
-    note = "Outcomes have units of their own; the table below says before and after."
-    return [interval_chart(title, table, "change", label="outcome", axis="change", note=note)]
+    found = []
+    for unit, rows in table.groupby("unit", sort=False):
+        title = f"Changes from before to after, {unit}"
+        note = "" if found else "A line is the interval; the table below says before and after."
+        chart = interval_chart(
+            title, rows, "change", label="outcome", axis=f"change, {unit}", note=note
+        )
+        found += [chart] if len(chart.rows) else []
+    return found
+
+
+def _maps(found: HeadsComparison) -> list[Chart]:
+    """Every head before and after where heads are the same ones, else the layers' means."""
+    by = found.record.by
+    if len(found.heads):
+        rows = found.heads.assign(
+            head=[
+                str(HeadId(int(layer), int(head)))
+                for layer, head in zip(found.heads["layer"], found.heads["head"], strict=True)
+            ]
+        )[["head", "before", "after", "p"]].dropna(subset=["before", "after"])
+        spec = {
+            "description": "Every head's value before and after",
+            "height": 340,
+            "mark": POINT,
+            "encoding": {
+                "x": number("before", f"{by} before"),
+                "y": number("after", f"{by} after"),
+                "tooltip": hover("head", "before", "after", "p"),
+            },
+        }
+        note = "p: whether a head moved by more than the noise of both maps, by itself."
+        return [Chart("Heads before and after", spec, rows, note)]
+    spec = {
+        "description": "Mean of each layer by its relative depth",
+        "height": 320,
+        "mark": {"type": "line", "point": True},
+        "encoding": {
+            "x": number("depth", "relative depth"),
+            "y": number("value", f"mean {by} over heads"),
+            "color": names("model", "run", scale={"range": COLOURS}),
+            "strokeDash": names("model", "run"),
+            "tooltip": hover("model", "layer", "depth", "value"),
+        },
+    }
+    return [Chart("Layers before and after", spec, found.layers)]
 
 
 def debias(run: Run) -> list[Chart]:
@@ -204,19 +261,45 @@ def debias(run: Run) -> list[Chart]:
     spec = {
         "description": "Bias left against perplexity, arm by arm",
         "height": 320,
-        "mark": {"type": "line", "point": True, "opacity": 0.7},
         "encoding": {
-            "x": number("perplexity", "perplexity of neutral text", scale={"zero": False}),
-            "y": number("beta", "beta left on targets never trained on"),
-            "color": names("arm", "arm", scale={"scheme": "tableau10"}),
-            "strokeDash": names("arm", "arm"),
+            "x": number("perplexity", "change of perplexity, per cent", scale={"zero": False}),
+            "y": number("beta", "beta per token, left on targets never trained on"),
             "detail": {"field": "line"},
             "order": {"field": "check", "type": "quantitative"},
             "tooltip": hover("arm", "draw", "check", "perplexity", "beta"),
         },
+        "layer": _beside_random(rows, "arm"),
     }
-    note = "Lines of random heads show what choosing heads has to beat."
+    note = "Grey lines are random heads: what choosing heads has to beat."
     return [Chart("The frontier: bias left, and its cost", spec, rows, note)]
+
+
+def _beside_random(rows: pd.DataFrame, column: str) -> list[dict[str, Any]]:
+    """Lines in colours and dashes by a column, in front of grey ones that are random."""
+    chosen_ones = [name for name in rows[column].unique() if name != _RANDOM]
+    key = {"orient": "top", "columns": 3, "symbolType": "stroke"}
+    told_apart = {"domain": chosen_ones}
+    dashes = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]
+    return [
+        {
+            "transform": [{"filter": f"datum.{column} === '{_RANDOM}'"}],
+            "mark": {"type": "line", "point": {"color": "#999999", "size": 14}, "color": "#999999",
+                     "strokeWidth": 1, "opacity": 0.6},
+        },
+        {
+            "transform": [{"filter": f"datum.{column} !== '{_RANDOM}'"}],
+            "mark": {"type": "line", "point": True, "strokeWidth": 2},
+            "encoding": {
+                "color": names(column, column, legend=key, scale={**told_apart, "range": COLOURS}),
+                "strokeDash": names(
+                    column,
+                    column,
+                    legend=key,
+                    scale={**told_apart, "range": [dashes[n % 4] for n in range(len(chosen_ones))]},
+                ),
+            },
+        },
+    ]  # fmt: skip
 
 
 def _csv(run: Run, name: str) -> pd.DataFrame:

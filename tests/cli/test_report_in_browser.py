@@ -216,3 +216,51 @@ def test_the_page_prints(browser, address, tmp_path):
     with opened(browser, address) as found:
         found.page.pdf(path=tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.fixture(scope="module")
+def comparisons(tiny_folder, tmp_path_factory) -> str:
+    """A page of two models and two runs compared, trained heads, removed heads, and targets."""
+    base = tmp_path_factory.mktemp("comparisons")
+    text, words = base / "text.txt", base / "words.txt"
+    text.write_text("My sister came in and sang a song. " * 200, encoding="utf-8")
+    words.write_text("girl\nboy\nfather\ngrandmother\n", encoding="utf-8")
+    texts = ["--data", "starter", "-L", "4", "--quiet"]
+    few = ["--n-resamples", "100"]
+    model = ["-m", str(tiny_folder)]
+    heads, other = base / "heads", base / "other"
+    for command in (
+        ["heads", *model, *texts, "-c", "gender", *few, "--out", heads],
+        ["heads", *model, *texts, "-c", "gender", *few, "--seed", "1", "--out", other],
+        ["compare", tiny_folder, tiny_folder, *texts, "--only", "stereoset", "--out", base / "two"],
+        ["compare", heads, other, "--quiet", "--out", base / "maps"],
+        ["debias", *model, *texts, "-c", "gender", "--n-random", "1", "--epochs", "1", "--top", "2",
+         "--text", text, "--out", base / "debias"],
+        ["prune-curve", heads, "--most", "2", "--n-random", "19", "--text", text, "--windows", "2",
+         "--width", "32", *few, "--quiet", "--out", base / "curve"],
+        ["pvf", *model, "-a", "pronouns", "--words", words, *few, "--quiet", "--out", base / "pvf"],
+        ["crossref", heads, base / "pvf", *few, "--quiet", "--out", base / "targets"],
+    ):  # fmt: skip
+        assert run([*map(str, command)]) == 0, command
+    runs = [base / name for name in ("two", "maps", "debias", "curve", "targets")]
+    assert run(["report", *map(str, runs), "--out", str(base / "page.html"), "--quiet"]) == 0
+    return (base / "page.html").as_uri()
+
+
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_comparisons_trainings_and_removals_are_charts_with_names(browser, comparisons, size):
+    width, height = SIZES[size]
+    with opened(browser, comparisons, viewport={"width": width, "height": height}) as found:
+        scrolled(found.page)
+        charts = found.page.query_selector_all(".chart[data-chart] svg")
+        said = [chart.get_attribute("aria-label") for chart in charts]
+        for words in (
+            "Changes from before to after, nats", "Every head's value before and after",
+            "Bias left against perplexity", "left against log-perplexity", "over targets",
+        ):  # fmt: skip
+            assert any(words in name for name in said), (words, said)
+        lines = found.page.locator("path[aria-roledescription='line mark']").count()
+        assert lines >= 19 + 3  # every random order, and every ranking
+        assert found.page.evaluate("document.documentElement.scrollWidth") == width
+        assert found.said == []
+        assert found.requests == [comparisons]
