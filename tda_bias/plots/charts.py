@@ -205,7 +205,7 @@ def compare(run: Run) -> list[Chart]:
     if getattr(run.record, "compares", "models") == "heads":
         return _maps(run.load(HeadsComparison.load))
     table = _csv(run, "compare.csv").rename(columns={"low": "change_low", "high": "change_high"})
-    found = []
+    found: list[Chart] = []
     for unit, rows in table.groupby("unit", sort=False):
         title = f"Changes from before to after, {unit}"
         note = "" if found else "A line is the interval; the table below says before and after."

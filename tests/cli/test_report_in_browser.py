@@ -232,7 +232,9 @@ def comparisons(tiny_folder, tmp_path_factory) -> str:
     for command in (
         ["heads", *model, *texts, "-c", "gender", *few, "--out", heads],
         ["heads", *model, *texts, "-c", "gender", *few, "--seed", "1", "--out", other],
-        ["compare", tiny_folder, tiny_folder, *texts, "--only", "stereoset", "--out", base / "two"],
+        ["edit", *model, "--head", "L0H1", "--how", "zero", "--out", base / "edited", "--quiet"],
+        ["compare", tiny_folder, base / "edited", *texts, "--only", "stereoset", "--out",
+         base / "two"],
         ["compare", heads, other, "--quiet", "--out", base / "maps"],
         ["debias", *model, *texts, "-c", "gender", "--n-random", "1", "--epochs", "1", "--top", "2",
          "--text", text, "--out", base / "debias"],
