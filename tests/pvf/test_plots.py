@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -7,6 +9,7 @@ from pvf import plots
 from pvf.config import RiskConfig
 from pvf.report import risk_report
 from pvf.social import Factors
+from tda_bias.records.figures import write_figure
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
 
@@ -92,3 +95,15 @@ def test_the_regression_plot_draws_both_lines(reports):
 def test_every_run_gets_its_figures(reports):
     figures = plots.report_figures(reports["m0"], x=["job1", "job2"])
     assert set(figures) == {"signed_means", "distributions", "preferences"}
+
+
+def test_words_and_classes_that_look_like_mathematics_are_drawn_as_they_are(tmp_path):
+    preferences = replace(
+        made_up(), x=("$\\frac{$", "a$b$c", "$x$", "<b>", "x_y"), classes=("$m$", "f")
+    )
+    report = risk_report(preferences, config=RiskConfig(n_resamples=100))
+    shown = set()
+    for name, figure in plots.report_figures(report).items():
+        for path in write_figure(tmp_path, name, figure):
+            shown.add(path.read_text(encoding="utf-8") if path.suffix == ".svg" else "")
+    assert any("$\\frac{$" in text for text in shown)
