@@ -172,7 +172,7 @@ def _study(
     }
     with out_of_memory_in_one_line(model.device, settings.batch_size):
         plan = _planned(settings, ablator, heads, store, about_sets, console)
-        with progress_bar(console, f"{about.name} · {category}", "batches") as bar:
+        with progress_bar(console, f"{about.name} · {category}", "tokens") as bar:
             study = ablation_study(
                 ablator,
                 heads,

@@ -154,7 +154,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
     options: dict[str, Any] = {"sample": settings.windows, "seed": settings.seed}
     windows = text_windows(model, text.text, width=settings.width, **options)
     with (
-        progress_bar(console, f"{model.name} · {category}", "steps") as bar,
+        progress_bar(console, f"{model.name} · {category}", "tokens") as bar,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         found: PruneCurve = curve_of(

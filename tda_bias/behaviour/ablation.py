@@ -35,6 +35,8 @@ from tda_bias.records.work import Job
 from tda_bias.types import HeadId, Triple
 
 Ablation = Literal["mean", "zero"]
+# A backward pass costs about two forward ones.
+_READINGS_OF_A_GRADIENT = 3
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Ablator:
             sets: Heads to remove together.
             share: Run once what sets share; False runs the whole model for each, for comparison.
             store: Where finished batches of texts are kept, for a run that is started again.
-            progress: Called with batches done and to do.
+            progress: Called with tokens read and to read, each as often as there are sets.
 
         Raises:
             InputError: if a head does not exist, removing it changes nothing, or a log-probability
@@ -177,7 +179,7 @@ class Ablator:
         for heads in sets:
             self.check(heads)
         about = {"heads": [[str(head) for head in heads] for heads in sets]}
-        return self._jobs("pass", about, lambda one: self.read(one, sets, share=share))
+        return self._jobs("pass", about, lambda one: self.read(one, sets, share=share), len(sets))
 
     def outcomes(
         self, sets: Sequence[Sequence[HeadId]], parts: Iterable[Mapping[str, np.ndarray]]
@@ -199,8 +201,12 @@ class Ablator:
         name: str,
         about: Mapping[str, Any],
         read: Callable[[TreePass], Float[np.ndarray, "..."]],
+        times: int,
     ) -> list[Job]:
-        """One part per batch of texts, which is made when it is needed and not kept."""
+        """One part per batch of texts, which is made when it is needed and not kept.
+
+        Its cost is the number of tokens, as many ``times`` as the model reads them.
+        """
 
         def depends_on(make: Callable[[], TreePass]) -> dict[str, Any]:
             return {"texts": self._texts_hash(make()), "packed": self.packed, **self.about, **about}
@@ -208,7 +214,7 @@ class Ablator:
         return [
             Job(
                 f"{name} {number}",
-                float(tokens),
+                float(tokens) * times,
                 cache(partial(depends_on, make)),
                 lambda make=make: {"values": read(make())},  # type: ignore[misc]
             )
@@ -248,7 +254,7 @@ class Ablator:
 
     def slope_parts(self) -> list[Job]:
         """The parts that ``first_order`` is made of, batch by batch of texts."""
-        return self._jobs("slopes", {}, self.slopes)
+        return self._jobs("slopes", {}, self.slopes, _READINGS_OF_A_GRADIENT)
 
     def _texts_hash(self, one: TreePass) -> str:
         """Of everything a pass reads, in order."""

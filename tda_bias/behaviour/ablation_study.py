@@ -297,7 +297,7 @@ def _behaviours(
     ablator: Ablator, labelled: Sequence[HeadSet], behaviour: Callable[[], dict[str, float]]
 ) -> list[Job]:
     """One part per set of heads whose behaviour is measured."""
-    # As large as all batches of texts together: the published words and templates are many.
+    # As much as all texts once: the published words and templates are many.
     cost = float(sum(ablator.readings.tokens))
 
     def job(number: int, heads: tuple[HeadId, ...]) -> Job:

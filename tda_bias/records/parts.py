@@ -56,7 +56,8 @@ class PartStore:
 
         Args:
             jobs: The parts.
-            progress: Called with parts done and all; of several processes, of this one's share.
+            progress: Called with the cost of parts done and of all; of several processes, of this
+                one's share.
 
         Raises:
             ShareDone: in the others, when their share is saved.
@@ -67,10 +68,12 @@ class PartStore:
         if not alone:
             self._compute_share(jobs, progress)
             self._team.done()
-        for number, job in enumerate(jobs, start=1):
+        done, cost = 0.0, sum(job.cost for job in jobs)
+        for job in jobs:
             arrays = self.part(job)
+            done += job.cost
             if alone and progress is not None:
-                progress(number, len(jobs))
+                progress(round(done), round(cost))
             yield arrays
 
     def prepare(self, jobs: Sequence[Job]) -> None:
@@ -113,11 +116,13 @@ class PartStore:
         agreed = self._team.agreed(missing)
         if agreed is not None:
             jobs = [job for job in jobs if job.name in set(agreed)]
-        own = shares([job.cost for job in jobs], self._team.count)[self._team.index]
-        for done, job in enumerate((jobs[number] for number in own), start=1):
-            self.part(job)
+        share = shares([job.cost for job in jobs], self._team.count)[self._team.index]
+        done, cost = 0.0, sum(jobs[number].cost for number in share)
+        for number in share:
+            self.part(jobs[number])
+            done += jobs[number].cost
             if progress is not None:
-                progress(done, len(own))
+                progress(round(done), round(cost))
 
     def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
         """The arrays of a finished part, or None.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -94,17 +95,18 @@ def test_a_shard_that_stopped_goes_on_and_what_lacks_is_computed_by_whoever_gath
     assert len(computed) == 1 + len(NAMES) - len(there)
 
 
-def test_progress_counts_all_parts_or_those_of_a_share(tmp_path):
+def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
     told: list[tuple[int, int]] = []
     alone = PartStore(None, {}).each(jobs(), progress=lambda *counts: told.append(counts))
     assert len(list(alone)) == len(NAMES)
-    assert told == [(number, len(NAMES)) for number in range(1, len(NAMES) + 1)]
+    costs = [job.cost for job in jobs()]
+    assert told == [(done, sum(costs)) for done in accumulate(costs)]
     told.clear()
     store = PartStore(tmp_path, {"model": "m"}, team=Shard(0, 3))
     with pytest.raises(ShareDone):
         list(store.each(jobs(), progress=lambda *counts: told.append(counts)))
-    own = len(list(tmp_path.iterdir()))
-    assert told == [(number, own) for number in range(1, own + 1)]
+    share = [costs[number] for number in shares(costs, 3)[0]]
+    assert told == [(done, sum(share)) for done in accumulate(share)]
 
 
 def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):
