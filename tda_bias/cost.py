@@ -2,7 +2,7 @@
 
 Operations are counted from shapes. Time is measured on some contexts of a group of middling cost
 and scaled: passes by their operations, births and deaths by the squares of lengths, the comparison
-of a group's texts by the square of their number.
+of a group's texts by the square of their number, tests by what a second group adds.
 """
 
 from __future__ import annotations

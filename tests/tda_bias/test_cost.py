@@ -5,7 +5,8 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.cost import estimated_cost, flops
+from tda_bias.cost import _Numbers, _Trial, estimated_cost, flops
+from tda_bias.heads import tokenized_groups
 from tda_bias.models.load import hook_model
 from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import ContextTexts
@@ -69,3 +70,12 @@ def test_time_is_measured_on_part_of_a_group_and_scaled(tiny, gender):
     whole = estimated_cost(model, gender, config=QUICK, trial_seconds=60.0)
     assert whole.trial_contexts == 6
     assert np.isfinite(sum(whole.seconds.values()))
+
+
+@pytest.mark.parametrize(("second", "expected"), [(0.25, 0.75 + 0.25 * 2), (-0.1, 1.0), (3.0, 2.0)])
+def test_tests_that_are_made_once_are_counted_once(tiny, gender, second, expected):
+    """What a second group adds counts for every group, and is no less than nothing."""
+    groups, _ = tokenized_groups(tiny("gpt2"), gender, None)
+    seconds = {"forward": 1.0, "births and deaths": 1.0, "comparison": 1.0, "inference": 1.0}
+    trial = _Trial(groups[0], 1.0, [_Numbers(6, 1, {**seconds, "of a second group": second})])
+    assert trial.scaled(groups, 2.0)["inference"] == pytest.approx(expected)
