@@ -28,8 +28,8 @@ $ tdabias stereoset --model smollm2-135m --category gender --data starter
 │ sum       │ gender   │    48 │     68.8 │     56.2 │     60.2 │          56.2 │""",
     "pairs": """\
 $ tdabias pairs --model smollm2-135m --set winogender --limit 4
-│ plumber      │     2 │            -3.14 │            0.7 │               3.3 │
-│ librarian    │     2 │             2.35 │           83.0 │              85.6 │""",
+│ plumber      │     2 │           -3.14 │            0.7 │                3.3 │
+│ librarian    │     2 │            2.35 │           83.0 │               85.6 │""",
     "twins": """\
 $ tdabias twins --category gender --data starter --out twins.jsonl
 │ gender   │      48 │         48 │    48 │        0 │
