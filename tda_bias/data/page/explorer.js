@@ -251,7 +251,9 @@ class Explorer {
   }
 }
 
-document.querySelectorAll(".explorer").forEach((place, number) => {
-  place.explorer = new Explorer(place, sections[place.dataset.section].explorer, number);
+ready.then(() => {
+  document.querySelectorAll(".explorer").forEach((place, number) => {
+    place.explorer = new Explorer(place, sections[place.dataset.section].explorer, number);
+  });
+  document.documentElement.dataset.ready = "yes";
 });
-document.documentElement.dataset.ready = "yes";

@@ -1,7 +1,21 @@
 "use strict";
 // Charts, tables and the box beside the pointer. Data becomes text nodes, never markup.
 
-const sections = JSON.parse(document.getElementById("data").textContent);
+/** What the page holds, section by section; ``ready`` tells when it is there. */
+let sections = [];
+
+async function readSections() {
+  const base64 = document.getElementById("data").textContent;
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const whole = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  sections = JSON.parse(await new Response(whole).text());
+}
+const ready = readSections();
+ready.catch((error) => {
+  const said = "The maps, charts and tables need a browser of 2023 or later "
+    + `(Chrome 80, Firefox 113, Safari 16.4): ${error.message}`;
+  document.getElementById("main").prepend(element("p", { class: "remark", role: "alert" }, said));
+});
 
 /** An element with attributes and children; strings become text. */
 function element(name, attributes = {}, ...children) {
@@ -165,5 +179,7 @@ function lateTables() {
 
 addEventListener("keydown", (event) => { if (event.key === "Escape") showTip("", 0, 0); });
 addEventListener("scroll", () => showTip("", 0, 0), { passive: true });
-lateCharts();
-lateTables();
+ready.then(() => {
+  lateCharts();
+  lateTables();
+});
