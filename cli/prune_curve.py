@@ -119,8 +119,10 @@ def prune_curve(settings: PruneCurveSettings) -> None:
         found = found.with_record(settings=settings.model_dump(mode="json"))
 
         from tda_bias.plots.prune_curve import plot_prune_curve
+        from tda_bias.records.figures import print_style
 
-        found.save(settings.folder, figures={"prune_curve": plot_prune_curve(found.curve)})
+        with print_style():
+            found.save(settings.folder, figures={"prune_curve": plot_prune_curve(found.curve)})
     output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
 

@@ -29,9 +29,9 @@ COMMANDS = (
     "heads --model minilm-l6 --category all --data starter",
     "stereoset --model smollm2-135m --category all --data starter",
     "pvf --model smollm2-135m --attribute pronouns",
-    "pvf --model smollm2-135m --attribute pronouns --words targets.txt",
+    f"pvf --model smollm2-135m --attribute pronouns --words targets.txt --out {RUNS}/pvf-targets",
     "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
-    f"crossref {RUNS}/all {RUNS}/pvf-pronouns-targets",
+    f"crossref {RUNS}/all {RUNS}/pvf-targets",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
 )
 # A changed model, and what it is compared with; a folder that is there is not written again.
@@ -48,7 +48,7 @@ FOLDERS = (
     "runs/minilm-l6/all",
     f"{RUNS}/stereoset-all",
     f"{RUNS}/pvf-pronouns",
-    f"{RUNS}/pvf-pronouns-targets",
+    f"{RUNS}/pvf-targets",
     f"{RUNS}/unqover-gender_race",
     "runs/edited/compare",
     "runs/edited/compare-heads",

@@ -15,10 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.models.load import LanguageModel
+from tda_bias.models.placement import WRAPPED
 from tda_bias.types import InputError
 
-# What the bridge puts between the names of a part and of its own parts.
-_WRAPPED = "_original_component"
 _LAYER = re.compile(
     r"^(?P<path>.*?\b(?:layers|layer|h|blocks|block)\.(?P<layer>\d+))\.(?:layer\.0\.)?"
     r"(?P<module>[A-Za-z_]*[aA]tt[a-z_]*)\.(?:self\.)?(?P<part>[a-z_.]+)$"
@@ -118,11 +117,11 @@ def attention_layers(model: LanguageModel) -> list[AttentionLayer]:
     projections: dict[int, nn.Module] = {}
     blocks: dict[int, nn.Module] = {}
     for name, module in modules.items():
-        plain = name.replace(f"{_WRAPPED}.", "").removesuffix(f".{_WRAPPED}")
+        plain = name.replace(f"{WRAPPED}.", "").removesuffix(f".{WRAPPED}")
         part = attention_part(plain)
         if part is None or part.part != "o" or not in_read_stack(plain, model.hf_model):
             continue
-        if getattr(module, "weight", None) is None or hasattr(module, _WRAPPED):
+        if getattr(module, "weight", None) is None or hasattr(module, WRAPPED):
             continue
         projections.setdefault(part.layer, module)
         blocks.setdefault(part.layer, modules[part.path])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from tda_bias.models.placement import device_of_inputs, weights
+from tda_bias.models.placement import WRAPPED, device_of_inputs, weights
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -113,7 +113,12 @@ class LanguageModel:
         digest = xxhash.xxh3_128()
         every = self.hf_model.state_dict()
         # Where such a parameter is tied to others, all of them are random.
-        random = {every[name].data_ptr() for name in self.not_in_checkpoint if name in every}
+        lacking = set(self.not_in_checkpoint)
+        random = {
+            parameter.data_ptr()
+            for name, parameter in every.items()
+            if name.replace(f".{WRAPPED}", "") in lacking
+        }
         for name, parameter in weights(self.hf_model):
             if parameter.data_ptr() in random - {0}:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -137,14 +137,24 @@ def load_model(
         name, device=device, dtype=dtype, attention="eager", device_map=device_map
     )
     loaded.require_body()
-    hooked = hook_model(loaded.hf_model, loaded.tokenizer, name=name)
-    return replace(hooked, not_in_checkpoint=loaded.not_in_checkpoint)
+    lacking = loaded.not_in_checkpoint
+    return hook_model(loaded.hf_model, loaded.tokenizer, name=name, not_in_checkpoint=lacking)
 
 
 def hook_model(
-    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
+    hf_model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    name: str,
+    not_in_checkpoint: tuple[str, ...] = (),
 ) -> LoadedModel:
     """Hook a Hugging Face model by TransformerLens, or by its own attention.
+
+    Args:
+        hf_model: The model.
+        tokenizer: Its tokenizer.
+        name: What it is called.
+        not_in_checkpoint: Parameters that are random at every loading, for the hash of its weights.
 
     Raises:
         InputError: if neither shows its attention patterns, with the reasons of both.
@@ -152,7 +162,9 @@ def hook_model(
     refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
     if not is_spread(hf_model):
         try:
-            hooked = bridge_model(hf_model, tokenizer, name=name)
+            hooked = bridge_model(
+                hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint
+            )
             if hooked.pattern_hooks:  # raises where there are none
                 return hooked
         except InputError as error:
@@ -161,14 +173,21 @@ def hook_model(
         eager = eager_attention(hf_model.eval(), name=name)
     except InputError as error:
         raise InputError(f"{refused}; without it: {error}") from None
-    revision = getattr(hf_model.config, "_commit_hash", None)
-    return LoadedModel(hf_model, tokenizer, name, revision, bridge=None, eager=eager)
+    about: dict[str, Any] = {
+        "revision": getattr(hf_model.config, "_commit_hash", None),
+        "not_in_checkpoint": not_in_checkpoint,
+    }
+    return LoadedModel(hf_model, tokenizer, name, **about, bridge=None, eager=eager)
 
 
 def bridge_model(
-    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
+    hf_model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    name: str,
+    not_in_checkpoint: tuple[str, ...] = (),
 ) -> LoadedModel:
-    """Hook a Hugging Face model that is already in memory.
+    """Hook a Hugging Face model that is already in memory; arguments as of ``hook_model``.
 
     The model is put in evaluation mode (dropout would change its patterns) and given eager
     attention, without which there are no patterns.
@@ -180,8 +199,11 @@ def bridge_model(
 
     from transformer_lens.model_bridge import TransformerBridge
 
-    plain = LanguageModel(hf_model.eval(), tokenizer, name).weight_hash()
-    revision = getattr(hf_model.config, "_commit_hash", None)
+    about: dict[str, Any] = {
+        "revision": getattr(hf_model.config, "_commit_hash", None),
+        "not_in_checkpoint": not_in_checkpoint,
+    }
+    plain = LanguageModel(hf_model.eval(), tokenizer, name, **about).weight_hash()
     if not hf_model.config.architectures:
         hf_model.config.architectures = [type(hf_model).__name__]
     theirs = copy.deepcopy(tokenizer)
@@ -204,8 +226,8 @@ def bridge_model(
             "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
         ) from error
     bridge.eval()
-    hooked = LanguageModel(hf_model, tokenizer, name).weight_hash()
-    return LoadedModel(hf_model, tokenizer, name, revision, bridge=bridge, hashes=(plain, hooked))
+    hooked = LanguageModel(hf_model, tokenizer, name, **about).weight_hash()
+    return LoadedModel(hf_model, tokenizer, name, **about, bridge=bridge, hashes=(plain, hooked))
 
 
 def load_language_model(

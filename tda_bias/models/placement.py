@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DeviceMap = str | dict[str, str | int]
 # Names that transformers knows for: evenly over devices, what is left over memory and disk.
 BY_NAME = ("auto", "balanced")
+# What the bridge puts between the names of a part and of what it wraps.
+WRAPPED = "_original_component"
 
 
 def read_device_map(source: str) -> DeviceMap:

@@ -9,52 +9,53 @@ from matplotlib.figure import Figure
 
 from tda_bias.records.figures import BLUE, GREEN, LIGHT_GREY, ORANGE, PAGE, PINK, print_figure
 
-_COLOURS, _MARKERS = (BLUE, ORANGE, GREEN, PINK), "osD^"
+_COLOURS, _MARKERS, _LINES = (BLUE, ORANGE, GREEN, PINK), "osD^", ("-", ":")
 _TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
 
 
 def plot_prune_curve(curve: pd.DataFrame) -> Figure:
-    """Quantities on the targets that chose nothing, against the log-perplexity.
+    """Quantities on the targets that chose nothing, against what the removal costs.
+
+    A point is 0, 1, 2, 4, ... heads; the number at the end of a line is its last.
 
     Args:
         curve: From ``prune_curve``.
     """
     quantities = [name for name in ("beta", "log_odds") if f"{name}_test" in curve]
-    figure = print_figure(PAGE * len(quantities) / 2, 2.8)
-    for ax, name in zip(
-        np.atleast_1d(figure.subplots(1, len(quantities))), quantities, strict=True
-    ):
+    figure = print_figure(PAGE * len(quantities) / 2, 3.1)
+    panels = np.atleast_1d(figure.subplots(1, len(quantities)))
+    for ax, name in zip(panels, quantities, strict=True):
         _panel(ax, curve, name)
+    lines, labels = panels[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
 def _panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
-    absolute = quantity == "beta"
+    base = float(curve.loc[curve["k"] == 0, "log_ppl"].iloc[0])
     for number, (_, own) in enumerate(curve[curve["ranking"] == "random"].groupby("draw")):
         label = "random orders" if number == 0 else None
-        ax.plot(own["log_ppl"], _shown(own, quantity, absolute), color=LIGHT_GREY, lw=0.5,
-                label=label)  # fmt: skip
+        ax.plot(own["log_ppl"] - base, _shown(own, quantity), color=LIGHT_GREY, lw=0.5, label=label)
     named = curve[curve["ranking"] != "random"]
     for number, (name, own) in enumerate(named.groupby("ranking", sort=False)):
-        ax.plot(
-            own["log_ppl"],
-            _shown(own, quantity, absolute),
-            color=_COLOURS[number % 4],
-            marker=_MARKERS[number % 4],
-            ms=3.5,
-            lw=1,
-            label=str(name),
+        cost, left = own["log_ppl"].to_numpy() - base, _shown(own, quantity)
+        colour, line = _COLOURS[number % 4], _LINES[number // 4 % 2]
+        ax.plot(cost, left, line, color=colour, marker=_MARKERS[number % 4], ms=3.5, lw=1,
+                label=str(name))  # fmt: skip
+        ax.annotate(
+            f"{own['k'].iloc[-1]}",
+            (cost[-1], left[-1]),
+            xytext=(3, 3),
+            textcoords="offset points",
+            fontsize=6,
+            color=colour,
         )
-        for x, y, k in zip(own["log_ppl"], _shown(own, quantity, absolute), own["k"], strict=True):
-            ax.annotate(str(k), (x, y), xytext=(2, 2), textcoords="offset points", fontsize=5)
-    if not absolute:
+    if quantity != "beta":
         ax.axhline(0, color="black", lw=0.5)
-    ax.set_xscale("log")
-    ax.set_xlabel("log-perplexity of neutral text")
+    ax.set_xlabel("Change of log-perplexity (nats)")
     ax.set_ylabel(_TITLES[quantity])
-    ax.legend(frameon=False)
 
 
-def _shown(own: pd.DataFrame, quantity: str, absolute: bool) -> np.ndarray:
+def _shown(own: pd.DataFrame, quantity: str) -> np.ndarray:
     values = own[f"{quantity}_test"].to_numpy(float)
-    return np.abs(values) if absolute else values
+    return np.abs(values) if quantity == "beta" else values

@@ -151,6 +151,14 @@ def test_minilm_is_an_encoder_with_its_body_and_without_a_language_head(encoder)
 
 @pytest.mark.real
 @needs_minilm
+def test_minilms_hash_is_that_of_what_the_package_holds(encoder):
+    """Its language head is random at every loading; with and without hooks it takes no part."""
+    plain = [load_language_model("minilm-l6", device="cpu").weight_hash() for _ in range(2)]
+    assert plain == [encoder.weight_hash()] * 2
+
+
+@pytest.mark.real
+@needs_minilm
 def test_minilm_puts_sentences_of_one_meaning_together(encoder):
     """Mean-pooled, as its authors use it: the weights are where they belong."""
     texts = ["A man is eating food.", "A man eats something.", "The stock market fell sharply."]
