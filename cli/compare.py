@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError, RankBy
+from tda_bias.types import InputError
 
+from .compare_settings import CompareSettings
 from .loading import (
     interruptible,
     language_model,
@@ -21,10 +21,9 @@ from .loading import (
     progress_bar,
     reach_hub_for,
 )
-from .options import Positional, command
+from .options import command
 from .output import Output
 from .run_folder import run_folder
-from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -35,72 +34,6 @@ if TYPE_CHECKING:
 
 _SPLITS = ("_longer", "_equal", "_shorter")
 _HEADINGS = ("outcome", "before", "after", "change", "interval", "p")
-
-
-class CompareSettings(RunSettings):
-    """Everything ``tdabias compare`` can be told."""
-
-    before: Annotated[Name, Positional()] = Field(
-        description="Hub name, local folder, PEFT adapter or smollm2-135m; or a run of `tdabias "
-        "heads`."
-    )
-    after: Annotated[Name, Positional()] = Field(description="The other one of the same kind.")
-    preset: str = Field(
-        "smoke",
-        pattern="^(smoke|full)$",
-        description="smoke (gender and samples, minutes) or full (everything)",
-    )
-    only: Annotated[tuple[str, ...], Several] = Field(
-        (),
-        description="only this: stereoset, intrasentence, crows, winobias, winogender, pvf, "
-        "unqover, perplexity, blimp, divergence; may be given several times",
-    )
-    data: Name = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
-    sentences: Name = Field(
-        "stereoset", description="StereoSet's intrasentence half: stereoset (the hub) or a file"
-    )
-    crows: Name = Field("hub", description="CrowS-Pairs: hub, or its file or folder")
-    blimp: Name | None = Field(
-        None, description="BLiMP: hub, or its files (default: what ships, 20 pairs a paradigm)"
-    )
-    text: Name = Field(
-        "wikitext2", description="neutral text: wikitext2 (the hub), a text file or its folder"
-    )
-    twins: Name = Field("auto", description="auto, none, or a file that `tdabias twins` wrote")
-    group: Annotated[tuple[str, ...], Several] = Field(
-        (), description="only this target of the triples (held-out ones); several times"
-    )
-    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
-    category: str | None = Field(None, description="of runs with several")
-    by: RankBy = Field("evidence", description="of runs: the map that is compared")
-    device: Device = Field(
-        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
-    )
-    dtype: Dtype = Field("float32", description="type of the weights")
-    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
-    n_resamples: int = Field(
-        2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples of clusters"
-    )
-    n_flips: int = Field(
-        9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
-    )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
-    resume: bool = Field(True, description="reuse measures that an earlier run finished")
-    out: FilePath | None = Field(
-        None, description="folder for the files (default: runs/AFTER/compare-BEFORE)"
-    )
-
-    @property
-    def folder(self) -> Path:
-        """Where the files go."""
-        name = f"compare-{folder_name(self.before)}"
-        return self.out or Path("runs") / folder_name(self.after) / name
-
-    def numbers_depend_on(self) -> dict[str, Any]:
-        """Settings that change a number of the run."""
-        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "resume"}
-        return self.model_dump(mode="json", exclude=left_out)
 
 
 @command(CompareSettings)

@@ -18,7 +18,7 @@ from .text import uncut_table
 if TYPE_CHECKING:
     from tda_bias.comparison.head_maps import HeadsComparison
 
-    from .compare import CompareSettings
+    from .compare_settings import CompareSettings
 
 _SHOWN = 10
 

@@ -199,6 +199,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
     from tda_bias.triples import load_triples
 
     from . import heads
+    from .heads_settings import HeadsSettings
 
     assert settings.data is not None
     targets = {str(group).casefold() for group in run.groups["group"]}
@@ -210,7 +211,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
         )
     of_run = {**run.record.settings, "data": settings.data, "category": category, "group": ()}
     of_run |= {"out": _folder(settings) / "heads", "limit": None}
-    again = validated(heads.HeadsSettings, of_run)
+    again = validated(HeadsSettings, of_run)
     other = heads.compute(again)
     other.save(again.folder)
     table = confirmed_on(run, other, category=category, by=settings.by, top=settings.top)

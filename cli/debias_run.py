@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel, LoadedModel
     from tda_bias.types import Triple
 
-    from .debias import DebiasSettings
+    from .debias_settings import DebiasSettings
 
 # So many texts show whether two models are the same, and as many are enough.
 _PROBES = 3

@@ -14,7 +14,7 @@ from .text import uncut_table
 if TYPE_CHECKING:
     from tda_bias.cost import Cost
 
-    from .heads import HeadsSettings
+    from .heads_settings import HeadsSettings
 
 _STAGES = {
     "forward": "forward passes",

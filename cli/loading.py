@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
-    from .heads import HeadsSettings
+    from .heads_settings import HeadsSettings
     from .settings import TriplesSettings
 
 

@@ -59,7 +59,7 @@ def models() -> tuple[Rows, str]:
     """Models that packages carry, and those in the hub's cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    from tda_bias.models.packaged import packaged_models
+    from tda_bias.models.without_hub import packaged_models
 
     rows = []
     for name, model in packaged_models().items():

@@ -10,7 +10,7 @@ from rich.table import Table
 from tda_bias.records.text import number_text, p_text
 from tda_bias.types import InputError
 
-from .crossref import CrossrefSettings, crossref_folder
+from .crossref_settings import CrossrefSettings, crossref_folder
 from .output import Output
 from .text import uncut_table
 

@@ -14,6 +14,7 @@ from tda_bias.types import PValue, RankBy
 
 from . import heads
 from .figures import catalogue
+from .heads_settings import HeadsSettings
 from .options import command, command_line
 from .output import Output
 from .settings import FilePath, OutputSettings, TriplesSettings, folder_name
@@ -37,15 +38,13 @@ class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
         """Where the page goes; the run itself goes to ``heads`` inside it."""
         return self.out or Path("runs") / folder_name(self.model) / "reproduce"
 
-    def heads(self) -> heads.HeadsSettings:
+    def heads(self) -> HeadsSettings:
         """The run of ``tdabias heads``."""
-        return heads.HeadsSettings(
-            **{**self.model_dump(), "out": self.folder / "heads", "twins": "none"}
-        )
+        return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads", "twins": "none"})
 
 
 # What `tdabias heads` prints is no part of this command; its configuration files are.
-@command(ReproduceSettings, file=heads.HeadsSettings)
+@command(ReproduceSettings, file=HeadsSettings)
 def reproduce(settings: ReproduceSettings) -> None:
     """Run what the head paper did and write one page that sets its values beside these."""
     start = time.perf_counter()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tda_bias.pairs.stereoset import SentenceTriple
     from tda_bias.records.work import Team
 
-    from .stereoset import StereoSetSettings
+    from .stereoset_settings import StereoSetSettings
 
 # The folder of sets of pairs, for those who keep them on this machine.
 FOLDER = "TDABIAS_PAIRS"

@@ -13,7 +13,7 @@ from typing import Any
 from tda_bias.behaviour.edits import EditCheck, EditRule, check_edit, edit_heads, mean_outputs
 from tda_bias.models.checkpoint import refuse_code_in_folder
 from tda_bias.models.load import DTYPES, LanguageModel, load_language_model
-from tda_bias.models.packaged import packaged_models
+from tda_bias.models.without_hub import packaged_models
 from tda_bias.records.files import make_folder, temporary_name, to_json, write_errors
 from tda_bias.types import HeadId, InputError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from tda_bias.models.load import LanguageModel
+    from tda_bias.models.language_model import LanguageModel
 
 _CONFIG = "adapter_config.json"
 

@@ -25,8 +25,8 @@ from tda_bias.models.checkpoint import (
 from tda_bias.models.eager import EagerAttention, eager_attention
 from tda_bias.models.language_model import Kind as Kind
 from tda_bias.models.language_model import LanguageModel as LanguageModel
-from tda_bias.models.packaged import packaged_models
 from tda_bias.models.placement import is_spread, read_device_map
+from tda_bias.models.without_hub import packaged_models
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:

@@ -96,11 +96,3 @@ class PackagedModel:
                 raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def packaged_models() -> dict[str, PackagedModel]:
-    """All of them, by name."""
-    from tda_bias.models.minilm import MINILM
-    from tda_bias.models.smollm2 import SMOLLM2
-
-    return {model.name: model for model in (SMOLLM2, MINILM)}

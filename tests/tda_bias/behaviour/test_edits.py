@@ -301,7 +301,7 @@ def test_nothing_is_written_where_something_is_or_where_a_check_fails(
 
 @pytest.mark.real
 def test_the_edited_real_model_loads_with_plain_transformers(tmp_path):
-    from tda_bias.models.packaged import packaged_models
+    from tda_bias.models.without_hub import packaged_models
 
     source = packaged_models()["smollm2-135m"].folder()
     heads = [HeadId(5, 3), HeadId(10, 0)]

@@ -12,8 +12,8 @@ import torch
 from tda_bias.models import minilm, packaged
 from tda_bias.models.load import load_language_model, load_model
 from tda_bias.models.minilm import MINILM
-from tda_bias.models.packaged import packaged_models
 from tda_bias.models.smollm2 import SMOLLM2
+from tda_bias.models.without_hub import packaged_models
 from tda_bias.types import InputError
 
 needs_minilm = pytest.mark.skipif(
