@@ -287,6 +287,11 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
         said += f"; {row['targets']} targets are too few to say more."
     else:
         said += ": less of the bias is left." if less and sure else "; that may be chance."
+    if row["guard"] == "fail":
+        scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"
+        said += (
+            f" It costs more than the guard allows (language-model score {scores}): not for use."
+        )
     ranked = table[table["arm"].isin(protocol.by)]
     best = ranked.iloc[int(ranked["p"].argmin())]
     lowest = len(ranked) / (1 + protocol.n_random)

@@ -113,6 +113,10 @@ def test_the_sentence_follows_from_the_numbers():
     assert "Choosing heads helped" in said
     two = arms_table(study(0.2, [0.8] * 20), [f"t{n // 6}" for n in range(24)], protocol)
     assert "2 targets are too few to say more" in verdict(two, "effect", protocol)
+    assert "guard" not in said
+    good.loc[good["arm"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
+    dear = verdict(good, "effect", protocol)
+    assert "more than the guard allows (language-model score 40.3 to 33.3)" in dear
     none = arms_table(study(0.8, [0.7] * 20), GROUPS, protocol)
     assert "did not help beyond chance" in verdict(none, "effect", protocol)
 
