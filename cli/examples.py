@@ -75,7 +75,7 @@ $ tdabias reproduce --model smollm2-135m --category gender --data starter \\
 Page: runs/smollm2-135m/reproduce/README.md""",
     "report": f"""\
 $ tdabias report {_RUN} --out report.html
-Page: report.html (1 run, 1.5 MB, one file that fetches nothing)""",
+Page: report.html (1 run, 1.2 MB, one file that fetches nothing)""",
     "figures": f"""\
 $ tdabias figures {_RUN} --format png
 fig4_gender: Head paper, figure 4: hot spots, gender

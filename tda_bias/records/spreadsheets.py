@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # What spreadsheets compute; behind apostrophes, so that reading gives back what was written.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_QUOTED = re.compile(r"'+[=+\-@\t\r]")
+# A command's option computes nothing.
+_COMPUTED = r"(?!--[a-z-]+$)[=+\-@\t\r]"
+_FORMULA = re.compile(rf"'*{_COMPUTED}")
+_QUOTED = re.compile(rf"'+{_COMPUTED}")
 
 
 def csv_text(table: pd.DataFrame) -> str:

@@ -60,7 +60,7 @@ def test_one_command_scores_and_prints_the_risks(folders, tmp_path, capsys):
     assert run([*arguments(folders), *FAST, "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for text in (
-        "R_p prejudice",
+        "R_p",
         "ideally unbiased",
         "randomly initialised",
         "Union mass",

@@ -30,6 +30,12 @@ def test_numbers_that_are_written_as_texts_stay_numbers():
     assert csv_text(table) == "change\n-0.041\n+1e-5\n"
 
 
+def test_a_commands_option_stays_what_it_is():
+    table = pd.DataFrame({"option": ["--data", "'--data", "--SUM(A1)"]})
+    assert csv_text(table) == "option\n--data\n'--data\n'--SUM(A1)\n"
+    assert list(csv_table(csv_text(table).encode())["option"]) == list(table["option"])
+
+
 @given(st.lists(st.text(alphabet="'=+-@a1.\"\n, ", min_size=1, max_size=6), min_size=1, max_size=4))
 def test_whatever_a_text_begins_with_comes_back(texts):
     table = pd.DataFrame({"x": pd.Series(texts, dtype=object), "n": 1})
