@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from pvf.record import CLASS_COLUMNS, WORD_COLUMNS, PreferencesRecord
 from pvf.templates import Template
 from tda_bias.records.files import RECORD
 from tda_bias.records.record import updated
+from tda_bias.records.result import Recorded
 from tda_bias.records.runs import Run, open_run
 from tda_bias.records.writing import writing_run
 from tda_bias.types import InputError
@@ -72,7 +72,7 @@ def class_preferences(
 
 
 @dataclass(frozen=True)
-class Preferences:
+class Preferences(Recorded):
     """Word probabilities at the slot of every template for every x, and where they come from.
 
     Attributes:
@@ -172,10 +172,6 @@ class Preferences:
         )
 
     # -- files --
-
-    def with_record(self, **entries: Any) -> Preferences:
-        """The same with further entries in the record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write ``words.parquet``, ``preferences.parquet`` and ``run.json``: all, or none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.records.files import RECORD
 from tda_bias.records.record import updated
+from tda_bias.records.result import Recorded
 from tda_bias.records.runs import Run, open_run
 from tda_bias.records.writing import writing_run
 from tda_bias.types import InputError
@@ -22,7 +23,7 @@ _FILE = "answers.parquet"
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Recorded):
     """Log-probabilities of two subjects as answers.
 
     Attributes:
@@ -76,10 +77,6 @@ class Answers:
     def level_of(self, factor: int) -> list[str]:
         """Each subject's level of one factor."""
         return [own[factor] for own in self.levels]
-
-    def with_record(self, **entries: Any) -> Answers:
-        """The same answers with further entries in their record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
 
     def save(self, folder: str | Path) -> None:
         """Write ``answers.parquet`` and ``run.json``: both, or none.

@@ -7,11 +7,10 @@ other attributions are held against the effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -21,19 +20,14 @@ from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
 from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
-from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore
-from tda_bias.records.record import updated
-from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.result import SavedResult
+from tda_bias.records.runs import content_hash
 from tda_bias.records.work import Job
-from tda_bias.records.writing import writing_run
 from tda_bias.resampling import standardised_ranks, two_sided_share
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.maps import map_columns
 from tda_bias.types import HeadId, InputError, RankBy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Progress = Callable[[int, int], None]
 ATTRIBUTIONS = ("importance", "abs_direct")
@@ -44,7 +38,7 @@ _WHOLE = ("none", "top_set", "random_set")
 
 
 @dataclass(frozen=True)
-class AblationStudy:
+class AblationStudy(SavedResult):
     """What removing heads changed.
 
     Attributes:
@@ -60,6 +54,14 @@ class AblationStudy:
         record: Settings and counts.
     """
 
+    COMMAND = "ablate"
+    RECORD = AblationRecord
+    TABLES = TABLES
+    SHOWN = (
+        ("the chosen heads against random ones", "set_tests"),
+        ("agreement of rankings", "agreement"),
+    )
+
     effects: pd.DataFrame
     set_tests: pd.DataFrame
     heads: pd.DataFrame
@@ -72,10 +74,6 @@ class AblationStudy:
             f"{self.record.top} heads from each end, {self.record.triples} triples)"
         )
 
-    def _repr_html_(self) -> str:
-        tables = {"the chosen heads against random ones": self.set_tests}
-        return summary_html(repr(self), tables={**tables, "agreement of rankings": self.agreement})
-
     @property
     def base(self) -> dict[str, float]:
         """Summaries of the unchanged model."""
@@ -85,39 +83,6 @@ class AblationStudy:
     def has_beta(self) -> bool:
         """Whether there were twins, and so effects on beta."""
         return "exact_beta" in self.heads
-
-    def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
-        """Write one CSV per table, figures and ``run.json``: all of them, or none.
-
-        Args:
-            folder: Where to.
-            figures: By name, drawn from this study.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in TABLES:
-                run.table(name, getattr(self, attribute))
-            for name, figure in (figures or {}).items():
-                run.figure(name, figure)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> AblationStudy:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "ablate")
-        record = run.record_as(AblationRecord)
-        return cls(
-            **{name: run.table(file, schema) for name, file, schema in TABLES}, record=record
-        )
-
-    def with_record(self, **entries: Any) -> AblationStudy:
-        """The same study with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
 
 
 def ablation_study(

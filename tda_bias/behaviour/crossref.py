@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,7 @@ from tda_bias.behaviour.targets import (
 )
 from tda_bias.records.record import RunRecord
 from tda_bias.records.result import SavedResult
-from tda_bias.records.runs import content_hash, open_run
+from tda_bias.records.runs import Run, content_hash
 from tda_bias.results.maps import map_columns
 from tda_bias.types import InputError, RankBy
 
@@ -98,20 +97,13 @@ class CrossReference(SavedResult):
         return HeadMap(quantity, rows.reset_index(drop=True), shuffled)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "crossref")
-        record = run.record_as(CrossrefRecord)
+    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
+        if run.record.files is not None:
+            return super()._read(run)
+        # Version 0.1 kept the profiles in its record.
+        profiles = getattr(run.record_as(CrossrefRecord), "mantel", [])
         tables = {name: run.table(file, schema) for name, file, schema in TABLES}
-        if run.record.files is None:  # version 0.1 kept the profiles in its record
-            profiles = pd.DataFrame(getattr(record, "mantel", []), columns=list(_PROFILE))
-        else:
-            profiles = run.table(PROFILES, PROFILE_COLUMNS)
-        return cls(**tables, profiles=profiles, record=record)
+        return {**tables, "profiles": pd.DataFrame(profiles, columns=list(_PROFILE))}
 
 
 _PROFILE = ("quantity", "distance", "rho", "p")

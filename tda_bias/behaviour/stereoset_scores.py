@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +14,11 @@ from tda_bias.behaviour.likelihood import TripleLikelihood, split_triples, tripl
 from tda_bias.behaviour.stereoset import item_table, length_split, scores
 from tda_bias.behaviour.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
 from tda_bias.models.record import model_record
-from tda_bias.records.files import RECORD
 from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore, texts_hash
-from tda_bias.records.record import updated
-from tda_bias.records.runs import open_run
+from tda_bias.records.result import SavedResult, Table
+from tda_bias.records.runs import Run
 from tda_bias.records.work import Job
-from tda_bias.records.writing import writing_run
 from tda_bias.triples import triple_ids
 from tda_bias.types import InputError
 
@@ -36,7 +33,7 @@ _BLOCK = 128
 
 
 @dataclass(frozen=True)
-class StereoSetScores:
+class StereoSetScores(SavedResult):
     """What ``stereoset_scores`` found.
 
     Attributes:
@@ -50,6 +47,10 @@ class StereoSetScores:
             ``beta.beta_table``. Empty without twins.
         record: Everything needed to repeat the run.
     """
+
+    COMMAND = "stereoset"
+    RECORD = StereoSetRecord
+    TABLES = (*TABLES, *TWIN_TABLES)
 
     items: pd.DataFrame
     scores: pd.DataFrame
@@ -99,38 +100,15 @@ class StereoSetScores:
             )
         return self.items
 
-    def with_record(self, **entries: Any) -> StereoSetScores:
-        """The same result with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the tables and ``run.json``: all of them, or none.
-
-        Returns:
-            The files, ``run.json`` last: where it is, the others are.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            for attribute, name, _ in (*TABLES, *(TWIN_TABLES if self.has_twins else ())):
-                run.table(name, getattr(self, attribute))
-        return [*(folder / name for name in run.names), folder / RECORD]
+    def _tables(self) -> Sequence[Table]:
+        return self.TABLES if self.has_twins else TABLES
 
     @classmethod
-    def load(cls, folder: str | Path) -> StereoSetScores:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "stereoset")
-        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
-        tables |= {"twins": twin_table([]), "beta": pd.DataFrame()}
+    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
         if any(run.has(file) for _, file, _ in TWIN_TABLES):
-            tables |= {name: run.table(file, schema) for name, file, schema in TWIN_TABLES}
-        return cls(**tables, record=run.record_as(StereoSetRecord))
+            return super()._read(run)
+        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
+        return {**tables, "twins": twin_table([]), "beta": pd.DataFrame()}
 
 
 def stereoset_scores(

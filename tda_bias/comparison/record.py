@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import pandas as pd
 
 from tda_bias.records.record import ModelRecord, RecordPart, RunRecord
 from tda_bias.records.result import SavedResult
+from tda_bias.records.runs import Run
 from tda_bias.records.tables import columns, counts, finite, flags, numbers, shares
 from tda_bias.records.tables import texts as text_column
 
@@ -107,14 +107,8 @@ class ModelComparison(SavedResult):
         return f"ModelComparison({names}: {len(self.table)} outcomes)"
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read what ``save`` wrote.
-
-        Raises:
-            InputError: if the folder holds no comparison of models, or a file is not as it was
-                written.
-        """
-        found = super().load(folder)
+    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
+        tables = super()._read(run)
         words = ["guard", "allowed", "reason"]
-        found.table[words] = found.table[words].fillna("")
-        return found
+        tables["table"][words] = tables["table"][words].fillna("")
+        return tables

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import pandas as pd
 from tda_bias.debias.protocol import Protocol
 from tda_bias.records.files import RECORD
 from tda_bias.records.notebook import summary_html
-from tda_bias.records.record import RunRecord, updated
+from tda_bias.records.record import RunRecord
+from tda_bias.records.result import Recorded
 from tda_bias.records.runs import open_run
 from tda_bias.records.tables import columns, counts, finite, numbers, texts
 from tda_bias.records.writing import writing_run
@@ -73,7 +74,7 @@ _FRONTIER = columns(
 
 
 @dataclass(frozen=True)
-class DebiasRun:
+class DebiasRun(Recorded):
     """A comparison with its record.
 
     Attributes:
@@ -93,10 +94,6 @@ class DebiasRun:
     def _repr_html_(self) -> str:
         arms = self.arms[list(_ARMS.columns)]
         return summary_html(repr(self), [self.record.verdict], {"arms on unseen targets": arms})
-
-    def with_record(self, **entries: Any) -> DebiasRun:
-        """The same run with further entries in its record; new ones win."""
-        return replace(self, record=updated(self.record, entries))
 
     def save(
         self,

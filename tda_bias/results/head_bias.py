@@ -16,7 +16,7 @@ from tda_bias.patterns.example import ExamplePattern
 from tda_bias.patterns.kept import KeptPatterns
 from tda_bias.records.files import RECORD
 from tda_bias.records.notebook import summary_html
-from tda_bias.records.record import updated
+from tda_bias.records.result import Recorded
 from tda_bias.records.runs import open_run
 from tda_bias.records.writing import writing_run
 from tda_bias.results.item_differences import ItemDifferences
@@ -33,7 +33,7 @@ NULLS = "nulls.npz"
 
 
 @dataclass(frozen=True)
-class HeadBias:
+class HeadBias(Recorded):
     """What ``head_bias`` found.
 
     Attributes:
@@ -87,10 +87,6 @@ class HeadBias:
     def rank_by(self) -> RankBy:
         """The map the run ranks heads by."""
         return self.record.config.rank_by
-
-    def with_record(self, **entries: Any) -> HeadBias:
-        """The same result with further entries in its record."""
-        return replace(self, record=updated(self.record, entries))
 
     def with_example(self, example: ExamplePattern) -> HeadBias:
         """The same result with the patterns of one text, which ``save`` writes too."""

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 
 import tda_bias
+from tda_bias.behaviour.ablation_study import AblationStudy
 from tda_bias.behaviour.crossref import CrossReference
 from tda_bias.behaviour.intrasentence_record import SentenceRun
 from tda_bias.behaviour.item_crossref import ItemCrossReference
 from tda_bias.behaviour.pair_set import PairSetScores
 from tda_bias.behaviour.prune_record import PruneCurveRun
+from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.record import ModelComparison
 from tda_bias.debias.record import DebiasRun
@@ -46,7 +48,6 @@ def test_a_result_shows_chance_and_survivors_in_a_few_kilobytes(heads_run):
 
 def test_words_questions_and_ablations_show_themselves(folders):
     from pvf.report import load_report
-    from tda_bias.behaviour.ablation_study import AblationStudy
     from unqover.answers import Answers
     from unqover.report import bias_report
 
@@ -62,8 +63,8 @@ def test_words_questions_and_ablations_show_themselves(folders):
 
 
 RESULTS = [
-    CrossReference, DebiasRun, HeadsComparison, ItemCrossReference, ModelComparison, PairSetScores,
-    PruneCurveRun, PublishedAgreement, SentenceRun,
+    AblationStudy, CrossReference, DebiasRun, HeadsComparison, ItemCrossReference, ModelComparison,
+    PairSetScores, PruneCurveRun, PublishedAgreement, SentenceRun, StereoSetScores,
 ]  # fmt: skip
 
 
@@ -88,8 +89,11 @@ def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
         "rms",
         "perplexity",
         "guard",
+        *("scoring", "items", "lms", "ss", "ss_low", "ss_high", "icat"),
+        *("log_odds", "beta_low", "beta_high"),
     ]
     long = pd.DataFrame({column: [HOSTILE] * 500 for column in [*columns, HOSTILE]})
+    long = long.assign(group="all")
     record = MagicMock()
     record.verdict, record.model.name = HOSTILE, "tiny"
     result = kind(**dict.fromkeys(names, long), record=record)
