@@ -106,13 +106,7 @@ def ablate(settings: AblateSettings) -> None:
     twins = twins_of(triples, source, settings.twins, errors=console)
     with (
         interruptible("batches", folder / "batches"),
-        run_folder(
-            folder,
-            "ablate",
-            settings=settings.numbers_depend_on(),
-            overwrite=settings.overwrite,
-            team=team,
-        ),
+        run_folder(folder, "ablate", settings, team=team),
     ):
         store = _batches(settings, heads, category, folder, team)
         study = _study(settings, heads, category, triples, twins, store, console)

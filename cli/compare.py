@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from tda_bias.records.text import number_text, p_text
-from tda_bias.types import InputError
 
 from .compare_settings import CompareSettings
 from .loading import (
@@ -39,17 +38,11 @@ _HEADINGS = ("outcome", "before", "after", "change", "interval", "p")
 @command(CompareSettings)
 def compare(settings: CompareSettings) -> None:
     """Measure two models alike, item by item: what changed, how sure, and at what cost."""
-    runs = [(Path(name) / "run.json").is_file() for name in (settings.before, settings.after)]
-    if all(runs):
+    if settings.of_runs:
         from .compare_runs import compare_runs
 
         compare_runs(settings).print(settings.format, quiet=settings.quiet)
         return
-    if any(runs):
-        run, model = (settings.before, settings.after)[:: 1 if runs[0] else -1]
-        raise InputError(
-            f"{run} is a run and {model} is not; give two models, or two runs of `tdabias heads`"
-        )
     found = _compared(settings)
     output(found, settings.folder).print(settings.format, quiet=settings.quiet)
 
@@ -59,12 +52,7 @@ def _compared(settings: CompareSettings) -> ModelComparison:
     _reach_hub(settings)
     with (
         interruptible("measures", settings.folder / "parts"),
-        run_folder(
-            settings.folder,
-            "compare",
-            settings=settings.numbers_depend_on(),
-            overwrite=settings.overwrite,
-        ) as refuse_other_weights,
+        run_folder(settings.folder, "compare", settings) as refuse_other_weights,
     ):
         before, after = (
             language_model(name, device=settings.device, dtype=settings.dtype, console=console)

@@ -12,7 +12,6 @@ from tda_bias.records.text import number_text, p_text
 
 from .output import Output
 from .run_folder import run_folder
-from .settings import folder_name
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -35,12 +34,9 @@ def compare_runs(settings: CompareSettings) -> Output:
     from tda_bias.results.head_bias import HeadBias
 
     before, after = (HeadBias.load(name) for name in (settings.before, settings.after))
-    folder = settings.out or Path(settings.after) / f"compare-{folder_name(settings.before)}"
-    names = ("category", "by", "n_flips", "seed")
-    about = {name: settings.model_dump(mode="json")[name] for name in names}
     hashes = [str(content_hash(run.record)) for run in (before, after)]
     data = DataRecord(source="runs", revision=" ".join(hashes))
-    with run_folder(folder, "compare", settings=about, data=data, overwrite=settings.overwrite):
+    with run_folder(settings.folder, "compare", settings, data=data):
         found = compare_heads(
             before,
             after,
@@ -58,8 +54,8 @@ def compare_runs(settings: CompareSettings) -> Output:
         from tda_bias.records.figures import print_style
 
         with print_style():
-            found.save(folder, figures={"compare": plot_head_comparison(found)})
-    return output(found, folder)
+            found.save(settings.folder, figures={"compare": plot_head_comparison(found)})
+    return output(found, settings.folder)
 
 
 def output(found: HeadsComparison, folder: Path) -> Output:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, RankBy
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError, RankBy
 
 from .options import Positional
 from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
@@ -71,9 +71,28 @@ class CompareSettings(RunSettings):
     def folder(self) -> Path:
         """Where the files go."""
         name = f"compare-{folder_name(self.before)}"
-        return self.out or Path("runs") / folder_name(self.after) / name
+        inside = Path(self.after) if self.of_runs else Path("runs") / folder_name(self.after)
+        return self.out or inside / name
+
+    @property
+    def of_runs(self) -> bool:
+        """Whether finished runs are compared, not models.
+
+        Raises:
+            InputError: if one is a run and the other is not.
+        """
+        runs = [(Path(name) / "run.json").is_file() for name in (self.before, self.after)]
+        if any(runs) and not all(runs):
+            run, model = (self.before, self.after)[:: 1 if runs[0] else -1]
+            raise InputError(
+                f"{run} is a run and {model} is not; give two models, or two runs of `tdabias "
+                "heads`"
+            )
+        return all(runs)
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
+        if self.of_runs:
+            return self.model_dump(mode="json", include={"category", "by", "n_flips", "seed"})
         left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "resume"}
         return self.model_dump(mode="json", exclude=left_out)

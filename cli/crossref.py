@@ -10,9 +10,10 @@ from rich.table import Table
 from tda_bias.records.text import number_text, p_text
 from tda_bias.types import HeadId, InputError
 
-from .crossref_settings import CrossrefSettings, crossref_folder
+from .crossref_settings import CrossrefSettings
 from .options import command
 from .output import Output
+from .run_folder import run_folder
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def by_target(settings: CrossrefSettings) -> Output:
     from tda_bias.plots.behaviour import crossref_figures
     from tda_bias.results.head_bias import HeadBias
 
-    with crossref_folder(settings, "crossref"):
+    with run_folder(settings.folder, "crossref", settings):
         scores = None if settings.stereoset is None else StereoSetScores.load(settings.stereoset)
         found = cross_reference(
             HeadBias.load(settings.run),
@@ -82,7 +83,7 @@ def by_item(settings: CrossrefSettings) -> Output:
     from tda_bias.behaviour.stereoset_scores import StereoSetScores
     from tda_bias.records.runs import open_run
 
-    with crossref_folder(settings, COMMAND):
+    with run_folder(settings.folder, COMMAND, settings):
         found = cross_reference_items(
             open_run(settings.run, "heads"),
             StereoSetScores.load(settings.said),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,6 @@ from pydantic import Field
 from tda_bias.types import MAX_RESAMPLES, MAX_SEED, InputError, RankBy
 
 from .options import Positional
-from .run_folder import run_folder
 from .settings import FilePath, Name, RunSettings, folder_name
 
 
@@ -84,13 +82,3 @@ class CrossrefSettings(RunSettings):
         files = {"behaviour", "stereoset", "published"}
         names = {"by", "match", "scoring", "n_resamples", "seed", *files}
         return self.model_dump(mode="json", include=names)
-
-
-def crossref_folder(settings: CrossrefSettings, command: str) -> AbstractContextManager[Any]:
-    """Hold the folder while a comparison is computed and written."""
-    return run_folder(
-        settings.folder,
-        command,
-        settings=settings.numbers_depend_on(),
-        overwrite=settings.overwrite,
-    )

@@ -41,13 +41,10 @@ def debias(settings: DebiasSettings) -> None:
     team = team_of(settings)
     from_file = _heads_of_file(settings)
     triples, twins, about_twins = _texts(settings)
-    about = settings.numbers_depend_on()
     console = Console(stderr=True, quiet=settings.quiet)
     with (
         interruptible("trainings", settings.out),
-        run_folder(
-            settings.out, "debias", settings=about, overwrite=settings.overwrite, team=team
-        ) as refuse,
+        run_folder(settings.out, "debias", settings, team=team) as refuse,
     ):
         reach_hub_for(settings.model, also=settings.text == "wikitext2")
         model = language_model(

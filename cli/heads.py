@@ -64,14 +64,7 @@ def compute(settings: HeadsSettings, *, team: Team = ALONE) -> HeadBias:
     console = Console(stderr=True, quiet=settings.quiet)
     triples, twins, data = texts_of(settings, console)
     folder = settings.folder
-    with run_folder(
-        folder,
-        "heads",
-        settings=settings.numbers_depend_on(),
-        data=data,
-        overwrite=settings.overwrite,
-        team=team,
-    ) as refuse_other_weights:
+    with run_folder(folder, "heads", settings, data=data, team=team) as refuse_other_weights:
         model = hooked_model(
             settings.model,
             device=settings.device,

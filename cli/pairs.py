@@ -127,9 +127,8 @@ def compute(settings: PairsSettings) -> PairSetScores:
     with run_folder(
         settings.folder,
         "pairs",
-        settings=settings.numbers_depend_on(),
+        settings,
         data=DataRecord(source=read.source, revision=read.revision),
-        overwrite=settings.overwrite,
         team=team,
     ) as refuse_other_weights:
         model = language_model(

@@ -107,13 +107,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
     heads = HeadBias.load(settings.run)
     with (
         interruptible("steps", settings.folder / _STEPS),
-        run_folder(
-            settings.folder,
-            "prune-curve",
-            settings=settings.numbers_depend_on(),
-            overwrite=settings.overwrite,
-            team=team,
-        ),
+        run_folder(settings.folder, "prune-curve", settings, team=team),
     ):
         found = _computed(settings, heads, team)
         found = found.with_record(settings=settings.model_dump(mode="json"))

@@ -10,8 +10,9 @@ from rich.table import Table
 from tda_bias.records.text import number_text, p_text
 from tda_bias.types import InputError
 
-from .crossref_settings import CrossrefSettings, crossref_folder
+from .crossref_settings import CrossrefSettings
 from .output import Output
+from .run_folder import run_folder
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def by_published(settings: CrossrefSettings, model: str) -> Output:
     from tda_bias.paper.published_run import COMMAND, published_agreement
     from tda_bias.results.head_bias import HeadBias
 
-    with crossref_folder(settings, COMMAND):
+    with run_folder(settings.folder, COMMAND, settings):
         found = published_agreement(
             HeadBias.load(settings.run),
             model,

@@ -222,13 +222,7 @@ def _score(
     folder = settings.folder(name)
     console = Console(stderr=True, quiet=settings.quiet)
     team = team_of(settings)
-    with run_folder(
-        folder,
-        "pvf",
-        settings=settings.numbers_depend_on(),
-        overwrite=settings.overwrite,
-        team=team,
-    ) as refuse_other_weights:
+    with run_folder(folder, "pvf", settings, team=team) as refuse_other_weights:
         model = language_model(
             name,
             device=settings.device,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tda_bias.records.work import ALONE, Shard, Team
 
@@ -18,14 +18,24 @@ if TYPE_CHECKING:
     from .settings import SharedRunSettings
 
 
+class NumbersSettings(Protocol):
+    """Settings of a command that leaves numbers in a folder."""
+
+    @property
+    def overwrite(self) -> bool:
+        """Whether a finished run of something else may be lost."""
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+
+
 @contextmanager
 def run_folder(
     folder: Path,
     command: str,
+    settings: NumbersSettings,
     *,
-    settings: Mapping[str, Any],
     data: DataRecord | None = None,
-    overwrite: bool,
     team: Team = ALONE,
 ) -> Iterator[Callable[[LanguageModel], None]]:
     """Hold a folder while a run is computed and written, or a share of it while that is computed.
@@ -35,9 +45,8 @@ def run_folder(
     Args:
         folder: Where the run goes.
         command: Its command.
-        settings: Those that its numbers depend on.
+        settings: Its settings.
         data: Its texts.
-        overwrite: Whether a finished run of something else may be lost.
         team: The processes that share the work; the first of a launcher's holds the folder for all.
 
     Yields:
@@ -51,9 +60,16 @@ def run_folder(
     from tda_bias.records.lock import locked, locked_share
     from tda_bias.records.runs import refuse_other_run
 
+    depends_on = settings.numbers_depend_on()
+
     def refuse(weights: str | None = None) -> None:
         refuse_other_run(
-            folder, command, settings=settings, data=data, weights=weights, overwrite=overwrite
+            folder,
+            command,
+            settings=depends_on,
+            data=data,
+            weights=weights,
+            overwrite=settings.overwrite,
         )
 
     if team.index and not isinstance(team, Shard):

@@ -59,12 +59,7 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
     console = Console(stderr=True, quiet=settings.quiet)
     team = team_of(settings)
     with run_folder(
-        settings.folder,
-        COMMAND,
-        settings=settings.numbers_depend_on(),
-        data=data,
-        overwrite=settings.overwrite,
-        team=team,
+        settings.folder, COMMAND, settings, data=data, team=team
     ) as refuse_other_weights:
         model = language_model(
             settings.model,

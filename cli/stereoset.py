@@ -69,12 +69,7 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
     data = triples_record(settings.data, settings.category)
     team = team_of(settings)
     with run_folder(
-        settings.folder,
-        "stereoset",
-        settings=settings.numbers_depend_on(),
-        data=data,
-        overwrite=settings.overwrite,
-        team=team,
+        settings.folder, "stereoset", settings, data=data, team=team
     ) as refuse_other_weights:
         model = language_model(
             settings.model,

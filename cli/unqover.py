@@ -84,13 +84,7 @@ def unqover(settings: UnqoverSettings) -> None:
     design = sampled_design(chosen, part_of(settings, DesignConfig))
     with (
         interruptible("answers", settings.folder / "parts"),
-        run_folder(
-            settings.folder,
-            "unqover",
-            settings=settings.numbers_depend_on(),
-            overwrite=settings.overwrite,
-            team=team,
-        ) as refuse_other_weights,
+        run_folder(settings.folder, "unqover", settings, team=team) as refuse_other_weights,
     ):
         answers = _answers(settings, design, refuse_other_weights, team)
 
