@@ -17,8 +17,6 @@ from .output import Output
 from .settings import FilePath, OutputSettings
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tda_bias.records.page import Chart, Finding, Section, TablePart
     from tda_bias.records.runs import Run
     from tda_bias.results.head_bias import HeadBias
@@ -256,23 +254,12 @@ def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
     for name, entry in (run.record.files or {}).items():
         if entry.rows is None or not name.endswith((".csv", "items.parquet")):
             continue
-        table = _read(run, name)
+        table = run.plain_table(name)
         if "id" in table and texts:
             table = table.assign(text=table["id"].map(lambda key: texts.get(str(key), "")))
         stem = name.rpartition(".")[0]
         found.append(TablePart(stem.replace("_", " "), stem, table))
     return found
-
-
-def _read(run: Run, name: str) -> pd.DataFrame:
-    import io
-
-    import pandas as pd
-
-    from tda_bias.records.spreadsheets import csv_table
-
-    content = run.read(name)
-    return pd.read_parquet(io.BytesIO(content)) if name.endswith(".parquet") else csv_table(content)
 
 
 # -- how to make a run again -----------------------------------------------------------------------

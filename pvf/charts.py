@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
-from tda_bias.records.spreadsheets import csv_table
 
 # Lines of a chart: more cannot be read.
 MOST = 40
+# A word x may look like a number.
+_NAMES = {"x": str}
 
 
 def plain_lines(run: Run) -> list[str]:
     """What the preferences amount to, for somebody who reads nothing else."""
     if not (run.has("summary.csv") and run.has("by_x.csv")):
         return []
-    measured = _table(run, "summary.csv").iloc[0]
-    words = _table(run, "by_x.csv")
+    measured = run.plain_table("summary.csv").iloc[0]
+    words = run.plain_table("by_x.csv", dtype=_NAMES)
     first = words.nlargest(3, "r")
     named = ", ".join(f"{row['x']} ({row['toward']})" for row in first.to_dict("records"))
     return [
@@ -28,15 +27,11 @@ def plain_lines(run: Run) -> list[str]:
     ]
 
 
-def _table(run: Run, name: str) -> pd.DataFrame:
-    return csv_table(run.read(name), dtype={"x": str})
-
-
 def charts(run: Run) -> list[Chart]:
     """The words with the largest risk, with their intervals over templates."""
     if not run.has("by_x.csv"):
         return []
-    table = _table(run, "by_x.csv")
+    table = run.plain_table("by_x.csv", dtype=_NAMES)
     if "r_low" not in table:
         return []
     rows = table.nlargest(MOST, "r")[["x", "r", "r_low", "r_high", "r_p", "r_v", "toward"]]

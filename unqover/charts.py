@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
-from tda_bias.records.spreadsheets import csv_table
 
 # Lines of a chart: more cannot be read.
 MOST = 40
@@ -16,8 +13,8 @@ def plain_lines(run: Run) -> list[str]:
     """What the answers amount to, for somebody who reads nothing else."""
     if not (run.has("summary.csv") and run.has("groups.csv")):
         return []
-    first = _table(run, "summary.csv").iloc[0]
-    groups = _table(run, "groups.csv")
+    first = run.plain_table("summary.csv").iloc[0]
+    groups = run.plain_table("groups.csv")
     known, kept = int(groups["p"].notna().sum()), int((groups["q"] < 0.05).sum())
     return [
         f"Asked about two people where the text does not say, {run.model} prefers one by "
@@ -27,15 +24,11 @@ def plain_lines(run: Run) -> list[str]:
     ]
 
 
-def _table(run: Run, name: str) -> pd.DataFrame:
-    return csv_table(run.read(name))
-
-
 def charts(run: Run) -> list[Chart]:
     """The groups and attributes with the largest bias, with their intervals."""
     if not run.has("groups.csv"):
         return []
-    table = _table(run, "groups.csv")
+    table = run.plain_table("groups.csv")
     if not {"gamma", "low", "high", "group", "attribute"} <= set(table.columns):
         return []
     largest = table["gamma"].abs().nlargest(MOST).index

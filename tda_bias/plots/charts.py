@@ -14,7 +14,6 @@ from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
-from tda_bias.records.spreadsheets import csv_table
 from tda_bias.types import HeadId
 
 # Okabe and Ito's, without yellow and black: told apart by colour-blind readers, on white and black.
@@ -161,7 +160,7 @@ def ablate(run: Run) -> list[Chart]:
 
 def crossref(run: Run) -> list[Chart]:
     """Correlations over targets of what heads do with what the model says."""
-    table = _csv(run, "correlations.csv")
+    table = run.plain_table("correlations.csv")
     rows = table.assign(
         pair=table["quantity"].astype(str) + " · " + table["summary"].astype(str),
         rho_low=table["low"],
@@ -177,7 +176,7 @@ def prune_curve(run: Run) -> list[Chart]:
     quantity = run.load(PruneCurveRun.load).record.quantity
     said = "beta" if quantity == "beta" else "mean log-odds"
     left = f"{said} left"
-    rows = _csv(run, "curve.csv").assign(
+    rows = run.plain_table("curve.csv").assign(
         line=lambda t: t["ranking"].astype(str) + " " + t["draw"].astype(str)
     )
     rows = rows.rename(columns={f"{quantity}_test": left})
@@ -204,7 +203,9 @@ def compare(run: Run) -> list[Chart]:
     """Changes between two models, or between the maps of two runs."""
     if getattr(run.record, "compares", "models") == "heads":
         return _maps(run.load(HeadsComparison.load))
-    table = _csv(run, "compare.csv").rename(columns={"low": "change_low", "high": "change_high"})
+    table = run.plain_table("compare.csv").rename(
+        columns={"low": "change_low", "high": "change_high"}
+    )
     found: list[Chart] = []
     for unit, rows in table.groupby("unit", sort=False):
         title = f"Changes from before to after, {unit}"
@@ -255,7 +256,7 @@ def _maps(found: HeadsComparison) -> list[Chart]:
 
 def debias(run: Run) -> list[Chart]:
     """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
-    rows = _csv(run, "frontier.csv").assign(
+    rows = run.plain_table("frontier.csv").assign(
         line=lambda t: t["arm"].astype(str) + " " + t["draw"].astype(str)
     )
     spec = {
@@ -300,8 +301,3 @@ def _beside_random(rows: pd.DataFrame, column: str) -> list[dict[str, Any]]:
             },
         },
     ]  # fmt: skip
-
-
-def _csv(run: Run, name: str) -> pd.DataFrame:
-    """A table of a run, as it stands there."""
-    return csv_table(run.read(name))

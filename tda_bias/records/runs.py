@@ -134,6 +134,24 @@ class Run:
         except ValueError as error:
             raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
 
+    def plain_table(self, name: str, *, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:
+        """One of its tables as it stands there, whatever its columns.
+
+        Args:
+            name: The file, CSV or Parquet by its ending.
+            dtype: Types of columns of CSV that are known.
+
+        Raises:
+            InputError: as ``read``, or if it is no table.
+        """
+        from tda_bias.records.tables import plain_table
+
+        content = self.read(name)
+        try:
+            return plain_table(content, name, dtype=dtype)
+        except ValueError as error:
+            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of one of its ``.npz`` files.
 

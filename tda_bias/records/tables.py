@@ -120,26 +120,41 @@ def parsed_table(content: bytes, name: str, schema: pa.DataFrameSchema) -> pd.Da
     Raises:
         ValueError: saying in one line what does not fit.
     """
-    try:
-        table = _of_csv(content, schema) if name.endswith(".csv") else _of_parquet(content)
-    except Exception as error:
-        # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
-        raise ValueError(f"no table ({_first_line(error)})") from error
+    table = plain_table(content, name, dtype=_text_columns(schema))
     try:
         return schema.validate(table, lazy=True)
     except SchemaErrors as error:
         raise ValueError(_reason(error)) from None
 
 
-def _of_csv(content: bytes, schema: pa.DataFrameSchema) -> pd.DataFrame:
-    as_text = {
-        n: str for n, c in schema.columns.items() if c.dtype and pa.dtypes.is_string(c.dtype)
+def plain_table(
+    content: bytes, name: str, *, dtype: Mapping[str, type] | None = None
+) -> pd.DataFrame:
+    """A table from the bytes of a CSV or Parquet file, whatever its columns.
+
+    Args:
+        content: The bytes.
+        name: The file's name, whose ending says which.
+        dtype: Types of columns of CSV that are known; Parquet knows its own.
+
+    Raises:
+        ValueError: saying in one line what does not fit.
+    """
+    try:
+        if name.endswith(".csv"):
+            return csv_table(content, dtype=dtype)
+        return pd.read_parquet(io.BytesIO(content))
+    except Exception as error:
+        # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
+        raise ValueError(f"no table ({_first_line(error)})") from error
+
+
+def _text_columns(schema: pa.DataFrameSchema) -> dict[str, type]:
+    return {
+        name: str
+        for name, column in schema.columns.items()
+        if column.dtype and pa.dtypes.is_string(column.dtype)
     }
-    return csv_table(content, dtype=as_text)
-
-
-def _of_parquet(content: bytes) -> pd.DataFrame:
-    return pd.read_parquet(io.BytesIO(content))
 
 
 def _reason(error: SchemaErrors) -> str:

@@ -116,6 +116,24 @@ def test_other_rows_than_were_written_are_noticed_also_where_the_hash_fits(folde
         open_run(folder).table("a.csv", COLUMNS)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "b.parquet"])
+def test_a_plain_table_holds_whatever_stands_there_and_is_checked_too(folder, name):
+    expected = open_run(folder).table(name, COLUMNS)
+    pd.testing.assert_frame_equal(open_run(folder).plain_table(name), expected)
+    as_version_0_1(folder)
+    (folder / name).write_bytes(b"")
+    with pytest.raises(InputError, match=rf"{name}: no table .*; run the same `tdabias stereoset`"):
+        open_run(folder).plain_table(name)
+
+
+def test_columns_of_a_plain_table_can_be_named_texts(tmp_path):
+    table = pd.DataFrame({"x": ["007", "1e3"], "r": [0.5, 0.25]})
+    with writing_run(tmp_path, record_of()) as run:
+        run.table("words.csv", table)
+    read = open_run(tmp_path).plain_table("words.csv", dtype={"x": str})
+    pd.testing.assert_frame_equal(read, table)
+
+
 def test_arrays_and_json_are_checked_too(tmp_path):
     with writing_run(tmp_path, record_of()) as run:
         run.arrays("x.npz", {"a": np.arange(3)})
