@@ -12,12 +12,13 @@ from tda_bias.behaviour.beta import log_odds
 from tda_bias.behaviour.prune_record import PruneCurveRun
 from tda_bias.behaviour.stereoset_scores import StereoSetScores
 from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.records.figures import BLUE, GREEN, ORANGE, PINK
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
 from tda_bias.types import HeadId
 
 # Okabe and Ito's, without yellow and black: told apart by colour-blind readers, on white and black.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
+COLOURS = [BLUE, ORANGE, GREEN, PINK, "#56B4E9", "#E69F00"]
 _RANDOM = "random"
 POINT = {"type": "point", "filled": True, "size": 45, "color": "var(--first)", "opacity": 0.7}
 
