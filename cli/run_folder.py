@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from tda_bias.records.work import ALONE, Shard, Team
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
-    from tda_bias.records.parts import PartStore
+    from tda_bias.records.parts import Store
     from tda_bias.records.record import DataRecord
 
     from .settings import SharedRunSettings
@@ -91,9 +91,7 @@ def run_folder(
             raise
 
 
-def parts_in(
-    folder: Path, settings: SharedRunSettings, team: Team
-) -> Callable[[Mapping[str, Any]], PartStore]:
+def parts_in(folder: Path, settings: SharedRunSettings, team: Team) -> Store:
     """What opens the finished parts of a run, given what their numbers depend on.
 
     Args:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from tda_bias.models.load import LoadedModel
 from tda_bias.models.record import hooked_model_record
 from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import ContextTexts, texts_record, tokenize
-from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.work import Job
 from tda_bias.resampling import generator
 from tda_bias.results.controls import controls
@@ -52,7 +52,7 @@ def head_bias(
     twins: Twins | None = None,
     config: HeadBiasConfig | None = None,
     progress: Progress | None = None,
-    store: Callable[[dict[str, Any]], PartStore] | None = None,
+    store: Store | None = None,
 ) -> HeadBias:
     """The topological bias statistic of every attention head, with its tests and controls.
 

@@ -26,11 +26,11 @@ from tda_bias.behaviour.text_likelihood import (
     TokenScores,
     tokenize,
 )
-from tda_bias.behaviour.text_parts import Store, TextReader
+from tda_bias.behaviour.text_parts import TextReader
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Scored, words
 from tda_bias.pairs.stereoset import SentenceTriple
-from tda_bias.records.parts import texts_hash
+from tda_bias.records.parts import Store, texts_hash
 from tda_bias.types import InputError
 
 SCORED: tuple[Scored, ...] = ("whole", "difference")

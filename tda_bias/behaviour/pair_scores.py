@@ -22,9 +22,10 @@ from tda_bias.behaviour.text_likelihood import (
     Start,
     TokenScores,
 )
-from tda_bias.behaviour.text_parts import Store, TextReader
+from tda_bias.behaviour.text_parts import TextReader
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet, Scored
+from tda_bias.records.parts import Store
 from tda_bias.resampling import generator
 from tda_bias.types import InputError
 

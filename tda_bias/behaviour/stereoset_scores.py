@@ -15,7 +15,7 @@ from tda_bias.behaviour.stereoset import item_table, length_split, scores
 from tda_bias.behaviour.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
 from tda_bias.models.record import model_record
 from tda_bias.records.notebook import summary_html
-from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.result import SavedResult, Table
 from tda_bias.records.runs import Run
 from tda_bias.records.work import Job
@@ -122,7 +122,7 @@ def stereoset_scores(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
-    store: Callable[[dict[str, Any]], PartStore] | None = None,
+    store: Store | None = None,
 ) -> StereoSetScores:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score, and beta.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,12 +20,11 @@ from tda_bias.behaviour.text_likelihood import (
     tokenize,
 )
 from tda_bias.models.load import LanguageModel
-from tda_bias.records.parts import PartStore, texts_hash
+from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.work import Job
 
 # Contrasts whose readings are kept in one file: a stopped run loses at most so many.
 _BLOCK = 128
-Store = Callable[[dict[str, Any]], PartStore]
 
 
 @dataclass(frozen=True)

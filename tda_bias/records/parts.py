@@ -212,6 +212,10 @@ class PartStore:
         return folder / f"{readable}-{mark}.npz"
 
 
+# Given what the numbers of a run depend on, the store of its parts.
+Store = Callable[[Mapping[str, Any]], PartStore]
+
+
 def open_parts(
     folder: Path | None,
     identity: Mapping[str, Any],
