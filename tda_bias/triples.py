@@ -52,7 +52,9 @@ def load_triples(
         )
     if limit is not None and limit < 1:
         raise InputError(f"`limit` must be at least 1; got {limit}")
-    triples = [t for t in _distinct(_read(source)) if category in ("all", t.category)]
+    # What stands twice would count as twice the evidence.
+    distinct = (triple for triple, earlier in _with_earlier(_read(source)) if earlier is None)
+    triples = [triple for triple in distinct if category in ("all", triple.category)]
     if not triples:
         raise InputError(f"`data` {str(source)!r} has no triple of the category {category!r}")
     if groups:
@@ -71,12 +73,7 @@ def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, .
         A sentence each, with a count; nothing where there is nothing to say.
     """
     read = [t for t in _read(source) if category in ("all", t.category)]
-    first: dict[Triple, str] = {}
-    again = []
-    for triple in read:
-        known = first.setdefault(_said(triple), triple.source)
-        if known != triple.source:
-            again.append(f"{Path(triple.source).name} says the same as {Path(known).name}")
+    again = [_repeated(triple, earlier) for triple, earlier in _with_earlier(read) if earlier]
     remarks = []
     if again:
         many = (
@@ -97,18 +94,21 @@ def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, .
     return tuple(remarks)
 
 
-def _distinct(triples: Iterable[Triple]) -> Iterator[Triple]:
-    """Each triple once: what stands twice would count as twice the evidence."""
-    seen: set[Triple] = set()
+def _with_earlier(triples: Iterable[Triple]) -> Iterator[tuple[Triple, Triple | None]]:
+    """Every triple, with the first one that says the same if it is not that one."""
+    first: dict[Triple, Triple] = {}
     for triple in triples:
-        if _said(triple) not in seen:
-            seen.add(_said(triple))
-            yield triple
+        said = replace(triple, source="")
+        yield triple, first.get(said)
+        first.setdefault(said, triple)
 
 
-def _said(triple: Triple) -> Triple:
-    """A triple without the place where it stands."""
-    return replace(triple, source="")
+def _repeated(triple: Triple, earlier: Triple) -> str:
+    """Which triple repeats which; a source may give several the same name."""
+    name = Path(triple.source).name
+    if triple.source == earlier.source:
+        return f"{name} stands again"
+    return f"{name} says the same as {Path(earlier.source).name}"
 
 
 def triple_ids(triples: Iterable[Triple]) -> list[str]:

@@ -134,8 +134,8 @@ def prune_curve(
         confidence: Coverage of the intervals.
         seed: Of random orders and resamples.
         store: Where finished batches of texts and perplexities are kept.
-        progress: Called with tokens read and all, in forward passes over texts and over windows;
-            of several processes, with those of this one's share.
+        progress: Called with tokens done and all, each as often as it is read: those of texts,
+            then those of windows. Of several processes, with those of this one's share.
 
     Raises:
         InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``

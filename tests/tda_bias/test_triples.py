@@ -115,6 +115,14 @@ def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
     assert triple_remarks("starter") == ()
 
 
+def test_triples_of_one_name_that_repeat_each_other_are_counted_too(tmp_path):
+    path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, ITEM)
+    path.write_text(path.read_text(encoding="utf-8").replace('"id2"', '"id0"'), encoding="utf-8")
+    [remark] = triple_remarks(path)
+    assert remark == "1 triple repeats another and is left out (dev.json item id0 stands again)."
+    assert [triple.group for triple in load_triples(path)] == ["sister", "mother"]
+
+
 def test_names_that_differ_in_case_or_unicode_form_alone_are_named(tmp_path):
     names = ("caf\u00e9", "cafe\u0301", "Caf\u00e9", "bar")
     path = write(tmp_path, *({**ITEM, "target": name} for name in names))
