@@ -16,9 +16,18 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from benchmarks.load import MACHINES
+from tda_bias.config import HeadBiasConfig
+from tda_bias.inference.location import LocationMap
+from tda_bias.records.parts import PartStore
+from tda_bias.results.location import location_tests
+from tda_bias.statistic.group_result import GroupResult
+from tda_bias.threads import each_in_threads
 
 RUNS = 3
 BATCH = 32
@@ -40,9 +49,34 @@ def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
             model(input_ids=padded, attention_mask=mask, use_cache=False)
 
 
+class KeptParts(PartStore):
+    """Saves nothing, and keeps the groups for a look at what is made of them."""
+
+    def __init__(self, identity: Mapping[str, Any]) -> None:
+        super().__init__(None, identity)
+        self.groups: list[GroupResult] = []
+
+    def each(self, jobs: Any, **options: Any) -> Iterator[Mapping[str, np.ndarray]]:
+        for job, arrays in zip(jobs, super().each(jobs, **options), strict=True):
+            self.groups.append(GroupResult.from_arrays(*job.name.split("/", 1), arrays))
+            yield arrays
+
+
+def location_seconds(groups: list[GroupResult], config: HeadBiasConfig) -> float:
+    """All location tests of one category: of every group's heads, and of the map over groups."""
+    start = time.perf_counter()
+    maps = {name: LocationMap() for name in ("location", "location_twin")}
+    for _, for_maps in each_in_threads(lambda group: location_tests(group, config), groups):
+        for name, values in for_maps.items():
+            maps[name].add(*values)
+    for location_map in maps.values():
+        location_map.tested()
+    return time.perf_counter() - start
+
+
 def child(which: str) -> dict[str, Any]:
     """One measurement in a process of its own: seconds per run, stages, peak memory."""
-    from tda_bias import HeadBiasConfig, head_bias, load_triples
+    from tda_bias import head_bias, load_triples
     from tda_bias.models.load import bridge_model, load_language_model
     from tda_bias.twins import make_twins
     from tda_bias.types import ROLES
@@ -65,10 +99,16 @@ def child(which: str) -> dict[str, Any]:
         model = bridge_model(hf_model, tokenizer, name="smollm2-135m")
         config = HeadBiasConfig(share_prefix="auto" if which == "shared" else "never")
         for _ in range(RUNS):
+            kept: list[KeptParts] = []
             start = time.perf_counter()
-            result = head_bias(model, triples, twins=twins, config=config)
+            result = head_bias(
+                model, triples, twins=twins, config=config,
+                store=lambda identity, kept=kept: kept.append(KeptParts(identity)) or kept[0],
+            )  # fmt: skip
             runs.append(time.perf_counter() - start)
             stages.append(result.record.seconds)
+            if with_twins:
+                stages[-1]["location tests"] = location_seconds(kept[0].groups, config)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"runs": runs, "stages": stages, "peak_mb": peak, "triples": len(triples)}
 
@@ -106,7 +146,8 @@ def table(machine: str, *, twins: bool = False) -> None:
             f"| {NAMES[way]} | {median:.1f} ({min(runs):.1f} to {max(runs):.1f}) "
             f"| {median / bare:.2f} | {measured[way]['peak_mb']:.0f} |"
         )
-    for stage in ("forward", "topology", "statistic", "inference"):
+    stages = ("forward", "topology", "statistic", "inference")
+    for stage in (*stages, "location tests") if twins else stages:
         median = statistics.median(run[stage] for run in measured["shared"]["stages"])
         print(f"| of (b): {stage} | {median:.2f} | {median / bare:.3f} | |")
     print()
