@@ -10,7 +10,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
@@ -311,7 +311,7 @@ def set_table(study: AblationStudy) -> Table:
     about = study.record
     title = (
         f"{about.model.name} · {about.category} · {about.top} top heads removed together, "
-        f"{about.triples} items"
+        f"{counted(about.triples, 'item')}"
     )
     shown = Table(title=title, title_justify="left")
     shown.add_column("outcome")

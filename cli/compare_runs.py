@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 
 from .output import Output
 from .run_folder import run_folder
@@ -144,4 +144,4 @@ def _lines(found: HeadsComparison, folder: Path) -> Iterator[str]:
 
 
 def _shape(found: HeadsComparison, model: str) -> str:
-    return f"{(found.layers['model'] == model).sum()} layers"
+    return counted((found.layers["model"] == model).sum(), "layer")

@@ -9,7 +9,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
 
 from .loading import language_model
@@ -129,7 +129,8 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     }  # fmt: skip
     less = abs(values["after"]) < abs(values["before"]) and found.p < 0.05
     said = (
-        f"Mean {found.quantity} of {values['items']} items of {values['targets']} targets that no "
+        f"Mean {found.quantity} of {counted(values['items'], 'item')} of "
+        f"{counted(values['targets'], 'target')} that no "
         f"training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}; change "
         f"{values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(found.p)})."
     )
@@ -206,7 +207,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
     shared = {t.group for t in load_triples(settings.data, category=category)}
     if shared := {group for group in shared if group.casefold() in targets}:
         raise InputError(
-            f"`data` {settings.data} shares {len(shared)} targets with the run "
+            f"`data` {settings.data} shares {counted(len(shared), 'target')} with the run "
             f"({', '.join(sorted(shared)[:3])}): heads chosen on a target cannot be confirmed on it"
         )
     of_run = {**run.record.settings, "data": settings.data, "category": category, "group": ()}
@@ -290,7 +291,8 @@ def _lines(found: Confirmation) -> list[str]:
         else "Heads that stand out on some targets do not stand out on others more than chance."
     )
     return [
-        f"{len(record['targets'])} targets, {record['splits']} splits ({which}), ranked by "
+        f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
+        f"({which}), ranked by "
         f"{record['by']}{' with twins' if record['twins'] else ''}.",
         f"Of the chosen heads {found.replicated:.1%} have p <= .05 on the other half "
         f"({found.chance:.1%} where labels are exchanged, p {p_text(found.p)}). Spearman of the "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 from tda_bias.types import HeadId, InputError
 
 from .crossref_settings import CrossrefSettings
@@ -120,7 +120,7 @@ def correlation_table(found: CrossReference) -> Table:
     """The correlations with the smallest p."""
     from tda_bias.behaviour.targets import match_counts
 
-    about = f"{len(found.targets)} targets ({match_counts(found.targets)})"
+    about = f"{counted(len(found.targets), 'target')} ({match_counts(found.targets)})"
     shown = Table(title=f"{found.record.model.name} · {about}", title_justify="left")
     shown.add_column("quantity")
     shown.add_column("of heads")
@@ -156,7 +156,8 @@ def target_lines(found: CrossReference) -> list[str]:
     n = len(found.targets)
     needed = power(n)
     lines = [
-        f"Power: with {n} targets |rho| must reach {needed['significant']:.2f} for p < .05; a true "
+        f"Power: with {counted(n, 'target')} |rho| must reach {needed['significant']:.2f} for p < "
+        ".05; a true "
         f"rho of {needed['power_80']:.2f} is found four times out of five.",
     ]
     correlations = found.correlations
@@ -240,9 +241,10 @@ def item_lines(found: ItemCrossReference) -> list[str]:
     lines = []
     for category, rows in found.summary.groupby("category", sort=False):
         left = found.record.left_out.get(str(category), 0)
-        apart = f" {left} items of the heads are not in the other run." if left else ""
+        items = counted(left, "item of the heads is", "items of the heads are")
+        apart = f" {items} not in the other run." if left else ""
         lines.append(
-            f"Power, {category}: with {rows['n'].min()} items a true rho of "
+            f"Power, {category}: with {counted(rows['n'].min(), 'item')} a true rho of "
             f"{rows['smallest'].max():.2f} of a single head is found four times out of five; "
             f"among all heads {rows['needed'].max():.2f} is needed.{apart}"
         )

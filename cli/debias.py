@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tda_bias.records.text import counted
 from tda_bias.types import HeadId, InputError
 
 from .debias_settings import DebiasSettings
@@ -145,7 +146,7 @@ def output(found: DebiasRun, folder: Path) -> Output:
         record.verdict,
         *record.broken,
         f"Beta: nats per token, items of targets that a training never saw; {protocol.folds_run} "
-        f"of {protocol.n_folds} folds. p: share of {protocol.n_random} random sets "
+        f"of {protocol.n_folds} folds. p: share of {counted(protocol.n_random, 'random set')} "
         f"({record.matching}) that leave as little at 1 % perplexity; at least "
         f"{1 / (1 + protocol.n_random):.2f}. Guard: perplexity of neutral text at most +2 %, "
         "language-model score at most a point lower.",

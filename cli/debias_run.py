@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from tda_bias.records.text import counted
 from tda_bias.records.work import Shard, Team
 from tda_bias.types import HeadId, InputError
 
@@ -193,7 +194,8 @@ def print_cost(prepared: Prepared, console: Console, team: Team) -> None:
     )
     minutes = (steps * step + checks * check) / 60
     console.print(
-        f"{trainings} trainings of {steps // trainings} steps on average: about {minutes:.0f} "
+        f"{counted(trainings, 'training')} of {counted(steps // trainings, 'step')} on average: "
+        f"about {minutes:.0f} "
         f"minutes here at most ({step:.1f} s a step, {check:.1f} s a check)"
         f"{f', shared by {team.count} processes' if team.count > 1 else ''}. Protocol "
         f"{prepared.identity[:12]}, fixed {prepared.fixed}.",

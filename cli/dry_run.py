@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from tda_bias.records.text import counted
+
 from .loading import hooked_model, texts_of
 from .output import Output
 from .text import uncut_table
@@ -45,7 +47,9 @@ def dry_run(settings: HeadsSettings) -> Output:
     )
     with console.status("computing for a few seconds"):
         cost = estimated_cost(model, triples, twins=twins, config=settings.analysis())
-    where = f"{torch.get_num_threads()} threads" if model.device.type == "cpu" else "one process"
+    where = (
+        counted(torch.get_num_threads(), "thread") if model.device.type == "cpu" else "one process"
+    )
     return output(cost, f"{model.name} · {settings.named}", f"{model.device}, {where}")
 
 

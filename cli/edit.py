@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 from rich.console import Console
 
+from tda_bias.records.text import counted
 from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError, RankBy
 
 from .loading import (
@@ -240,7 +241,8 @@ def lines(written: EditedModel, chosen: Chosen, how: str) -> list[str]:
     named = ", ".join(str(head) for head in dict.fromkeys(chosen.heads))
     found = [
         f"{how} of {named} ({chosen.source}) in {chosen.model}: "
-        f"{len(written.parameters)} parameters changed, all others bit for bit as they were.",
+        f"{counted(len(written.parameters), 'parameter')} changed, all others bit for bit as they "
+        "were.",
         f"Read back from disk and compared with the hooked model ({written.check.through}): logits "
         f"differ by at most {written.check.difference:.1g} (allowed {written.check.allowed:.1g}); "
         f"the edit moves them by up to {written.check.effect:.2g}.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 from rich.console import Console
 
+from tda_bias.records.text import counted
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import language_model, model_of, refuse_other_weights
@@ -89,7 +90,7 @@ def export(settings: ExportSettings) -> None:
     elif not rule["surviving_heads"]:
         warning = " None of them survives correction: a ranking of noise."
     Output(
-        shown=[f"{len(rows)} heads of {about.name} in {settings.to}.{warning}"],
+        shown=[f"{counted(len(rows), 'head')} of {about.name} in {settings.to}.{warning}"],
         values=record,
         rows=chosen,
     ).print(settings.format, quiet=settings.quiet)

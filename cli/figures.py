@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
+from tda_bias.records.text import counted
 from tda_bias.types import InputError
 
 from .options import Positional, command
@@ -82,7 +83,8 @@ def output(
     """What was drawn, and what was not and why."""
     import pandas as pd
 
-    last = f"{len(written)} figures ({', '.join(formats)}), {tables} tables. Files: {out}/"
+    figures = f"{counted(len(written), 'figure')} ({', '.join(formats)})"
+    last = f"{figures}, {counted(tables, 'table')}. Files: {out}/"
     return Output(
         shown=[*(f"{row['figure']}: {row['title']}" for row in written), last],
         values={

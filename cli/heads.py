@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 from tda_bias.records.work import ALONE, Team
 from tda_bias.types import HeadId
 
@@ -204,7 +204,7 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
         f"Reliability of the map between random halves of the contexts: "
         f"{number_text(c.reliability)}; Spearman of the ranking with the map that exchanged labels "
         f"give on average: {number_text(c.null_map_correlation)} (what ranks without any effect).",
-        f"Length: Spearman of S with the text-length statistic over {c.groups} groups: "
+        f"Length: Spearman of S with the text-length statistic over {counted(c.groups, 'group')}: "
         f"{number_text(c.length_correlation_0)} (dimension 0), "
         f"{number_text(c.length_correlation_1)} (dimension 1).",
     ]
@@ -329,6 +329,7 @@ def run_lines(result: HeadBias, folder: Path) -> list[str]:
         )
     left_out = result.record.texts.triples_left_out
     if left_out:
-        lines.append(f"{len(left_out)} triples were left out; run.json says which and why.")
+        triples = counted(len(left_out), "triple was", "triples were")
+        lines.append(f"{triples} left out; run.json says which and why.")
     lines.append(f"Files: {folder}/ (heads.csv, groups.csv, heatmap.png, run.json, ...)")
     return lines

@@ -10,6 +10,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.records.text import counted
 from tda_bias.types import InputError
 
 from .loading import use_cache_if_unreachable
@@ -156,7 +157,10 @@ def runs(folder: Path, errors: Console) -> tuple[Rows, str]:
                 "created": record.created or "",
             }
         )
-    return rows, f"{len(rows)} finished runs in {folder}; `tdabias show RUN` prints one again."
+    return (
+        rows,
+        f"{counted(len(rows), 'finished run')} in {folder}; `tdabias show RUN` prints one again.",
+    )
 
 
 def _table(rows: Rows) -> Table:

@@ -25,6 +25,7 @@ def main() -> None:
     stop = _Stop()
     stop.listen()
     _prepare_streams()
+    _quiet_libraries()
     try:
         status = run()
         sys.stdout.flush()
@@ -94,6 +95,20 @@ def _prepare_streams() -> None:
         elif hasattr(stream, "reconfigure"):
             # One that knows fewer characters than a text gets an escape for each of the others.
             stream.reconfigure(errors="backslashreplace")
+
+
+def _quiet_libraries() -> None:
+    """Let libraries keep to themselves what is theirs: commands say what matters of it.
+
+    transformers reports what a checkpoint lacks or has besides, with bars while it reads one;
+    matplotlib says where it keeps its fonts. Whoever sets their variables is obeyed.
+    """
+    import logging
+
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if "MPLCONFIGDIR" not in os.environ:
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 def _cannot_print(error: OSError) -> int:

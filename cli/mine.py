@@ -11,6 +11,7 @@ from pydantic import Field
 from rich.console import Console
 
 from pvf.config import Kind
+from tda_bias.records.text import counted
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import progress_bar, use_cache_if_unreachable
@@ -63,8 +64,10 @@ def mine(settings: MineSettings) -> None:
     table = mined_table(mined, min_count=settings.min_count, min_documents=settings.min_documents)
     write_csv(settings.out, table)
     said = [
-        f"{mined.done} documents, {mined.sentences} distinct sentences ({pipeline}): {len(table)} "
-        f"templates with {int(table['count'].sum())} sentences, of {len(mined.counts)} candidates."
+        f"{counted(mined.done, 'document')}, {counted(mined.sentences, 'distinct sentence')} "
+        f"({pipeline}): {len(table)} "
+        f"templates with {counted(int(table['count'].sum()), 'sentence')}, of {len(mined.counts)} "
+        "candidates."
     ]
     found = overlap(table, load_templates(settings.kind))
     recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in found.recall.items())

@@ -9,6 +9,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.records.text import counted
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
@@ -241,7 +242,8 @@ def lines(result: PairSetScores, settings: PairsSettings) -> list[str]:
     found += within_word_lines(result.scores)
     whole = result.scores.iloc[0]
     found.append(
-        f"{whole['items']} pairs, {whole['ties']} ties, {whole['undefined']} without a scored "
+        f"{counted(whole['items'], 'pair')}, {counted(whole['ties'], 'tie')}, "
+        f"{whole['undefined']} without a scored "
         f"token; intervals: {whole['interval']}."
     )
     if record.set == "crows":

@@ -70,6 +70,7 @@ class _Lines:
     start: float = field(default_factory=lambda: time.monotonic())
     first: int | None = None
     last_line: float = field(default_factory=lambda: time.monotonic())
+    ended: bool = False
 
     def moved(self, done: int, total: int | None) -> None:
         """Say so, if the last line is some seconds old, or this is the end."""
@@ -77,9 +78,10 @@ class _Lines:
         if self.first is None:
             # What an earlier run finished is there at once, and says nothing of the speed.
             self.first, self.start = done, now
-        if now - self.last_line < SECONDS_BETWEEN_LINES and done != total:
+        end = done == total
+        if self.ended if end else now - self.last_line < SECONDS_BETWEEN_LINES:
             return
-        self.last_line = now
+        self.last_line, self.ended = now, end
         self.console.print(
             f"{self.title}: {self._text(done, total, now - self.start)}",
             highlight=False,

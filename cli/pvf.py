@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pvf.config import RiskConfig, ScoreConfig
+from tda_bias.records.text import counted
 from tda_bias.records.work import ShareDone
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
@@ -173,7 +174,8 @@ def score(settings: ScoreSettings) -> None:
             mean = {"prompts": mass.size, "union_mass_mean": float(mass.mean())}
             rows.append({**about, **mean, "folder": str(folder)})
             lines.append(
-                f"{preferences.model}: {len(preferences.words)} words read in {mass.size} prompts, "
+                f"{preferences.model}: {counted(len(preferences.words), 'word')} read in "
+                f"{counted(mass.size, 'prompt')}, "
                 f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
                 "preferences.parquet, run.json)"
             )
@@ -340,7 +342,8 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
     """R, R_p and R_v of every model, with intervals, above the reference models."""
     config, n = report.config, report.controls
     title = (
-        f"{' / '.join(n['classes'])} · {n['x']} words x, {n['templates']} templates · "
+        f"{' / '.join(n['classes'])} · {counted(n['x'], 'word')} x, "
+        f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )
     shown = Table("model", title=title, title_justify="left")
@@ -384,7 +387,8 @@ def control_lines(report: RiskReport) -> list[str]:
         f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
         f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
         f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
-        f"Contexts: {n['templates']} templates weigh like {n['n_effective_contexts']:.1f}. So few "
+        f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
+        f"{n['n_effective_contexts']:.1f}. So few "
         f"give even a model without prejudice, whose preferences are random in each template, "
         f"R_p = {null['R_p']:.3f}.",
     ]

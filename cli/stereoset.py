@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 
 from .loading import (
     interruptible,
@@ -185,13 +185,14 @@ def twin_lines(found: StereoSetScores) -> list[str]:
         if row["category"] != "all"
     ]
     left_out = int(found.items["twins"].eq(0).sum())
+    items = counted(left_out, "item has no twin and stands", "items have no twin and stand")
     return [
         *lines,
         "Beta is the log-odds of a triple minus those of its twins, the same texts about other "
         "targets; ss is then the percentage of items with beta > 0, 50 without bias; r correlates "
         "the log-odds with the twins'. Intervals in brackets draw whole targets; p exchanges "
         "triples with their twins.",
-        *([f"{left_out} items have no twin and stand in the first table only."] * (left_out > 0)),
+        *([f"{items} in the first table only."] * (left_out > 0)),
     ]
 
 

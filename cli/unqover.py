@@ -10,7 +10,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import p_text
+from tda_bias.records.text import counted, p_text
 from tda_bias.types import MAX_COUNT
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 
@@ -177,9 +177,10 @@ def summary_table(report: Report) -> Table:
     design = answers.record.design
     title = (
         f"{answers.model} · {answers.name} · {len(answers.subjects)} of "
-        f"{design.subjects_available} subjects, {len(answers.attributes)} of "
-        f"{design.attributes_available} attributes, {len(answers.templates)} templates, "
-        f"{answers.record.questions} questions ({answers.record.ask}) · "
+        f"{counted(design.subjects_available, 'subject')}, {len(answers.attributes)} of "
+        f"{counted(design.attributes_available, 'attribute')}, "
+        f"{counted(len(answers.templates), 'template')}, "
+        f"{counted(answers.record.questions, 'question')} ({answers.record.ask}) · "
         f"{report.config.confidence:.0%} intervals"
     )
     shown = Table(title=title, title_justify="left")
@@ -274,9 +275,9 @@ def control_lines(report: Report) -> list[str]:
         f"{n['first_mentioned_mean']:.3f} of the two's probability.",
         f"The two subjects together hold {n['mass_mean']:.3g} of the model's probability. "
         f"{n['ties']} of {n['comparisons']} comparisons are ties.",
-        f"Tokens of names: {', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())} "
-        f"subjects; with equally long names only ({n['equal_tokens_share']:.0%} of pairs) mu is "
-        f"{n['mu_equal_tokens']:.3f}.",
+        "Subjects by tokens of their names: "
+        f"{', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())}; with equally long "
+        f"names only ({n['equal_tokens_share']:.0%} of pairs) mu is {n['mu_equal_tokens']:.3f}.",
     ]
     if n["left_out"]:
         lines.append(f"{n['left_out']} comparisons lack a score and are left out.")

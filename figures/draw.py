@@ -13,12 +13,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 from PIL import Image
+from torch import nn
 
+from tda_bias.models.load import load_language_model
 from tda_bias.records.figures import Entry, drawings, write_print
-from tda_bias.records.runs import Run, with_parts
+from tda_bias.records.runs import Run, open_run, with_parts
 from tdabias_cli.figures import catalogue
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -33,14 +36,20 @@ COMMANDS = (
     "unqover --model smollm2-135m --class gender_race --subjects 3 --attributes 6",
     f"crossref {RUNS}/all {RUNS}/pvf-targets",
     f"ablate {RUNS}/all --category gender --top 3 --limit 3",
+    "debias --model smollm2-135m --category gender --data starter --n-random 3 --epochs 3 "
+    f"--out {RUNS}/debias-gender",
 )
 # A changed model, and what it is compared with; a folder that is there is not written again.
 EDIT = "edit --model smollm2-135m --head L21H1 --head L18H4 --head L5H2 --how zero --out edited"
 COMPARED = (
+    "pvf --model edited --attribute pronouns --out runs/edited/pvf-pronouns",
     "heads --model edited --category all --data starter --out runs/edited/all",
     "compare smollm2-135m edited --data starter --out runs/edited/compare",
     f"compare {RUNS}/all runs/edited/all --category gender --out runs/edited/compare-heads",
 )
+# Layers left of SmolLM2's 30, from both ends: models of other sizes.
+SIZES = (24, 18)
+PVF_OF_SIZE = "pvf --model {0}-layers --attribute pronouns --out runs/{0}-layers/pvf-pronouns"
 # Targets of the starter data, as words that a template can be about.
 TARGETS = ["nurse", "engineer", "teacher", "farmer", "Italian", "Buddhist", "Catholic", "Quaker"]
 FOLDERS = (
@@ -50,9 +59,18 @@ FOLDERS = (
     f"{RUNS}/pvf-pronouns",
     f"{RUNS}/pvf-targets",
     f"{RUNS}/unqover-gender_race",
+    f"{RUNS}/debias-gender",
     "runs/edited/compare",
     "runs/edited/compare-heads",
 )
+# What some figures compare, in place of the first runs that can be drawn.
+COMPARED_RUNS = {
+    "pvf6_change": (f"{RUNS}/pvf-pronouns", "runs/edited/pvf-pronouns"),
+    "pvf7_size": (
+        f"{RUNS}/pvf-pronouns",
+        *(f"runs/{layers}-layers/pvf-pronouns" for layers in SIZES),
+    ),
+}
 
 
 def run(command: str, folder: Path) -> None:
@@ -62,8 +80,23 @@ def run(command: str, folder: Path) -> None:
     subprocess.run([program, *shlex.split(command)], cwd=folder, check=True)
 
 
+def write_smaller(layers: int, folder: Path) -> None:
+    """Write SmolLM2 without the layers in its middle, as an ordinary model."""
+    if folder.exists():
+        return
+    model = load_language_model("smollm2-135m", device="cpu")
+    body: Any = model.hf_model.model
+    whole = list(body.layers)
+    body.layers = nn.ModuleList([*whole[: layers // 2], *whole[layers // 2 - layers :]])
+    model.hf_model.config.num_hidden_layers = layers
+    model.hf_model.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+
+
 def drawn(entry: Entry, runs: Sequence[Run]) -> tuple[Figure, str] | None:
     """A figure from the first runs that have what it shows, and the command for it."""
+    if entry.name in COMPARED_RUNS:
+        runs = [open_run(Path(path)) for path in COMPARED_RUNS[entry.name]]
     usable = [run for run in runs if run.command == entry.command and entry.holds(run)]
     used = usable if entry.fewest > 1 else usable[:1]
     for found in drawings(used, [entry]):
@@ -86,7 +119,9 @@ def main(folder: Path) -> None:
     (folder / "targets.txt").write_text("\n".join(TARGETS) + "\n", encoding="utf-8")
     if not (folder / "edited").exists():
         run(EDIT, folder)
-    for command in (*COMMANDS, *COMPARED):
+    for layers in SIZES:
+        write_smaller(layers, folder / f"{layers}-layers")
+    for command in (*COMMANDS, *COMPARED, *map(PVF_OF_SIZE.format, SIZES)):
         run(command, folder)
     shutil.rmtree(DOCS / "gallery", ignore_errors=True)
     (DOCS / "gallery").mkdir()

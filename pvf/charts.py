@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tda_bias.records.page import Chart
 from tda_bias.records.runs import Run
+from tda_bias.records.text import counted
 
 # Lines of a chart: more cannot be read.
 MOST = 40
@@ -20,7 +21,8 @@ def plain_lines(run: Run) -> list[str]:
     first = words.nlargest(3, "r")
     named = ", ".join(f"{row['x']} ({row['toward']})" for row in first.to_dict("records"))
     return [
-        f"Over {len(words)} words {run.model} leans to one class by R = {measured['R']:.3f} (0: to "
+        f"Over {counted(len(words), 'word')} {run.model} leans to one class by R = "
+        f"{measured['R']:.3f} (0: to "
         f"none; 1: always to the same). {measured['R_p']:.3f} of it is prejudice, which stays when "
         f"contexts are averaged, and {measured['R_v']:.3f} volatility, which changes with the "
         f"context. Most: {named}."

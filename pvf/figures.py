@@ -17,6 +17,7 @@ from pvf.plots import (
 from pvf.report import RiskReport, comparison, load_report
 from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
 from tda_bias.records.runs import Run
+from tda_bias.records.text import counted
 
 
 def signed_means(runs: Sequence[Run]) -> Figure:
@@ -70,7 +71,8 @@ def _reports(runs: Sequence[Run]) -> dict[str, RiskReport]:
 def _words(run: Run) -> str:
     n = run.load(load_report).controls
     return (
-        f"{run.model}: {n['x']} words, {n['templates']} templates (weights like "
+        f"{run.model}: {counted(n['x'], 'word')}, {counted(n['templates'], 'template')} (weights "
+        "like "
         f"{n['n_effective_contexts']:.1f} of them); listed words hold {n['union_mass_mean']:.2g} "
         "of the probability."
     )

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from scipy import stats
 from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.distributions import survival
-from tda_bias.records.figures import BLUE, GREY, ORANGE
-from tda_bias.records.text import short_name
+from tda_bias.records.figures import BLUE, GREY, ORANGE, plain_numbers, plain_text
+from tda_bias.records.text import counted, short_name
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}
 
 
+@plain_text
 def plot_signed_means(
     reports: Mapping[str, RiskReport], *, ax: Axes | None = None, label: int = 4
 ) -> Axes:
@@ -73,6 +75,7 @@ def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
     ax.set_xlim(0.6, 1.8)
 
 
+@plain_text
 def plot_distribution(
     report: RiskReport, *, quantity: Quantity = "r_p", ax: Axes | None = None
 ) -> Axes:
@@ -101,6 +104,7 @@ def plot_distribution(
     return ax
 
 
+@plain_text
 def plot_survival(
     report: RiskReport, *, quantity: Quantity = "r_v", ax: Axes | None = None
 ) -> Axes:
@@ -110,12 +114,15 @@ def plot_survival(
     if not len(values):
         raise InputError(f"{_NAME[quantity]} is 0 for every x: there is no tail to draw")
     ax.loglog(values, share, marker=".", linestyle="none", color=BLUE)
+    plain_numbers(ax.xaxis)
+    plain_numbers(ax.yaxis)
     ax.set_xlabel(f"{_NAME[quantity]} of a word x")
     ax.set_ylabel("share of words at or above")
     ax.set_title(f"{short_name(report.model)}\n{_counted(report)}", fontsize="small")
     return ax
 
 
+@plain_text
 def plot_preferences(
     preferences: Preferences,
     x: Sequence[str],
@@ -162,6 +169,7 @@ def plot_preferences(
     return ax
 
 
+@plain_text
 def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = None) -> Axes:
     """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
     ax = ax or _axes()
@@ -171,6 +179,8 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
     for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
         _with_intervals(ax, np.array(size)[order], measured.iloc[order], quantity, colour, marker)
     ax.set_xscale("log")
+    plain_numbers(ax.xaxis)
+    ax.xaxis.set_major_formatter(EngFormatter(sep=" "))
     for index in order:
         place = (size[index], measured.iloc[index]["R_p"])
         ax.annotate(
@@ -182,6 +192,7 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
     return ax
 
 
+@plain_text
 def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None) -> Axes:
     """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
     ax = ax or _axes(width=3.6)
@@ -209,6 +220,7 @@ def _with_intervals(
     ax.errorbar(x, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
 
 
+@plain_text
 def plot_regression(
     by_x: pd.DataFrame,
     factors: Factors,
@@ -260,7 +272,7 @@ def plot_regression(
     ax.fill_between(grid[:, 1], low, high, color=colour, alpha=0.15, linewidth=0, label=text)
     ax.set_xlabel(factor)
     ax.set_ylabel(_NAME[response])
-    ax.set_title(f"{len(own)} words", fontsize="small")
+    ax.set_title(counted(len(own), "word"), fontsize="small")
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -294,7 +306,8 @@ def extreme_words(report: RiskReport, n: int = 6) -> list[str]:
 
 def _counted(report: RiskReport) -> str:
     n = report.controls
-    return f"{n['x']} words, {n['templates']} templates ({n['n_effective_contexts']:.1f} effective)"
+    words, templates = counted(n["x"], "word"), counted(n["templates"], "template")
+    return f"{words}, {templates} ({n['n_effective_contexts']:.1f} effective)"
 
 
 def _axes(width: float = 4.8) -> Axes:

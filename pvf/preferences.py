@@ -21,6 +21,7 @@ from tda_bias.records.files import RECORD
 from tda_bias.records.record import updated
 from tda_bias.records.result import Recorded
 from tda_bias.records.runs import Run, open_run
+from tda_bias.records.text import counted
 from tda_bias.records.writing import writing_run
 from tda_bias.types import InputError
 
@@ -97,8 +98,9 @@ class Preferences(Recorded):
 
     def __repr__(self) -> str:
         return (
-            f"Preferences({self.model}: {len(self.x)} x, {len(self.templates)} templates, "
-            f"{len(self.words)} words of {', '.join(self.classes)})"
+            f"Preferences({self.model}: {len(self.x)} x, "
+            f"{counted(len(self.templates), 'template')}, "
+            f"{counted(len(self.words), 'word')} of {', '.join(self.classes)})"
         )
 
     @property

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import difference, renewed, replay, steps, write_files
+from tests.support.pages import (
+    STORED,
+    difference,
+    renewed,
+    replay,
+    steps,
+    stored_steps,
+    write_files,
+)
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("commands/*.md"))]
@@ -28,6 +36,17 @@ def test_a_page_shows_what_its_commands_print(page, folder):
     for step in steps(text):
         changed = difference(step.output, replay(step.command, folder))
         assert changed is None, f"{step.command}\n{changed}\n`make pages` writes it anew"
+
+
+def test_what_took_too_long_is_shown_as_it_is_printed_from_the_run_it_left(folder):
+    compared = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        write_files(text, folder)
+        for step in stored_steps(text):
+            assert difference(step.output, replay(step.command, folder)) is None, step.command
+            compared.add(step.command.split()[-1])
+    assert compared == {str(path.parent.relative_to(STORED)) for path in STORED.rglob("run.json")}
 
 
 PAGE = """\

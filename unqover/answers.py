@@ -15,6 +15,7 @@ from tda_bias.records.files import RECORD
 from tda_bias.records.record import updated
 from tda_bias.records.result import Recorded
 from tda_bias.records.runs import Run, open_run
+from tda_bias.records.text import counted
 from tda_bias.records.writing import writing_run
 from tda_bias.types import InputError
 from unqover.record import ANSWER_COLUMNS, CELLS, KEYS, MASSES, AnswersRecord
@@ -60,8 +61,9 @@ class Answers(Recorded):
 
     def __repr__(self) -> str:
         return (
-            f"Answers({self.model}: {self.name}, {len(self.subjects)} subjects, "
-            f"{len(self.attributes)} attributes, {len(self.templates)} templates)"
+            f"Answers({self.model}: {self.name}, {counted(len(self.subjects), 'subject')}, "
+            f"{counted(len(self.attributes), 'attribute')}, "
+            f"{counted(len(self.templates), 'template')})"
         )
 
     @property

@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE
+from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE, plain_text
+from tda_bias.records.text import counted
 from tda_bias.types import InputError
 from unqover.bias import comparative, factorial, scores
 from unqover.report import Report, cells_of
@@ -16,6 +17,7 @@ from unqover.report import Report, cells_of
 _MOST_BARS = 24
 
 
+@plain_text
 def plot_heat_map(report: Report, *, ax: Axes | None = None) -> Axes:
     """Gamma of every subject on every attribute; of kinds where attributes are sensitive.
 
@@ -40,6 +42,7 @@ def plot_heat_map(report: Report, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@plain_text
 def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None = None) -> Axes:
     """Attributes ranked by the gamma of a group, with intervals.
 
@@ -79,6 +82,7 @@ def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None
     return ax
 
 
+@plain_text
 def plot_interaction(
     report: Report, *, attribute: str | None = None, ax: Axes | None = None
 ) -> Axes:
@@ -159,6 +163,7 @@ def _counted(report: Report) -> str:
     answers = report.answers
     mu = report.summary.iloc[0]
     return (
-        f"{answers.model} · {answers.name} · {len(answers.subjects)} subjects, "
-        f"{len(answers.templates)} templates\nμ {mu['mu']:.3f}, by chance {mu['mu_chance']:.3f}"
+        f"{answers.model} · {answers.name} · {counted(len(answers.subjects), 'subject')}, "
+        f"{counted(len(answers.templates), 'template')}\nμ {mu['mu']:.3f}, by chance "
+        f"{mu['mu_chance']:.3f}"
     )

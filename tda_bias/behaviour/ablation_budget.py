@@ -16,6 +16,7 @@ from tda_bias.behaviour.ablation import Ablator
 from tda_bias.behaviour.ablation_study import FEWEST_RANDOM, head_sets
 from tda_bias.behaviour.removal_plan import layers_run, removal_plan
 from tda_bias.records.parts import PartStore
+from tda_bias.records.text import counted
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import HeadId, InputError
 
@@ -52,7 +53,8 @@ class AblationPlan:
         drawn = "set" if self.n_random == 1 else "sets"
         return (
             f"{self.top} {heads} from each end of the ranking and {self.n_random} random {drawn}: "
-            f"{self.sets} networks on {self.triples} triples, about {self.minutes:.1f} minutes"
+            f"{counted(self.sets, 'network')} on {counted(self.triples, 'triple')}, about "
+            f"{self.minutes:.1f} minutes"
         )
 
 

@@ -23,6 +23,7 @@ from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
 from tda_bias.records.parts import PartStore
 from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import content_hash
+from tda_bias.records.text import counted
 from tda_bias.records.work import Job
 from tda_bias.resampling import standardised_ranks, two_sided_share
 from tda_bias.results.head_bias import HeadBias
@@ -71,7 +72,8 @@ class AblationStudy(SavedResult):
     def __repr__(self) -> str:
         return (
             f"AblationStudy({self.record.model.name}: {self.record.category}, "
-            f"{self.record.top} heads from each end, {self.record.triples} triples)"
+            f"{counted(self.record.top, 'head')} from each end, "
+            f"{counted(self.record.triples, 'triple')})"
         )
 
     @property

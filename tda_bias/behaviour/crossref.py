@@ -34,6 +34,7 @@ from tda_bias.behaviour.targets import (
 from tda_bias.records.record import RunRecord
 from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import Run, content_hash
+from tda_bias.records.text import counted
 from tda_bias.results.maps import map_columns
 from tda_bias.types import InputError, RankBy
 
@@ -74,7 +75,7 @@ class CrossReference(SavedResult):
     def __repr__(self) -> str:
         tested = int(self.correlations["p"].notna().sum())
         return (
-            f"CrossReference({self.record.model.name}: {len(self.targets)} targets, "
+            f"CrossReference({self.record.model.name}: {counted(len(self.targets), 'target')}, "
             f"{tested} correlations)"
         )
 

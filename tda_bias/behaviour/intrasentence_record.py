@@ -12,6 +12,7 @@ from tda_bias.behaviour.stereoset_record import SCORE_COLUMNS, SPLIT_COLUMNS, Sc
 from tda_bias.records.record import RunRecord
 from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, numbers, texts
+from tda_bias.records.text import counted
 
 COMMAND = "stereoset intrasentence"
 
@@ -76,7 +77,9 @@ class SentenceRun(SavedResult):
     record: SentenceRecord
 
     def __repr__(self) -> str:
-        return f"SentenceRun({self.record.model.name}: {self.record.texts.triples} items)"
+        return (
+            f"SentenceRun({self.record.model.name}: {counted(self.record.texts.triples, 'item')})"
+        )
 
     @classmethod
     def of(cls, found: SentenceScores, **about: Any) -> SentenceRun:

@@ -21,6 +21,7 @@ import pandas as pd
 
 from tda_bias.behaviour.rank_tests import column_tests, power
 from tda_bias.behaviour.stereoset import Scoring
+from tda_bias.records.text import counted
 from tda_bias.resampling import generator, permutations_within
 from tda_bias.results.item_differences import ItemDifferences, Measured
 from tda_bias.types import CATEGORIES, InputError
@@ -105,7 +106,8 @@ def _joined(
     both = own[own["id"].isin(wanted.index)]
     if len(both) < FEWEST_ITEMS:
         raise InputError(
-            f"the runs share {len(both)} items of {category}, {FEWEST_ITEMS} are needed; run "
+            f"the runs share {counted(len(both), 'item')} of {category}, {FEWEST_ITEMS} are "
+            "needed; run "
             "`tdabias stereoset` on the data of the run of `tdabias heads`"
         )
     said = wanted.loc[both["id"]].reset_index(drop=True)

@@ -11,6 +11,7 @@ from tda_bias.behaviour.prune_curve import PruneCurve
 from tda_bias.records.record import RunRecord
 from tda_bias.records.result import SavedResult
 from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
+from tda_bias.records.text import counted
 
 
 class PruneCurveRecord(RunRecord):
@@ -78,7 +79,8 @@ class PruneCurveRun(SavedResult):
     record: PruneCurveRecord
 
     def __repr__(self) -> str:
-        about = f"{self.record.category}, {self.record.quantity}, {len(self.chosen)} rankings"
+        rankings = counted(len(self.chosen), "ranking")
+        about = f"{self.record.category}, {self.record.quantity}, {rankings}"
         return f"PruneCurveRun({self.record.model.name}: {about})"
 
     @classmethod

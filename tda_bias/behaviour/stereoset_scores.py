@@ -18,6 +18,7 @@ from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.result import SavedResult, Table
 from tda_bias.records.runs import Run
+from tda_bias.records.text import counted
 from tda_bias.records.work import Job
 from tda_bias.triples import triple_ids
 from tda_bias.types import InputError
@@ -60,7 +61,7 @@ class StereoSetScores(SavedResult):
     record: StereoSetRecord
 
     def __repr__(self) -> str:
-        about = f"{len(self.items)} items, {len(self.twins)} twins"
+        about = f"{counted(len(self.items), 'item')}, {counted(len(self.twins), 'twin')}"
         return f"StereoSetScores({self.record.model.name}: {about})"
 
     def _repr_html_(self) -> str:

@@ -20,6 +20,7 @@ from tda_bias.pairs import load_pairs
 from tda_bias.pairs.sources import hash_of
 from tda_bias.records.files import read_text, write_text
 from tda_bias.records.record import now
+from tda_bias.records.text import counted
 from tda_bias.resampling import exchanges, generator, share_reached, times_drawn
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
@@ -117,7 +118,7 @@ def read_items(source: str, about: dict[str, Any]) -> list[Triple] | Any:
     shared = sorted(group for group in groups if group.casefold() in about["seen"])
     if shared:
         raise InputError(
-            f"`pairs` {source} shares {len(shared)} targets with the training "
+            f"`pairs` {source} shares {counted(len(shared), 'target')} with the training "
             f"({', '.join(shared[:3])}): what was trained on them cannot be confirmed on them"
         )
     return items

@@ -19,6 +19,7 @@ from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
 from tda_bias.pairs.neutral import load_neutral_text
+from tda_bias.records.text import counted
 from tda_bias.types import InputError
 
 SELF = "self"
@@ -80,7 +81,7 @@ def neutral_text(
     whole = text_windows(model, text.text, width=width, stride=width - _n_leading(model, width))
     if whole.of < sum(sizes.values()):
         raise InputError(
-            f"the neutral text {source} gives {whole.of} passages of {width} tokens; "
+            f"the neutral text {source} gives {counted(whole.of, 'passage')} of {width} tokens; "
             f"{sum(sizes.values())} are needed, in three parts"
         )
     # Parts follow each other in the text: what is reported on lies far from what was learned.

@@ -18,6 +18,7 @@ from tda_bias.behaviour.head_weights import head_slices
 from tda_bias.debias.learners import How, LoraLearner, learner
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.records.files import to_json
+from tda_bias.records.text import counted
 from tda_bias.types import HeadId, InputError
 
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
@@ -172,7 +173,7 @@ def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
             f"- How: {record['how']}, the heads of the arm *{record['arm']}*: "
             f"{_shortened(record['heads'])}. Every other number is that of the base model, bit for "
             "bit.",
-            f"- Texts: {record['items']} items of {record['data']} trained, category "
+            f"- Texts: {counted(record['items'], 'item')} of {record['data']} trained, category "
             f"{record['category']}, with their twins. Targets that trained: "
             f"{', '.join(seen['train'])}. Targets that stopped the training: "
             f"{', '.join(seen['stop'])}.",

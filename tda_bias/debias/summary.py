@@ -12,6 +12,7 @@ from jaxtyping import Float
 from tda_bias.debias.protocol import Protocol
 from tda_bias.debias.study import RANDOM, ArmResult
 from tda_bias.debias.training import Trajectory, at_loss
+from tda_bias.records.text import counted
 from tda_bias.resampling import generator, permutation_pvalue, times_drawn, tolerance
 
 UNTOUCHED = "untouched"
@@ -284,7 +285,7 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
         "perplexity"
     )
     if row["targets"] < _FEWEST_TARGETS:
-        said += f"; {row['targets']} targets are too few to say more."
+        said += f"; {counted(int(row['targets']), 'target is', 'targets are')} too few to say more."
     else:
         said += ": less of the bias is left." if less and sure else "; that may be chance."
     if row["guard"] == "fail":
@@ -304,6 +305,6 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
     return (
         f"{said} {helped}: at 1 % perplexity the best ranking ({best['arm']}) leaves "
         f"{abs(best['beta_at_1']):.3f}, as many random heads {random['beta_at_1']:.3f} on average "
-        f"(p {best['p']:.2f} of {protocol.n_random} random sets, before correcting for "
-        f"{len(ranked)} rankings)."
+        f"(p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}, before correcting for "
+        f"{counted(len(ranked), 'ranking')})."
     )

@@ -18,6 +18,7 @@ from tda_bias.debias.neutral import Retention
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
+from tda_bias.records.text import counted
 from tda_bias.resampling import generator
 from tda_bias.types import InputError
 
@@ -261,7 +262,7 @@ def _stopped(found: Trajectory, protocol: Protocol) -> None:
     if last not in within:
         found.ended = f"perplexity lost more than {protocol.allowed_loss:.0%}"
     elif last - found.best >= protocol.patience:
-        found.ended = f"no gain on the stop targets in {protocol.patience} checks"
+        found.ended = f"no gain on the stop targets in {counted(protocol.patience, 'check')}"
 
 
 def at_loss(found: Trajectory, loss: float) -> Float[np.ndarray, " item"]:

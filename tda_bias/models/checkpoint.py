@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tda_bias.records.text import counted
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -98,3 +99,25 @@ def of_the_body(hf_model: PreTrainedModel, names: Iterable[str]) -> tuple[str, .
     own = {id(value) for value in body.state_dict(keep_vars=True).values()}
     every = hf_model.state_dict(keep_vars=True)
     return tuple(name for name in names if name in every and id(every[name]) in own)
+
+
+def refuse_other_shapes(
+    name: str, mismatched: Iterable[tuple[str, Sequence[int], Sequence[int]]]
+) -> None:
+    """Refuse a checkpoint whose weights are not those of its configuration.
+
+    Args:
+        name: The model's.
+        mismatched: Names of parameters, with their shapes in the checkpoint and in the model.
+
+    Raises:
+        InputError: if there are any.
+    """
+    found = sorted((str(key), tuple(stored), tuple(built)) for key, stored, built in mismatched)
+    if found:
+        key, stored, built = found[0]
+        raise InputError(
+            f"`model` {name}: its weights and its config.json are of two models: {key} is "
+            f"{list(stored)} in the checkpoint, {list(built)} by config.json "
+            f"({counted(len(found), 'parameter differs', 'parameters differ')})"
+        )

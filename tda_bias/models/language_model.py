@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from tda_bias.models.placement import WRAPPED, device_of_inputs, weights
+from tda_bias.records.text import counted
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class LanguageModel:
         if lacking:
             more = ", ..." if len(lacking) > 2 else ""
             raise InputError(
-                f"`model` {self.name}: its checkpoint lacks {len(lacking)} parameters "
+                f"`model` {self.name}: its checkpoint lacks {counted(len(lacking), 'parameter')} "
                 f"({', '.join(lacking[:2])}{more}), which would be random; is it complete?"
             )
 

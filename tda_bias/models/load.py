@@ -20,6 +20,7 @@ from tda_bias.models.checkpoint import (
     refuse_code_in_folder,
     refuse_compiled_code,
     refuse_empty_tokenizer,
+    refuse_other_shapes,
     refuse_small_embedding,
 )
 from tda_bias.models.eager import EagerAttention, eager_attention
@@ -304,8 +305,10 @@ def _from_pretrained(
             trust_remote_code=False,
             weights_only=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # refused below, by name
             **options,
         )
+        refuse_other_shapes(name, info["mismatched_keys"])
     except InputError:
         raise
     except Exception as error:  # the hub's and the readers' errors are of many kinds

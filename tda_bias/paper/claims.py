@@ -14,6 +14,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.paper.published import stable_means
+from tda_bias.records.text import counted
 from tda_bias.resampling import spearman_over_items, two_sided_share
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.summaries import category_summary
@@ -79,7 +80,7 @@ def means(result: HeadBias, by: RankBy) -> str:
         p = "undefined" if test is None else f"{test.pvalue:.2g}"
         own = stable_means(result, category, by=by)
         parts.append(
-            f"{category} {values.mean():+.3f} (t-test over {len(values)} groups, p {p}; "
+            f"{category} {values.mean():+.3f} (t-test over {counted(len(values), 'group')}, p {p}; "
             f"{own.mean():+.3f} without unstable heads)"
         )
     return "; ".join(parts) + "."
@@ -102,7 +103,7 @@ def largest(result: HeadBias, by: RankBy) -> str:
         row = result.top(1, category=category, by=by).iloc[0]
         head = HeadId(int(row["layer"]), int(row["head"]))
         n = result.controls(category)["groups"]
-        parts.append(f"{category} {row['z']:.2f} ({head}, mean of {n} groups)")
+        parts.append(f"{category} {row['z']:.2f} ({head}, mean of {counted(n, 'group')})")
     few = (
         " A mean of fewer groups varies more: the largest of religion, with its three groups, says "
         "little."

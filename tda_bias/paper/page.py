@@ -14,7 +14,7 @@ from tda_bias.paper.published import (
     unlike_the_paper,
 )
 from tda_bias.records.tables import markdown
-from tda_bias.records.text import number_text
+from tda_bias.records.text import counted, number_text
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.types import STARTER_CAUTION, HeadId
 
@@ -75,9 +75,11 @@ def _about(result: HeadBias, command: str, seconds: float, run_id: str) -> str:
     left_out = len(texts.triples_left_out)
     return (
         f"Source: {source}. {same}\n\n```\n{command}\n```\n\n"
-        f"{sum(c['triples'] for c in n)} triples in {sum(c['groups'] for c in n)} groups"
+        f"{counted(sum(c['triples'] for c in n), 'triple')} in "
+        f"{counted(sum(c['groups'] for c in n), 'group')}"
         + (f" ({left_out} left out)" if left_out else "")
-        + f", {n[0]['heads']} heads. Wall time {_minutes(seconds)}. Run `{run_id}`, weights "
+        + f", {counted(n[0]['heads'], 'head')}. Wall time {_minutes(seconds)}. Run `{run_id}`, "
+        "weights "
         f"`{record.model.weights[:12]}`, {_versions(record.packages)}."
     )
 

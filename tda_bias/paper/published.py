@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from tda_bias.records.text import counted
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def unlike_the_paper(result: HeadBias) -> list[str]:
         reasons.append(f"texts from {Path(source).name} instead of StereoSet's on the hub")
     limit = record.settings.get("limit")
     if limit is not None:
-        reasons.append(f"at most {limit} triples of each group")
+        reasons.append(f"at most {counted(limit, 'triple')} of each group")
     for name, theirs in (("distance", "steps"), ("edges", "attention"), ("adjust", "none")):
         if getattr(config, name) != theirs:
             reasons.append(f"{name} {getattr(config, name)}, the paper's is {theirs}")

@@ -13,6 +13,7 @@ from tda_bias.records.record import RunRecord
 from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import content_hash
 from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
+from tda_bias.records.text import counted
 from tda_bias.types import RankBy
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class PublishedAgreement(SavedResult):
     def __repr__(self) -> str:
         return (
             f"PublishedAgreement({self.record.model.name} beside {self.record.published}: "
-            f"{len(self.agreement)} pairs of rankings)"
+            f"{counted(len(self.agreement), 'pair of rankings', 'pairs of rankings')})"
         )
 
     @property

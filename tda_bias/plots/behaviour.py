@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
 from tda_bias.behaviour.targets import signed_quantity
-from tda_bias.records.figures import GREY, ORANGE
+from tda_bias.records.figures import GREY, ORANGE, plain_numbers, plain_text
+from tda_bias.records.text import counted
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation_study import AblationStudy
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tda_bias.behaviour.target_tests import HeadMap
 
 
+@plain_text
 def plot_targets(
     table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes | None = None
 ) -> Axes:
@@ -41,7 +43,7 @@ def plot_targets(
     _name_points(ax, list(table["target"]), x, y)
     varied = len(np.unique(x)) > 1 and len(np.unique(y)) > 1
     rho = f"{spearmanr(x, y).statistic:.2f}" if varied else "undefined"
-    ax.set_title(f"{len(table)} targets, Spearman {rho}", fontsize="small")
+    ax.set_title(f"{counted(len(table), 'target')}, Spearman {rho}", fontsize="small")
     ax.set_xlabel(f"{summary} over heads")
     ax.set_ylabel(quantity)
     if table["category"].nunique() > 1:
@@ -74,6 +76,7 @@ def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> No
             )
 
 
+@plain_text
 def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
     """Spearman's rho over targets of every head's |T| with a quantity, layers by heads.
 
@@ -101,7 +104,7 @@ def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> A
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label(f"Spearman of |T| with {found.quantity} over {n} targets")
+    bar.set_label(f"Spearman of |T| with {found.quantity} over {counted(n, 'target')}")
     return ax
 
 
@@ -116,6 +119,7 @@ def crossref_figures(found: CrossReference) -> dict[str, Figure]:
     return {"targets": targets, "head_map": heads}
 
 
+@plain_text
 def plot_ablation(
     study: AblationStudy,
     *,
@@ -146,10 +150,11 @@ def plot_ablation(
     rho, p = (row[f"{name}_effect{end}"] for name in ("rho", "p"))
     ax.set_title(f"Spearman {rho:.2f}, p {p:.2g}", fontsize="small")
     ax.set_yscale("log")
+    plain_numbers(ax.yaxis)
     ax.set_xlabel("gradient importance" if by == "importance" else f"map: {by.removeprefix('z_')}")
     if by == "importance":
         ax.set_xscale("log")
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        plain_numbers(ax.xaxis)
     named = "the mean log-odds" if outcome == "log_odds" else "the mean beta"
     ax.set_ylabel(f"|change of {named}|, nats")
     ax.legend(

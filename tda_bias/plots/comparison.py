@@ -17,6 +17,7 @@ from tda_bias.records.figures import (
     ORANGE,
     PAGE,
     captioned,
+    plain_text,
     print_figure,
 )
 
@@ -25,6 +26,7 @@ _ROW = 0.17  # inches
 _SPLITS = ("_longer", "_equal", "_shorter")
 
 
+@plain_text
 def plot_comparison(found: ModelComparison) -> Figure:
     """The change of every outcome with its interval; dotted where a guard ends.
 
@@ -88,6 +90,7 @@ def _legend(ax: Axes, table: pd.DataFrame) -> None:
 # -- heads -----------------------------------------------------------------------------------------
 
 
+@plain_text
 def plot_head_comparison(found: HeadsComparison) -> Figure:
     """Maps of two runs against each other, where heads are matched, and their layer profiles."""
     matched = found.record.matched

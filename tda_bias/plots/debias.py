@@ -6,7 +6,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.records.figures import BLUE, GREEN, GREY, LIGHT_GREY, ORANGE, PAGE, PINK, print_figure
+from tda_bias.records.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    PAGE,
+    PINK,
+    plain_text,
+    print_figure,
+)
 
 _COLOURS, _MARKERS = (BLUE, ORANGE, GREEN, PINK, GREY), "osD^vP*X"
 _QUANTITIES = {
@@ -15,6 +25,7 @@ _QUANTITIES = {
 }
 
 
+@plain_text
 def plot_frontier(frontier: pd.DataFrame) -> Figure:
     """Beta on targets that were never seen, against the change of perplexity, check by check.
 

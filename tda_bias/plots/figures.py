@@ -38,6 +38,7 @@ from tda_bias.plots.overview import (
 from tda_bias.plots.twins import plot_items_against_twins
 from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
 from tda_bias.records.runs import Run
+from tda_bias.records.text import counted
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.maps import PUBLISHED
 from tda_bias.types import CATEGORIES
@@ -169,7 +170,8 @@ def _texts(run: Run) -> str:
     result = run.load(HeadBias.load)
     n = [result.controls(category) for category in result.categories]
     groups, triples = sum(c["groups"] for c in n), sum(c["triples"] for c in n)
-    return f"{run.model}: {groups} groups, {triples} triples, {n[0]['heads']} heads."
+    said = counted(groups, "group"), counted(triples, "triple"), counted(n[0]["heads"], "head")
+    return f"{run.model}: {', '.join(said)}."
 
 
 # -- twins -----------------------------------------------------------------------------------------
@@ -200,7 +202,8 @@ def ablation(runs: Sequence[Run]) -> Figure:
     plot_ablation(study, by="importance", outcome=outcome, ax=right)
     return captioned(
         figure,
-        f"{study.record.category}: {study.record.triples} triples, {len(study.heads)} heads; "
+        f"{study.record.category}: {counted(study.record.triples, 'triple')}, "
+        f"{counted(len(study.heads), 'head')}; "
         "right, the control: gradient importance.",
     )
 
@@ -215,7 +218,8 @@ def targets(runs: Sequence[Run]) -> Figure:
     needed = power(len(table))["significant"]
     return captioned(
         figure,
-        f"{runs[0].model}: {len(table)} targets ({match_counts(table)}). |Spearman| must reach "
+        f"{runs[0].model}: {counted(len(table), 'target')} ({match_counts(table)}). |Spearman| "
+        "must reach "
         f"{needed:.2f} for p < .05, before any correction.",
     )
 

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from tda_bias.records.text import number_text
+from tda_bias.records.figures import plain_text
+from tda_bias.records.text import counted, number_text
 from tda_bias.results.maps import map_columns
 from tda_bias.types import RankBy
 
@@ -25,6 +26,7 @@ _PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": 
 _EVIDENCE = {"evidence": "difference in spread", "location": "shift"}
 
 
+@plain_text
 def plot_heatmap(
     result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "evidence"
 ) -> Axes:
@@ -93,7 +95,8 @@ def caption(result: HeadBias, category: str, by: RankBy) -> str:
     c = result.controls(category)
     found = c["hot_spots_p05"]
     return (
-        f"{c['groups']} groups, {c['triples']} triples. {found} of {c['heads']} heads have a "
+        f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {found} of "
+        f"{c['heads']} heads have a "
         f"hot-spot p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
         f"{c['hot_spots_p_max05']} with max-z p < .05 (filled), "
         f"{c['hot_spots_q05']} with q < .05 (filled or open). "

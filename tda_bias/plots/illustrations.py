@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tda_bias.patterns.example import ExamplePattern
-from tda_bias.records.figures import BLUE, LIGHT_GREY, ORANGE
+from tda_bias.records.figures import BLUE, LIGHT_GREY, ORANGE, plain_text
+from tda_bias.records.text import counted
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
 from tda_bias.types import HeadId, InputError
@@ -23,6 +24,7 @@ from tda_bias.types import HeadId, InputError
 FIRST_HEAD = HeadId(0, 0)
 
 
+@plain_text
 def plot_pattern(
     example: ExamplePattern, *, head: HeadId = FIRST_HEAD, ax: Axes | None = None
 ) -> Axes:
@@ -38,6 +40,7 @@ def plot_pattern(
     return ax
 
 
+@plain_text
 def plot_step_function(
     example: ExamplePattern, *, n_steps: int = 4, head: HeadId = FIRST_HEAD, ax: Axes | None = None
 ) -> Axes:
@@ -53,7 +56,7 @@ def plot_step_function(
     steps = step_function(values, n_steps)
     ax.stairs(
         steps, np.arange(n_steps + 1) / n_steps, color=ORANGE, baseline=None, linewidth=1.6,
-        label=f"mean over {n_steps} steps",
+        label=f"mean over {counted(n_steps, 'step')}",
     )  # fmt: skip
     ax.set_xlabel("share of births at or below")
     ax.set_ylabel("attention weight")
@@ -62,6 +65,7 @@ def plot_step_function(
     return ax
 
 
+@plain_text
 def plot_swap(*, n_swapped: int = 2, seed: int = 1, axes: Any = None) -> list[Axes]:
     """Two made-up clusters of step functions, before and after some texts change places.
 
@@ -84,7 +88,10 @@ def plot_swap(*, n_swapped: int = 2, seed: int = 1, axes: Any = None) -> list[Ax
         axes = plt.subplots(1, 2, sharey=True, layout="constrained")[1]
     edges = np.arange(n_steps + 1) / n_steps
     for ax, clusters, title in zip(
-        axes, ((tight, loose), swapped), ("as observed", f"{n_swapped} texts swapped"), strict=True
+        axes,
+        ((tight, loose), swapped),
+        ("as observed", f"{counted(n_swapped, 'text')} swapped"),
+        strict=True,
     ):
         for cluster, colour, name in zip(
             clusters, (ORANGE, BLUE), ("stereotype", "anti-stereotype"), strict=True
@@ -137,6 +144,7 @@ def filtration_figure(
     return figure
 
 
+@plain_text
 def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
     """The graph without its ``dropped`` weakest edges: tree edges solid, others dashed."""
     ranked = sorted(graph.edges(data=True), key=lambda edge: edge[2]["weight"])
@@ -172,6 +180,7 @@ def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
     return ax
 
 
+@plain_text
 def plot_sorted_sets(
     example: ExamplePattern,
     *,

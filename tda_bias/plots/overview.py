@@ -11,7 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
-from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE, PINK
+from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE, PINK, plain_text
+from tda_bias.records.text import counted
 from tda_bias.results.summaries import agreement, category_summary
 from tda_bias.types import InputError, RankBy
 
@@ -28,6 +29,7 @@ _MARKERS = ("o", "s", "^", "D")
 _NAME = {"metric": "metric T", "statistic": "S", "relative": "relative statistic"}
 
 
+@plain_text
 def plot_category_means(result: HeadBias, *, by: RankBy = "metric", ax: Axes | None = None) -> Axes:
     """Per category, the mean over groups of a group's mean over heads, with its standard error.
 
@@ -46,6 +48,7 @@ def plot_category_means(result: HeadBias, *, by: RankBy = "metric", ax: Axes | N
     return ax
 
 
+@plain_text
 def plot_category_spreads(
     result: HeadBias, *, by: RankBy = "metric", ax: Axes | None = None
 ) -> Axes:
@@ -62,6 +65,7 @@ def plot_category_spreads(
     return ax
 
 
+@plain_text
 def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = None) -> Axes:
     """Groups as points: mean S over stable heads against S of uniform attention, same lengths.
 
@@ -85,6 +89,7 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = Non
     return ax
 
 
+@plain_text
 def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     """Split-half reliability of groups (points) and of category maps (bars).
 
@@ -124,6 +129,7 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@plain_text
 def plot_calibration(result: Calibration, *, ax: Axes | None = None) -> Axes:
     """Share of p-values at or below each level where there is no effect; the diagonal is right."""
     ax = ax or plt.subplots(layout="constrained")[1]
@@ -141,6 +147,7 @@ def plot_calibration(result: Calibration, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@plain_text
 def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -> Axes:
     """Do models single out the same groups? Mean |relative| over heads, Spearman over groups.
 
@@ -169,4 +176,5 @@ def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -
 
 
 def _counted(table: pd.DataFrame) -> list[str]:
-    return [f"{row.category}\n{row.groups} groups" for row in table.itertuples()]
+    rows = zip(table["category"], table["groups"], strict=True)
+    return [f"{category}\n{counted(int(groups), 'group')}" for category, groups in rows]

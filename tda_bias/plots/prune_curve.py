@@ -7,12 +7,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.records.figures import BLUE, GREEN, LIGHT_GREY, ORANGE, PAGE, PINK, print_figure
+from tda_bias.records.figures import (
+    BLUE,
+    GREEN,
+    LIGHT_GREY,
+    ORANGE,
+    PAGE,
+    PINK,
+    plain_text,
+    print_figure,
+)
 
 _COLOURS, _MARKERS, _LINES = (BLUE, ORANGE, GREEN, PINK), "osD^", ("-", ":")
 _TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
 
 
+@plain_text
 def plot_prune_curve(curve: pd.DataFrame) -> Figure:
     """Quantities on the targets that chose nothing, against what the removal costs.
 

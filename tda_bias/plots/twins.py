@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tda_bias.records.figures import BLUE, GREY, ORANGE
+from tda_bias.records.figures import BLUE, GREY, ORANGE, plain_text
 from tda_bias.types import InputError
 
 
+@plain_text
 def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Each item's log-odds against its twin's.
 

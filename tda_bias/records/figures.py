@@ -9,15 +9,21 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from tda_bias.records.files import atomic
 from tda_bias.records.runs import Run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+Parameters = ParamSpec("Parameters")
+Shown = TypeVar("Shown")
 
 # Okabe and Ito's colours, told apart by colour-blind readers and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -67,6 +73,45 @@ def captioned(figure: Figure, text: str) -> Figure:
     width = int(figure.get_figwidth() * 22)
     figure.supxlabel(textwrap.fill(text, width), fontsize=6, x=0.01, ha="left", color="#333333")
     return figure
+
+
+def plain_text(plot: Callable[Parameters, Shown]) -> Callable[Parameters, Shown]:
+    """Let a plotting function take no text for a formula: names are data, also with dollar signs.
+
+    It holds wherever and whenever its Axes are drawn; what else stands in a caller's Axes stays.
+    """
+
+    @wraps(plot)
+    def plain(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Shown:
+        import matplotlib as mpl
+        from matplotlib.text import Text
+
+        given: Axes | None = kwargs.get("ax")  # type: ignore[assignment]
+        before = {text: text.get_text() for text in given.findobj(Text)} if given else {}
+        with mpl.rc_context({"text.parse_math": False}):
+            shown = plot(*args, **kwargs)
+        for text in given.findobj(Text) if given else ():
+            if text.get_text() != before.get(text, ""):
+                text.set_parse_math(False)
+        return shown
+
+    return plain
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Label a logarithmic axis 0.01, not ten to a power, which would be a formula.
+
+    The shorter it is, the more numbers get a label.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 # -- writing ---------------------------------------------------------------------------------------

@@ -21,6 +21,21 @@ def p_text(value: float | None) -> str:
     return f"{value:.4f}" if value == 0 or value >= _SMALLEST else f"{value:.0e}"
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things.
+
+    Args:
+        number: How many.
+        noun: One of them.
+        plural: Several; with an ``s`` if None.
+
+    Examples:
+        >>> counted(1, "target"), counted(2, "target"), counted(0, "process", "processes")
+        ('1 target', '2 targets', '0 processes')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def short_name(name: str, at_most: int = 40) -> str:
     """A name that fits into a figure: of a long one, as a folder's, the end.
 

@@ -21,6 +21,7 @@ from tda_bias.inference.hot_spots import z_over_heads
 from tda_bias.inference.location import location_under_exchange, location_under_flips
 from tda_bias.inference.resampled import random_flips, version_draws
 from tda_bias.records.notebook import summary_html
+from tda_bias.records.text import counted
 from tda_bias.resampling import generator, share_reached, standardised_ranks
 from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.maps import map_columns
@@ -60,7 +61,8 @@ class Confirmation:
 
     def __repr__(self) -> str:
         return (
-            f"Confirmation({len(self.heads)} heads chosen, {self.replicated:.1%} confirmed, "
+            f"Confirmation({counted(len(self.heads), 'head')} chosen, {self.replicated:.1%} "
+            "confirmed, "
             f"{self.chance:.1%} by chance)"
         )
 
@@ -244,7 +246,8 @@ def confirmed_on(
     targets = [{str(g).casefold() for g in result.groups["group"]} for result in (run, other)]
     if shared := sorted(targets[0] & targets[1]):
         raise InputError(
-            f"the runs share {len(shared)} targets ({', '.join(shared[:3])}): heads chosen on a "
+            f"the runs share {counted(len(shared), 'target')} ({', '.join(shared[:3])}): heads "
+            "chosen on a "
             "target cannot be confirmed on it; give data with other targets"
         )
     columns = [map_columns(by, result.category.columns) for result in (run, other)]

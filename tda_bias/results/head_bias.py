@@ -18,6 +18,7 @@ from tda_bias.records.files import RECORD
 from tda_bias.records.notebook import summary_html
 from tda_bias.records.result import Recorded
 from tda_bias.records.runs import open_run
+from tda_bias.records.text import counted
 from tda_bias.records.writing import writing_run
 from tda_bias.results.item_differences import ItemDifferences
 from tda_bias.results.maps import map_columns, ranked
@@ -63,7 +64,7 @@ class HeadBias(Recorded):
         heads = len(self.category) // max(1, len(self.categories))
         return (
             f"HeadBias({self.record.model.name}: {', '.join(self.categories)}; "
-            f"{len(self.groups)} groups, {heads} heads)"
+            f"{counted(len(self.groups), 'group')}, {counted(heads, 'head')})"
         )
 
     def _repr_html_(self) -> str:

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
+from tda_bias.records.text import counted
 from tda_bias.threads import Task, in_threads
 from tda_bias.topology.compiled import Rows, pays, tasks_of
 from tda_bias.topology.gram import Gram, gram_matrices
@@ -94,7 +95,8 @@ class GroupSampler:
         self._n_tokens = n_tokens.reshape(-1)
         if self._n_tokens.min() < MIN_TOKENS:
             raise InputError(
-                f"a text has {self._n_tokens.min()} tokens; births and deaths need {MIN_TOKENS}"
+                f"a text has {counted(self._n_tokens.min(), 'token')}; births and deaths need "
+                f"{MIN_TOKENS}"
             )
         self._n_layers = n_layers
         self._attention: Attention = attention

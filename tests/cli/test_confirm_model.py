@@ -49,7 +49,7 @@ def test_a_folder_that_debias_did_not_write_is_refused(tiny_folder, pairs, capsy
 
 def test_targets_that_were_trained_on_are_refused_and_no_look_is_spent(model, pairs, capsys):
     assert run(["confirm", str(model), "--pairs", str(pairs("nurse", "Father"))]) == 2
-    assert "shares 1 targets with the training (Father)" in capsys.readouterr().err
+    assert "shares 1 target with the training (Father)" in capsys.readouterr().err
     assert not (model / "looks.json").exists()
 
 

@@ -178,4 +178,4 @@ def test_a_home_folder_that_cannot_be_made_ends_no_run(words, tmp_path):
         [*call, *words(tmp_path / "run")], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.stdout, done.stderr) == ("", "")  # matplotlib has no folder for its fonts either

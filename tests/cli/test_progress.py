@@ -49,6 +49,11 @@ def test_the_end_is_always_said(clock):
     assert lines([(0, 0), (2, 100)], clock) == ["a [title]: 100/100 texts, 50.0 a second"]
 
 
+def test_the_end_is_said_once(clock):
+    found = lines([(0, 0), (2, 100), (3, 100)], clock)
+    assert found == ["a [title]: 100/100 texts, 50.0 a second"]
+
+
 def test_what_an_earlier_run_finished_does_not_count_for_the_rate(clock):
     found = lines([(0, 90), (10, 95)], clock)
     assert found == ["a [title]: 95/100 texts, 0.5 a second, 0:00:10 left"]

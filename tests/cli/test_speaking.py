@@ -10,6 +10,7 @@ import pytest
 from tdabias_cli.commands import COMMANDS, loaded
 from tdabias_cli.examples import EXAMPLES
 from tdabias_cli.main import run
+from tests.support.models import tiny_hf_model
 from tests.support.pages import shown_steps, steps_of_block
 
 DOCS = Path(__file__).parents[2] / "docs" / "commands"
@@ -30,6 +31,31 @@ def options(command) -> set[str]:
 def test_every_command_can_be_silent_and_speaks_json_and_csv():
     for name, command in every_command():
         assert {"--quiet", "--format"} <= options(command), name
+
+
+LOADING = """
+import sys
+from tdabias_cli.main import _quiet_libraries
+_quiet_libraries()
+from tda_bias.models.load import load_language_model
+lacking = [load_language_model(name, device="cpu").not_in_checkpoint for name in sys.argv[1:]]
+assert [bool(names) for names in lacking] == [name in sys.argv[2:4] for name in sys.argv[1:]]
+"""
+
+
+@pytest.mark.real
+def test_libraries_say_nothing_of_a_model_that_is_read(tiny_folder, subwords, tmp_path):
+    """Of an encoder without its head, transformers prints a report; of any model, a bar."""
+    encoder = tiny_hf_model("bert", len(subwords))
+    encoder.bert.save_pretrained(tmp_path)
+    subwords.save_pretrained(tmp_path)
+    names = ["smollm2-135m", "minilm-l6", str(tmp_path), str(tiny_folder)]
+    left_alone = ("TRANSFORMERS_VERBOSITY", "HF_HUB_DISABLE_PROGRESS_BARS")
+    environment = {name: value for name, value in os.environ.items() if name not in left_alone}
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, *names], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def completed(*words: str) -> list[str]:

@@ -2,8 +2,9 @@
 
 In a block that begins with ```` ```console ````, a line that begins with ``$ `` is a command, and
 what follows is what it prints on standard output; ``...`` stands for output that is not shown. In a
-block that begins with ```` ```text ````, commands take too long to be run again. A block with a
-title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
+block that begins with ```` ```text ````, commands take too long to be run again; where the run that
+one left is stored in ``tests/golden/pages``, it is printed again by ``tdabias show`` and compared.
+A block with a title, ```` ```json title="mine.jsonl" ````, is a file that the commands find.
 
     python -m tests.support.pages FOLDER docs/commands/*.md
 
@@ -15,6 +16,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from itertools import zip_longest
 from pathlib import Path
 from unittest import mock
 
+# Runs that took too long to be made again; of each what `tdabias show` reads.
+STORED = Path(__file__).parents[1] / "golden" / "pages"
 NOT_SHOWN = "..."
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 LONG_BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
@@ -50,6 +54,18 @@ def shown_steps(text: str) -> list[Step]:
     return [*steps(text), *(step for block in long for step in steps_of_block(block))]
 
 
+def stored_steps(text: str) -> list[Step]:
+    """Commands that take too long, whose runs are stored: as what prints these again."""
+    long = [step for step in shown_steps(text) if step not in steps(text)]
+    return [Step(shown, step.output) for step in long if (shown := _shown_again(step))]
+
+
+def _shown_again(step: Step) -> str | None:
+    words = shlex.split(step.command.replace("\\\n", " "))
+    folder = words[words.index("--out") + 1] if "--out" in words[:-1] else ""
+    return f"tdabias show {folder}" if folder and (STORED / folder).is_dir() else None
+
+
 def steps_of_block(block: str) -> Iterator[Step]:
     nothing, *parts = re.split(r"^\$ ", block, flags=re.MULTILINE)
     assert not nothing.strip(), f"a console block must begin with a command: {block!r}"
@@ -60,7 +76,8 @@ def steps_of_block(block: str) -> Iterator[Step]:
 
 
 def write_files(text: str, folder: Path) -> None:
-    """Put the files that a page shows into a folder."""
+    """Put the files that a page shows, and stored runs, into a folder."""
+    shutil.copytree(STORED, folder, dirs_exist_ok=True)
     for name, content in FILE.findall(text):
         (folder / name).write_text(content, encoding="utf-8")
 
@@ -113,13 +130,23 @@ def renewed(text: str, folder: Path) -> str:
     write_files(text, folder)
 
     def again(match: re.Match[str]) -> str:
-        return "".join(_renewed(step, folder) for step in steps_of_block(match.group()))
+        return "".join(_with_output(step, step.command, folder) for step in _steps_of(match))
 
-    return BLOCK.sub(again, text)
+    def shown_again(match: re.Match[str]) -> str:
+        if not match.group().startswith("$ "):
+            return match.group()
+        return "".join(_with_output(step, _shown_again(step), folder) for step in _steps_of(match))
+
+    return LONG_BLOCK.sub(shown_again, BLOCK.sub(again, text))
 
 
-def _renewed(step: Step, folder: Path) -> str:
-    printed = replay(step.command, folder)
+def _steps_of(match: re.Match[str]) -> list[Step]:
+    return list(steps_of_block(match.group()))
+
+
+def _with_output(step: Step, command: str | None, folder: Path) -> str:
+    """A step with what a command prints; with its own output where there is none."""
+    printed = replay(command, folder) if command is not None else step.output
     return f"$ {step.command}\n{step.output if step.output.strip() == NOT_SHOWN else printed}"
 
 

@@ -113,6 +113,10 @@ def test_the_sentence_follows_from_the_numbers():
     assert "Choosing heads helped" in said
     two = arms_table(study(0.2, [0.8] * 20), [f"t{n // 6}" for n in range(24)], protocol)
     assert "2 targets are too few to say more" in verdict(two, "effect", protocol)
+    one = arms_table(study(0.2, [0.8]), ["t"] * 24, Protocol(n_random=1))
+    said_of_one = verdict(one, "effect", Protocol(n_random=1))
+    assert "1 target is too few to say more" in said_of_one
+    assert "of 1 random set, before correcting for 1 ranking)" in said_of_one
     assert "guard" not in said
     good.loc[good["arm"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
     dear = verdict(good, "effect", protocol)

@@ -220,6 +220,16 @@ def test_a_tokenizer_that_knows_more_tokens_than_the_model_is_refused(tokenizer,
         load_model(str(tmp_path), device="cpu")
 
 
+def test_weights_of_other_shapes_than_config_json_says_are_refused_by_name(folder):
+    change(folder / "config.json", n_embd=64)
+    message = (
+        r"two models: transformer\.h\.0\.attn\.c_attn\.bias is \[96\] in the checkpoint, \[192\] "
+        r"by config\.json \(28 parameters differ\)"
+    )
+    with pytest.raises(InputError, match=message):
+        load_language_model(str(folder), device="cpu")
+
+
 def test_a_padding_token_beyond_the_embedding_is_no_matter(tokenizer, tmp_path):
     """Many published models got one without a row for it; nothing here is padded with it."""
     import copy

@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.config import HeadBiasConfig
 from tda_bias.inference.calibration import calibration
-from tda_bias.patterns.example import ExamplePattern
 from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.plots.illustrations import (
     filtration_figure,
@@ -25,60 +21,21 @@ from tda_bias.plots.overview import (
     plot_reliability,
 )
 from tda_bias.records.figures import COLUMN, PAGE, print_style
-from tda_bias.records.record import HookedModelRecord
-from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.record import ControlsRecord, HeadsRecord
+from tests.support.plotted import made_up_example, made_up_heads
 
 compare = pytest.mark.mpl_image_compare(
     baseline_dir="baseline", style="default", tolerance=8, savefig_kwargs={"dpi": 90}
 )
-WORDS = ("My", "sister", "is", "here", ".", "She", "can", "cook", "well")
 
 
 @pytest.fixture
 def example():
-    rng = np.random.default_rng(4)
-    weights = np.tril(rng.gamma(0.7, size=(2, 2, 9, 9)))
-    patterns = weights / weights.sum(-1, keepdims=True)
-    return ExamplePattern("made-up", "sister", " ".join(WORDS), WORDS, "causal", patterns)
+    return made_up_example()
 
 
 @pytest.fixture
 def result():
-    """Numbers that no model made: pictures must not change with a library's rounding."""
-    rng = np.random.default_rng(5)
-    names = {"gender": 6, "race": 9}
-    groups = pd.DataFrame(
-        [
-            {"category": c, "group": f"{c}{i}", "n": 25, "reliability": rng.uniform(0, 0.6)}
-            for c, n in names.items()
-            for i in range(n)
-        ]
-    )
-    for column in ("metric_mean", "length_statistic_0", "length_statistic_1"):
-        groups[column] = rng.normal(size=len(groups))
-    for dim in range(2):
-        groups[f"S{dim}_mean_stable"] = groups["length_statistic_1"] + rng.normal(size=len(groups))
-    layer, head = (axis.ravel() for axis in np.indices((6, 4)))
-    maps = []
-    for c in names:
-        table = pd.DataFrame({"category": c, "layer": layer, "head": head, "unstable": head == 3})
-        table["unstable"] &= layer == 2
-        for name in ("z_metric", "z_relative"):
-            table[name] = rng.normal(size=len(table))
-        table["p_max_relative"] = np.where((layer == 4) & (head == 1), 0.01, 0.5)
-        table["q_relative"] = np.where((layer == 1) & (head == 0), 0.03, 0.5)
-        maps.append(table)
-    controls = [
-        {"category": c, "groups": n, "reliability": 0.6, "null_map_correlation": 0.8}
-        for c, n in names.items()
-    ]
-    record = HeadsRecord.model_construct(
-        model=HookedModelRecord.model_construct(name="made-up"),
-        controls=tuple(ControlsRecord.model_construct(**each) for each in controls),
-        config=HeadBiasConfig(rank_by="relative"),
-    )
-    return HeadBias(pd.DataFrame(), pd.DataFrame(), pd.concat(maps), groups, record)
+    return made_up_heads()
 
 
 def drawn(draw, size=(COLUMN, 2.6), **more):

@@ -1,8 +1,9 @@
 import math
 
+import numpy as np
 import pytest
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
@@ -31,3 +32,11 @@ def test_a_small_p_never_reads_as_none(value, text):
 def test_decimals_are_a_choice():
     assert number_text(-0.126) == "-0.13"
     assert number_text(2.0, 3) == "2.000"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 heads"), (1, "1 head"), (np.int64(1), "1 head"), (2, "2 heads")]
+)
+def test_a_noun_stands_in_the_singular_behind_1_alone(number, text):
+    assert counted(number, "head") == text
+    assert counted(number, "head is", "heads are").startswith(text)

@@ -1,0 +1,260 @@
+"""Names are data: no public plot takes one for a formula, wherever and whenever it is drawn."""
+
+import inspect
+from collections import namedtuple
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+import tda_bias.plots
+from pvf import plots as pvf
+from pvf.config import RiskConfig
+from pvf.report import risk_report
+from pvf.social import Factors
+from pvf.templates import Template
+from tda_bias.behaviour.ablation_study import AblationStudy
+from tda_bias.behaviour.target_tests import HeadMap
+from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
+from tda_bias.comparison.record import ComparisonRecord, ModelComparison
+from tda_bias.inference.calibration import calibration
+from tda_bias.plots import (
+    behaviour,
+    comparison,
+    debias,
+    heat_map,
+    illustrations,
+    overview,
+    prune_curve,
+    twins,
+)
+from tda_bias.records.record import HookedModelRecord, ModelRecord
+from tests.support.answers import made_up_answers
+from tests.support.plotted import made_up_example, made_up_heads
+from tests.support.preferences import made_up as made_up_preferences
+from unqover import plots as unqover
+from unqover.config import InferenceConfig
+from unqover.report import bias_report
+
+# An even number of dollar signs, and no formula between them: drawn as one, it is an error.
+HOSTILE = r"$\frac{$"
+WORDS = tuple(f"{HOSTILE}{number}" for number in range(9))
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def test_the_name_is_one_that_matplotlib_cannot_draw_as_it_is():
+    figure = Figure()
+    figure.subplots().set_title(HOSTILE)
+    with pytest.raises(ValueError, match="Expected"):
+        FigureCanvasAgg(figure).draw()
+
+
+# -- what is drawn, with hostile names -------------------------------------------------------------
+
+
+@cache
+def report_of(model=HOSTILE, seed=0):
+    made = made_up_preferences(seed, n_x=9)
+    templates = tuple(Template(f"The [X] {HOSTILE} {c} that [Y]", c + 1.0) for c in range(3))
+    about = made.record.model.model_copy(update={"name": model})
+    record = made.record.model_copy(update={"model": about})
+    classes = (f"{HOSTILE}a", f"{HOSTILE}b")
+    made = replace(made, x=WORDS, templates=templates, classes=classes, record=record)
+    return risk_report(made, config=RiskConfig(n_resamples=100))
+
+
+@cache
+def bias_of():
+    made = made_up_answers("gender_race", subjects=3, attributes=4)
+    named = {
+        "subjects": tuple(f"{HOSTILE}{name}" for name in made.subjects),
+        "levels": tuple(tuple(f"{HOSTILE}{level}" for level in own) for own in made.levels),
+        "factors": tuple(f"{HOSTILE}{name}" for name in made.factors),
+        "attributes": tuple(f"{HOSTILE}{name}" for name in made.attributes),
+        "kinds": tuple(f"{HOSTILE}{name}" for name in made.kinds),
+    }
+    return bias_report(replace(made, **named), config=InferenceConfig(n_flips=19, n_resamples=100))
+
+
+@cache
+def heads():
+    return made_up_heads(HOSTILE, (f"{HOSTILE}a", f"{HOSTILE}b"))
+
+
+def head_map():
+    table = pd.DataFrame({"layer": [0, 1], "head": 0, "rho": 0.5, "p_max": 1.0, "q": 1.0})
+    return HeadMap(HOSTILE, table, {})
+
+
+def ablation():
+    table = pd.DataFrame({f"z_{HOSTILE}": [1.0, 2], "effect": [0.1, 0.2], "exact": [0.1, 0.2]})
+    said = pd.DataFrame([{"ranking": f"z_{HOSTILE}", "rho_effect": 0.5, "p_effect": 0.3}])
+    none = pd.DataFrame()
+    return AblationStudy(none, none, table, said, SimpleNamespace(rank_by=HOSTILE))
+
+
+def changes():
+    row = {
+        "outcome": HOSTILE, "unit": f"{HOSTILE} nats", "kind": "bias", "primary": True, "guard": "",
+        **dict.fromkeys(("before", "after", "change", "low", "high", "margin"), 0.5),
+    }  # fmt: skip
+    record = ComparisonRecord.model_construct(
+        model=ModelRecord(name=HOSTILE), after=ModelRecord(name=HOSTILE), confidence=0.95
+    )
+    return ModelComparison(pd.DataFrame([row]), pd.DataFrame(), record)
+
+
+def moved():
+    own = {"layer": [0, 1], "head": 0, "before": [0.1, 0.2], "after": [0.2, 0.1], "z": 9.0}
+    table = pd.DataFrame({**own, "p_holm": 0.001})
+    layers = pd.DataFrame({"model": ["before", "after"], "depth": 0.5, "value": 1.0})
+    said = pd.DataFrame([{"over": "heads", "rho": 0.5, "chance_low": 0.1, "chance_high": 0.2}])
+    name = HookedModelRecord.model_construct(name=HOSTILE)
+    record = HeadsComparisonRecord.model_construct(
+        model=name, after=name, category=HOSTILE, by=HOSTILE, matched=True
+    )
+    return HeadsComparison(said, layers, table, record)
+
+
+def targets():
+    numbers = {"r": [0.1, 0.3, 0.2], "T": [1.0, 2.0, 3.0]}
+    names = {"category": [f"{HOSTILE}a", f"{HOSTILE}b", f"{HOSTILE}b"], "target": list(WORDS[:3])}
+    return pd.DataFrame({**names, **numbers}).rename(columns={"r": HOSTILE, "T": f"{HOSTILE}T"})
+
+
+def curve():
+    rows = [(HOSTILE, 0, k, 3.0 + k, 0.1) for k in (0, 1)]
+    return pd.DataFrame(rows, columns=["ranking", "draw", "k", "log_ppl", "beta_test"])
+
+
+def frontier():
+    rows = [(arm, 0, check, 0.1 * check, 0.2, 0.3) for arm in WORDS[:2] for check in (0, 1)]
+    return pd.DataFrame(rows, columns=["arm", "draw", "check", "perplexity", "beta", "rms"])
+
+
+def graph():
+    found = nx.Graph()
+    for node in range(3):
+        found.add_node(node, token=HOSTILE)
+    for pair, tree in (((0, 1), True), ((1, 2), True), ((0, 2), False)):
+        found.add_edge(*pair, weight=0.3, tree=tree)
+    return found
+
+
+def regression():
+    report = report_of()
+    table = pd.DataFrame({HOSTILE: np.arange(9.0)}, index=list(report.by_x["x"]))
+    return report.by_x, Factors(table, None), HOSTILE
+
+
+ITEMS = pd.DataFrame(
+    {name: [1.0, -2.0, 3.0] for name in ("log_prob_s", "logprob_a_twin")}
+    | {name: [0.5, -2.5, 1.0] for name in ("log_prob_a", "logprob_s_twin")}
+)
+EXAMPLE = made_up_example(WORDS)
+
+Drawn = namedtuple("Drawn", "plot arguments options takes_ax", defaults=((), {}, True))
+ALL = {
+    drawn.plot.__name__: drawn
+    for drawn in (
+        Drawn(twins.plot_items_against_twins, lambda: (ITEMS,)),
+        Drawn(behaviour.plot_targets, lambda: (targets(), HOSTILE, f"{HOSTILE}T")),
+        Drawn(behaviour.plot_correlation_map, lambda: (head_map(),), {"n": 3}),
+        Drawn(behaviour.plot_ablation, lambda: (ablation(),)),
+        Drawn(prune_curve.plot_prune_curve, lambda: (curve(),), takes_ax=False),
+        Drawn(debias.plot_frontier, lambda: (frontier(),), takes_ax=False),
+        Drawn(illustrations.plot_pattern, lambda: (EXAMPLE,)),
+        Drawn(illustrations.plot_step_function, lambda: (EXAMPLE,)),
+        Drawn(illustrations.plot_swap, tuple, takes_ax=False),
+        Drawn(illustrations.plot_filtration_step, lambda: (graph(), 1)),
+        Drawn(illustrations.plot_sorted_sets, lambda: (EXAMPLE,)),
+        Drawn(comparison.plot_comparison, lambda: (changes(),), takes_ax=False),
+        Drawn(comparison.plot_head_comparison, lambda: (moved(),), takes_ax=False),
+        Drawn(overview.plot_category_means, lambda: (heads(),)),
+        Drawn(overview.plot_category_spreads, lambda: (heads(),)),
+        Drawn(overview.plot_length_control, lambda: (heads(),)),
+        Drawn(overview.plot_reliability, lambda: (heads(),)),
+        Drawn(overview.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
+        Drawn(overview.plot_agreement, lambda: ({name: None for name in WORDS[:2]},)),
+        Drawn(
+            heat_map.plot_heatmap,
+            lambda: (heads(),),
+            {"category": f"{HOSTILE}a", "by": "relative"},
+        ),
+        Drawn(pvf.plot_signed_means, lambda: ({HOSTILE: report_of()},)),
+        Drawn(pvf.plot_distribution, lambda: (report_of(),)),
+        Drawn(pvf.plot_survival, lambda: (report_of(),)),
+        Drawn(pvf.plot_preferences, lambda: (report_of().preferences, WORDS[:2])),
+        Drawn(
+            pvf.plot_against_size, lambda: ({w: report_of(w, i) for i, w in enumerate(WORDS[:2])},)
+        ),
+        Drawn(pvf.plot_change, lambda: (report_of(), report_of(seed=1))),
+        Drawn(pvf.plot_regression, regression),
+        Drawn(unqover.plot_heat_map, lambda: (bias_of(),)),
+        Drawn(unqover.plot_attributes, lambda: (bias_of(),)),
+        Drawn(unqover.plot_interaction, lambda: (bias_of(),)),
+    )
+}
+# Of these, no text is a name.
+NAMELESS = {"plot_items_against_twins", "plot_step_function", "plot_swap", "plot_sorted_sets",
+            "plot_calibration"}  # fmt: skip
+
+
+def test_every_public_plot_stands_here():
+    folder = [
+        import_module(f"tda_bias.plots.{m.name}") for m in iter_modules(tda_bias.plots.__path__)
+    ]
+    there = {
+        name
+        for module in (*folder, pvf, unqover)
+        for name, _ in inspect.getmembers(module, inspect.isfunction)
+        if name.startswith("plot_")
+    }
+    assert there == set(ALL)
+
+
+@pytest.fixture
+def _agreement(monkeypatch):
+    table = pd.DataFrame(np.eye(2), index=WORDS[:2], columns=WORDS[:2])
+    monkeypatch.setattr(overview, "agreement", lambda results: table)
+
+
+@pytest.mark.usefixtures("_agreement")
+@pytest.mark.parametrize("where", ["new", "given"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_name_is_drawn_as_it_is_also_after_the_plot_has_returned(name, where):
+    drawn = ALL[name]
+    options = dict(drawn.options)
+    if drawn.takes_ax and (where == "given" or name == "plot_filtration_step"):
+        options["ax"] = plt.subplots()[1]
+    shown = drawn.plot(*drawn.arguments(), **options)
+    figure = shown if isinstance(shown, Figure) else np.ravel(shown)[0].figure
+    FigureCanvasAgg(figure).draw()
+    texts = [text for text in figure.findobj(Text) if text.get_visible()]
+    assert any(HOSTILE in text.get_text() for text in texts) == (name not in NAMELESS)
+    assert not any("mathdefault" in text.get_text() for text in texts)
+
+
+def test_formulas_that_the_caller_wrote_stay_formulas():
+    ax = plt.subplots()[1]
+    mine = ax.text(0.5, 0.5, "$x^2$")
+    twins.plot_items_against_twins(ITEMS, ax=ax)
+    assert mine.get_parse_math()
+    assert mpl.rcParams["text.parse_math"]
+    assert ax.text(0.5, 0.4, "$y$").get_parse_math()
