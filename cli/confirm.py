@@ -129,10 +129,9 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     }  # fmt: skip
     less = abs(values["after"]) < abs(values["before"]) and found.p < 0.05
     said = (
-        f"Mean {found.quantity} of {counted(values['items'], 'item')} of "
-        f"{counted(values['targets'], 'target')} that no "
-        f"training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}; change "
-        f"{values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(found.p)})."
+        f"Mean {found.quantity} of {len(change)} items of {counted(values['targets'], 'target')} "
+        f"that no training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}"
+        f"; change {values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(found.p)})."
     )
     verdict = (
         "Less of the bias is left on other targets too."

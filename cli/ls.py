@@ -168,5 +168,9 @@ def _table(rows: Rows) -> Table:
     for name, value in (rows[0] if rows else {}).items():
         table.add_column(name, justify="right" if isinstance(value, int) else "left")
     for row in rows:
-        table.add_row(*map(str, row.values()))
+        # Of a time, the minute; the space lets a narrow terminal break the line.
+        shown = (
+            {**row, "created": row["created"][:16].replace("T", " ")} if "created" in row else row
+        )
+        table.add_row(*map(str, shown.values()))
     return table

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.records.notebook import summary_html
-from tda_bias.records.text import counted
 from tda_bias.records.writing import adding_to_run
 from tda_bias.resampling import share_reached
 from tda_bias.types import InputError
@@ -69,8 +68,7 @@ class Report:
     controls: dict[str, Any]
 
     def __repr__(self) -> str:
-        rows = counted(len(self.groups), "row of groups", "rows of groups")
-        return f"Report({self.answers.record.model.name}: {rows})"
+        return f"Report({self.answers.record.model.name}: {len(self.groups)} rows of groups)"
 
     def _repr_html_(self) -> str:
         return summary_html(repr(self), tables={"mu and eta with chance": self.summary})

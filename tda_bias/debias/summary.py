@@ -285,7 +285,8 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
         "perplexity"
     )
     if row["targets"] < _FEWEST_TARGETS:
-        said += f"; {counted(int(row['targets']), 'target is', 'targets are')} too few to say more."
+        targets = counted(int(table["targets"].iloc[0]), "target is", "targets are")
+        said += f"; {targets} too few to say more."
     else:
         said += ": less of the bias is left." if less and sure else "; that may be chance."
     if row["guard"] == "fail":

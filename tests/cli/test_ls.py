@@ -88,3 +88,15 @@ def test_runs_are_found_inside_each_other_and_damaged_ones_are_said(tmp_path, ca
 def test_a_folder_without_runs_is_no_error(tmp_path, capsys):
     assert run(["ls", "runs", "--folder", str(tmp_path)]) == 0
     assert "0 finished runs" in capsys.readouterr().out
+
+
+def test_runs_fit_a_terminal_of_80_columns(capsys, tmp_path, monkeypatch):
+    write_run(tmp_path / "runs" / "smollm2-135m" / "unqover-gender_race")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["ls", "runs"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines()[:-1])) <= 80
+    assert "1 finished run in runs" in printed
+    [row] = listed(capsys, "runs").to_dict("records")
+    assert len(row["created"]) > len("2026-11-22 08:28")  # whole where a program reads it
