@@ -118,12 +118,11 @@ def _cells(row: Mapping[Any, Any]) -> list[str]:
     return [
         str(row["arm"]),
         "all" if row["how"] == "full" else str(row["heads"]),
-        f"{row['beta']:.3f}",
-        f"{row['low']:.3f} to {row['high']:.3f}",
+        f"{row['beta']:.3f}\n{row['low']:.3f} to {row['high']:.3f}",
         f"{row['rms']:.3f}",
         f"{row['perplexity']:+.1f}",
         f"{row['lms']:.1f}",
-        str(row["guard"]),
+        str(row["guard"]).removesuffix(" pass").replace(" of ", "/"),
         "" if math.isnan(row["p"]) else f"{row['p']:.2f}",
     ]
 
@@ -139,7 +138,7 @@ def output(found: DebiasRun, folder: Path) -> Output:
     """The table of arms, and what it says in words."""
     record, protocol = found.record, found.record.protocol
     title = f"{record.model.name} · {record.category} · {protocol.how} · beta on unseen targets"
-    headings = ("arm", "heads", "beta", "95 %", "rms", "ppl %", "lms", "guard", "p")
+    headings = ("arm", "heads", "beta (95 %)", "rms", "ppl %", "lms", "guard", "p")
     rows = [_cells(own) for own in found.arms.to_dict("records")]
     shown = uncut_table(title, headings, rows, left=1)
     lines = [
@@ -149,7 +148,7 @@ def output(found: DebiasRun, folder: Path) -> Output:
         f"of {protocol.n_folds} folds. p: share of {counted(protocol.n_random, 'random set')} "
         f"({record.matching}) that leave as little at 1 % perplexity; at least "
         f"{1 / (1 + protocol.n_random):.2f}. Guard: perplexity of neutral text at most +2 %, "
-        "language-model score at most a point lower.",
+        "language-model score at most a point lower; of random sets, how many pass.",
         *remark_lines(record.data),
         f"Files: {folder}/ (arms.csv, heads.json, frontier.png, model/ with its card, ...)",
     ]

@@ -15,9 +15,11 @@ the same checks, those of the class.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -56,6 +58,7 @@ SHORT = {
 }
 # Another long name of an option.
 ALIAS = {"out": "--output"}
+_PACKAGES = ("tda_bias", "pvf", "unqover")
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet")
 _CONFIG = Annotated[
@@ -94,10 +97,12 @@ def command(
             environment = values_of_environment(settings, words, parts=parts) if words else {}
             told = merged(settings, flags, environment=environment, config=config, file=file)
             if is_main():
-                function(told)
+                with _warnings(quiet=getattr(told, "quiet", False)):
+                    function(told)
             elif isinstance(told, SharedRunSettings):
                 # The main process alone speaks, and alone runs what is not shared.
-                function(told.model_copy(update={"quiet": True}))
+                with _warnings(quiet=True):
+                    function(told.model_copy(update={"quiet": True}))
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -143,6 +148,20 @@ def merged(
         for name, (value, where) in layer.items():
             values[name], source[name] = value, where
     return validated(settings, values, source=source)
+
+
+@contextmanager
+def _warnings(*, quiet: bool) -> Iterator[None]:
+    """What the packages log to be read; of a quiet command errors alone."""
+    loggers = [logging.getLogger(name) for name in _PACKAGES] if quiet else []
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def command_line(words: list[str], settings: BaseModel) -> str:

@@ -35,7 +35,7 @@ def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys
         "Most preferred for, by gender",
         "by chance",
         "Errors of the scores themselves",
-        "Tokens of names",
+        "Subjects by tokens of their names",
         f"Files: {out}/",
     ):
         assert words in " ".join(shown.split()), words
