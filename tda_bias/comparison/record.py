@@ -12,7 +12,6 @@ from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import Run
 from tda_bias.records.tables import columns, counts, finite, flags, numbers, shares
 from tda_bias.records.tables import texts as text_column
-from tda_bias.records.text import counted
 
 
 class NotMeasured(RecordPart):
@@ -105,7 +104,7 @@ class ModelComparison(SavedResult):
 
     def __repr__(self) -> str:
         names = f"{self.record.model.name}, {self.record.after.name}"
-        return f"ModelComparison({names}: {counted(len(self.table), 'outcome')})"
+        return f"ModelComparison({names}: {len(self.table)} outcomes)"
 
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
