@@ -24,12 +24,16 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("pages")
 
 
+def _replayed():
+    for page in PAGES:
+        if steps(page.read_text(encoding="utf-8")):
+            # One of them draws a dozen figures, each in three formats.
+            marks = [pytest.mark.slow] if page.stem == "reproduce" else []
+            yield pytest.param(page, id=page.stem, marks=marks)
+
+
 @pytest.mark.real
-@pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if steps(page.read_text(encoding="utf-8"))],
-    ids=lambda page: page.stem,
-)
+@pytest.mark.parametrize("page", list(_replayed()))
 def test_a_page_shows_what_its_commands_print(page, folder):
     text = page.read_text(encoding="utf-8")
     write_files(text, folder)
@@ -38,13 +42,11 @@ def test_a_page_shows_what_its_commands_print(page, folder):
         assert changed is None, f"{step.command}\n{changed}\n`make pages` writes it anew"
 
 
-def test_what_took_too_long_is_shown_as_it_is_printed_from_the_run_it_left(folder):
+def test_what_took_too_long_is_shown_as_it_is_printed_from_the_run_it_left():
     compared = set()
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        write_files(text, folder)
-        for step in stored_steps(text):
-            assert difference(step.output, replay(step.command, folder)) is None, step.command
+        for step in stored_steps(page.read_text(encoding="utf-8")):
+            assert difference(step.output, replay(step.command, STORED)) is None, step.command
             compared.add(step.command.split()[-1])
     assert compared == {str(path.parent.relative_to(STORED)) for path in STORED.rglob("run.json")}
 

@@ -16,7 +16,6 @@ import io
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +29,8 @@ NOT_SHOWN = "..."
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 LONG_BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+# Where a command says that it left its files.
+FOLDER = re.compile(r"^Files: (\S+)/ \(", re.MULTILINE)
 BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇╭╮╰╯╞╪╡┳╈]+")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 TERMINAL = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "TERM": "dumb"}
@@ -61,9 +62,8 @@ def stored_steps(text: str) -> list[Step]:
 
 
 def _shown_again(step: Step) -> str | None:
-    words = shlex.split(step.command.replace("\\\n", " "))
-    folder = words[words.index("--out") + 1] if "--out" in words[:-1] else ""
-    return f"tdabias show {folder}" if folder and (STORED / folder).is_dir() else None
+    said = FOLDER.search(step.output)
+    return f"tdabias show {said[1]}" if said and (STORED / said[1]).is_dir() else None
 
 
 def steps_of_block(block: str) -> Iterator[Step]:
@@ -76,8 +76,7 @@ def steps_of_block(block: str) -> Iterator[Step]:
 
 
 def write_files(text: str, folder: Path) -> None:
-    """Put the files that a page shows, and stored runs, into a folder."""
-    shutil.copytree(STORED, folder, dirs_exist_ok=True)
+    """Put the files that a page shows into a folder."""
     for name, content in FILE.findall(text):
         (folder / name).write_text(content, encoding="utf-8")
 
@@ -135,7 +134,7 @@ def renewed(text: str, folder: Path) -> str:
     def shown_again(match: re.Match[str]) -> str:
         if not match.group().startswith("$ "):
             return match.group()
-        return "".join(_with_output(step, _shown_again(step), folder) for step in _steps_of(match))
+        return "".join(_with_output(step, _shown_again(step), STORED) for step in _steps_of(match))
 
     return LONG_BLOCK.sub(shown_again, BLOCK.sub(again, text))
 
