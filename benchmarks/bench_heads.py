@@ -57,6 +57,7 @@ class KeptParts(PartStore):
         self.groups: list[GroupResult] = []
 
     def each(self, jobs: Any, **options: Any) -> Iterator[Mapping[str, np.ndarray]]:
+        """The parts, kept on their way."""
         for job, arrays in zip(jobs, super().each(jobs, **options), strict=True):
             self.groups.append(GroupResult.from_arrays(*job.name.split("/", 1), arrays))
             yield arrays

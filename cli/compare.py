@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from .run_folder import run_folder
 from .text import uncut_table
 
 if TYPE_CHECKING:
-    from tda_bias.comparison.record import ModelComparison
+    from tda_bias.comparison.record import ComparisonRecord, ModelComparison
     from tda_bias.models.load import LanguageModel
 
     from .battery import Battery
@@ -81,7 +82,7 @@ def _reach_hub(settings: CompareSettings) -> None:
         or "hub" in (settings.crows, settings.blimp)
         or settings.text == "wikitext2"
     )
-    for name in (settings.before, settings.after):
+    for name in (settings.before, settings.after, *settings.replicate):
         reach_hub_for(name, also=from_hub)
 
 
@@ -123,6 +124,16 @@ def _measured(
             after,
             chosen.measures,
             distances=chosen.distances,
+            replicates=[
+                partial(
+                    language_model,
+                    name,
+                    device=settings.device,
+                    dtype=settings.dtype,
+                    console=console,
+                )
+                for name in settings.replicate
+            ],
             not_measured=chosen.not_measured,
             draws=Draws(settings.n_resamples, settings.n_flips, settings.confidence, settings.seed),
             batch_size=settings.batch_size,
@@ -156,6 +167,7 @@ def output(found: ModelComparison, folder: Path) -> Output:
             "folder": str(folder),
             "before": found.record.model.model_dump(),
             "after": found.record.after.model_dump(),
+            "replicates": [replicate.model_dump() for replicate in found.record.replicates],
             "outcomes": found.table.to_dict("records"),
             "not_measured": [one.model_dump() for one in found.record.not_measured],
         },
@@ -166,7 +178,7 @@ def output(found: ModelComparison, folder: Path) -> Output:
 def _tables(found: ModelComparison) -> Iterator[Table]:
     """Bias, then quality and knowledge; the length splits stand in the file."""
     record = found.record
-    names = f"{record.model.name} → {record.after.name}"
+    names = f"{record.model.name} → {_after(record)}"
     kinds = {"bias": ("bias",), "quality and knowledge": ("quality", "knowledge")}
     for title, kept in kinds.items():
         table = found.table[found.table["kind"].isin(kept)]
@@ -178,6 +190,12 @@ def _tables(found: ModelComparison) -> Iterator[Table]:
         if rows:
             headings = (*_HEADINGS, "Holm" if title == "bias" else "guard")
             yield uncut_table(f"{names} · {title}", headings, rows, left=1)
+
+
+def _after(record: ComparisonRecord) -> str:
+    """The model after, and how often it was trained."""
+    more = len(record.replicates)
+    return f"{record.after.name} (mean of {more + 1} trainings)" if more else record.after.name
 
 
 def _cells(row: dict[Any, Any]) -> list[str]:
@@ -238,6 +256,11 @@ def _closing_lines(found: ModelComparison, folder: Path) -> Iterator[str]:
         yield (
             f"Items that only one model read, and that are left out: {unpaired['unpaired'].sum()} "
             f"in {len(unpaired)} outcomes (compare.csv)."
+        )
+    if record.replicates:
+        yield (
+            f"Intervals also draw the {len(record.replicates) + 1} trainings; p speaks of these. "
+            "The standard deviation of a change over trainings is the column spread of compare.csv."
         )
     for one in record.not_measured:
         yield f"Not measured: {one.name}: {one.reason}"

@@ -21,6 +21,11 @@ class CompareSettings(RunSettings):
         "heads`."
     )
     after: Annotated[Name, Positional()] = Field(description="The other one of the same kind.")
+    replicate: Annotated[tuple[str, ...], Several] = Field(
+        (),
+        description="AFTER once more, from the same training with another seed; several times: "
+        "intervals then also draw trainings",
+    )
     preset: str = Field(
         "smoke",
         pattern="^(smoke|full)$",
@@ -79,7 +84,7 @@ class CompareSettings(RunSettings):
         """Whether finished runs are compared, not models.
 
         Raises:
-            InputError: if one is a run and the other is not.
+            InputError: if one is a run and the other is not, or runs have replicates.
         """
         runs = [(Path(name) / "run.json").is_file() for name in (self.before, self.after)]
         if any(runs) and not all(runs):
@@ -88,6 +93,8 @@ class CompareSettings(RunSettings):
                 f"{run} is a run and {model} is not; give two models, or two runs of `tdabias "
                 "heads`"
             )
+        if all(runs) and self.replicate:
+            raise InputError("`replicate` goes with models; of runs, two are compared")
         return all(runs)
 
     def numbers_depend_on(self) -> dict[str, Any]:

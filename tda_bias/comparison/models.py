@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, Outcome, Progress
-from tda_bias.comparison.paired import holm, is_kept, paired_change
+from tda_bias.comparison.paired import after_names, holm, is_kept, paired_change
 from tda_bias.comparison.record import ComparisonRecord, ModelComparison, NotMeasured
 from tda_bias.models.record import model_record
 from tda_bias.records.parts import PartStore, open_parts
+from tda_bias.records.record import ModelRecord
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 # Called with the name of a measure and of a model; gives what is told how far it is.
 Watch = Callable[[str, str], AbstractContextManager[Progress | None]]
-_PAIRED = ["outcome", "item", "cluster", "weight", "before", "after"]
+# Loads a model when it is its turn; it is let go when it has answered.
+Loader = Callable[[], "LanguageModel"]
+_KEYS = ["outcome", "item", "cluster"]
+_PAIRED = [*_KEYS, "weight", "before"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def compare_models(
     measures: Sequence[Measure],
     *,
     distances: Sequence[Distance] = (),
+    replicates: Sequence[Loader] = (),
     not_measured: Sequence[NotMeasured] = (),
     draws: Draws | None = None,
     batch_size: int = 32,
@@ -65,6 +70,8 @@ def compare_models(
         after: The other one.
         measures: What is asked of each.
         distances: What needs both at once.
+        replicates: Load the other model as it came out of the same training with other seeds, one
+            after the other. Means are then over the trainings, and intervals also draw these.
         not_measured: What was left out and why, for the record.
         draws: How the tests draw.
         batch_size: Texts per forward pass.
@@ -76,7 +83,7 @@ def compare_models(
         watch: Shows progress.
 
     Raises:
-        InputError: if both have the same weights, an adapter belongs to another base, nothing is
+        InputError: if two have the same weights, an adapter belongs to another base, nothing is
             measured, or a model cannot be asked.
     """
     refuse_incomparable(before, after)
@@ -105,13 +112,19 @@ def compare_models(
         raise InputError(f"nothing could be measured; {lacking[-1].name}: {lacking[-1].reason}")
     outcomes = [outcome for one in used for outcome in one.outcomes]
     distant = {outcome.name for one in distances for outcome in one.outcomes}
+    records = [model_record(after, weights=after.weight_hash())]
     table = pd.concat(items, ignore_index=True)
+    for number, load in enumerate(replicates, start=2):
+        table, record = _joined(table, number, load(), before, records, runner, used)
+        records.append(record)
+    columns = [*_PAIRED, *after_names(table)]
     return ModelComparison(
         table=change_table(table, outcomes, draws, untested=distant),
-        items=table.dropna(subset=["before", "after"])[_PAIRED].reset_index(drop=True),
+        items=table[columns].dropna().reset_index(drop=True),
         record=ComparisonRecord(
             model=model_record(before, weights=before.weight_hash()),
-            after=model_record(after, weights=after.weight_hash()),
+            after=records[0],
+            replicates=tuple(records[1:]),
             measures={one.name: _short(one.about) for one in used},
             not_measured=tuple(lacking),
             **vars(draws),
@@ -137,6 +150,35 @@ def refuse_incomparable(before: LanguageModel, after: LanguageModel) -> None:
         )
 
 
+def _refuse_repeated(
+    replicate: LanguageModel, before: LanguageModel, known: Sequence[ModelRecord]
+) -> None:
+    """Refuse a replicate that is no other training of the same model."""
+    refuse_incomparable(before, replicate)
+    for record in known:
+        if record.weights == replicate.weight_hash():
+            raise InputError(
+                f"{replicate.name} and {record.name} have the same weights: a replicate is the "
+                "same training with another seed"
+            )
+
+
+def _joined(
+    table: pd.DataFrame,
+    number: int,
+    replicate: LanguageModel,
+    before: LanguageModel,
+    known: Sequence[ModelRecord],
+    runner: _Runner,
+    used: Sequence[Measure | Distance],
+) -> tuple[pd.DataFrame, ModelRecord]:
+    """The items with the values of a further training, and which model that is."""
+    _refuse_repeated(replicate, before, known)
+    answers = [runner.items(one, before, replicate, f"after {number}") for one in used]
+    table = _with_replicate(table, pd.concat(answers, ignore_index=True), f"after_{number}")
+    return table, model_record(replicate, weights=replicate.weight_hash())
+
+
 # -- asking ----------------------------------------------------------------------------------------
 
 
@@ -153,15 +195,19 @@ class _Runner:
     watch: Watch
 
     def items(
-        self, one: Measure | Distance, before: LanguageModel, after: LanguageModel
+        self,
+        one: Measure | Distance,
+        before: LanguageModel,
+        after: LanguageModel,
+        side: str = "after",
     ) -> pd.DataFrame:
-        """Items with their values before and after."""
+        """Items with their values before and after; ``side`` names the latter's saved part."""
         if isinstance(one, Distance):
-            return self._between(one, before, after)
-        return _paired(*self._both(one, before, after))
+            return self._between(one, before, after, side)
+        return _paired(*self._both(one, before, after, side))
 
     def _both(
-        self, measure: Measure, before: LanguageModel, after: LanguageModel
+        self, measure: Measure, before: LanguageModel, after: LanguageModel, side: str
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The items of each model."""
         first, second = (
@@ -173,16 +219,16 @@ class _Runner:
                 ),
                 (measure.name, model.name),
             )
-            for side, model in (("before", before), ("after", after))
+            for side, model in (("before", before), (side, after))
         )
         return first, second
 
     def _between(
-        self, distance: Distance, before: LanguageModel, after: LanguageModel
+        self, distance: Distance, before: LanguageModel, after: LanguageModel, side: str
     ) -> pd.DataFrame:
         """The items of both together: 0 before."""
         found = self._part(
-            distance.name,
+            distance.name if side == "after" else f"{distance.name} {side}",
             {
                 "weights": [model.weight_hash() for model in (before, after)],
                 "texts": dict(distance.about),
@@ -216,10 +262,9 @@ class _Runner:
 
 def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """Items of both models side by side; what only one has keeps a NaN."""
-    keys = ["outcome", "item", "cluster"]
     both = before.merge(
-        after[[*keys, "value"]],
-        on=keys,
+        after[[*_KEYS, "value"]],
+        on=_KEYS,
         how="outer",
         suffixes=("_before", "_after"),
         indicator="measured",
@@ -227,6 +272,20 @@ def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     )
     both["weight"] = both["weight"].fillna(0.0)
     return both.rename(columns={"value_before": "before", "value_after": "after"})
+
+
+def _with_replicate(table: pd.DataFrame, replicate: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Items of all models so far with the values of a further one; what it lacks is NaN."""
+    joined = table.merge(
+        replicate[[*_KEYS, "after", "measured"]],
+        on=_KEYS,
+        how="left",
+        suffixes=("", "_there"),
+        validate="one_to_one",
+    )
+    both = joined["measured"].eq("both") & joined["measured_there"].eq("both")
+    joined["measured"] = np.where(both, "both", "some")
+    return joined.rename(columns={"after_there": name}).drop(columns="measured_there")
 
 
 def _short(about: Any) -> dict[str, Any]:
@@ -247,7 +306,8 @@ def change_table(
     """One row per outcome: before, after, what changed and how sure that is.
 
     Args:
-        items: Columns ``outcome item cluster weight before after measured``.
+        items: Columns ``outcome item cluster weight before after measured``, and ``after_2``, ...
+            of further trainings.
         outcomes: In the order of the rows; those that no item belongs to are left out, unless items
             of one model alone do.
         draws: How the tests draw.
@@ -258,7 +318,7 @@ def change_table(
         ``p_holm`` over the primary outcomes, ``worst`` (the one-sided 95 % bound that the guard is
         about), ``margin`` (the change up to which it is kept), ``allowed`` (the same in words),
         ``kind unit primary neutral about items clusters``, ``cluster`` (what those are), ``over``,
-        ``unpaired`` and ``reason``.
+        ``unpaired``, ``spread`` (standard deviation of the change over trainings) and ``reason``.
     """
     by_name = dict(tuple(items.groupby("outcome", sort=False)))
     rows = [
@@ -301,5 +361,6 @@ def _row(outcome: Outcome, items: pd.DataFrame, draws: Draws, *, tested: bool) -
         "cluster": outcome.cluster,
         "over": found.over,
         "unpaired": unpaired,
+        "spread": found.spread,
         "reason": reason,
     }

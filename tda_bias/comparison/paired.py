@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +47,7 @@ class Change:
         over: What was drawn and flipped: ``clusters``, or ``items`` where there are fewer than six
             clusters: then the interval holds for these clusters only.
         reason: Why something is NaN; else empty.
+        spread: Standard deviation of the change over repeated trainings; NaN for one.
     """
 
     before: float
@@ -58,6 +61,7 @@ class Change:
     clusters: int
     over: str
     reason: str = ""
+    spread: float = np.nan
 
 
 def paired_change(
@@ -72,8 +76,13 @@ def paired_change(
 ) -> Change:
     """The change of one outcome.
 
+    Of a model that was trained several times, before stands against the mean over the trainings.
+    Its intervals are nested: resamples draw clusters and, independently, trainings. ``p`` exchanges
+    before and that mean: it speaks of these trainings.
+
     Args:
-        items: Columns ``cluster weight before after``; items without a value are left out.
+        items: Columns ``cluster weight before after``, and ``after_2``, ``after_3``, ... of further
+            trainings; items without a value in any of them are left out.
         guard: Which change is worse, for the one-sided bound.
         tested: Whether before and after could be exchanged; a distance cannot be below 0.
         n_resamples: Bootstrap resamples of clusters.
@@ -81,16 +90,17 @@ def paired_change(
         confidence: Coverage of the two-sided interval.
         seed: Of all draws.
     """
-    known = items.dropna(subset=["before", "after"])
+    after_columns = after_names(items)
+    known = items.dropna(subset=["before", *after_columns])
     n_clusters = known["cluster"].nunique()
     if len(known) == 0:
         nan = float("nan")
         return Change(nan, nan, nan, nan, nan, nan, nan, 0, 0, "items", "no item has a value")
     over = "clusters" if n_clusters >= FEWEST_CLUSTERS else "items"
     unit = known["cluster"].factorize()[0] if over == "clusters" else np.arange(len(known))
-    totals = _totals(known, unit)
-    weight, before, after = totals.sum(0)
-    change = (after - before) / weight
+    totals = _totals(known, unit, ["before", *after_columns])
+    weight, before, *after = totals.sum(0)
+    changes = (np.array(after) - before) / weight
     options = {"n_resamples": n_resamples}
     two_sided = _intervals(totals, confidence, rng=generator(seed, "two-sided"), **options)
     low, high = two_sided.limits() if two_sided is not None else (np.nan, np.nan)
@@ -102,8 +112,8 @@ def paired_change(
     few = "" if len(totals) > 1 else "one item or cluster has no interval"
     return Change(
         before=float(before / weight),
-        after=float(after / weight),
-        change=float(change),
+        after=float(np.mean(after) / weight),
+        change=float(changes.mean()),
         low=float(low),
         high=float(high),
         p=p,
@@ -111,37 +121,54 @@ def paired_change(
         items=len(known),
         clusters=n_clusters,
         over=over,
+        spread=float(changes.std(ddof=1)) if len(changes) > 1 else np.nan,
         reason=few if tested or few else "a distance is never below 0: there is nothing to test",
     )
 
 
-def _totals(items: pd.DataFrame, unit: Int[np.ndarray, " item"]) -> Float[np.ndarray, "unit 3"]:
+def after_names(items: pd.DataFrame) -> list[str]:
+    """The columns of the model after, training by training."""
+    return [str(name) for name in items.columns if re.fullmatch(r"after(_\d+)?", str(name))]
+
+
+def _totals(
+    items: pd.DataFrame, unit: Int[np.ndarray, " item"], names: Sequence[str]
+) -> Float[np.ndarray, "unit column"]:
     """Sums over each unit of the weights and of the weighted values before and after."""
     weight = items["weight"].to_numpy(float)
-    values = (weight, *(weight * items[name].to_numpy(float) for name in ("before", "after")))
-    return np.stack([np.bincount(unit, weights=own) for own in values], axis=1)
+    values = (weight, *(weight * items[name].to_numpy(float) for name in names))
+    return np.stack([np.bincount(unit, weights=column) for column in values], axis=1)
 
 
 def _intervals(
-    totals: Float[np.ndarray, "unit 3"],
+    totals: Float[np.ndarray, "unit column"],
     confidence: float,
     *,
     n_resamples: int,
     rng: np.random.Generator,
 ) -> Intervals | None:
-    """Bootstrap limits of the change, whole units drawn with replacement; None for one unit."""
-    n = len(totals)
+    """Bootstrap limits of the change; None for one unit.
+
+    Whole units are drawn with replacement, and where there are several so are trainings.
+    """
+    n, trainings = len(totals), totals.shape[1] - 2
     if n < 2:
         return None
-    parts = np.stack([totals[:, 0], totals[:, 2] - totals[:, 1]], axis=1)
+    weight, differences = totals[:, 0], totals[:, 2:] - totals[:, 1:2]
 
-    def statistic(drawn: np.ndarray, axis: int = -1) -> Any:
-        weight, change = (times_drawn(np.atleast_2d(drawn), n) @ parts).T
-        found = change / weight
-        return found[0] if drawn.ndim == 1 else found
+    def statistic(*drawn: np.ndarray, axis: int = -1) -> Any:
+        units = times_drawn(np.atleast_2d(drawn[0]), n)
+        changes = (units @ differences) / (units @ weight)[:, None]
+        if trainings > 1:
+            often = times_drawn(np.atleast_2d(drawn[1]), trainings)
+            mean = (changes * often).sum(-1) / often.sum(-1)
+        else:
+            mean = changes[:, 0]
+        return mean[0] if max(part.ndim for part in drawn) == 1 else mean
 
+    samples = (np.arange(n), np.arange(trainings))
     return bootstrap_intervals(
-        (np.arange(n),),
+        samples[: 1 + (trainings > 1)],
         statistic,
         n_resamples=n_resamples,
         confidence=confidence,
@@ -165,9 +192,11 @@ def _worst(intervals: Intervals, guard: Guard, n_items: int) -> float:
     return guard.worse * max(guard.worse * float(bound) for bound in bounds)
 
 
-def _flipped(totals: Float[np.ndarray, "unit 3"], n_flips: int, rng: np.random.Generator) -> float:
+def _flipped(
+    totals: Float[np.ndarray, "unit column"], n_flips: int, rng: np.random.Generator
+) -> float:
     """Two-sided p of the change when before and after of whole units change places."""
-    difference = totals[:, 2] - totals[:, 1]
+    difference = totals[:, 2:].mean(1) - totals[:, 1]
     draws = exchanges(np.full(len(difference), 2), n_flips, rng)
     null = (1 - 2 * draws.member) @ difference
     return two_sided_share(null, float(difference.sum()), exact=draws.exact)

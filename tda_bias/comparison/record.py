@@ -27,6 +27,7 @@ class ComparisonRecord(RunRecord):
     Attributes:
         compares: What was compared.
         after: The other model.
+        replicates: The other model as the same training with other seeds left it.
         preset: How much was measured.
         measures: By name, texts and settings of everything that was measured.
         not_measured: What was left out, and why.
@@ -39,6 +40,7 @@ class ComparisonRecord(RunRecord):
     command: str = "compare"
     compares: Literal["models"] = "models"
     after: ModelRecord
+    replicates: tuple[ModelRecord, ...] = ()
     preset: str | None = None
     measures: dict[str, dict[str, Any]]
     not_measured: tuple[NotMeasured, ...] = ()
@@ -89,7 +91,7 @@ class ModelComparison(SavedResult):
     Attributes:
         table: One row per outcome; see ``models.change_table``.
         items: One row per outcome and item that both models have: ``outcome item cluster weight
-            before after``.
+            before after``, and ``after_2``, ``after_3``, ... of replicates.
         record: Everything needed to repeat it.
     """
 

@@ -120,6 +120,20 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     assert "holds a finished run of `tdabias compare` with other settings" in error
 
 
+def test_further_trainings_are_averaged_and_said(call, tiny_folder, after, tmp_path):
+    again = tmp_path / "again"
+    edit = ("edit", "--model", str(tiny_folder), "--head", "L0H1", "--how", "scale=0.5")
+    assert run([*edit, "--out", str(again)]) == 0
+    options = ("--only", "winobias", "--out", tmp_path / "out", *FEW)
+    status, printed, _ = call(tiny_folder, after, "--replicate", again, *options)
+    assert status == 0
+    assert "(mean of 2 trainings)" in printed
+    assert "Intervals also draw the 2 trainings; p speaks of these." in printed
+    found = ModelComparison.load(tmp_path / "out")
+    assert (found.table["spread"] > 0).any()
+    assert [record.name for record in found.record.replicates] == [str(again)]
+
+
 def test_parts_are_reused_and_only_measures_what_was_asked_for(
     call, tiny_folder, after, tmp_path, monkeypatch
 ):

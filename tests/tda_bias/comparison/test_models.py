@@ -78,7 +78,41 @@ def test_parts_of_other_models_are_refused_by_name(two, tmp_path):
         compare_models(two[1], two[0], [MadeUp(changed())], draws=FEW, parts=tmp_path)
 
 
+def test_a_replicate_with_known_weights_is_refused(two):
+    again = LanguageModel(two[1].hf_model, two[1].tokenizer, "again")
+    for replicate, message in ((two[0], "before and before have the same"), (again, "again and a")):
+        with pytest.raises(InputError, match=message):
+            compare_models(
+                *two, [MadeUp(changed(again=[0.0] * 12))], replicates=[lambda m=replicate: m]
+            )
+
+
 # -- definition ------------------------------------------------------------------------------------
+
+
+def test_replicates_are_measured_saved_and_averaged(two, tiny_lm, tmp_path):
+    """Each is loaded when it is its turn; the change is the mean over trainings."""
+    import torch
+
+    torch.manual_seed(3)
+    tiny = tiny_lm("gpt2")
+    with torch.no_grad():
+        tiny.hf_model.transformer.h[0].attn.c_proj.weight.mul_(0.7)
+    again = LanguageModel(tiny.hf_model, tiny.tokenizer, "again")
+    measure = MadeUp(changed(again=[3.0] * 12))
+    options = {"draws": FEW, "parts": tmp_path / "parts", "replicates": [lambda: again]}
+    found = compare_models(*two, [measure], **options)
+    row = found.table.iloc[0]
+    assert row["after"] == pytest.approx((13 / 12 + 3) / 2)
+    assert row["spread"] == pytest.approx(np.std([13 / 12, 3], ddof=1))
+    assert found.items["after_2"].tolist() == [3.0] * 12
+    assert [record.name for record in found.record.replicates] == ["again"]
+    compare_models(*two, [measure], **options)
+    assert measure.asked == ["before", "after", "again"]  # the second time all parts are there
+    found.with_record(settings={}).save(tmp_path / "run")
+    saved = ModelComparison.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(saved.items, found.items)
+    assert saved.record.replicates == found.record.replicates
 
 
 def test_a_row_holds_the_means_of_the_items_and_their_guard(two):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tda_bias.comparison.outcome import Guard
-from tda_bias.comparison.paired import holm, is_kept, paired_change
+from tda_bias.comparison.paired import _intervals, _totals, holm, is_kept, paired_change
 from tests.support.measures import paired
 
 
@@ -174,3 +174,72 @@ def test_intervals_cover_the_true_change_and_guards_fail_as_often_as_they_say(cl
         kept.append(is_kept(guard, found.worst))
     assert least <= np.mean(covered) <= 0.985
     assert np.mean(kept) <= (0.12 if clusters == 10 else 0.09)
+
+
+# -- several trainings -----------------------------------------------------------------------------
+
+
+def trained(rng, trainings, *, clusters=10, size=3, between=0.0):
+    """Changes with noise of items and, shared by all items, of trainings."""
+    table = made_up(rng, clusters=clusters, size=size)
+    for number in range(1, trainings + 1):
+        noise = rng.normal(scale=0.3, size=len(table))
+        values = table["before"] + 0.5 + between * rng.normal() + noise
+        table["after" if number == 1 else f"after_{number}"] = values
+    return table
+
+
+def test_the_change_of_several_trainings_is_the_mean_of_theirs_and_spread_their_deviation():
+    table = trained(np.random.default_rng(11), 3, between=1.0)
+    change = paired_change(table, n_resamples=100)
+    names = ["after", "after_2", "after_3"]
+    each = [
+        paired_change(
+            table[["cluster", "weight", "before", name]].rename(columns={name: "after"}),
+            n_resamples=100,
+        ).change
+        for name in names
+    ]
+    assert change.change == pytest.approx(np.mean(each))
+    assert change.spread == pytest.approx(np.std(each, ddof=1))
+    assert np.isnan(paired_change(made_up(np.random.default_rng(0)), n_resamples=100).spread)
+
+
+def test_trainings_that_agree_have_the_interval_of_one():
+    table = made_up(np.random.default_rng(12), clusters=9)
+    again = table.assign(after_2=table["after"], after_3=table["after"])
+    first, second = (paired_change(t, n_resamples=4000) for t in (table, again))
+    assert (second.low, second.high) == pytest.approx((first.low, first.high), abs=0.12)
+    assert second.spread == 0
+
+
+def test_resamples_draw_clusters_and_trainings_independently():
+    """The literal nested bootstrap, its percentile limits against ours."""
+    table = trained(np.random.default_rng(13), 5, clusters=12, between=0.8)
+    rng, literal = np.random.default_rng(0), []
+    names = ["after", "after_2", "after_3", "after_4", "after_5"]
+    parts = {cluster: part for cluster, part in table.groupby("cluster")}
+    for _ in range(3000):
+        drawn = pd.concat([parts[c] for c in rng.choice(list(parts), len(parts))])
+        mean = drawn[rng.choice(names, len(names))].mean(axis=1)
+        literal.append(np.average(mean - drawn["before"], weights=drawn["weight"]))
+    totals = _totals(table, table["cluster"].factorize()[0], ["before", *names])
+    intervals = _intervals(totals, 0.95, n_resamples=4000, rng=np.random.default_rng(1))
+    np.testing.assert_allclose(
+        intervals.limits("percentile"), np.quantile(literal, [0.025, 0.975]), atol=0.08, rtol=0
+    )
+    assert intervals.standard_error == pytest.approx(np.std(literal), rel=0.08)
+
+
+def test_trainings_that_differ_widen_the_interval():
+    rng = np.random.default_rng(14)
+    alike, unlike = (
+        paired_change(trained(rng, 5, between=between), n_resamples=1000) for between in (0.0, 1.0)
+    )
+    assert unlike.high - unlike.low > 2 * (alike.high - alike.low)
+
+
+def test_an_item_that_one_training_lacks_is_left_out():
+    table = trained(np.random.default_rng(15), 2)
+    table.loc[0, "after_2"] = np.nan
+    assert paired_change(table, n_resamples=100).items == len(table) - 1
