@@ -28,8 +28,10 @@ class FiguresSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+        (),
         description="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote. "
-        "Those of `stereoset` and `compare` have figures too."
+        "Those of `stereoset`, `compare` and `debias` have figures too. Without any, what is "
+        "simulated is drawn.",
     )
     out: FilePath = Field(Path("figures"), description="folder for the files")
     format: str = Field(

@@ -1,11 +1,16 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from pvf.config import RiskConfig
 from pvf.report import risk_report
+from tdabias_cli.figures import catalogue
 from tdabias_cli.main import run
 from tests.support.preferences import as_published, made_up
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +38,23 @@ def test_one_figure_alone(folder, tmp_path, capsys):
     assert run(["figures", str(folder / "heads"), *more]) == 0
     assert [path.name for path in out.iterdir()] == ["length.png"]
     capsys.readouterr()
+
+
+def test_without_a_run_what_is_simulated_is_drawn(tmp_path, capsys):
+    more = ["--only", "fig3_swap", "--format", "svg", "--out", str(tmp_path)]
+    assert run(["figures", *more]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["fig3_swap.svg"]
+    assert "1 figure (svg), 0 tables" in capsys.readouterr().out
+
+
+def test_the_gallery_has_every_figure_once_with_its_command():
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    names = [entry.name for entry in catalogue()]
+    drawn = [re.search(r"\(gallery/(\w+)\.png\)", part)[1] for part in page.split("\n## ")[1:]]
+    asked = re.findall(r"^tdabias figures .*--only (\w+)$", page, re.MULTILINE)
+    assert sorted(drawn) == sorted(names)
+    assert asked == drawn
+    assert {path.stem for path in (DOCS / "gallery").iterdir()} == set(drawn)
 
 
 @pytest.mark.parametrize(
