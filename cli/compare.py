@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.records.text import counted, number_text, p_text
 
 from .compare_settings import CompareSettings
 from .loading import (
@@ -255,7 +255,7 @@ def _closing_lines(found: ModelComparison, folder: Path) -> Iterator[str]:
     if len(unpaired):
         yield (
             f"Items that only one model read, and that are left out: {unpaired['unpaired'].sum()} "
-            f"in {len(unpaired)} outcomes (compare.csv)."
+            f"in {counted(len(unpaired), 'outcome')} (compare.csv)."
         )
     if record.replicates:
         yield (
@@ -277,7 +277,7 @@ def _primary_line(row: dict[Any, Any]) -> str:
     sizes = [abs(row[name] - row["neutral"]) for name in ("before", "after")]
     way = "smaller" if sizes[1] < sizes[0] else "not smaller"
     sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
-    per = f"{row['items']} items of {row['clusters']} {row['cluster']}s"
+    per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
     return (
         f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
         f"{way} in size; {sure} (Holm p {p_text(row['p_holm'])})."

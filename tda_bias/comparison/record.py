@@ -12,6 +12,7 @@ from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import Run
 from tda_bias.records.tables import columns, counts, finite, flags, numbers, shares
 from tda_bias.records.tables import texts as text_column
+from tda_bias.records.text import counted
 
 
 class NotMeasured(RecordPart):
@@ -106,7 +107,7 @@ class ModelComparison(SavedResult):
 
     def __repr__(self) -> str:
         names = f"{self.record.model.name}, {self.record.after.name}"
-        return f"ModelComparison({names}: {len(self.table)} outcomes)"
+        return f"ModelComparison({names}: {counted(len(self.table), 'outcome')})"
 
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
