@@ -61,7 +61,7 @@ NEW_OPTIONS = {
 # A third backend, and another ranking by default: what they are is said anew.
 CHANGED = {("heads", "--backend"), ("heads", "--rank-by")}
 # What had to be given and need not with another option: crossref RUN --published gpt2.
-OPTIONAL = {("crossref", "behaviour")}
+OPTIONAL = {("crossref", "behaviour"), ("figures", "runs")}
 # What the device and the weights' type may be is said alike everywhere.
 CHANGED |= {(c, o) for c in ("pvf", "pvf score", "unqover") for o in ("--device", "--dtype")}
 NEW_SPELLINGS = {"--out": {"--output", "-o"}, "--survivors": {"--no-survivors"}}
