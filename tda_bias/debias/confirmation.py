@@ -64,7 +64,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return about | {
-            "seen": {str(t).casefold() for own in about["targets"].values() for t in own}
+            "seen": {str(t).casefold() for targets in about["targets"].values() for t in targets}
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
@@ -151,7 +151,7 @@ def look(
     triples = isinstance(items, list)
     quantity = "beta" if triples else "log-odds"
     read = _beta if triples else _log_odds
-    (group, before), (_, after) = (read(items, own(), batch_size) for own in load)
+    (group, before), (_, after) = (read(items, load_model(), batch_size) for load_model in load)
     names, unit = np.unique(group, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"a confirmation needs two targets or more; got {len(names)}")

@@ -31,7 +31,7 @@ class HeadGates(nn.Module):
     def __init__(self, model: LanguageModel, heads: Sequence[HeadId] | None = None) -> None:
         super().__init__()
         self._layers = {layer.number: layer for layer in attention_layers(model)}
-        every = [HeadId(n, h) for n, own in self._layers.items() for h in range(own.n_heads)]
+        every = [HeadId(n, h) for n, layer in self._layers.items() for h in range(layer.n_heads)]
         chosen = every if heads is None else sorted(set(heads))
         if not chosen or not set(chosen) <= set(every):
             unknown = next((str(head) for head in chosen if head not in every), "none")
@@ -53,18 +53,18 @@ class HeadGates(nn.Module):
             for number in sorted({head.layer for head in self.heads}):
                 layer = self._layers[number]
                 places = [i for i, head in enumerate(self.heads) if head.layer == number]
-                own = torch.tensor([self.heads[i].head for i in places])
-                hook = self._hook(layer, torch.tensor(places), own)
+                heads = torch.tensor([self.heads[i].head for i in places])
+                hook = self._hook(layer, torch.tensor(places), heads)
                 stack.callback(layer.projection.register_forward_pre_hook(hook).remove)
             yield
 
     def _hook(
-        self, layer: AttentionLayer, places: Tensor, own: Tensor
+        self, layer: AttentionLayer, places: Tensor, heads: Tensor
     ) -> Callable[..., tuple[Tensor, ...]]:
         def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             z = arguments[0]
             gain = torch.ones(layer.n_heads, dtype=self.values.dtype, device=z.device)
-            gain = gain.index_put((own.to(z.device),), self.values[places.to(z.device)])
+            gain = gain.index_put((heads.to(z.device),), self.values[places.to(z.device)])
             gated = layer.by_head(z) * gain.to(z.dtype)[:, None]
             return (gated.flatten(-2), *arguments[1:])
 

@@ -75,17 +75,17 @@ class HeadLora:
         mask = HeadMask(hf_model, heads, parts=parts)
         self.heads = mask.heads
         self._before = mask
-        weights = [own for own in mask.slices if own.parameter.endswith(".weight")]
-        targets = sorted({own.parameter.removesuffix(".weight") for own in weights})
+        weights = [piece for piece in mask.slices if piece.parameter.endswith(".weight")]
+        targets = sorted({piece.parameter.removesuffix(".weight") for piece in weights})
         linear = isinstance(hf_model.get_submodule(targets[0]), nn.Linear)
         rows = {name: _size(hf_model.get_submodule(name), linear) for name in targets}
         self._inside: dict[str, tuple[str, Tensor]] = {}
-        for own in weights:
-            name = own.parameter.removesuffix(".weight")
-            side = "lora_A" if own.part == "o" else "lora_B"
+        for piece in weights:
+            name = piece.parameter.removesuffix(".weight")
+            side = "lora_A" if piece.part == "o" else "lora_B"
             size = rows[name][0 if side == "lora_A" else 1]
             inside = self._inside.setdefault(name, (side, torch.zeros(size, dtype=torch.bool)))[1]
-            inside[own.start : own.stop] = True
+            inside[piece.start : piece.stop] = True
         config = peft.LoraConfig(
             r=rank, lora_alpha=alpha, target_modules=targets, fan_in_fan_out=not linear,
             lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
@@ -159,12 +159,12 @@ class HeadLora:
 
     def _outside(self) -> list[tuple[Tensor, Tensor]]:
         """Matrices with the rows of ``lora_B``, or the columns of ``lora_A``, that must be 0."""
-        found = []
+        outside = []
         for name, (side, inside) in self._inside.items():
             weight = getattr(self._modules[name], side)[_ADAPTER].weight.data
             matrix = weight.T if side == "lora_A" else weight
-            found.append((matrix, ~inside.to(matrix.device)))
-        return found
+            outside.append((matrix, ~inside.to(matrix.device)))
+        return outside
 
 
 def _size(module: nn.Module, linear: bool) -> tuple[int, int]:

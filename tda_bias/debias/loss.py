@@ -50,11 +50,11 @@ def gaps(
         twin_means: The same of every twin.
         twin_of: The item each twin belongs to; every item has at least one.
     """
-    own = means[:, 0] - means[:, 1]
+    gap = means[:, 0] - means[:, 1]
     twins = twin_means[:, 0] - twin_means[:, 1]
-    number = torch.bincount(twin_of, minlength=len(own)).to(own)
-    total = torch.zeros_like(own).index_add(0, twin_of, twins)
-    return own - total / number
+    number = torch.bincount(twin_of, minlength=len(gap)).to(gap)
+    total = torch.zeros_like(gap).index_add(0, twin_of, twins)
+    return gap - total / number
 
 
 def huber(

@@ -65,10 +65,10 @@ class HeadMask:
         self._hf_model = hf_model
         self._named = dict(hf_model.named_parameters())
         self._masks: dict[str, Tensor] = {}
-        for own in self.slices:
-            like = self._named[own.parameter]
-            mask = self._masks.setdefault(own.parameter, torch.zeros_like(like, dtype=torch.bool))
-            own.of(mask).fill_(True)
+        for piece in self.slices:
+            like = self._named[piece.parameter]
+            mask = self._masks.setdefault(piece.parameter, torch.zeros_like(like, dtype=torch.bool))
+            piece.of(mask).fill_(True)
         self._before = {name: self._named[name].detach().clone() for name in self._masks}
         self._hashes = _hashes(hf_model.state_dict(), leave_out=self._aliases())
         self._required = {name: p.requires_grad for name, p in self._named.items()}
@@ -158,16 +158,16 @@ class HeadMask:
     def values(self) -> dict[str, Tensor]:
         """The slices as they are now, by ``parameter:axis:start``: copies on the CPU."""
         return {
-            slice_name(own): own.of(self._named[own.parameter].detach()).cpu().clone()
-            for own in self.slices
+            slice_name(piece): piece.of(self._named[piece.parameter].detach()).cpu().clone()
+            for piece in self.slices
         }
 
     @torch.no_grad()
     def load(self, values: Mapping[str, Tensor]) -> None:
         """Put slices back that ``values`` gave."""
-        for own in self.slices:
-            part = own.of(self._named[own.parameter].data)
-            part.copy_(values[slice_name(own)].to(part))
+        for piece in self.slices:
+            part = piece.of(self._named[piece.parameter].data)
+            part.copy_(values[slice_name(piece)].to(part))
 
     @torch.no_grad()
     def undo(self) -> None:

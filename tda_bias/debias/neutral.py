@@ -103,7 +103,7 @@ def _n_leading(model: LanguageModel, width: int) -> int:
 
 
 def _as_windows(ids: Sequence[Sequence[int]], width: int) -> Windows:
-    rows = tuple(tuple(own) for own in ids)
+    rows = tuple(tuple(row) for row in ids)
     return Windows(rows, (1,) * len(rows), 0, width, width, len(rows))
 
 
@@ -148,13 +148,13 @@ def _first_words(model: LanguageModel) -> list[int]:
     special = set(model.tokenizer.all_special_ids)
     vocabulary = sorted(model.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
     plain = [(token.strip("Ġ▁ "), number) for token, number in vocabulary if number not in special]
-    found = [i for word, i in plain if word.isascii() and word.isalpha() and word.istitle()]
-    if len(found) < 2:
+    capitalised = [i for word, i in plain if word.isascii() and word.isalpha() and word.istitle()]
+    if len(capitalised) < 2:
         raise InputError(
             f"`text` self: {model.name} has no capitalised words in its vocabulary to begin "
             "passages with; give a text file"
         )
-    return found[:_CAPITALISED]
+    return capitalised[:_CAPITALISED]
 
 
 class Retention:
@@ -179,7 +179,7 @@ class Retention:
         batch_size: int = 8,
     ) -> None:
         self._model = model
-        self._ids = [list(own) for own in windows.ids]
+        self._ids = [list(window) for window in windows.ids]
         head: Any = model.hf_model.get_output_embeddings()
         inputs = self._inputs([0])
         place = torch.zeros(1, dtype=torch.long, device=model.device)
@@ -212,7 +212,7 @@ class Retention:
         tokens = [self._ids[i][1:] for i in passages]
         ends = np.cumsum([len(self._ids[i]) for i in passages]) - 1
         kept = np.setdiff1d(np.arange(len(logits)), ends)
-        target = torch.tensor([t for own in tokens for t in own], device=logits.device)
+        target = torch.tensor([t for window in tokens for t in window], device=logits.device)
         return nn.functional.cross_entropy(logits[torch.from_numpy(kept).to(logits.device)], target)
 
     def _logits(

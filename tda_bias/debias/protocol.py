@@ -130,13 +130,13 @@ def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
         smallest = int(np.argmin(load))
         dealt[smallest].append(str(names[index]))
         load[smallest] += size[index]
-    found = [
+    all_folds = [
         _fold(number, dealt[number], names, target, rng)
         for number in range(min(protocol.folds_run, protocol.n_folds))
     ]
-    if len(found) > 1:
-        found.append(_fold(FINAL, [], names, target, rng))
-    return [_shortened(fold, protocol) for fold in found]
+    if len(all_folds) > 1:
+        all_folds.append(_fold(FINAL, [], names, target, rng))
+    return [_shortened(fold, protocol) for fold in all_folds]
 
 
 def _fold(
@@ -157,7 +157,7 @@ def _shortened(fold: Fold, protocol: Protocol) -> Fold:
     """At most so many items of each part, spread over its targets, which stand in order."""
     most = (protocol.train_items, protocol.check_items, protocol.check_items)
     parts = zip((fold.train, fold.stop, fold.test), most, strict=True)
-    return Fold(fold.number, *(_spread(own, n) for own, n in parts))
+    return Fold(fold.number, *(_spread(part, n) for part, n in parts))
 
 
 def _spread(items: Int[np.ndarray, " item"], most: int | None) -> Int[np.ndarray, " kept"]:

@@ -40,10 +40,10 @@ def first_order_orders(
     ablator: Ablator = Ablator(model, triples, twins=twins if any(twins) else ())
     (now,) = ablator.without([()])
     summary = now.summary()
-    found: FirstOrder = ablator.first_order()
+    estimates: FirstOrder = ablator.first_order()
     quantity = "beta" if "beta" in summary else "log_odds"
     return first_order_rankings(
-        found, "beta" if quantity == "beta" else "log_odds", summary[quantity]
+        estimates, "beta" if quantity == "beta" else "log_odds", summary[quantity]
     )
 
 
@@ -68,7 +68,9 @@ def topology_orders(
     from tda_bias.heads import head_bias
     from tda_bias.twins import Twins
 
-    pairs = tuple((t, tuple(own)) for t, own in zip(triples, twins, strict=True) if own)
+    pairs = tuple(
+        (t, tuple(its_twins)) for t, its_twins in zip(triples, twins, strict=True) if its_twins
+    )
     config = HeadBiasConfig(n_resamples=99, batch_size=batch_size, seed=seed)
     run: HeadBias = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
     evidence = _order(run, "evidence")
@@ -119,8 +121,8 @@ def mediation(
 
     Source: Vig et al. 2020 (indirect effect); Nanda 2023 (its first-order estimate).
     """
-    first = [own[0] for own in twins if own]
-    of = [triple for triple, own in zip(triples, twins, strict=True) if own]
+    first = [its_twins[0] for its_twins in twins if its_twins]
+    of = [triple for triple, its_twins in zip(triples, twins, strict=True) if its_twins]
     split = split_triples(model, [*of, *first])
     pairs = list(zip(split[: len(of)], split[len(of) :], strict=True))
     aligned = [pair for pair in pairs if _shape(pair[0]) == _shape(pair[1])]
@@ -160,9 +162,13 @@ def _mediated(
     """The sum over some items; rows are s and a of every item, then of every twin."""
     leading = special_tokens_around(model.tokenizer)[0]
     texts = [
-        (one, role) for side in (0, 1) for pair in pairs for one in (pair[side],) for role in (0, 1)
+        (split, role)
+        for side in (0, 1)
+        for pair in pairs
+        for split in (pair[side],)
+        for role in (0, 1)
     ]
-    ids, mask = padded([[*leading, *one.ids[role]] for one, role in texts])
+    ids, mask = padded([[*leading, *split.ids[role]] for split, role in texts])
     layers = attention_layers(model)
     seen: list[Tensor] = []
 
@@ -183,18 +189,18 @@ def _mediated(
         log_probs = torch.log_softmax(logits[:n, :-1].float(), -1)
         chosen = log_probs.gather(-1, ids.to(device)[:n, 1:, None])[..., 0]
         odds = chosen.new_zeros(())
-        for row, (one, role) in enumerate(texts[:n]):
-            first = len(leading) + one.start[role] - 1
-            last = len(leading) + len(one.ids[role]) - 1
+        for row, (split, role) in enumerate(texts[:n]):
+            first = len(leading) + split.start[role] - 1
+            last = len(leading) + len(split.ids[role]) - 1
             odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
         slopes = torch.autograd.grad(odds, seen)
-    found = np.zeros((len(layers), layers[0].n_heads))
+    mediated = np.zeros((len(layers), layers[0].n_heads))
     for index, (layer, z, slope) in enumerate(zip(layers, seen, slopes, strict=True)):
         change = (
             layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
         ).double()
-        found[index] = (change * mask.to(change)[:n, :, None, None]).sum((0, 1, 3)).cpu().numpy()
-    return found
+        mediated[index] = (change * mask.to(change)[:n, :, None, None]).sum((0, 1, 3)).cpu().numpy()
+    return mediated
 
 
 def chosen_from_file(heads: Sequence[HeadId], weights: str | None, model_weights: str) -> None:

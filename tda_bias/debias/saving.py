@@ -73,7 +73,7 @@ def save_debiased(
         InputError: if the folder cannot be written, holds something else, or does not give the
             same model back.
     """
-    before = {name: own.clone() for name, own in model.hf_model.state_dict().items()}
+    before = {name: value.clone() for name, value in model.hf_model.state_dict().items()}
     slices = {s for head in heads for s in head_slices(model.hf_model, head)}
     trained = learner(how, model, heads, seed=seed)
     trained.load(values)
@@ -117,8 +117,8 @@ def _changed(now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: se
         AssertionError: naming a parameter in which others did.
     """
     total = 0
-    for name, own in now.items():
-        different = own != before[name]
+    for name, value in now.items():
+        different = value != before[name]
         total += int(different.sum())
         for part in slices:
             if part.parameter == name:
@@ -133,7 +133,9 @@ def _difference(model: LanguageModel, saved: LanguageModel, probes: Sequence[str
     for text in probes:
         ids = torch.tensor([model.tokenizer(text)["input_ids"]], device=model.device)
         with torch.inference_mode():
-            first, second = (one.hf_model(input_ids=ids).logits.double() for one in (model, saved))
+            first, second = (
+                loaded.hf_model(input_ids=ids).logits.double() for loaded in (model, saved)
+            )
         largest = float(first.abs().max())
         worst = max(worst, float((first - second).abs().max()))
         if not worst <= max(TOLERANCE, 1e-5 * largest):

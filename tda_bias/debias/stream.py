@@ -50,8 +50,8 @@ class LowerLayers:
         width = inputs["input_ids"].shape[1]
         kept = [self._rows[row] for row in rows]
         hidden = kept[0].new_zeros(len(rows), width, kept[0].shape[-1])
-        for index, own in enumerate(kept):
-            hidden[index, : len(own)] = own
+        for index, states in enumerate(kept):
+            hidden[index, : len(states)] = states
         output = (hidden,) if self._tuple else hidden
         for block in self._below:
             vars(block)["forward"] = lambda *_, **__: output

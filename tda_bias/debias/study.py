@@ -71,14 +71,14 @@ def arms(protocol: Protocol) -> list[Arm]:
     many others. The placebo and the retention arm train the heads of the first ranking.
     """
     how, first = protocol.how, protocol.by[0]
-    found = [Arm(name, how, ranking=name) for name in protocol.by]
-    found += [Arm(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
-    found.append(Arm("all", how))
+    all_arms = [Arm(name, how, ranking=name) for name in protocol.by]
+    all_arms += [Arm(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
+    all_arms.append(Arm("all", how))
     if protocol.controls:
-        found.append(Arm("placebo", how, ranking=first, goal="placebo"))
-        found.append(Arm("retention", how, ranking=first, goal="retention"))
-        found.append(Arm("full", "full"))
-    return found
+        all_arms.append(Arm("placebo", how, ranking=first, goal="placebo"))
+        all_arms.append(Arm("retention", how, ranking=first, goal="retention"))
+        all_arms.append(Arm("full", "full"))
+    return all_arms
 
 
 def cost(protocol: Protocol, dealt: Sequence[Fold]) -> tuple[int, int]:
@@ -87,10 +87,10 @@ def cost(protocol: Protocol, dealt: Sequence[Fold]) -> tuple[int, int]:
     trainings = steps = 0
     for fold in dealt:
         compared = sum(len(protocol.rates(arm.how)) for arm in listed)
-        own = protocol.n_rates if fold.number == FINAL else compared
-        own += protocol.n_rates * ("gates" in protocol.by)
-        trainings += own
-        steps += own * n_steps(protocol, fold)
+        of_fold = protocol.n_rates if fold.number == FINAL else compared
+        of_fold += protocol.n_rates * ("gates" in protocol.by)
+        trainings += of_fold
+        steps += of_fold * n_steps(protocol, fold)
     return trainings, steps
 
 
@@ -172,8 +172,8 @@ class Study:
         ]
         parts = self.store.each([job for _, jobs in by_fold for job in jobs])
         for result, jobs in by_fold:
-            found, rate = self._best(result.arm, islice(parts, len(jobs)), jobs)
-            result.trajectories.append(found)
+            trajectory, rate = self._best(result.arm, islice(parts, len(jobs)), jobs)
+            result.trajectories.append(trajectory)
             result.rates.append(rate)
         return results
 
@@ -192,14 +192,14 @@ class Study:
         passages = list(range(min(protocol.passages, len(self.neutral.learn.ids))))
         few = replace(self.neutral.learn, ids=self.neutral.learn.ids[: len(passages)])
         retention = Retention(self.texts.model, few)
-        with undone(learner("gates", self.texts.model, self.every_head)) as own:
+        with undone(learner("gates", self.texts.model, self.every_head)) as gates:
             clock = time.monotonic()
-            with own.running():
+            with gates.running():
                 loss = self.texts.gaps(items).mean() + retention.divergence(passages)
                 loss.backward()  # type: ignore[no-untyped-call]
             step = time.monotonic() - clock
             clock = time.monotonic()
-            with own.running():
+            with gates.running():
                 self.texts.outcomes(items)
             scored = (time.monotonic() - clock) / max(1, len(items))
             clock = time.monotonic()
@@ -242,7 +242,7 @@ class Study:
             return random_sets(first, per_layer, n, rng=rng), _LAYER_MATCHED
         # A layer has more chosen heads than others: there is no such set.
         drawn = [rng.choice(len(every), len(first), replace=False) for _ in range(n)]
-        return [tuple(sorted(every[int(i)] for i in own)) for own in drawn], _ANYWHERE
+        return [tuple(sorted(every[int(i)] for i in places)) for places in drawn], _ANYWHERE
 
     def orders(self, fold: Fold) -> dict[str, list[HeadId]]:
         """The rankings of a fold, from its training targets alone."""
@@ -267,22 +267,22 @@ class Study:
         texts, wanted = self.texts, needs(self.protocol.by)
         triples = [texts.triples[i] for i in fold.train]
         twins = [texts.twins[i] for i in fold.train]
-        found: dict[str, list[HeadId]] = {}
+        orders: dict[str, list[HeadId]] = {}
         if wanted["first_order"]:
-            found |= first_order_orders(texts.model, triples, twins)
+            orders |= first_order_orders(texts.model, triples, twins)
         if wanted["topology"]:
-            found |= topology_orders(self.load_hooked, triples, twins, seed=self.protocol.seed)
+            orders |= topology_orders(self.load_hooked, triples, twins, seed=self.protocol.seed)
         if wanted["mediation"]:
             values, _ = mediation(texts.model, triples, twins)
             mean = float(texts.outcomes(fold.train.tolist()).gap.mean())
-            found["mediation"] = mediation_order(texts.model, values, mean)
+            orders["mediation"] = mediation_order(texts.model, values, mean)
         if wanted["gates"]:
             gates = Arm("gates of all heads", "gates")
             learned, _ = self.trained(gates, tuple(self.every_head), fold)
-            found["gates"] = gate_order(self.every_head, learned.values["gates"])
+            orders["gates"] = gate_order(self.every_head, learned.values["gates"])
         if self.from_file:
-            found["file"] = list(self.from_file)
-        return {name: found[name] for name in self.protocol.by}
+            orders["file"] = list(self.from_file)
+        return {name: orders[name] for name in self.protocol.by}
 
     # -- training --
 
@@ -298,7 +298,7 @@ class Study:
         for rate, job, arrays in zip(self.protocol.rates(arm.how), jobs, parts, strict=True):
             tried.append((Trajectory.from_arrays(arrays), rate))
             self._finished(job)
-        return min(tried, key=lambda one: one[0].stop_loss[one[0].best])
+        return min(tried, key=lambda trial: trial[0].stop_loss[trial[0].best])
 
     def _trainings(self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold) -> list[Job]:
         """The parts that hold the trainings of an arm in a fold, rate by rate."""
@@ -318,13 +318,15 @@ class Study:
     ) -> dict[str, np.ndarray]:
         retention, untouched = self._retention(arm.how), self._untouched(fold)
         torch.manual_seed(self.protocol.seed)
-        with undone(learner(arm.how, self.texts.model, heads, seed=self.protocol.seed)) as own:
-            found = train(
-                own, self.texts, fold, retention, self.neutral.watch, self.neutral.report,
+        with undone(
+            learner(arm.how, self.texts.model, heads, seed=self.protocol.seed)
+        ) as temporary:
+            trajectory = train(
+                temporary, self.texts, fold, retention, self.neutral.watch, self.neutral.report,
                 self.protocol, rate=rate, goal=arm.goal, untouched=untouched,
                 keep_values=arm.how != "full", progress=self._step_done,
             )  # fmt: skip
-        return found.arrays()
+        return trajectory.arrays()
 
     def _retention(self, how: How) -> Retention:
         if how == "full":  # rare, and needs a copy of the output embeddings
@@ -340,8 +342,8 @@ class Study:
             self._kept[fold.number] = untouched_check(
                 self.texts, fold, self.neutral.watch, self.neutral.report, self.protocol
             )
-        found: Trajectory = self._kept[fold.number]
-        return found
+        trajectory: Trajectory = self._kept[fold.number]
+        return trajectory
 
     def _step_done(self) -> None:
         self._moved.within += 1

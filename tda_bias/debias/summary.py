@@ -60,7 +60,7 @@ def arms_table(
     for row in rows:
         row["targets"] = len(names)
     random = [row for row in rows if row["arm"] == RANDOM]
-    compared = [row for row, own in zip(rows, results, strict=True) if own.arm.goal == "gaps"]
+    compared = [row for row, result in zip(rows, results, strict=True) if result.arm.goal == "gaps"]
     for row in compared:
         if row["arm"] != RANDOM:
             row |= _rank_p(row, random)
@@ -116,26 +116,26 @@ def _row(
 
 def _rank_p(row: dict[str, Any], random: Sequence[dict[str, Any]]) -> dict[str, float]:
     """(1 + random sets that leave as little or less) / (1 + random sets)."""
-    found = {}
+    p_values = {}
     for name, column in (("p", "beta_at_1"), ("p_at_2", "beta_at_2"), ("p_rms", "rms_at_1")):
-        left, others = abs(row[column]), np.abs([own[column] for own in random])
+        left, others = abs(row[column]), np.abs([row_of_draw[column] for row_of_draw in random])
         count = np.sum(others <= left + tolerance(left))
-        found[name] = float(permutation_pvalue(count, len(random), exact=False))
-    return found
+        p_values[name] = float(permutation_pvalue(count, len(random), exact=False))
+    return p_values
 
 
 def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Random sets as one row: means, and of what is a size the mean size."""
-    found = dict(rows[0])
-    for name, value in found.items():
+    means = dict(rows[0])
+    for name, value in means.items():
         if isinstance(value, str) or name in ("heads", "targets"):
             continue
         values = np.array([row[name] for row in rows])
         sizes = name in ("beta", "sum", "beta_at_1", "beta_at_2")
-        found[name] = float(np.abs(values).mean() if sizes else values.mean())
+        means[name] = float(np.abs(values).mean() if sizes else values.mean())
     passed = sum(row["guard"] == "pass" for row in rows)
-    found["guard"] = f"{passed} of {len(rows)} pass"
-    return found
+    means["guard"] = f"{passed} of {len(rows)} pass"
+    return means
 
 
 def _rms(values: np.ndarray) -> float:
@@ -247,11 +247,11 @@ def recommended(results: Sequence[ArmResult]) -> str:
     Only arms that train chosen heads, or all of them, for the gaps; test targets have no say.
     """
     allowed = [
-        own
-        for own in results
-        if own.arm.goal == "gaps" and own.arm.name != RANDOM and own.arm.how != "full"
+        result
+        for result in results
+        if result.arm.goal == "gaps" and result.arm.name != RANDOM and result.arm.how != "full"
     ]
-    best = min(allowed, key=lambda own: np.mean([_least(t) for t in own.trajectories]))
+    best = min(allowed, key=lambda result: np.mean([_least(t) for t in result.trajectories]))
     return best.arm.name
 
 

@@ -74,25 +74,25 @@ class TwinTexts:
                 f"`model` {model.name} is a {model.kind} language model; only causal ones are "
                 "trained"
             )
-        with_twins = [bool(own) for own in twins]
+        with_twins = [bool(its_twins) for its_twins in twins]
         if not triples or (any(with_twins) and not all(with_twins)):
             raise InputError(
                 "every item that is trained on or tested needs a twin, or none has one"
             )
         self.model = model
         self.triples = tuple(triples)
-        self.twins = tuple(tuple(own) for own in twins)
+        self.twins = tuple(tuple(its_twins) for its_twins in twins)
         self.has_twins = any(with_twins)
-        others = [twin for own in twins for twin in own]
-        self._twin_of = np.repeat(np.arange(len(twins)), [len(own) for own in twins])
+        others = [twin for its_twins in twins for twin in its_twins]
+        self._twin_of = np.repeat(np.arange(len(twins)), [len(its_twins) for its_twins in twins])
         leading = special_tokens_around(model.tokenizer)[0]
         split = split_triples(model, [*triples, *others])
-        self._whole = [_Text(*continuation_tree(one, leading)) for one in split]
-        pairs = [type(one)(one.ids[:2], one.start[:2]) for one in split]
-        self._pairs = [_Text(*continuation_tree(one, leading)) for one in pairs]
+        self._whole = [_Text(*continuation_tree(triple, leading)) for triple in split]
+        pairs = [type(triple)(triple.ids[:2], triple.start[:2]) for triple in split]
+        self._pairs = [_Text(*continuation_tree(pair, leading)) for pair in pairs]
         self._batch_size = batch_size
         self._reader = reader_of(
-            model, [own.tree for own in self._whole], batch_size=batch_size, texts_per_tree=3
+            model, [text.tree for text in self._whole], batch_size=batch_size, texts_per_tree=3
         )
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class TwinTexts:
     @property
     def n_tokens(self) -> int:
         """Tokens of the texts that are trained on, what texts share counted once."""
-        return sum(len(own.tree) for own in self._pairs)
+        return sum(len(pair.tree) for pair in self._pairs)
 
     def gaps(
         self,
@@ -121,13 +121,13 @@ class TwinTexts:
             below: What is remembered of the layers that do not change.
         """
         texts, twin_of = self._texts_of(items, twins=loss == "twins" and self.has_twins)
-        one = self._pass([self._pairs[i].tree for i in texts])
-        means, _ = self._means(one, [self._pairs[i] for i in texts], texts, "pair", below, 2)
-        own, twins = means[: len(items)], means[len(items) :]
+        tree_pass = self._pass([self._pairs[i].tree for i in texts])
+        means, _ = self._means(tree_pass, [self._pairs[i] for i in texts], texts, "pair", below, 2)
+        originals, twins = means[: len(items)], means[len(items) :]
         if not len(twins):
-            return own[:, 0] - own[:, 1]
+            return originals[:, 0] - originals[:, 1]
         twins = twins.flip(1) if exchanged else twins
-        return gaps(own, twins, torch.from_numpy(twin_of).to(own.device))
+        return gaps(originals, twins, torch.from_numpy(twin_of).to(originals.device))
 
     def outcomes(self, items: Sequence[int], *, below: LowerLayers | None = None) -> Outcomes:
         """What the model says of some items now.
@@ -135,13 +135,15 @@ class TwinTexts:
         Raises:
             InputError: if a log-probability is NaN.
         """
-        found = [
+        batches = [
             self._outcomes(items[start : start + self._items_per_pass], below)
             for start in range(0, len(items), self._items_per_pass)
         ]
-        refuse_undefined(self.model, [one.gap for one in found])
+        refuse_undefined(self.model, [batch.gap for batch in batches])
         names = ("gap", "total", "language")
-        return Outcomes(*(np.concatenate([getattr(one, name) for one in found]) for name in names))
+        return Outcomes(
+            *(np.concatenate([getattr(batch, name) for batch in batches]) for name in names)
+        )
 
     @property
     def _items_per_pass(self) -> int:
@@ -151,8 +153,8 @@ class TwinTexts:
         texts, twin_of = self._texts_of(items, twins=self.has_twins)
         used = [self._whole[i] if n < len(items) else self._pairs[i] for n, i in enumerate(texts)]
         with torch.no_grad():
-            one = self._pass([own.tree for own in used])
-            mean, count = self._means(one, used, texts, "whole", below, 3)
+            tree_pass = self._pass([text.tree for text in used])
+            mean, count = self._means(tree_pass, used, texts, "whole", below, 3)
         means, counts = mean.double().cpu().numpy(), count.cpu().numpy()
         sums = np.where(counts > 0, means * counts, 0.0)
         n = len(items)
@@ -169,9 +171,9 @@ class TwinTexts:
         """Numbers of items' texts and behind them of their twins', and whose twins those are."""
         numbers, twin_of = list(items), []
         for place, item in enumerate(items if twins else ()):
-            own = np.flatnonzero(self._twin_of == item)
-            numbers += [len(self.triples) + int(i) for i in own]
-            twin_of += [place] * len(own)
+            its_twins = np.flatnonzero(self._twin_of == item)
+            numbers += [len(self.triples) + int(i) for i in its_twins]
+            twin_of += [place] * len(its_twins)
         return numbers, np.array(twin_of, dtype=np.int64)
 
     def _pass(self, trees: Sequence[TokenTree]) -> TreePass:
@@ -180,7 +182,7 @@ class TwinTexts:
 
     def _means(
         self,
-        one: TreePass,
+        tree_pass: TreePass,
         used: Sequence[_Text],
         texts: Sequence[int],
         kind: str,
@@ -188,16 +190,19 @@ class TwinTexts:
         n_parts: int,
     ) -> tuple[Float[Tensor, "text part"], Int[Tensor, "text part"]]:
         """Mean log-probability of every continuation of every text, and its tokens."""
-        with _skipping(below, one, used, texts, kind):
-            logits = logits_at(self.model.hf_model, one.inputs, one.places, gradients=True)
+        with _skipping(below, tree_pass, used, texts, kind):
+            logits = logits_at(
+                self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
+            )
         device = logits.device
         log_probs = torch.log_softmax(logits, -1)
         values = log_probs[
-            torch.from_numpy(one.place).to(device), torch.from_numpy(one.token).to(device)
+            torch.from_numpy(tree_pass.place).to(device),
+            torch.from_numpy(tree_pass.token).to(device),
         ]
         slots = [
-            n_parts * tree + used[tree].part[own]
-            for tree, own in zip(one.tree, one.readings, strict=True)
+            n_parts * tree + used[tree].part[reading]
+            for tree, reading in zip(tree_pass.tree, tree_pass.readings, strict=True)
         ]
         slot = torch.from_numpy(np.concatenate(slots)).to(device)
         count = torch.bincount(slot, minlength=n_parts * len(used))
@@ -218,7 +223,7 @@ def _contrast(
 
 def _skipping(
     below: LowerLayers | None,
-    one: TreePass,
+    tree_pass: TreePass,
     used: Sequence[_Text],
     texts: Sequence[int],
     kind: str,
@@ -228,11 +233,11 @@ def _skipping(
         return nullcontext()
     seen: Counter[int] = Counter()
     names, lengths = [], []
-    real = one.inputs["attention_mask"]
-    for row, tree in enumerate(one.tree):
+    real = tree_pass.inputs["attention_mask"]
+    for row, tree in enumerate(tree_pass.tree):
         shape = (kind, len(used[tree].tree), texts[tree])
         names.append((*shape, seen[tree]))
         seen[tree] += 1
         packed = real.ndim > 2
         lengths.append(len(used[tree].tree) if packed else int(real[row].sum()))
-    return below.skipped(names, lengths, one.inputs)
+    return below.skipped(names, lengths, tree_pass.inputs)

@@ -57,13 +57,13 @@ class Trajectory:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a saved part."""
-        found = {
+        arrays = {
             name: np.array(getattr(self, name))
             for name in ("step", "stop_loss", "log_ppl", "gap", "total", "language", "best")
         }
-        found["ended"] = np.array(self.ended)
-        found["report_log_ppl"] = np.array(self.report_log_ppl)
-        return found | {f"values {name}": own.numpy() for name, own in self.values.items()}
+        arrays["ended"] = np.array(self.ended)
+        arrays["report_log_ppl"] = np.array(self.report_log_ppl)
+        return arrays | {f"values {name}": value.numpy() for name, value in self.values.items()}
 
     def copied(self) -> Trajectory:
         """The same, to be added to."""
@@ -73,8 +73,8 @@ class Trajectory:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Trajectory:
         """From a saved part."""
         values = {
-            name.removeprefix("values "): torch.from_numpy(own)
-            for name, own in arrays.items()
+            name.removeprefix("values "): torch.from_numpy(value)
+            for name, value in arrays.items()
             if name.startswith("values ")
         }
         before, after = arrays["report_log_ppl"]
@@ -142,7 +142,7 @@ def train(
     optimiser = torch.optim.Adam(learner.parameters(), lr=rate)
     learner.attach(optimiser)
     start = untouched or untouched_check(texts, fold, watch, report, protocol)
-    found = start.copied()
+    trajectory = start.copied()
     best = learner.values()
     every = max(1, n_steps(protocol, fold) // (protocol.epochs * protocol.checks_per_epoch))
     batches = _batches(fold, len(retention), protocol)
@@ -153,7 +153,7 @@ def train(
         loss.backward()  # type: ignore[no-untyped-call]
         length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)
         if not torch.isfinite(loss.detach()) or not torch.isfinite(length):
-            found.ended = f"the loss became {float(loss.detach())} at step {step}"
+            trajectory.ended = f"the loss became {float(loss.detach())} at step {step}"
             break
         optimiser.step()
         if progress is not None:
@@ -162,22 +162,22 @@ def train(
             continue
         try:
             with learner.running():
-                _check(found, texts, fold, watch, protocol, step, below)
+                _check(trajectory, texts, fold, watch, protocol, step, below)
         except InputError as error:  # the model says NaN: the last good check stands
-            found.ended = f"{error} (step {step})"
+            trajectory.ended = f"{error} (step {step})"
             break
-        if found.best == len(found.step) - 1:
+        if trajectory.best == len(trajectory.step) - 1:
             best = learner.values()
-        if found.ended:
+        if trajectory.ended:
             break
-    found.ended = found.ended or f"all {len(batches)} steps"
+    trajectory.ended = trajectory.ended or f"all {len(batches)} steps"
     learner.load(best)
     learner.check()
     with learner.running():
         after = log_perplexity(texts.model, report).mean
-    found.report_log_ppl = (start.report_log_ppl[0], after)
-    found.values = best if keep_values else {}
-    return found
+    trajectory.report_log_ppl = (start.report_log_ppl[0], after)
+    trajectory.values = best if keep_values else {}
+    return trajectory
 
 
 def _batches(
@@ -185,13 +185,13 @@ def _batches(
 ) -> list[tuple[Int[np.ndarray, " item"], Int[np.ndarray, " passage"]]]:
     """Items and passages of every step: the same for every arm of a fold."""
     rng = generator(protocol.seed, "batches", str(fold.number))
-    found = []
+    batches = []
     for _ in range(protocol.epochs):
         order = rng.permutation(fold.train)
         for part in np.array_split(order, -(-len(order) // protocol.batch)):
             size = min(protocol.passages, n_passages)
-            found.append((part, rng.choice(n_passages, size, replace=False)))
-    return found
+            batches.append((part, rng.choice(n_passages, size, replace=False)))
+    return batches
 
 
 def _loss(
@@ -219,15 +219,15 @@ def untouched_check(
     texts: TwinTexts, fold: Fold, watch: Windows, report: Windows, protocol: Protocol
 ) -> Trajectory:
     """The check before the first step, of the untouched model."""
-    found = Trajectory()
-    _check(found, texts, fold, watch, protocol, 0, None)
+    trajectory = Trajectory()
+    _check(trajectory, texts, fold, watch, protocol, 0, None)
     before = log_perplexity(texts.model, report).mean
-    found.report_log_ppl = (before, before)
-    return found
+    trajectory.report_log_ppl = (before, before)
+    return trajectory
 
 
 def _check(
-    found: Trajectory,
+    trajectory: Trajectory,
     texts: TwinTexts,
     fold: Fold,
     watch: Windows,
@@ -244,25 +244,25 @@ def _check(
     gap = torch.from_numpy(stop.gap)
     loss = huber(gap, delta=protocol.delta, scale=protocol.scale).mean()
     log_ppl = log_perplexity(texts.model, watch).mean
-    found.step.append(step)
-    found.stop_loss.append(float(loss))
-    found.log_ppl.append(log_ppl)
-    found.gap.append(test.gap)
-    found.total.append(test.total)
-    found.language.append(test.language)
-    _stopped(found, protocol)
+    trajectory.step.append(step)
+    trajectory.stop_loss.append(float(loss))
+    trajectory.log_ppl.append(log_ppl)
+    trajectory.gap.append(test.gap)
+    trajectory.total.append(test.total)
+    trajectory.language.append(test.language)
+    _stopped(trajectory, protocol)
 
 
-def _stopped(found: Trajectory, protocol: Protocol) -> None:
+def _stopped(trajectory: Trajectory, protocol: Protocol) -> None:
     """The best check so far, and whether the training ends here."""
-    allowed = found.log_ppl[0] + np.log1p(protocol.allowed_loss)
-    within = [n for n, loss in enumerate(found.log_ppl) if loss <= allowed]
-    found.best = min(within, key=lambda n: found.stop_loss[n])
-    last = len(found.step) - 1
+    allowed = trajectory.log_ppl[0] + np.log1p(protocol.allowed_loss)
+    within = [n for n, loss in enumerate(trajectory.log_ppl) if loss <= allowed]
+    trajectory.best = min(within, key=lambda n: trajectory.stop_loss[n])
+    last = len(trajectory.step) - 1
     if last not in within:
-        found.ended = f"perplexity lost more than {protocol.allowed_loss:.0%}"
-    elif last - found.best >= protocol.patience:
-        found.ended = f"no gain on the stop targets in {counted(protocol.patience, 'check')}"
+        trajectory.ended = f"perplexity lost more than {protocol.allowed_loss:.0%}"
+    elif last - trajectory.best >= protocol.patience:
+        trajectory.ended = f"no gain on the stop targets in {counted(protocol.patience, 'check')}"
 
 
 def at_loss(found: Trajectory, loss: float) -> Float[np.ndarray, " item"]:
