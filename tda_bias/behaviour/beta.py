@@ -63,11 +63,11 @@ def twin_table(likelihoods: Sequence[Sequence[TripleLikelihood]]) -> pd.DataFram
     rows = [
         {
             "item": number,
-            **{f"log_prob_{name}": found.total[role] for role, name in enumerate("sa")},
-            **{f"tokens_{name}": found.n_tokens[role] for role, name in enumerate("sa")},
+            **{f"log_prob_{name}": twin.total[role] for role, name in enumerate("sa")},
+            **{f"tokens_{name}": twin.n_tokens[role] for role, name in enumerate("sa")},
         }
         for number, twins in enumerate(likelihoods)
-        for found in twins
+        for twin in twins
     ]
     names = ["item", "log_prob_s", "log_prob_a", "tokens_s", "tokens_a"]
     return pd.DataFrame(rows, columns=names)
@@ -96,14 +96,14 @@ def with_beta(items: pd.DataFrame, twins: pd.DataFrame) -> pd.DataFrame:
     means = twins.groupby("item")[["log_prob_s", "log_prob_a"]].mean()
     means = means.reindex(range(len(items)))
     number = twins["item"].value_counts().reindex(range(len(items)), fill_value=0)
-    found = items.assign(
+    table = items.assign(
         twins=number.to_numpy(int),
         logprob_s_twin=means["log_prob_s"].to_numpy(),
         logprob_a_twin=means["log_prob_a"].to_numpy(),
     )
     for scoring in SCORINGS:
-        found[f"beta_{scoring}"] = TwinSets.of(items, twins, scoring).contrasts[:, 0]
-    return found
+        table[f"beta_{scoring}"] = TwinSets.of(items, twins, scoring).contrasts[:, 0]
+    return table
 
 
 @dataclass(frozen=True)
@@ -340,8 +340,8 @@ def _target_limits(
 
     def statistic(drawn: np.ndarray, axis: int = -1) -> np.ndarray:
         often = times_drawn(np.atleast_2d(drawn), n_targets) @ total
-        found = often[:, :2].T / often[:, 2]
-        return found[:, 0] if drawn.ndim == 1 else found
+        values = often[:, :2].T / often[:, 2]
+        return values[:, 0] if drawn.ndim == 1 else values
 
     return bootstrap_intervals((np.arange(n_targets),), statistic, batch=_BLOCK, **options).limits()
 

@@ -139,14 +139,14 @@ def cross_reference(
     by = by or heads.rank_by
     column = map_columns(by, heads.category.columns).combined
     table, quantities, bridge = _joined(heads, behaviour, stereoset, column, match)
-    found = correlations(
+    tests = correlations(
         table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
     )
     if bridge:
         direct = correlations(
             table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
         )
-        found = pd.concat([found, direct], ignore_index=True)
+        tests = pd.concat([tests, direct], ignore_index=True)
     keys, values, columns = head_vectors(heads.combined, column=column)
     maps, profiles = _head_tests(
         table, places_of(keys, table), values, columns, [*quantities, *bridge], n_resamples, seed
@@ -156,7 +156,7 @@ def cross_reference(
         parts["stereoset"] = stereoset.record
     return CrossReference(
         targets=table,
-        correlations=found,
+        correlations=tests,
         heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
         profiles=pd.DataFrame(profiles, columns=list(_PROFILE)),
         record=CrossrefRecord(
@@ -200,11 +200,11 @@ def places_of(keys: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
     Raises:
         InputError: naming the first target that ``keys`` does not have.
     """
-    found = pd.MultiIndex.from_frame(keys[_KEY]).get_indexer(pd.MultiIndex.from_frame(table[_KEY]))
-    if (found < 0).any():
-        category, target = table[_KEY].iloc[int((found < 0).argmax())]
+    places = pd.MultiIndex.from_frame(keys[_KEY]).get_indexer(pd.MultiIndex.from_frame(table[_KEY]))
+    if (places < 0).any():
+        category, target = table[_KEY].iloc[int((places < 0).argmax())]
         raise InputError(f"the run of the heads has no values of {target!r} ({category})")
-    return np.asarray(found)
+    return np.asarray(places)
 
 
 def _joined(
@@ -248,10 +248,10 @@ def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
     if stereoset.has_twins:
         items["beta"] = items["beta_sum"]
         names.append("beta")
-    found = items.groupby(_KEY)[names].mean().reset_index()
+    means = items.groupby(_KEY)[names].mean().reset_index()
     for name in names:
-        found[f"abs_{name}"] = found[name].abs()
-    return found[[*_KEY, *(column for name in names for column in (name, f"abs_{name}"))]]
+        means[f"abs_{name}"] = means[name].abs()
+    return means[[*_KEY, *(column for name in names for column in (name, f"abs_{name}"))]]
 
 
 def _contents(records: Mapping[str, RunRecord]) -> dict[str, str]:

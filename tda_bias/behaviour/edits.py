@@ -101,20 +101,20 @@ def mean_outputs(
         raise InputError("there is no text to take the mean over")
     layers = {layer.number: layer for layer in attention_layers(model)}
     _require_heads(model, layers, heads)
-    ids = [list(own) for own in model.tokenizer(list(texts))["input_ids"]]
+    ids = [list(row) for row in model.tokenizer(list(texts))["input_ids"]]
     model.check_length(max(map(len, ids)))
     total: dict[int, Tensor] = {}
     n = 0
 
     def adding(number: int, real: Tensor) -> Callable[..., None]:
         def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            own = arguments[0][real].double().sum(0)
-            total[number] = total[number] + own if number in total else own
+            summed = arguments[0][real].double().sum(0)
+            total[number] = total[number] + summed if number in total else summed
 
         return hook
 
     wanted = sorted({head.layer for head in heads})
-    for batch in batches_of_similar_width([len(own) for own in ids], batch_size):
+    for batch in batches_of_similar_width([len(row) for row in ids], batch_size):
         rows, mask = (part.to(model.device) for part in padded([ids[i] for i in batch]))
         n += int(mask.sum())
         with ExitStack() as stack:
@@ -124,7 +124,7 @@ def mean_outputs(
                 stack.callback(handle.remove)
             stack.enter_context(torch.inference_mode())
             _body(model)(input_ids=rows, attention_mask=mask)
-    means = {number: layers[number].by_head(own / n) for number, own in total.items()}
+    means = {number: layers[number].by_head(summed / n) for number, summed in total.items()}
     return {head: means[head.layer][head.head].clone() for head in heads}
 
 
@@ -169,12 +169,12 @@ def edit_heads(
     for head in unique:
         changed.setdefault(head.layer, []).append(head.head)
     names: set[str] = set()
-    for number, own in changed.items():
+    for number, indices in changed.items():
         layer = layers[number]
         if rule.how == "mean" and means is not None:
-            _add_means(layer, {index: means[HeadId(number, index)] for index in own})
+            _add_means(layer, {index: means[HeadId(number, index)] for index in indices})
             names.add(_name_of(model, layer.projection.bias))
-        for index in own:
+        for index in indices:
             part = layer.columns(index)
             part.copy_((part.double() * rule.factor).to(part))
         names.add(_name_of(model, layer.projection.weight))
@@ -187,9 +187,10 @@ def _require_heads(
     """Refuse heads that the model does not have, naming the first."""
     for head in heads:
         if head.layer not in layers or not 0 <= head.head < layers[head.layer].n_heads:
+            most = max(layer.n_heads for layer in layers.values())
             raise InputError(
                 f"{head} does not exist: `model` {model.name} has layers {min(layers)} to "
-                f"{max(layers)} with heads 0 to {max(own.n_heads for own in layers.values()) - 1}"
+                f"{max(layers)} with heads 0 to {most - 1}"
             )
 
 
@@ -197,15 +198,15 @@ def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
     bias: Any = layer.projection.bias
     added = bias.double()
     for head, mean in means.items():
-        own = layer.columns(head).double()
-        matrix = own if isinstance(layer.projection, nn.Linear) else own.T
+        columns = layer.columns(head).double()
+        matrix = columns if isinstance(layer.projection, nn.Linear) else columns.T
         added = added + matrix @ mean.to(matrix)
     bias.copy_(added.to(bias))
 
 
 def _name_of(model: LanguageModel, parameter: Any) -> str:
     named = model.hf_model.named_parameters()
-    return next(str(name) for name, own in named if own is parameter)
+    return next(str(name) for name, candidate in named if candidate is parameter)
 
 
 def _require_output_biases(model: LanguageModel, layers: Sequence[AttentionLayer]) -> None:
@@ -353,9 +354,9 @@ def check_edit(
         before = _logits(original, ids)
         with hooked_edit(original, heads, rule, means=means):
             expected = _logits(original, ids)
-        found = _logits(edited, ids)
-        difference = max(difference, float((found - expected).abs().max()))
-        effect = max(effect, float((found - before).abs().max()))
+        after = _logits(edited, ids)
+        difference = max(difference, float((after - expected).abs().max()))
+        effect = max(effect, float((after - before).abs().max()))
         largest = max(largest, float(before.abs().max()))
     rounding = 0.0 if rule.how == "zero" else 8 * unit * largest
     through: Through = (

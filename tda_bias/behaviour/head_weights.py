@@ -66,18 +66,18 @@ def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
         )
         raise InputError(f"{head} does not exist in a {type(hf_model).__name__}: {known}")
     parameters = named[head.layer]
-    found: list[Slice] = []
+    slices: list[Slice] = []
     for part, (name, shape) in sorted(parameters.items()):
         linear = isinstance(hf_model.get_submodule(name.rpartition(".")[0]), torch.nn.Linear)
         layout = _Layout(n_heads, _n_groups(config, n_heads), linear)
-        found += _slices(part, name, shape, head.head, layout)
-    sizes = {one.stop - one.start for one in found}
-    if {one.part for one in found} != {"q", "k", "v", "o"} or len(sizes) != 1:
+        slices += _slices(part, name, shape, head.head, layout)
+    sizes = {piece.stop - piece.start for piece in slices}
+    if {piece.part for piece in slices} != {"q", "k", "v", "o"} or len(sizes) != 1:
         raise InputError(
             f"{type(hf_model).__name__} keeps its attention in parameters this version does not "
             f"know: {', '.join(name for name, _ in parameters.values())}"
         )
-    return found
+    return slices
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,16 @@ def _attention_parameters(
     hf_model: PreTrainedModel,
 ) -> dict[int, dict[str, tuple[str, tuple[int, ...]]]]:
     """By layer and (part, kind): name and shape of the parameters of self-attention."""
-    found: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
+    by_layer: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
     for name, parameter in hf_model.named_parameters():
         module, _, kind = name.rpartition(".")
         part = attention_part(module)
         if part is not None and kind in ("weight", "bias") and in_read_stack(name, hf_model):
-            found.setdefault(part.layer, {})[f"{part.part} {kind}"] = (name, tuple(parameter.shape))
-    return found
+            by_layer.setdefault(part.layer, {})[f"{part.part} {kind}"] = (
+                name,
+                tuple(parameter.shape),
+            )
+    return by_layer
 
 
 def _slices(key: str, name: str, shape: tuple[int, ...], head: int, at: _Layout) -> list[Slice]:
@@ -118,11 +121,11 @@ def _slices(key: str, name: str, shape: tuple[int, ...], head: int, at: _Layout)
         return _joint(name, kind, shape, head, at)
     rows = at.n_heads if part == "q" else at.n_groups
     size = shape[0] // rows
-    own = head if part == "q" else head * at.n_groups // at.n_heads
+    index = head if part == "q" else head * at.n_groups // at.n_heads
     per = at.n_heads // rows
-    shared = tuple(h for h in range(own * per, (own + 1) * per) if h != head) if per > 1 else ()
+    shared = tuple(h for h in range(index * per, (index + 1) * per) if h != head) if per > 1 else ()
     label: Part = "q" if part == "q" else ("k" if part == "k" else "v")
-    return [Slice(name, label, 0, own * size, (own + 1) * size, shared)]
+    return [Slice(name, label, 0, index * size, (index + 1) * size, shared)]
 
 
 def _joint(name: str, kind: str, shape: tuple[int, ...], head: int, at: _Layout) -> list[Slice]:
@@ -132,12 +135,12 @@ def _joint(name: str, kind: str, shape: tuple[int, ...], head: int, at: _Layout)
     if at.linear != one_by_one or shape[axis] % (3 * at.n_heads):
         return []  # several queries may share keys and values: not known
     size = shape[axis] // (3 * at.n_heads)
-    found = []
+    slices = []
     labels: tuple[Part, ...] = ("q", "k", "v")
     for number, label in enumerate(labels):
         start = (3 * head + number if one_by_one else number * at.n_heads + head) * size
-        found.append(Slice(name, label, axis, start, start + size))
-    return found
+        slices.append(Slice(name, label, axis, start, start + size))
+    return slices
 
 
 def export_record(
@@ -158,7 +161,7 @@ def export_record(
     heads = []
     for row in chosen:
         head = HeadId(int(row["layer"]), int(row["head"]))
-        slices = [asdict(one) for one in head_slices(hf_model, head)]
+        slices = [asdict(piece) for piece in head_slices(hf_model, head)]
         heads.append({"name": str(head), **row, "slices": slices})
     about = {key: model.get(key) for key in ("name", "revision", "architecture", "weights")}
     return {"format": "tdabias heads 1", "model": about, "rule": dict(rule), "heads": heads}

@@ -113,7 +113,7 @@ def sentence_scores(
         splits.append(length_split(defined).assign(**about))
     if not tables:
         raise InputError("no item has a token that can be scored")
-    ids = [one.ids for one in tokenize(model, [Contrast(s.texts()) for s in sentences])]
+    ids = [contrast.ids for contrast in tokenize(model, [Contrast(s.texts()) for s in sentences])]
     return SentenceScores(
         items=items,
         scores=pd.concat(tables, ignore_index=True),
@@ -135,16 +135,16 @@ def sentence_items(
 ) -> pd.DataFrame:
     """The items of ``SentenceScores``; ``which`` words are scored, one after the other."""
     reader = TextReader(model, batch_size, start, share_prefix, store, progress)
-    found = reader.read(
+    read = reader.read(
         {
             f"{scored} of sentences": [
-                Contrast(one.texts(), None, scored, one.source) for one in sentences
+                Contrast(sentence.texts(), None, scored, sentence.source) for sentence in sentences
             ]
             for scored in which
         }
     )
     tables = []
-    for scored, readings in zip(which, found.values(), strict=True):
+    for scored, readings in zip(which, read.values(), strict=True):
         for reading, values in readings.items():
             table = _item_table(sentences, values)
             table.insert(0, "scored", scored)
@@ -155,10 +155,14 @@ def sentence_items(
 
 def _item_table(sentences: Sequence[SentenceTriple], values: Sequence[TokenScores]) -> pd.DataFrame:
     rows = []
-    for one, own in zip(sentences, values, strict=True):
-        row: dict[str, Any] = {"id": one.id, "category": one.category, "group": one.group}
-        row["source"] = one.source
-        for role, tokens in zip(_ROLES, own, strict=True):
+    for sentence, texts in zip(sentences, values, strict=True):
+        row: dict[str, Any] = {
+            "id": sentence.id,
+            "category": sentence.category,
+            "group": sentence.group,
+        }
+        row["source"] = sentence.source
+        for role, tokens in zip(_ROLES, texts, strict=True):
             row[f"log_prob_{role}"] = float(tokens.sum()) if len(tokens) else np.nan
             row[f"tokens_{role}"] = len(tokens)
         rows.append(row)
@@ -247,9 +251,9 @@ def published_scores(
             raise InputError(f"the published item {unknown[0]!r} is not among the texts")
         for place, role in enumerate(_ROLES):
             items[f"tokens_{role}"] = [len(words(texts[value][place])) for value in table[key]]
-    found = scores(items, n_resamples=n_resamples, confidence=confidence, seed=seed)
+    scored = scores(items, n_resamples=n_resamples, confidence=confidence, seed=seed)
     split = length_split(items) if texts is not None else pd.DataFrame()
-    return PublishedScores(_as_they_are(found), _as_they_are(split))
+    return PublishedScores(_as_they_are(scored), _as_they_are(split))
 
 
 def _as_they_are(table: pd.DataFrame) -> pd.DataFrame:

@@ -118,7 +118,7 @@ def cross_reference_items(
             category shares fewer than 10 items between them.
     """
     same_model(heads.record, stereoset.record)
-    found = item_tests(
+    tests = item_tests(
         ItemDifferences.read(heads),
         stereoset.named_items(),
         scoring=scoring,
@@ -127,14 +127,14 @@ def cross_reference_items(
     )
     contents = {"heads": heads.content, "stereoset": content_hash(stereoset.record)}
     return ItemCrossReference(
-        heads=found.table,
-        summary=found.summary,
+        heads=tests.table,
+        summary=tests.summary,
         record=ItemCrossrefRecord(
             model=heads.record.model,
             made_from={name: value for name, value in contents.items() if value is not None},
             scoring=scoring,
             n_resamples=n_resamples,
             seed=seed,
-            left_out=dict(found.left_out),
+            left_out=dict(tests.left_out),
         ),
     )

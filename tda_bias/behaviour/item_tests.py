@@ -86,9 +86,9 @@ def item_tests(
             if not measured or (way == "twins" and joined["beta"].isna().all()):
                 continue
             rng = generator(seed, "items", category, way)
-            found = _way(way, measured, joined, place, heads.layers, n_resamples, rng)
-            rows += [table.assign(category=category) for table, _ in found]
-            summaries += [{"category": category, **summary} for _, summary in found]
+            tested = _way(way, measured, joined, place, heads.layers, n_resamples, rng)
+            rows += [table.assign(category=category) for table, _ in tested]
+            summaries += [{"category": category, **summary} for _, summary in tested]
     table = pd.concat(rows, ignore_index=True)
     leading = ["category", "way", "measure", "dim", "layer", "head"]
     return ItemTests(table[[*leading, "rho", "p", "p_max", "q"]], pd.DataFrame(summaries), left_out)
@@ -98,12 +98,14 @@ def _joined(
     items: pd.DataFrame, behaviour: pd.DataFrame, category: str, scoring: Scoring
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Items of a category that both tables have, and their rows in the first."""
-    own = items.reset_index(names="row")
-    own = own.loc[own["category"] == category, ["row", "category", "group", "id"]]
+    of_category = items.reset_index(names="row")
+    of_category = of_category.loc[
+        of_category["category"] == category, ["row", "category", "group", "id"]
+    ]
     wanted = behaviour.set_index("id")
     if not wanted.index.is_unique:
         raise InputError("the table of items names an item twice; run `tdabias stereoset` again")
-    both = own[own["id"].isin(wanted.index)]
+    both = of_category[of_category["id"].isin(wanted.index)]
     if len(both) < FEWEST_ITEMS:
         raise InputError(
             f"the runs share {counted(len(both), 'item')} of {category}, {FEWEST_ITEMS} are "
@@ -137,7 +139,7 @@ def _way(
     orders = permutations_within(joined["group"].to_numpy()[used], n_resamples, rng)
     counts = joined.loc[used, list(COUNTS)].to_numpy(float)
     covariates = np.column_stack([counts, counts[:, 0] - counts[:, 1]])
-    found = []
+    tested = []
     for measure, values in measured.items():
         for dim in range(values.shape[1]):
             tests = column_tests(
@@ -159,8 +161,8 @@ def _way(
                     "q": tests.qvalue,
                 }
             )
-            found.append((table, _summary(table, int(used.sum()), tests.needed)))
-    return found
+            tested.append((table, _summary(table, int(used.sum()), tests.needed)))
+    return tested
 
 
 def _summary(table: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:

@@ -39,17 +39,17 @@ class TripleLikelihood:
     @property
     def total(self) -> Float[np.ndarray, " role"]:
         """Log-probability of each continuation."""
-        return np.array([own.sum() for own in self.tokens])
+        return np.array([values.sum() for values in self.tokens])
 
     @property
     def mean(self) -> Float[np.ndarray, " role"]:
         """The same per token."""
-        return np.array([own.mean() for own in self.tokens])
+        return np.array([values.mean() for values in self.tokens])
 
     @property
     def n_tokens(self) -> tuple[int, ...]:
         """Tokens of each continuation."""
-        return tuple(len(own) for own in self.tokens)
+        return tuple(len(values) for values in self.tokens)
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[Split
     texts = [text for triple in triples for text in triple.texts()]
     context_ids = tokenizer(contexts, add_special_tokens=False)["input_ids"] if triples else []
     text_ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if triples else []
-    found = []
+    split = []
     for number, (triple, context) in enumerate(zip(triples, context_ids, strict=True)):
-        own = tuple(text_ids[3 * number : 3 * number + 3])
-        start = tuple(common_prefix(context, ids) for ids in own)
-        if min(start) == 0 or any(s == len(ids) for s, ids in zip(start, own, strict=True)):
+        of_triple = tuple(text_ids[3 * number : 3 * number + 3])
+        start = tuple(common_prefix(context, ids) for ids in of_triple)
+        if min(start) == 0 or any(s == len(ids) for s, ids in zip(start, of_triple, strict=True)):
             raise InputError(
                 f"{triple.source}: the tokenizer makes no token of the context or a continuation"
             )
-        found.append(SplitTriple(own, start))
-    return found
+        split.append(SplitTriple(of_triple, start))
+    return split
 
 
 def triple_likelihoods(
@@ -172,14 +172,14 @@ def _causal(
     progress: Progress | None,
 ) -> list[TripleLikelihood]:
     leading = special_tokens_around(model.tokenizer)[0]
-    trees = [continuation_tree(one, leading)[0] for one in split]
+    trees = [continuation_tree(triple, leading)[0] for triple in split]
     if not trees:
         return []
     reader = reader_of(
         model, trees, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix
     )
-    found = reader.read(trees, progress=progress)
-    return [as_likelihood(one, values) for one, values in zip(split, found, strict=True)]
+    read = reader.read(trees, progress=progress)
+    return [as_likelihood(triple, values) for triple, values in zip(split, read, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -212,8 +212,8 @@ def masked_rows(model: LanguageModel, split: Sequence[SplitTriple]) -> MaskedRow
         raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
     leading, trailing = special_tokens_around(tokenizer)
     made = MaskedRows([], [], [], [], [])
-    for number, one in enumerate(split):
-        for part, (ids, start) in enumerate(zip(one.ids, one.start, strict=True)):
+    for number, triple in enumerate(split):
+        for part, (ids, start) in enumerate(zip(triple.ids, triple.start, strict=True)):
             whole = [*leading, *ids, *trailing]
             for place in range(start + len(leading), len(ids) + len(leading)):
                 made.rows.append([*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]])
@@ -231,19 +231,19 @@ def _masked(
     values = np.empty(len(made.rows))
     done = 0
     for batch in batches_of_similar_width([len(row) for row in made.rows], batch_size):
-        found = masked_log_probs(
+        read = masked_log_probs(
             model,
             [made.rows[i] for i in batch],
             [made.places[i] for i in batch],
             [np.array([made.tokens[i]]) for i in batch],
         )
-        values[batch] = np.concatenate(found)
+        values[batch] = np.concatenate(read)
         done += len(batch)
         if progress is not None:
             progress(done * len(split) // len(made.rows), len(split))
     sizes = [sum(len(i) - s for i, s in zip(o.ids, o.start, strict=True)) for o in split]
     parts = np.split(values, np.cumsum(sizes)[:-1])
-    return [as_likelihood(one, part) for one, part in zip(split, parts, strict=True)]
+    return [as_likelihood(triple, part) for triple, part in zip(split, parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -272,15 +272,15 @@ def gap_texts(
     gap = gap_token(model)
     texts = [f"{triple.context.strip()} {gap}" for triple in triples]
     made = GapTexts(model.tokenizer(texts)["input_ids"], [], [])
-    for one in split:
+    for triple in split:
         # The decoder's tokens before the gap take the place of the context.
-        start = min(one.start)
-        before = begun(model, one.ids[0][:start])
-        own = SplitTriple(
-            tuple([*before, *ids[start:]] for ids in one.ids),
-            tuple(s - start + len(before) for s in one.start),
+        start = min(triple.start)
+        before = begun(model, triple.ids[0][:start])
+        shortened = SplitTriple(
+            tuple([*before, *ids[start:]] for ids in triple.ids),
+            tuple(s - start + len(before) for s in triple.start),
         )
-        tree, part = continuation_tree(own, [])
+        tree, part = continuation_tree(shortened, [])
         made.trees.append(tree)
         made.part.append(part)
     return made
@@ -294,7 +294,7 @@ def _seq2seq(
     progress: Progress | None,
 ) -> list[TripleLikelihood]:
     made = gap_texts(model, triples, split)
-    found: list[TripleLikelihood | None] = [None] * len(split)
+    readings: list[TripleLikelihood | None] = [None] * len(split)
     done = 0
     rows = max(1, batch_size // 3)
     for batch in batches_of_similar_width([len(source) for source in made.sources], rows):
@@ -305,8 +305,8 @@ def _seq2seq(
             batch_size=batch_size,
         )
         for i, value in zip(batch, values, strict=True):
-            found[i] = as_likelihood(split[i], value)
+            readings[i] = as_likelihood(split[i], value)
         done += len(batch)
         if progress is not None:
             progress(done, len(split))
-    return [one for one in found if one is not None]
+    return [reading for reading in readings if reading is not None]

@@ -92,17 +92,18 @@ def _winobias(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Offic
         pronoun=table["id"].map(gender), even=~table["id"].isin(list(pairs.uneven))
     )
     rows = []
-    for kind, own in table.groupby("type", sort=False):
-        parts = {"all": own, "only the pronoun differs": own[own["even"]]}
+    for kind, of_type in table.groupby("type", sort=False):
+        parts = {"all": of_type, "only the pronoun differs": of_type[of_type["even"]]}
         parts |= {
-            f"stereotypically {name}": own[own["pronoun"] == name] for name in ("female", "male")
+            f"stereotypically {name}": of_type[of_type["pronoun"] == name]
+            for name in ("female", "male")
         }
         rows += [
             {"type": str(kind), "pairs": name, **measured(part, str(kind), name)}
             for name, part in parts.items()
         ]
-    found = pd.DataFrame(rows)
-    whole = found[found["pairs"] == "all"].set_index("type")["log_odds"]
+    scores = pd.DataFrame(rows)
+    whole = scores[scores["pairs"] == "all"].set_index("type")["log_odds"]
     note = (
         "Log-odds of the pro- over the anti-stereotypical sentence, nats; 0 is neutral. In type 2 "
         "syntax says whom the pronoun means; the pronoun's gender is free in both types."
@@ -113,23 +114,25 @@ def _winobias(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Offic
             "`all`, as they do elsewhere."
         )
     headline = {f"log_odds_{kind}": float(value) for kind, value in whole.items()}
-    return Official("WinoBias log-odds, pro minus anti", found, headline, note)
+    return Official("WinoBias log-odds, pro minus anti", scores, headline, note)
 
 
 def _winogender(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Official:
     shares = winogender.female_shares(packaged("winogender", winogender.FILES[1]), "Winogender")
     sign = {p.id: 1.0 if winobias.gender_of_more(p) == "female" else -1.0 for p in pairs.pairs}
     female = table["log_odds"] * table["id"].map(sign)
-    own = table.assign(female=female)[table["type"] == "occupation"]
-    found = own.groupby("group")["female"].agg(["size", "mean"]).reset_index()
-    found.columns = pd.Index(["occupation", "items", "log_odds_female"])
+    occupations = table.assign(female=female)[table["type"] == "occupation"]
+    per_occupation = occupations.groupby("group")["female"].agg(["size", "mean"]).reset_index()
+    per_occupation.columns = pd.Index(["occupation", "items", "log_odds_female"])
     for name in ("bls", "bergsma"):
-        found[f"pct_female_{name}"] = found["occupation"].map(
+        per_occupation[f"pct_female_{name}"] = per_occupation["occupation"].map(
             {occupation: values[name] for occupation, values in shares.items()}
         )
-    headline: dict[str, float] = {"log_odds_female": float(found["log_odds_female"].mean())}
+    headline: dict[str, float] = {
+        "log_odds_female": float(per_occupation["log_odds_female"].mean())
+    }
     for name in ("bls", "bergsma"):
-        both = found[["log_odds_female", f"pct_female_{name}"]].dropna().to_numpy()
+        both = per_occupation[["log_odds_female", f"pct_female_{name}"]].dropna().to_numpy()
         varies = len(both) > 2 and np.ptp(both, axis=0).min() > 0
         headline[f"pearson_{name}"] = float(stats.pearsonr(*both.T)[0]) if varies else np.nan
     for kind, part in table.groupby("type", sort=False):
@@ -140,7 +143,7 @@ def _winogender(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Off
         "and log_odds_participant: of the pronoun of those who hold most of these jobs over the "
         "other, where it means the occupation and where it means somebody else."
     )
-    return Official("Winogender per occupation", found, headline, note)
+    return Official("Winogender per occupation", per_occupation, headline, note)
 
 
 def _blimp(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Official:
@@ -153,14 +156,14 @@ def _blimp(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Official
             value = known.get(str(name), {}).get(model)
             row[f"published_{model}"] = np.nan if value is None else 100 * float(value)
         rows.append(row)
-    found = pd.DataFrame(rows)
-    headline = {"accuracy": float(found["accuracy"].mean())}
-    headline["published_gpt2"] = float(found["published_gpt2"].mean())
+    scores = pd.DataFrame(rows)
+    headline = {"accuracy": float(scores["accuracy"].mean())}
+    headline["published_gpt2"] = float(scores["published_gpt2"].mean())
     note = (
         "Per cent of pairs whose grammatical sentence is preferred, mean over paradigms. Published "
         "values are of all 1,000 pairs of a paradigm."
     )
-    return Official("BLiMP accuracy", found, headline, note)
+    return Official("BLiMP accuracy", scores, headline, note)
 
 
 def _of_own_pairs(pairs: PairSet, table: pd.DataFrame, measured: _Measured) -> Official:

@@ -76,19 +76,19 @@ def pair_items(
         raise InputError("there is no pair to score")
     contrasts = [_contrast(pair, scored, model.kind) for pair in rows]
     reader = TextReader(model, batch_size, start, share_prefix, store, progress)
-    found = reader.read({"pairs": contrasts})["pairs"]
-    main = next(iter(found))
+    readings = reader.read({"pairs": contrasts})["pairs"]
+    main = next(iter(readings))
     table = pd.DataFrame({"id": [pair.id for pair in rows], "group": [pair.group for pair in rows]})
-    for reading, values in found.items():
+    for reading, values in readings.items():
         for side, name in enumerate(_SIDES):
-            table[f"logprob_{name}{_SUFFIX[reading]}"] = [_total(own[side]) for own in values]
+            table[f"logprob_{name}{_SUFFIX[reading]}"] = [_total(pair[side]) for pair in values]
     for side, name in enumerate(_SIDES):
-        table[f"tokens_{name}"] = [len(own[side]) for own in found[main]]
+        table[f"tokens_{name}"] = [len(pair[side]) for pair in readings[main]]
     for name in ("type", "set"):
         table[name] = [getattr(pair, name) for pair in rows]
     table["cluster"] = [pair.unit for pair in rows]
     table["reading"] = main
-    table["undefined"] = [_why_undefined(own) for own in found[main]]
+    table["undefined"] = [_why_undefined(pair) for pair in readings[main]]
     first = ["id", "group", "logprob_more", "logprob_less", "tokens_more", "tokens_less"]
     return table[[*first, *(name for name in table.columns if name not in first)]]
 
@@ -106,7 +106,7 @@ def _total(values: np.ndarray) -> float:
 
 def _why_undefined(values: TokenScores) -> str:
     """Why a pair cannot be compared; empty where it can."""
-    lacking = [name for name, own in zip(_SIDES, values, strict=True) if not len(own)]
+    lacking = [name for name, tokens in zip(_SIDES, values, strict=True) if not len(tokens)]
     return f"no token of `{lacking[0]}` is scored" if lacking else ""
 
 
@@ -135,7 +135,7 @@ def compared(
     suffix = _SUFFIX[reading or readings(items)[0]]
     size = [1 if scoring == "sum" else items[f"tokens_{side}"] for side in _SIDES]
     more, less = (
-        items[f"logprob_{side}{suffix}"] / own for side, own in zip(_SIDES, size, strict=True)
+        items[f"logprob_{side}{suffix}"] / tokens for side, tokens in zip(_SIDES, size, strict=True)
     )
     odds = more - less
     return pd.DataFrame(
@@ -230,7 +230,9 @@ def _bootstrap(
     """Percentile interval of means over items, clusters drawn with replacement."""
     unit = cluster.factorize()[0]
     n_units = int(unit.max()) + 1
-    sums = np.stack([np.bincount(unit, weights=own, minlength=n_units) for own in values.T], 1)
+    sums = np.stack(
+        [np.bincount(unit, weights=column, minlength=n_units) for column in values.T], 1
+    )
     sizes = np.bincount(unit, minlength=n_units)
     times = rng.multinomial(n_units, np.full(n_units, 1 / n_units), size=n_resamples)
     means = (times @ sums) / (times @ sizes)[:, None]
@@ -266,8 +268,8 @@ def length_split(items: pd.DataFrame) -> pd.DataFrame:
             several = table["type"].nunique() > 1
             parts = [table.assign(type="all"), *([table] if several else [])]
             for part in parts:
-                found = part.groupby(["type", "longer"])["preferred"].agg(["size", "mean"])
-                found = found.reset_index().rename(columns={"size": "items", "mean": "preferred"})
-                found["preferred"] *= 100
-                tables.append(found.assign(reading=reading, scoring=scoring))
+                shares = part.groupby(["type", "longer"])["preferred"].agg(["size", "mean"])
+                shares = shares.reset_index().rename(columns={"size": "items", "mean": "preferred"})
+                shares["preferred"] *= 100
+                tables.append(shares.assign(reading=reading, scoring=scoring))
     return pd.concat(tables, ignore_index=True)

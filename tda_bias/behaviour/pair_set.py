@@ -175,14 +175,14 @@ def pair_set_scores(
         store=store,
     )
     drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-    own = official(pairs, items, **drawn)
+    official_scores = official(pairs, items, **drawn)
     contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]
-    ids = [one.ids for one in tokenize(model, contrasts)]
+    ids = [contrast.ids for contrast in tokenize(model, contrasts)]
     return PairSetScores(
         items=items,
         scores=scores(items, **drawn),
         length_split=length_split(items),
-        official=own.table,
+        official=official_scores.table,
         record=PairsRecord(
             model=model_record(model, weights=model.weight_hash()),
             data=DataRecord(source=pairs.source, revision=pairs.revision),
@@ -193,12 +193,12 @@ def pair_set_scores(
             uneven=tuple(sorted(pairs.uneven)),
             scored=scored,
             start=start,
-            official=_official_record(own),
+            official=_official_record(official_scores),
             **drawn,
         ),
     )
 
 
-def _official_record(own: Official) -> OfficialRecord:
-    headline = {name: None if value != value else value for name, value in own.headline.items()}
-    return OfficialRecord(name=own.name, headline=headline, note=own.note)
+def _official_record(scores: Official) -> OfficialRecord:
+    headline = {name: None if value != value else value for name, value in scores.headline.items()}
+    return OfficialRecord(name=scores.name, headline=headline, note=scores.note)

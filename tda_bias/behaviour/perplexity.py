@@ -58,7 +58,7 @@ class Windows:
     def n_tokens(self) -> int:
         """Scored tokens."""
         return sum(
-            len(own) - self.trailing - a for own, a in zip(self.ids, self.first, strict=True)
+            len(ids) - self.trailing - a for ids, a in zip(self.ids, self.first, strict=True)
         )
 
 
@@ -153,11 +153,11 @@ def log_perplexity(
             log-probability is NaN.
     """
     total = np.zeros(len(windows.ids))
-    for one in _passes(model, windows, batch_size, progress):
-        logits = logits_at(model.hf_model, one.inputs, one.places)
-        values = log_probs(logits, np.arange(len(one.token)), one.token)
+    for batch in _passes(model, windows, batch_size, progress):
+        logits = logits_at(model.hf_model, batch.inputs, batch.places)
+        values = log_probs(logits, np.arange(len(batch.token)), batch.token)
         refuse_undefined(model, [values])
-        total -= np.bincount(one.window, weights=values, minlength=len(total))
+        total -= np.bincount(batch.window, weights=values, minlength=len(total))
     return PerToken(total, _counts(windows))
 
 
@@ -187,13 +187,13 @@ def divergence(
             "compared token by token"
         )
     total = np.zeros(len(windows.ids))
-    for one in _passes(before, windows, batch_size, progress):
+    for batch in _passes(before, windows, batch_size, progress):
         first, second = (
-            logits_at(model.hf_model, one.inputs, one.places) for model in (before, after)
+            logits_at(model.hf_model, batch.inputs, batch.places) for model in (before, after)
         )
         values = _kl(first, second)
         refuse_undefined(before, [values])
-        total += np.bincount(one.window, weights=values, minlength=len(total))
+        total += np.bincount(batch.window, weights=values, minlength=len(total))
     return PerToken(total, _counts(windows))
 
 
@@ -201,17 +201,17 @@ def _kl(
     p: Float[Tensor, "place vocabulary"], q: Float[Tensor, "place vocabulary"]
 ) -> Float[np.ndarray, " place"]:
     """KL(p || q) of two distributions given as logits, row by row; never below 0 by rounding."""
-    found = []
+    parts = []
     n = min(p.shape[1], q.shape[1])  # some checkpoints pad their vocabularies
     for first, second in zip(torch.split(p, _ROWS), torch.split(q, _ROWS), strict=True):
         log_p, log_q = (torch.log_softmax(rows[:, :n].double(), dim=-1) for rows in (first, second))
-        found.append((log_p.exp() * (log_p - log_q)).sum(-1).clamp_min(0))
-    return np.asarray(torch.cat(found).cpu().numpy())
+        parts.append((log_p.exp() * (log_p - log_q)).sum(-1).clamp_min(0))
+    return np.asarray(torch.cat(parts).cpu().numpy())
 
 
 def _counts(windows: Windows) -> Int[np.ndarray, " window"]:
     sizes = [
-        len(own) - windows.trailing - a for own, a in zip(windows.ids, windows.first, strict=True)
+        len(ids) - windows.trailing - a for ids, a in zip(windows.ids, windows.first, strict=True)
     ]
     return np.array(sizes)
 
@@ -268,10 +268,12 @@ def _causal(
         token: list[int] = []
         window: list[int] = []
         for row, number in enumerate(numbers):
-            own = windows.ids[number]
-            places += [row * ids.shape[1] + i - 1 for i in range(windows.first[number], len(own))]
-            token += own[windows.first[number] :]
-            window += [number] * (len(own) - windows.first[number])
+            of_window = windows.ids[number]
+            places += [
+                row * ids.shape[1] + i - 1 for i in range(windows.first[number], len(of_window))
+            ]
+            token += of_window[windows.first[number] :]
+            window += [number] * (len(of_window) - windows.first[number])
         inputs = {"input_ids": ids, "attention_mask": mask}
         yield _on_device(model, inputs, places, token, window, use_cache=False)
         if progress is not None:
@@ -284,15 +286,15 @@ def _masked(
     mask_token = model.tokenizer.mask_token_id
     if mask_token is None:
         raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
-    for number, own in enumerate(windows.ids):
-        scored = range(windows.first[number], len(own) - windows.trailing)
+    for number, of_window in enumerate(windows.ids):
+        scored = range(windows.first[number], len(of_window) - windows.trailing)
         for start in range(0, len(scored), batch_size):
             places = scored[start : start + batch_size]
-            rows = [[*own[:i], mask_token, *own[i + 1 :]] for i in places]
+            rows = [[*of_window[:i], mask_token, *of_window[i + 1 :]] for i in places]
             ids, mask = padded(rows)
-            flat = [row * len(own) + i for row, i in enumerate(places)]
+            flat = [row * len(of_window) + i for row, i in enumerate(places)]
             inputs = {"input_ids": ids, "attention_mask": mask}
-            token = [own[i] for i in places]
+            token = [of_window[i] for i in places]
             yield _on_device(model, inputs, flat, token, [number] * len(places))
         if progress is not None:
             progress(number + 1, len(windows.ids))

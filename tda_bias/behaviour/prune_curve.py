@@ -56,8 +56,8 @@ class PruneCurve:
 
 def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
     """1, 2, 4, ... heads, at most half of all."""
-    found = [2**power for power in range(most.bit_length()) if 2**power <= most]
-    return [k for k in found if 2 * k <= n_heads]
+    powers = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    return [k for k in powers if 2 * k <= n_heads]
 
 
 def split_targets(
@@ -142,15 +142,17 @@ def prune_curve(
             is too small.
         ShareDone: if the store's parts are shared by several processes and another one gathers.
     """
-    heads = [HeadId(one.number, h) for one in ablator.layers for h in range(one.n_heads)]
+    heads = [HeadId(layer.number, h) for layer in ablator.layers for h in range(layer.n_heads)]
     steps = sizes(len(heads), most)
     _check(rankings, n_random, steps)
     rng = generator(seed, "random orders")
-    orders: list[tuple[str, int, Sequence[HeadId]]] = [(n, 0, own) for n, own in rankings.items()]
+    orders: list[tuple[str, int, Sequence[HeadId]]] = [
+        (n, 0, order) for n, order in rankings.items()
+    ]
     orders += [
         (RANDOM, i, [heads[j] for j in rng.permutation(len(heads))]) for i in range(n_random)
     ]
-    sets = {(name, draw, k): tuple(own[:k]) for name, draw, own in orders for k in steps}
+    sets = {(name, draw, k): tuple(order[:k]) for name, draw, order in orders for k in steps}
     removed = [(), *sets.values()]
     removals, perplexities = ablator.removals(removed), _perplexities(ablator, removed, windows)
     parts = (store or PartStore(None, {})).each([*removals, *perplexities], progress=progress)
@@ -165,8 +167,8 @@ def prune_curve(
     ]
     rows = [{"ranking": name, "draw": draw, "k": 0, **measured[0]} for name, draw, _ in orders]
     rows += [
-        {"ranking": name, "draw": draw, "k": k, **own}
-        for (name, draw, k), own in zip(sets, measured[1:], strict=True)
+        {"ranking": name, "draw": draw, "k": k, **values}
+        for (name, draw, k), values in zip(sets, measured[1:], strict=True)
     ]
     curve = pd.DataFrame(rows).sort_values(["ranking", "draw", "k"], ignore_index=True)
     names = tuple(sorted(set(target[choosing])))
@@ -190,7 +192,7 @@ def _perplexities(
     ablator: Ablator, sets: Sequence[Sequence[HeadId]], windows: Windows
 ) -> list[Job]:
     """One part per set of heads."""
-    ids = texts_hash([(list(own),) for own in windows.ids])
+    ids = texts_hash([(list(window),) for window in windows.ids])
     cost = float(sum(map(len, windows.ids)))
 
     def job(number: int, heads: Sequence[HeadId]) -> Job:
@@ -248,8 +250,8 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
     picked: dict[tuple[str, int], pd.Series[Any]] = {}
     for name, of_ranking in curve.groupby("ranking"):
         for draw in of_ranking["draw"].unique():
-            own = of_ranking[of_ranking["draw"] == draw]
-            picked[str(name), int(draw)] = _choice(own, quantity)
+            of_draw = of_ranking[of_ranking["draw"] == draw]
+            picked[str(name), int(draw)] = _choice(of_draw, quantity)
     random = np.array(
         [abs(row[f"{quantity}_test"]) for (n, _), row in picked.items() if n == RANDOM]
     )
@@ -276,9 +278,9 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
     return pd.DataFrame(rows)
 
 
-def _choice(own: pd.DataFrame, quantity: Quantity) -> pd.Series[Any]:
+def _choice(of_draw: pd.DataFrame, quantity: Quantity) -> pd.Series[Any]:
     """The number of heads with the least left on the choosing targets, at an allowed loss."""
-    base = float(own.loc[own["k"] == 0, "log_ppl"].iloc[0])
-    allowed = own[own["log_ppl"] <= base + ALLOWED_LOSS]
+    base = float(of_draw.loc[of_draw["k"] == 0, "log_ppl"].iloc[0])
+    allowed = of_draw[of_draw["log_ppl"] <= base + ALLOWED_LOSS]
     left = allowed[f"{quantity}_choose"].abs().to_numpy(float)
     return allowed.iloc[int(np.argmin(left))]

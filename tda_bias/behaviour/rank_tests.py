@@ -150,22 +150,22 @@ def column_tests(
             the quantity stays in place; what they leave is permuted (Freedman & Lane 1983).
     """
     if covariates is None:
-        ranks, own = standardised_ranks(columns), standardised_ranks(quantity)
-        explained = np.zeros((len(own), 0))
+        ranks, quantity_ranks = standardised_ranks(columns), standardised_ranks(quantity)
+        explained = np.zeros((len(quantity_ranks), 0))
     else:
         ranks = ranks_without(columns, covariates)
-        own = ranks_without(quantity[:, None], covariates)[:, 0]
+        quantity_ranks = ranks_without(quantity[:, None], covariates)[:, 0]
         explained = _basis(covariates)
-    defined = ~np.isnan(ranks).any(0) & ~np.isnan(own).any()
+    defined = ~np.isnan(ranks).any(0) & ~np.isnan(quantity_ranks).any()
     rho = np.full(columns.shape[1], np.nan)
     if not defined.any():
         return ColumnTests(rho, rho, rho, rho, np.nan)
-    rho[defined] = own @ ranks[:, defined]
+    rho[defined] = quantity_ranks @ ranks[:, defined]
     size = np.abs(rho[defined])
     count, largest = np.zeros(defined.sum()), np.empty(len(orders))
     for start in range(0, len(orders), _BLOCK):
         part = slice(start, start + _BLOCK)
-        null = np.abs(_permuted(own, orders[part], explained) @ ranks[:, defined])
+        null = np.abs(_permuted(quantity_ranks, orders[part], explained) @ ranks[:, defined])
         count += (null >= size - tolerance(size)).sum(0)
         largest[part] = null.max(1)
     pvalue, pvalue_max = np.full_like(rho, np.nan), np.full_like(rho, np.nan)
@@ -176,13 +176,13 @@ def column_tests(
 
 
 def _permuted(
-    own: np.ndarray, orders: np.ndarray, explained: np.ndarray
+    values: np.ndarray, orders: np.ndarray, explained: np.ndarray
 ) -> Float[np.ndarray, "draw item"]:
     """Permuted residuals, scaled to length 1 after another fit; what it explains may stay in.
 
     The columns are free of the covariates, so only the length of the residuals matters.
     """
-    moved = own[orders]
+    moved = values[orders]
     if not explained.shape[1]:
         return np.asarray(moved)
     lost = ((moved @ explained) ** 2).sum(1, keepdims=True)

@@ -47,10 +47,12 @@ class Items:
 def item_table(triples: Sequence[Triple], likelihoods: Sequence[TripleLikelihood]) -> pd.DataFrame:
     """One row per item: log-probability and number of tokens of its three continuations."""
     rows = []
-    for triple, found in zip(triples, likelihoods, strict=True):
+    for triple, likelihood in zip(triples, likelihoods, strict=True):
         row: dict[str, Any] = {"category": triple.category, "group": triple.group}
         row["source"] = triple.source
-        for name, total, n in zip(("s", "a", "u"), found.total, found.n_tokens, strict=True):
+        for name, total, n in zip(
+            ("s", "a", "u"), likelihood.total, likelihood.n_tokens, strict=True
+        ):
             row |= {f"log_prob_{name}": total, f"tokens_{name}": n}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -118,9 +120,9 @@ def scores(
     rows: list[dict[str, Any]] = []
     for scoring in SCORINGS:
         won = wins(items, scoring=scoring)
-        for (category, group), own in _parts(won):
+        for (category, group), part in _parts(won):
             rng = np.random.default_rng([seed, len(rows)])
-            row = _scored(own, n_resamples, confidence, rng)
+            row = _scored(part, n_resamples, confidence, rng)
             rows.append({"scoring": scoring, "category": category, "group": group, **row})
     return pd.DataFrame(rows)
 
@@ -128,19 +130,19 @@ def scores(
 def _parts(won: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     parts = [(("all", "all"), won)] if won["category"].nunique() > 1 else []
     for category in (name for name in CATEGORIES if name in set(won["category"])):
-        own = won[won["category"] == category]
-        parts.append(((category, "all"), own))
-        parts += [((category, str(group)), part) for group, part in own.groupby("group")]
+        of_category = won[won["category"] == category]
+        parts.append(((category, "all"), of_category))
+        parts += [((category, str(group)), part) for group, part in of_category.groupby("group")]
     return parts
 
 
 def _scored(
-    own: pd.DataFrame, n_resamples: int, confidence: float, rng: np.random.Generator
+    part: pd.DataFrame, n_resamples: int, confidence: float, rng: np.random.Generator
 ) -> dict[str, Any]:
     # The same word can be a term of two categories.
-    term = own.groupby(["category", "group"], sort=False).ngroup().to_numpy()
-    items = Items(own["stereotype"].to_numpy(), own["language"].to_numpy(), term)
-    every = np.arange(len(own))[None]
+    term = part.groupby(["category", "group"], sort=False).ngroup().to_numpy()
+    items = Items(part["stereotype"].to_numpy(), part["language"].to_numpy(), term)
+    every = np.arange(len(part))[None]
     official = term_scores(items, every)[:, 0]
     # In blocks, so that memory does not grow with the number of draws.
     sizes = [min(_BATCH, n_resamples - start) for start in range(0, n_resamples, _BATCH)]
@@ -149,10 +151,10 @@ def _scored(
     tail = (1 - confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=1)
     ss, lms = 100 * items.stereotype.mean(), 100 * items.language.mean()
-    found: dict[str, Any] = {"items": len(own), "ties": int(own["tie"].sum())}
+    row: dict[str, Any] = {"items": len(part), "ties": int(part["tie"].sum())}
     for number, name in enumerate(("lms", "ss", "icat")):
-        found |= {name: official[number], f"{name}_low": low[number], f"{name}_high": high[number]}
-    return found | {"lms_items": lms, "ss_items": ss, "icat_items": float(icat(lms, ss))}
+        row |= {name: official[number], f"{name}_low": low[number], f"{name}_high": high[number]}
+    return row | {"lms_items": lms, "ss_items": ss, "icat_items": float(icat(lms, ss))}
 
 
 def term_scores(

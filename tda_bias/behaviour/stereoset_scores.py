@@ -150,10 +150,10 @@ def stereoset_scores(
     every = [*triples, *(twin for several in twins_of for twin in several)]
     weights = model.weight_hash()
     reader = _Blocks(model, batch_size=batch_size, share_prefix=share_prefix, progress=progress)
-    found = reader.read(every, store(_identity(model, weights)) if store is not None else None)
-    items = item_table(triples, found[: len(triples)]).assign(id=triple_ids(triples))
+    readings = reader.read(every, store(_identity(model, weights)) if store is not None else None)
+    items = item_table(triples, readings[: len(triples)]).assign(id=triple_ids(triples))
     drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-    rest = iter(found[len(triples) :])
+    rest = iter(readings[len(triples) :])
     twin_items = twin_table([[next(rest) for _ in several] for several in twins_of])
     beta = pd.DataFrame()
     if not twin_items.empty:
@@ -191,11 +191,11 @@ class _Blocks:
         """The readings of all triples."""
         blocks = range(0, len(triples), _BLOCK)
         jobs = [self._job(triples, first) for first in blocks]
-        found: list[TripleLikelihood] = []
+        readings: list[TripleLikelihood] = []
         for arrays in (store or PartStore(None, {})).each(jobs):
-            found += _from_arrays(arrays)
-            self._tell(len(found), len(triples))
-        return found
+            readings += _from_arrays(arrays)
+            self._tell(len(readings), len(triples))
+        return readings
 
     def _job(self, triples: Sequence[Triple], first: int) -> Job:
         block = triples[first : first + _BLOCK]
@@ -224,8 +224,8 @@ class _Blocks:
 
 def _as_arrays(readings: Sequence[TripleLikelihood]) -> dict[str, np.ndarray]:
     return {
-        "log_prob": np.concatenate([tokens for one in readings for tokens in one.tokens]),
-        "n_tokens": np.array([one.n_tokens for one in readings]),
+        "log_prob": np.concatenate([tokens for reading in readings for tokens in reading.tokens]),
+        "n_tokens": np.array([reading.n_tokens for reading in readings]),
     }
 
 

@@ -73,21 +73,21 @@ def head_summaries(
     counts = significant.apply(lambda rows: len(rows[["layer", "head"]].drop_duplicates()))
     items = table.groupby(["category", "group"])["n"].first()
     index = list(keys.itertuples(index=False, name=None))
-    found = keys.copy()
-    found["n_items"] = [int(items[pair]) for pair in index]
-    found["mean_T"] = values.mean(1)
-    found["mean_abs_T"] = size.mean(1)
-    found["max_abs_T"] = size.max(1)
-    found["sd_T"] = values.std(1)
+    summaries = keys.copy()
+    summaries["n_items"] = [int(items[pair]) for pair in index]
+    summaries["mean_T"] = values.mean(1)
+    summaries["mean_abs_T"] = size.mean(1)
+    summaries["max_abs_T"] = size.max(1)
+    summaries["sd_T"] = values.std(1)
     known = counts.to_dict() if len(counts) else {}
-    found["n_sig_heads"] = [int(known.get(pair, 0)) for pair in index]
+    summaries["n_sig_heads"] = [int(known.get(pair, 0)) for pair in index]
     ordered = np.sort(size, axis=1)
     top = max(1, round(_TOP_SHARE * size.shape[1]))
     total = np.where(size.sum(1) > 0, size.sum(1), np.nan)
-    found["top_share"] = ordered[:, -top:].sum(1) / total
+    summaries["top_share"] = ordered[:, -top:].sum(1) / total
     rank = np.arange(1, size.shape[1] + 1)
-    found["gini"] = (2 * rank - size.shape[1] - 1) @ ordered.T / (size.shape[1] * total)
-    return found
+    summaries["gini"] = (2 * rank - size.shape[1] - 1) @ ordered.T / (size.shape[1] * total)
+    return summaries
 
 
 def usable_covariates(table: pd.DataFrame, names: Sequence[str] = COVARIATES) -> list[str]:
@@ -130,8 +130,8 @@ def correlations(
             usable = usable_covariates(table, covariates)
             row |= partial_correlation(x, y, table[usable].to_numpy(float), orders)
             rows.append(row)
-    found = pd.DataFrame(rows)
-    return found.assign(q=benjamini_hochberg(found["p"].to_numpy(float)))
+    tests = pd.DataFrame(rows)
+    return tests.assign(q=benjamini_hochberg(tests["p"].to_numpy(float)))
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,9 @@ def head_map(
         rng: The generator they come from.
     """
     orders = permutations_within(category, n_resamples, rng)
-    found = column_tests(np.abs(values), quantity, orders)
+    tests = column_tests(np.abs(values), quantity, orders)
     table = pd.DataFrame(columns, columns=["layer", "head"]).assign(
-        rho=found.rho, p=found.pvalue, p_max=found.pvalue_max, q=found.qvalue
+        rho=tests.rho, p=tests.pvalue, p_max=tests.pvalue_max, q=tests.qvalue
     )
     mixed = rng.permuted(np.abs(values), axis=1)
     control = column_tests(mixed, quantity, orders)

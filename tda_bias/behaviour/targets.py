@@ -65,16 +65,16 @@ def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple
     written = {word.lower(): word for word in words}
     known = {name.lower() for target in targets for name in _names(target)}
     label: Match = "own" if all(word in known for word in written) else "exact"
-    found: dict[str, tuple[Match, list[str]]] = {}
+    matches: dict[str, tuple[Match, list[str]]] = {}
     for target in targets:
         for name in _names(target):
             if name.lower() in written:
-                found[target] = (label, [written[name.lower()]])
+                matches[target] = (label, [written[name.lower()]])
         for kind in ("near", "weak"):
             related = [word for word in _targets()[kind].get(target.lower(), ()) if word in words]
-            if target not in found and related:
-                found[target] = ("near" if kind == "near" else "weak", related)
-    return found
+            if target not in matches and related:
+                matches[target] = ("near" if kind == "near" else "weak", related)
+    return matches
 
 
 def _names(target: str) -> list[str]:

@@ -135,12 +135,12 @@ def _tokenize_one(model: LanguageModel, contrast: Contrast) -> ContrastTokens:
         add_special_tokens=False,
         return_offsets_mapping=bool(tokenizer.is_fast),
     )
-    ids = tuple(list(own) for own in encoded["input_ids"])
+    ids = tuple(list(text) for text in encoded["input_ids"])
     first = _context_lengths(model, contrast, ids)
     offsets = encoded["offset_mapping"] if tokenizer.is_fast else None
     match contrast.scored:
         case "whole":
-            scored = tuple(np.arange(a, len(own)) for a, own in zip(first, ids, strict=True))
+            scored = tuple(np.arange(a, len(text)) for a, text in zip(first, ids, strict=True))
         case "shared":
             scored = _shared(ids)
         case "difference":
@@ -166,9 +166,9 @@ def _context_lengths(
     first = [0] * len(ids)
     if contrast.context is not None:
         before = model.tokenizer(contrast.context.strip(), add_special_tokens=False)["input_ids"]
-        first = [common_prefix(before, own) for own in ids]
+        first = [common_prefix(before, text) for text in ids]
     lacks_context = contrast.context is not None and 0 in first
-    if lacks_context or any(start >= len(own) for start, own in zip(first, ids, strict=True)):
+    if lacks_context or any(start >= len(text) for start, text in zip(first, ids, strict=True)):
         raise InputError(
             f"{contrast.source}: the tokenizer makes no token of a text, its context or its "
             "continuation"
@@ -191,10 +191,10 @@ def _shared(ids: tuple[list[int], ...]) -> tuple[Int[np.ndarray, " place"], ...]
     starts = list(places)[:2]
     sizes = [n for *_, n in blocks]
     return tuple(
-        np.concatenate([np.arange(s, s + n) for s, n in zip(own, sizes, strict=True)])
+        np.concatenate([np.arange(s, s + n) for s, n in zip(firsts, sizes, strict=True)])
         if sizes
         else np.arange(0)
-        for own in starts
+        for firsts in starts
     )
 
 
@@ -229,28 +229,29 @@ def _causal(
     progress: Progress | None,
 ) -> list[TokenScores]:
     pairs = [
-        _tree([[*leading, *ids] for ids in one.ids], _behind(one, len(leading))) for one in tokens
+        _tree([[*leading, *ids] for ids in contrast.ids], _behind(contrast, len(leading)))
+        for contrast in tokens
     ]
     readable = [i for i, (tree, _) in enumerate(pairs) if len(tree.read_node)]
     values: list[np.ndarray] = [np.empty(0)] * len(pairs)
     if readable:
         trees = [pairs[i][0] for i in readable]
-        most = max(len(one.ids) for one in tokens)
+        most = max(len(contrast.ids) for contrast in tokens)
         reader = reader_of(
             model, trees, batch_size=batch_size, texts_per_tree=most, share_prefix=share_prefix
         )
         read = reader.read(trees, progress=progress)
-        for i, own in zip(readable, read, strict=True):
-            values[i] = own
+        for i, log_probs in zip(readable, read, strict=True):
+            values[i] = log_probs
     return [
-        tuple(np.split(own, np.cumsum(sizes)[:-1]))
-        for own, (_, sizes) in zip(values, pairs, strict=True)
+        tuple(np.split(log_probs, np.cumsum(sizes)[:-1]))
+        for log_probs, (_, sizes) in zip(values, pairs, strict=True)
     ]
 
 
-def _behind(one: ContrastTokens, n_leading: int) -> list[Int[np.ndarray, " place"]]:
+def _behind(contrast: ContrastTokens, n_leading: int) -> list[Int[np.ndarray, " place"]]:
     """Scored places behind leading tokens; nothing predicts the first of all."""
-    return [places[places + n_leading > 0] + n_leading for places in one.scored]
+    return [places[places + n_leading > 0] + n_leading for places in contrast.scored]
 
 
 def _tree(
@@ -261,14 +262,14 @@ def _tree(
     tokens, parent, ends = merge([list(text)[:-1] for text in texts])
     nodes: list[int] = []
     read: list[int] = []
-    for text, own, end in zip(texts, places, ends, strict=True):
+    for text, scored, end in zip(texts, places, ends, strict=True):
         path = path_to(int(end), parent) if end >= 0 else []
-        nodes += [path[place - 1] for place in own]
-        read += [text[place] for place in own]
+        nodes += [path[place - 1] for place in scored]
+        read += [text[place] for place in scored]
     tree = TokenTree(
         tokens, parent, np.array(nodes, dtype=np.int64), np.array(read, dtype=np.int64)
     )
-    return tree, [len(own) for own in places]
+    return tree, [len(scored) for scored in places]
 
 
 # -- masked models ---------------------------------------------------------------------------------
@@ -304,30 +305,32 @@ def _masked(
         raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
     rows = _MaskedRows(model)
     which: dict[Reading, list[list[list[tuple[int, int]]]]] = {"pll": []}
-    if all(one.word is not None for one in tokens):
+    if all(contrast.word is not None for contrast in tokens):
         which["pll_within_word"] = []
     for reading, places in which.items():
-        for one in tokens:
-            places.append([list(_rows_of(rows, one, i, reading)) for i in range(len(one.ids))])
+        for contrast in tokens:
+            places.append(
+                [list(_rows_of(rows, contrast, i, reading)) for i in range(len(contrast.ids))]
+            )
     values = _read_rows(model, rows, batch_size, len(tokens), progress)
     return {
         reading: [
-            tuple(np.array([values[row][slot] for row, slot in own]) for own in texts)
-            for texts in found
+            tuple(np.array([values[row][slot] for row, slot in slots]) for slots in texts)
+            for texts in contrasts
         ]
-        for reading, found in which.items()
+        for reading, contrasts in which.items()
     }
 
 
 def _rows_of(
-    rows: _MaskedRows, one: ContrastTokens, text: int, reading: Reading
+    rows: _MaskedRows, contrast: ContrastTokens, text: int, reading: Reading
 ) -> Iterator[tuple[int, int]]:
     """Where each scored token of a text is read."""
-    ids = one.ids[text]
-    for place in one.scored[text]:
+    ids = contrast.ids[text]
+    for place in contrast.scored[text]:
         masked = [int(place)]
-        if reading == "pll_within_word" and one.word is not None:
-            word = one.word[text]
+        if reading == "pll_within_word" and contrast.word is not None:
+            word = contrast.word[text]
             masked += [j for j in range(place + 1, len(ids)) if word[j] == word[place]]
         yield rows.add(ids, int(place), masked)
 
@@ -344,14 +347,14 @@ def _read_rows(
     values: list[Float[np.ndarray, " slot"]] = [np.empty(0)] * len(keys)
     done = 0
     for batch in batches_of_similar_width([len(row) for row, _ in keys], batch_size):
-        found = masked_log_probs(
+        read = masked_log_probs(
             model,
             [keys[i][0] for i in batch],
             [keys[i][1] for i in batch],
             [tokens[i] for i in batch],
         )
-        for i, own in zip(batch, found, strict=True):
-            values[i] = own
+        for i, row in zip(batch, read, strict=True):
+            values[i] = row
         done += len(batch)
         if progress is not None:
             progress(done * n_contrasts // len(keys), n_contrasts)
@@ -371,24 +374,24 @@ def _seq2seq(
     gap = gap_token(model)
     texts = [f"{(contrast.context or '').strip()} {gap}".strip() for contrast in contrasts]
     sources = model.tokenizer(texts)["input_ids"]
-    found: list[TokenScores] = [()] * len(tokens)
+    scores: list[TokenScores] = [()] * len(tokens)
     done = 0
     per_pass = max(1, batch_size // 2)
     for batch in batches_of_similar_width([len(source) for source in sources], per_pass):
         trees, sizes = [], []
         for i in batch:
             # The decoder's tokens before the gap take the place of the context.
-            one = tokens[i]
-            before = begun(model, one.ids[0][: one.context])
-            written = [[*before, *ids[one.context :]] for ids in one.ids]
-            places = [own - one.context + len(before) for own in one.scored]
-            tree, counts = _tree(written, [own[own > 0] for own in places])
+            contrast = tokens[i]
+            before = begun(model, contrast.ids[0][: contrast.context])
+            written = [[*before, *ids[contrast.context :]] for ids in contrast.ids]
+            places = [scored - contrast.context + len(before) for scored in contrast.scored]
+            tree, counts = _tree(written, [scored[scored > 0] for scored in places])
             trees.append(tree)
             sizes.append(counts)
         values = decoded_log_probs(model, [sources[i] for i in batch], trees, batch_size=batch_size)
-        for i, own, counts in zip(batch, values, sizes, strict=True):
-            found[i] = tuple(np.split(own, np.cumsum(counts)[:-1]))
+        for i, log_probs, counts in zip(batch, values, sizes, strict=True):
+            scores[i] = tuple(np.split(log_probs, np.cumsum(counts)[:-1]))
         done += len(batch)
         if progress is not None:
             progress(done, len(tokens))
-    return found
+    return scores

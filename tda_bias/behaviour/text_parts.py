@@ -70,14 +70,16 @@ class TextReader:
             jobs[name] = [self._job(name, contrasts, first, done, total) for first in blocks]
             done += len(contrasts)
         store = PartStore(None, {}) if self.store is None else self.store(self._identity())
-        parts = store.each([job for own in jobs.values() for job in own])
-        found: dict[str, dict[Reading, list[TokenScores]]] = {}
+        parts = store.each([job for of_name in jobs.values() for job in of_name])
+        read: dict[str, dict[Reading, list[TokenScores]]] = {}
         done = 0
         for name, contrasts in named.items():
-            found[name] = _joined([_from_arrays(own) for own in islice(parts, len(jobs[name]))])
+            read[name] = _joined(
+                [_from_arrays(arrays) for arrays in islice(parts, len(jobs[name]))]
+            )
             done += len(contrasts)
             self._tell(done, total)
-        return found
+        return read
 
     def _job(
         self, name: str, contrasts: Sequence[Contrast], first: int, before: int, total: int
@@ -114,12 +116,12 @@ class TextReader:
         return texts_hash(
             [
                 (
-                    [one.context],
-                    *one.ids,
-                    *(places.tolist() for places in one.scored),
-                    *(one.word or ()),
+                    [contrast.context],
+                    *contrast.ids,
+                    *(places.tolist() for places in contrast.scored),
+                    *(contrast.word or ()),
                 )
-                for one in tokenize(self.model, block)
+                for contrast in tokenize(self.model, block)
             ]
         )
 
@@ -128,27 +130,31 @@ class TextReader:
             self.progress(done, total)
 
 
-def _as_arrays(found: Mapping[Reading, Sequence[TokenScores]]) -> dict[str, np.ndarray]:
+def _as_arrays(readings: Mapping[Reading, Sequence[TokenScores]]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
-    for reading, several in found.items():
-        texts = [tokens for own in several for tokens in own]
+    for reading, several in readings.items():
+        texts = [tokens for of_contrast in several for tokens in of_contrast]
         arrays[reading] = np.concatenate(texts)
-        arrays[f"{reading} tokens"] = np.array([[len(tokens) for tokens in own] for own in several])
+        arrays[f"{reading} tokens"] = np.array(
+            [[len(tokens) for tokens in of_contrast] for of_contrast in several]
+        )
     return arrays
 
 
 def _from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[Reading, list[TokenScores]]:
-    found: dict[Reading, list[TokenScores]] = {}
+    readings: dict[Reading, list[TokenScores]] = {}
     for reading in READINGS:
         if reading not in arrays:
             continue
         sizes = arrays[f"{reading} tokens"]
         texts = iter(np.split(arrays[reading], np.cumsum(sizes.reshape(-1))[:-1]))
-        found[reading] = [tuple(next(texts) for _ in own) for own in sizes]
-    return found
+        readings[reading] = [tuple(next(texts) for _ in of_contrast) for of_contrast in sizes]
+    return readings
 
 
 def _joined(blocks: Sequence[dict[Reading, list[TokenScores]]]) -> dict[Reading, list[TokenScores]]:
     """Blocks one after the other, in the readings that all of them have."""
-    shared = [reading for reading in READINGS if all(reading in own for own in blocks)]
-    return {reading: [one for own in blocks for one in own[reading]] for reading in shared}
+    shared = [reading for reading in READINGS if all(reading in block for block in blocks)]
+    return {
+        reading: [scores for block in blocks for scores in block[reading]] for reading in shared
+    }
