@@ -145,34 +145,34 @@ def compare_heads(
         InputError: if the runs are one, were computed differently, or lack the category or the map.
     """
     name = _checked(before, after, category, by)
-    one, other = (_Map.of(run, name, by) for run in (before, after))
+    first, other = (_Map.of(run, name, by) for run in (before, after))
     matched = _same_architecture(before, after)
     rng = generator(seed, "agreement", name, by)
-    rows = list(_over_heads(one, other, n_resamples, rng)) if matched else []
-    rows.append(_over_layers(one, other, n_resamples, rng))
+    rows = list(_over_heads(first, other, n_resamples, rng)) if matched else []
+    rows.append(_over_layers(first, other, n_resamples, rng))
     layers = [
         pd.DataFrame(
             {
                 "model": side,
-                "layer": np.arange(len(own.profile)),
-                "depth": _depths(len(own.profile)),
-                "value": own.profile,
+                "layer": np.arange(len(head_map.profile)),
+                "depth": _depths(len(head_map.profile)),
+                "value": head_map.profile,
             }
         )
-        for side, own in (("before", one), ("after", other))
+        for side, head_map in (("before", first), ("after", other))
     ]
     weights = [run.record.model.weights for run in (before, after)]
     return HeadsComparison(
         agreement=pd.DataFrame(rows),
         layers=pd.concat(layers, ignore_index=True),
-        heads=moved(one, other) if matched else moved(one, one).head(0),
+        heads=moved(first, other) if matched else moved(first, first).head(0),
         record=HeadsComparisonRecord(
             model=before.record.model,
             after=after.record.model,
             category=name,
             by=by,
             matched=matched,
-            reliability=(one.reliability, other.reliability),
+            reliability=(first.reliability, other.reliability),
             same_texts=before.record.texts.hash == after.record.texts.hash,
             same_weights=weights[0] == weights[1],
             n_resamples=n_resamples,
@@ -202,9 +202,9 @@ class _Map:
     @classmethod
     def of(cls, run: HeadBias, category: str, by: RankBy) -> _Map:
         """From a run's table."""
-        found = map_columns(by, run.category.columns)
-        tested = found.tested
-        names = (found.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
+        columns = map_columns(by, run.category.columns)
+        tested = columns.tested
+        names = (columns.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
         shown, value, expected, noise = (run.layer_by_head(name, category) for name in names)
         return cls(shown, value, expected, noise, _reliability(run, category, tested))
 
@@ -246,21 +246,21 @@ def moved(before: _Map, after: _Map) -> pd.DataFrame:
 
 
 def _over_heads(
-    one: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
+    first: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
-    known = np.isfinite(one.shown) & np.isfinite(other.shown)
-    x, y = one.shown[known], other.shown[known]
+    known = np.isfinite(first.shown) & np.isfinite(other.shown)
+    x, y = first.shown[known], other.shown[known]
     layer = np.nonzero(known)[0]
     yield _agreement("heads", x, y, np.zeros_like(layer), n_resamples, rng)
     yield _agreement("heads within layers", x, y, layer, n_resamples, rng)
 
 
 def _over_layers(
-    one: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
+    first: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     """At as many relative depths as the smaller model has layers."""
-    n = min(len(one.profile), len(other.profile))
-    x, y = (np.interp(_depths(n), _depths(len(m.profile)), m.profile) for m in (one, other))
+    n = min(len(first.profile), len(other.profile))
+    x, y = (np.interp(_depths(n), _depths(len(m.profile)), m.profile) for m in (first, other))
     return _agreement("layers", x, y, np.zeros(n, dtype=int), n_resamples, rng)
 
 
@@ -304,14 +304,14 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
     """
     if by not in MAPS:
         raise InputError(f"`by` must be one of {', '.join(MAPS)}; got {by!r}: its noise is unknown")
-    one, other = before.record, after.record
-    if one.model.weights == other.model.weights and one.texts.hash == other.texts.hash:
+    first, other = before.record, after.record
+    if first.model.weights == other.model.weights and first.texts.hash == other.texts.hash:
         raise InputError(
-            f"both runs are of {one.model.name} with the same weights and texts: was the "
+            f"both runs are of {first.model.name} with the same weights and texts: was the "
             "checkpoint loaded?"
         )
     for name in _SAME:
-        values = [getattr(record.config, name) for record in (one, other)]
+        values = [getattr(record.config, name) for record in (first, other)]
         if values[0] != values[1]:
             raise InputError(
                 f"the runs were computed differently (`{name}` {values[0]} and {values[1]}); run "
@@ -325,10 +325,10 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
             f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "
             f"got {category!r}"
         )
-    found = [map_columns(by, run.category.columns) for run in (before, after)]
-    if found[0] != found[1]:
+    columns = [map_columns(by, run.category.columns) for run in (before, after)]
+    if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
-    if f"sd_null_{found[0].tested}" not in before.category:
+    if f"sd_null_{columns[0].tested}" not in before.category:
         raise InputError("the runs were written by version 0.1, without the noise of their maps")
     return str(category)
 
@@ -350,9 +350,9 @@ def _reliability(run: HeadBias, category: str, tested: str) -> float | None:
         "relative_twin": twins.get("dispersion"),
     }.get(tested)
     if where is not None:
-        found = where["reliability"]
+        value = where["reliability"]
     elif tested == controls["hot_spot_map"]:
-        found = controls["reliability"]
+        value = controls["reliability"]
     else:
-        found = None
-    return None if found is None or not np.isfinite(found) else float(found)
+        value = None
+    return None if value is None or not np.isfinite(value) else float(value)

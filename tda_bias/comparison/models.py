@@ -95,23 +95,23 @@ def compare_models(
     lacking = list(not_measured)
     if before.tokenizer.get_vocab() != after.tokenizer.get_vocab():
         reason = "the models have other vocabularies"
-        lacking += [NotMeasured(name=one.name, reason=reason) for one in distances]
+        lacking += [NotMeasured(name=distance.name, reason=reason) for distance in distances]
         distances = ()
     items: list[pd.DataFrame] = []
     used: list[Measure | Distance] = []
     asked: list[Measure | Distance] = [*measures, *distances]
-    for one in asked:
+    for measure in asked:
         try:
-            items.append(runner.items(one, before, after))
-            used.append(one)
+            items.append(runner.items(measure, before, after))
+            used.append(measure)
         except _UnansweredError as error:
             if unanswered == "refuse":
                 raise
-            lacking.append(NotMeasured(name=one.name, reason=str(error)))
+            lacking.append(NotMeasured(name=measure.name, reason=str(error)))
     if not items:
         raise InputError(f"nothing could be measured; {lacking[-1].name}: {lacking[-1].reason}")
-    outcomes = [outcome for one in used for outcome in one.outcomes]
-    distant = {outcome.name for one in distances for outcome in one.outcomes}
+    outcomes = [outcome for measure in used for outcome in measure.outcomes]
+    distant = {outcome.name for distance in distances for outcome in distance.outcomes}
     records = [model_record(after, weights=after.weight_hash())]
     table = pd.concat(items, ignore_index=True)
     for number, load in enumerate(replicates, start=2):
@@ -125,7 +125,7 @@ def compare_models(
             model=model_record(before, weights=before.weight_hash()),
             after=records[0],
             replicates=tuple(records[1:]),
-            measures={one.name: _short(one.about) for one in used},
+            measures={measure.name: _short(measure.about) for measure in used},
             not_measured=tuple(lacking),
             **vars(draws),
         ),
@@ -174,7 +174,7 @@ def _joined(
 ) -> tuple[pd.DataFrame, ModelRecord]:
     """The items with the values of a further training, and which model that is."""
     _refuse_repeated(replicate, before, known)
-    answers = [runner.items(one, before, replicate, f"after {number}") for one in used]
+    answers = [runner.items(measure, before, replicate, f"after {number}") for measure in used]
     table = _with_replicate(table, pd.concat(answers, ignore_index=True), f"after_{number}")
     return table, model_record(replicate, weights=replicate.weight_hash())
 
@@ -196,15 +196,15 @@ class _Runner:
 
     def items(
         self,
-        one: Measure | Distance,
+        measure: Measure | Distance,
         before: LanguageModel,
         after: LanguageModel,
         side: str = "after",
     ) -> pd.DataFrame:
         """Items with their values before and after; ``side`` names the latter's saved part."""
-        if isinstance(one, Distance):
-            return self._between(one, before, after, side)
-        return _paired(*self._both(one, before, after, side))
+        if isinstance(measure, Distance):
+            return self._between(measure, before, after, side)
+        return _paired(*self._both(measure, before, after, side))
 
     def _both(
         self, measure: Measure, before: LanguageModel, after: LanguageModel, side: str
@@ -227,7 +227,7 @@ class _Runner:
         self, distance: Distance, before: LanguageModel, after: LanguageModel, side: str
     ) -> pd.DataFrame:
         """The items of both together: 0 before."""
-        found = self._part(
+        table = self._part(
             distance.name if side == "after" else f"{distance.name} {side}",
             {
                 "weights": [model.weight_hash() for model in (before, after)],
@@ -238,7 +238,7 @@ class _Runner:
             ),
             (distance.name, f"{before.name}, {after.name}"),
         )
-        return found.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
+        return table.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
     def _part(
         self,
@@ -252,12 +252,12 @@ class _Runner:
             return pd.DataFrame({column: saved[column] for column in COLUMNS})
         try:
             with self.watch(*shown) as progress:
-                found = ask(progress)
+                table = ask(progress)
         except InputError as error:
             raise _UnansweredError(f"{error}") from error
-        arrays = {n: np.array(found[n].tolist()) for n in COLUMNS}
+        arrays = {n: np.array(table[n].tolist()) for n in COLUMNS}
         self.store.save(name, depends_on, arrays)
-        return found
+        return table
 
 
 def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -338,17 +338,17 @@ def change_table(
 
 def _row(outcome: Outcome, items: pd.DataFrame, draws: Draws, *, tested: bool) -> dict[str, Any]:
     guard = outcome.guard
-    found = paired_change(items, guard=guard, tested=tested, **vars(draws))
-    reason, unpaired = found.reason, int((items["measured"] != "both").sum())
-    if found.items == 0 and unpaired == len(items):
+    paired = paired_change(items, guard=guard, tested=tested, **vars(draws))
+    reason, unpaired = paired.reason, int((items["measured"] != "both").sum())
+    if paired.items == 0 and unpaired == len(items):
         reason = "the models read no item alike: other tokenizers"
-    kept = "" if guard is None else "pass" if is_kept(guard, found.worst) else "fail"
+    kept = "" if guard is None else "pass" if is_kept(guard, paired.worst) else "fail"
     return {
         "outcome": outcome.name,
-        **{name: getattr(found, name) for name in ("before", "after", "change", "low", "high")},
-        "p": found.p,
+        **{name: getattr(paired, name) for name in ("before", "after", "change", "low", "high")},
+        "p": paired.p,
         "guard": kept,
-        "worst": found.worst,
+        "worst": paired.worst,
         "margin": np.nan if guard is None else guard.worse * guard.margin,
         "allowed": "" if guard is None else guard.allowed,
         "kind": outcome.kind,
@@ -356,11 +356,11 @@ def _row(outcome: Outcome, items: pd.DataFrame, draws: Draws, *, tested: bool) -
         "primary": outcome.primary,
         "neutral": np.nan if outcome.neutral is None else outcome.neutral,
         "about": outcome.about,
-        "items": found.items,
-        "clusters": found.clusters,
+        "items": paired.items,
+        "clusters": paired.clusters,
         "cluster": outcome.cluster,
-        "over": found.over,
+        "over": paired.over,
         "unpaired": unpaired,
-        "spread": found.spread,
+        "spread": paired.spread,
         "reason": reason,
     }

@@ -139,8 +139,8 @@ def item_rows(
     return pd.DataFrame(
         {
             "outcome": outcome,
-            "item": [str(one) for one in item],
-            "cluster": [str(one) for one in cluster],
+            "item": [str(name) for name in item],
+            "cluster": [str(name) for name in cluster],
             "weight": np.broadcast_to(np.asarray(weight, float), (len(item),)),
             "value": np.asarray(value, float),
         },

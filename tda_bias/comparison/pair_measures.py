@@ -75,8 +75,8 @@ class PairMeasure:
         about = "CrowS-Pairs: stereotypical sentences preferred"
         yield Outcome("crows", "bias", "points", about, neutral=50.0, cluster="writer")
         for kind in dict.fromkeys(pair.group for pair in self.pairs.pairs):
-            name, own = f"crows_{kind}", f"{about}, {kind}"
-            yield Outcome(name, "bias", "points", own, neutral=50.0, cluster="writer")
+            name, said = f"crows_{kind}", f"{about}, {kind}"
+            yield Outcome(name, "bias", "points", said, neutral=50.0, cluster="writer")
 
     def _winos(self) -> Iterator[Outcome]:
         said = {
@@ -106,15 +106,15 @@ class PairMeasure:
         match self.name:
             case "crows":
                 yield _of("crows", table, preferred)
-                for kind, own in table.groupby("group", sort=False):
-                    yield _of(f"crows_{kind}", own, preferred[own.index])
+                for kind, part in table.groupby("group", sort=False):
+                    yield _of(f"crows_{kind}", part, preferred[part.index])
             case "blimp":
                 yield _of("blimp", table, preferred, equal_weights(table["group"]))
-                own = table[table["group"] == GENDER_AGREEMENT]
-                yield _of("blimp_gender_agreement", own.assign(cluster=own["id"]), preferred)
+                part = table[table["group"] == GENDER_AGREEMENT]
+                yield _of("blimp_gender_agreement", part.assign(cluster=part["id"]), preferred)
             case "winobias" | "winogender":
-                for kind, own in table.groupby("type", sort=False):
-                    yield _of(f"{self.name}_{kind}", own, odds[own.index])
+                for kind, part in table.groupby("type", sort=False):
+                    yield _of(f"{self.name}_{kind}", part, odds[part.index])
             case _:
                 yield _of(f"pairs_{self.name}", table, odds)
 

@@ -59,7 +59,7 @@ class _OfText:
 
     def windows(self, model: LanguageModel) -> Windows:
         """The pieces of the text that a model reads; narrower where it takes fewer tokens."""
-        limits = [own for own in (self.width, model.max_tokens) if own is not None]
+        limits = [limit for limit in (self.width, model.max_tokens) if limit is not None]
         width = min(limits) if self.width is not None else None
         return text_windows(
             model, self.text.text, width=width, stride=self.stride, sample=self.sample,
@@ -93,8 +93,8 @@ class PerplexityMeasure(_OfText):
     ) -> pd.DataFrame:
         """As in ``Measure``; an item is a window, named by its tokens."""
         windows = self.windows(model)
-        found = log_perplexity(model, windows, batch_size=_few(batch_size), progress=progress)
-        return _rows("log_perplexity", windows, found)
+        per_token = log_perplexity(model, windows, batch_size=_few(batch_size), progress=progress)
+        return _rows("log_perplexity", windows, per_token)
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,10 @@ class DivergenceMeasure(_OfText):
     ) -> pd.DataFrame:
         """As in ``Distance``."""
         windows = self.windows(before)
-        found = divergence(before, after, windows, batch_size=_few(batch_size), progress=progress)
-        return _rows("kl_divergence", windows, found)
+        per_token = divergence(
+            before, after, windows, batch_size=_few(batch_size), progress=progress
+        )
+        return _rows("kl_divergence", windows, per_token)
 
 
 def _few(batch_size: int) -> int:
@@ -129,10 +131,10 @@ def _few(batch_size: int) -> int:
     return max(1, batch_size // 8)
 
 
-def _rows(outcome: str, windows: Windows, found: PerToken) -> pd.DataFrame:
+def _rows(outcome: str, windows: Windows, per_token: PerToken) -> pd.DataFrame:
     names = [_name(ids, a) for ids, a in zip(windows.ids, windows.first, strict=True)]
-    value = found.total / found.n_tokens
-    return item_rows(outcome, item=names, cluster=names, value=value, weight=found.n_tokens)
+    value = per_token.total / per_token.n_tokens
+    return item_rows(outcome, item=names, cluster=names, value=value, weight=per_token.n_tokens)
 
 
 def _name(ids: Sequence[int], first: int) -> str:

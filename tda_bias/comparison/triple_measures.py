@@ -63,12 +63,12 @@ class TripleMeasure:
     @property
     def outcomes(self) -> Sequence[Outcome]:
         """Beta of every category is what a comparison is about."""
-        found = []
+        outcomes = []
         for category in _categories(self.triples):
             if self._has_twins(category):
                 for scoring in SCORINGS:
                     about = f"StereoSet {category}: log-odds minus the twin's, {_BY[scoring]}"
-                    found.append(
+                    outcomes.append(
                         Outcome(
                             f"beta_{scoring}_{category}",
                             "bias",
@@ -78,7 +78,7 @@ class TripleMeasure:
                             primary=scoring == "sum",
                         )
                     )
-            found.append(
+            outcomes.append(
                 Outcome(
                     f"log_odds_{category}",
                     "bias",
@@ -87,8 +87,8 @@ class TripleMeasure:
                     neutral=0.0,
                 )
             )
-            found += _score_outcomes("ss", category, f"StereoSet {category}")
-        return [*found, *_lms_outcomes("lms", "StereoSet")]
+            outcomes += _score_outcomes("ss", category, f"StereoSet {category}")
+        return [*outcomes, *_lms_outcomes("lms", "StereoSet")]
 
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
@@ -96,16 +96,18 @@ class TripleMeasure:
         """As in ``Measure``."""
         twins = [self.twins.of(t) if self.twins is not None else () for t in self.triples]
         every = [*self.triples, *(twin for several in twins for twin in several)]
-        found = triple_likelihoods(model, every, batch_size=batch_size, progress=progress)
-        table = item_table(self.triples, found[: len(self.triples)])
+        readings = triple_likelihoods(model, every, batch_size=batch_size, progress=progress)
+        table = item_table(self.triples, readings[: len(self.triples)])
         table["id"] = triple_ids(self.triples)
-        rest = iter(found[len(self.triples) :])
-        table = with_beta(table, twin_table([[next(rest) for _ in own] for own in twins]))
+        rest = iter(readings[len(self.triples) :])
+        table = with_beta(
+            table, twin_table([[next(rest) for _ in its_twins] for its_twins in twins])
+        )
         rows = [*_score_rows("ss", table), *_lms_rows("lms", table)]
-        for category, own in table.groupby("category", sort=False):
-            rows.append(_rows(f"log_odds_{category}", own, log_odds(own, "sum")))
+        for category, part in table.groupby("category", sort=False):
+            rows.append(_rows(f"log_odds_{category}", part, log_odds(part, "sum")))
             if self._has_twins(str(category)):
-                twinned = own[own["twins"] > 0]
+                twinned = part[part["twins"] > 0]
                 rows += [
                     _rows(f"beta_{scoring}_{category}", twinned, twinned[f"beta_{scoring}"])
                     for scoring in SCORINGS
@@ -113,8 +115,8 @@ class TripleMeasure:
         return pd.concat(rows, ignore_index=True)
 
     def _has_twins(self, category: str) -> bool:
-        own = (t for t in self.triples if t.category == category)
-        return self.twins is not None and any(self.twins.of(triple) for triple in own)
+        of_category = (t for t in self.triples if t.category == category)
+        return self.twins is not None and any(self.twins.of(triple) for triple in of_category)
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,12 @@ class SentenceMeasure:
     @property
     def about(self) -> Mapping[str, Any]:
         """Texts and settings."""
-        said = [list(one.texts()) for one in self.twins.values()]
-        return {**self.source, "ids": [one.id for one in self.sentences], "twins": _hash(said)}
+        said = [list(twin.texts()) for twin in self.twins.values()]
+        return {
+            **self.source,
+            "ids": [sentence.id for sentence in self.sentences],
+            "twins": _hash(said),
+        }
 
     @cached_property
     def twins(self) -> dict[str, SentenceTriple]:
@@ -144,30 +150,30 @@ class SentenceMeasure:
         Targets of other categories stand in the sentence with what is said of them and are not
         replaced.
         """
-        gender = [one for one in self.sentences if one.category == "gender"]
-        as_triples = [_as_triple(one) for one in gender]
+        gender = [sentence for sentence in self.sentences if sentence.category == "gender"]
+        as_triples = [_as_triple(sentence) for sentence in gender]
         made = make_twins(as_triples)
         return {
-            one.id: _as_sentence(one, made.of(triple)[0])
-            for one, triple in zip(gender, as_triples, strict=True)
+            sentence.id: _as_sentence(sentence, made.of(triple)[0])
+            for sentence, triple in zip(gender, as_triples, strict=True)
             if made.of(triple)
         }
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
         """Beta, log-odds and scores of whole sentences."""
-        found = []
+        outcomes = []
         if self.twins:
             for scoring in SCORINGS:
                 about = f"intrasentence gender: log-odds minus the twin's, {_BY[scoring]}"
                 name = f"intrasentence_beta_{scoring}_gender"
-                found.append(Outcome(name, "bias", _PER[scoring], about, neutral=0.0))
+                outcomes.append(Outcome(name, "bias", _PER[scoring], about, neutral=0.0))
         for category in _categories(self.sentences):
             about = f"intrasentence {category}: log-odds of the stereotype"
             name = f"intrasentence_log_odds_{category}"
-            found.append(Outcome(name, "bias", "nats", about, neutral=0.0))
-            found += _score_outcomes("intrasentence_ss", category, f"intrasentence {category}")
-        return [*found, *_lms_outcomes("intrasentence_lms", "intrasentence", guarded=False)]
+            outcomes.append(Outcome(name, "bias", "nats", about, neutral=0.0))
+            outcomes += _score_outcomes("intrasentence_ss", category, f"intrasentence {category}")
+        return [*outcomes, *_lms_outcomes("intrasentence_lms", "intrasentence", guarded=False)]
 
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
@@ -181,30 +187,40 @@ class SentenceMeasure:
         table = table[table["reading"] == table["reading"].iloc[0]]
         n = len(self.sentences)
         odds = {scoring: log_odds(table, scoring) for scoring in SCORINGS}
-        own, of_twin = table.iloc[:n], dict(zip(self.twins, range(n, len(every)), strict=True))
+        originals, of_twin = (
+            table.iloc[:n],
+            dict(zip(self.twins, range(n, len(every)), strict=True)),
+        )
         rows = []
         for scoring in SCORINGS if of_twin else ():
-            place = np.array([i for i, one in enumerate(self.sentences) if one.id in of_twin])
+            place = np.array(
+                [i for i, sentence in enumerate(self.sentences) if sentence.id in of_twin]
+            )
             twin = np.array([of_twin[self.sentences[i].id] for i in place])
             value = odds[scoring][place] - odds[scoring][twin]
-            rows.append(_rows(f"intrasentence_beta_{scoring}_gender", own.iloc[place], value))
-        own = own.dropna(subset=[f"log_prob_{role}" for role in "sau"])
-        rows += [*_score_rows("intrasentence_ss", own), *_lms_rows("intrasentence_lms", own)]
-        for category, part in own.groupby("category", sort=False):
+            rows.append(_rows(f"intrasentence_beta_{scoring}_gender", originals.iloc[place], value))
+        originals = originals.dropna(subset=[f"log_prob_{role}" for role in "sau"])
+        rows += [
+            *_score_rows("intrasentence_ss", originals),
+            *_lms_rows("intrasentence_lms", originals),
+        ]
+        for category, part in originals.groupby("category", sort=False):
             name = f"intrasentence_log_odds_{category}"
             rows.append(_rows(name, part, log_odds(part, "sum")))
         return pd.concat(rows, ignore_index=True)
 
 
-def _as_triple(one: SentenceTriple) -> Triple:
+def _as_triple(sentence: SentenceTriple) -> Triple:
     """A triple whose context is the stereotype sentence, which has to change with the target."""
-    stereotype, anti, unrelated = one.texts()
-    return Triple(one.group, one.category, stereotype, stereotype, anti, unrelated, one.source)
+    stereotype, anti, unrelated = sentence.texts()
+    return Triple(
+        sentence.group, sentence.category, stereotype, stereotype, anti, unrelated, sentence.source
+    )
 
 
-def _as_sentence(one: SentenceTriple, twin: Triple) -> SentenceTriple:
+def _as_sentence(sentence: SentenceTriple, twin: Triple) -> SentenceTriple:
     return replace(
-        one,
+        sentence,
         group=twin.group,
         stereotype=twin.stereotype,
         anti_stereotype=twin.anti_stereotype,
@@ -228,11 +244,11 @@ def _score_outcomes(name: str, category: str, what: str) -> Iterator[Outcome]:
     """The stereotype score of a category by both scorings, and by which text is longer."""
     for scoring in SCORINGS:
         about = f"{what}: stereotype score {_BY[scoring]}, mean over targets"
-        own = f"{name}_{scoring}_{category}"
-        yield Outcome(own, "bias", "points", about, neutral=50.0)
+        outcome = f"{name}_{scoring}_{category}"
+        yield Outcome(outcome, "bias", "points", about, neutral=50.0)
         for length in _LONGER.values():
             about = f"{what}: the same where the stereotype is the {length} text, over items"
-            yield Outcome(f"{own}_{length}", "bias", "points", about, neutral=50.0)
+            yield Outcome(f"{outcome}_{length}", "bias", "points", about, neutral=50.0)
 
 
 def _lms_outcomes(name: str, what: str, *, guarded: bool = True) -> Iterator[Outcome]:
@@ -246,12 +262,12 @@ def _lms_outcomes(name: str, what: str, *, guarded: bool = True) -> Iterator[Out
 def _score_rows(name: str, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
     for scoring in SCORINGS:
         won = wins(table, scoring=scoring)
-        for category, own in won.groupby("category", sort=False):
-            where = table.loc[own.index]
-            value, outcome = 100 * own["stereotype"], f"{name}_{scoring}_{category}"
+        for category, of_category in won.groupby("category", sort=False):
+            where = table.loc[of_category.index]
+            value, outcome = 100 * of_category["stereotype"], f"{name}_{scoring}_{category}"
             yield _rows(outcome, where, value, equal_weights(where["group"]))
             for sign, length in _LONGER.items():
-                part = own.index[own["longer"] == sign]
+                part = of_category.index[of_category["longer"] == sign]
                 yield _rows(f"{outcome}_{length}", table.loc[part], value.loc[part])
 
 

@@ -46,7 +46,7 @@ def claims(result: HeadBias, *, by: RankBy = "metric", seed: int = 0) -> list[Cl
         seed: Of the permutations.
     """
     rng = np.random.default_rng(seed)
-    found = [
+    checked = [
         Claim(
             "The mean over groups does not differ from 0 in any category (figure 8).",
             means(result, by),
@@ -55,20 +55,20 @@ def claims(result: HeadBias, *, by: RankBy = "metric", seed: int = 0) -> list[Cl
         Claim("Hot spots are larger in gender and race.", largest(result, by)),
     ]
     if {"gender", "profession"} <= set(result.categories):
-        found.append(
+        checked.append(
             Claim(
                 "The hot spots of gender and profession lie near each other.",
                 overlaps(result, by),
             )
         )
-    found.append(
+    checked.append(
         Claim(
             "The first and last heads of a layer look larger than those between. (The order of "
             "heads has no meaning in the architecture.)",
             edge_heads(result, by, rng),
         )
     )
-    return found
+    return checked
 
 
 def means(result: HeadBias, by: RankBy) -> str:
@@ -78,10 +78,10 @@ def means(result: HeadBias, by: RankBy) -> str:
         values = result.groups.loc[result.groups["category"] == category, f"{by}_mean"]
         test = stats.ttest_1samp(values, 0.0) if len(values) > 1 else None
         p = "undefined" if test is None else f"{test.pvalue:.2g}"
-        own = stable_means(result, category, by=by)
+        stable = stable_means(result, category, by=by)
         parts.append(
             f"{category} {values.mean():+.3f} (t-test over {counted(len(values), 'group')}, p {p}; "
-            f"{own.mean():+.3f} without unstable heads)"
+            f"{stable.mean():+.3f} without unstable heads)"
         )
     return "; ".join(parts) + "."
 
@@ -119,10 +119,10 @@ def overlaps(result: HeadBias, by: RankBy) -> str:
     }
     n_heads = result.category_map(result.categories[0], by=by).size
     parts = []
-    for one, two in combinations(result.categories, 2):
-        maps = [result.category_map(c, by=by).ravel() for c in (one, two)]
+    for first, second in combinations(result.categories, 2):
+        maps = [result.category_map(c, by=by).ravel() for c in (first, second)]
         rho = spearman_over_items(*maps)
-        parts.append(f"{one} and {two} {len(tops[one] & tops[two])} (Spearman {rho:.2f})")
+        parts.append(f"{first} and {second} {len(tops[first] & tops[second])} (Spearman {rho:.2f})")
     expected = _TOP**2 / n_heads
     return (
         f"Shared among the {_TOP} highest heads ({expected:.1f} by chance): {'; '.join(parts)}. "
@@ -147,10 +147,10 @@ def edge_difference(
 ) -> tuple[float, float]:
     """Mean of the outer two heads minus that of the others, and a two-sided permutation p."""
     values = np.where(np.isfinite(values), values, np.nanmean(values))
-    own = _edge(values)
+    edge = _edge(values)
     order = np.argsort(rng.random((_RESAMPLES, *values.shape)), axis=2)
     null = _edge(np.take_along_axis(np.broadcast_to(values, order.shape), order, axis=2))
-    return float(own), two_sided_share(null, float(own))
+    return float(edge), two_sided_share(null, float(edge))
 
 
 def _edge(values: np.ndarray) -> np.ndarray:
@@ -162,11 +162,11 @@ def counts_of_tests(result: HeadBias) -> pd.DataFrame:
     """Per category, tests with p < .05 under each p-value, against 5 % of the tests."""
     rows = []
     for category in result.categories:
-        own = result.table[result.table["category"] == category]
-        row = {"category": category, "tests": len(own), "expected": round(0.05 * len(own))}
+        tests = result.table[result.table["category"] == category]
+        row = {"category": category, "tests": len(tests), "expected": round(0.05 * len(tests))}
         for name in ("paper", "paired", "label"):
-            row[f"{name}, p < .05"] = int((own[f"p_{name}"] < 0.05).sum())
-        row["unstable rows"] = int(own["unstable"].sum())
+            row[f"{name}, p < .05"] = int((tests[f"p_{name}"] < 0.05).sum())
+        row["unstable rows"] = int(tests["unstable"].sum())
         row["survivors (relative map)"] = len(result.survivors(category=category, by="relative"))
         rows.append(row)
     return pd.DataFrame(rows)

@@ -51,7 +51,7 @@ def page(
             ],
         ),
         "## The paper's claims",
-        *(f"- *{one.paper}* Here: {one.here}" for one in claims(result)),
+        *(f"- *{claim.paper}* Here: {claim.here}" for claim in claims(result)),
         "## What to hold it against",
         _controls(result),
         _shown(pictures, ["calibration", "length", "reliability"]),

@@ -38,10 +38,10 @@ def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") ->
 
     Source: Varadarajan & Songdechakraiwut, tables 1-4.
     """
-    own = result.groups[result.groups["category"] == category]
-    if own.empty:
+    groups = result.groups[result.groups["category"] == category]
+    if groups.empty:
         raise InputError(f"the run has no groups of {category}")
-    ordered = own.sort_values(f"{by}_mean", ascending=False, kind="stable")
+    ordered = groups.sort_values(f"{by}_mean", ascending=False, kind="stable")
     chosen = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     combined = result.combined[result.combined["category"] == category]
     unstable = combined.groupby("group")["unstable"].sum()
@@ -61,8 +61,10 @@ def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") ->
 
 def stable_means(result: HeadBias, category: str, *, by: RankBy) -> pd.Series[float]:
     """Each group's mean over the heads whose unrelated texts vary."""
-    own = result.combined[(result.combined["category"] == category) & ~result.combined["unstable"]]
-    return own.groupby("group")[f"combined_{by}"].mean()
+    stable = result.combined[
+        (result.combined["category"] == category) & ~result.combined["unstable"]
+    ]
+    return stable.groupby("group")[f"combined_{by}"].mean()
 
 
 def published_groups(category: str) -> pd.DataFrame:
@@ -73,12 +75,14 @@ def published_groups(category: str) -> pd.DataFrame:
 
 def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") -> pd.DataFrame:
     """The paper's groups with its numbers and ours for the same groups, and where ours stand."""
-    own = result.groups[result.groups["category"] == category]
-    own = own.assign(rank=own[f"{by}_mean"].rank(ascending=False).astype(int)).set_index("group")
+    groups = result.groups[result.groups["category"] == category]
+    groups = groups.assign(rank=groups[f"{by}_mean"].rank(ascending=False).astype(int)).set_index(
+        "group"
+    )
     rows = []
     for row in published_groups(category).to_dict("records"):
-        name = next((g for g in own.index if str(g).casefold() == row["group"].casefold()), None)
-        ours = own.loc[name] if name is not None else None
+        name = next((g for g in groups.index if str(g).casefold() == row["group"].casefold()), None)
+        ours = groups.loc[name] if name is not None else None
         rows.append(
             {
                 "group": row["group"],
@@ -87,7 +91,7 @@ def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") 
                     f"{c}, here": float("nan") if ours is None else float(ours[f"{by}_{short}"])
                     for c, short in (("mean", "mean"), ("minimum", "min"), ("maximum", "max"))
                 },
-                "rank here": "" if ours is None else f"{int(ours['rank'])} of {len(own)}",
+                "rank here": "" if ours is None else f"{int(ours['rank'])} of {len(groups)}",
             }
         )
     return pd.DataFrame(rows)

@@ -80,21 +80,21 @@ def published_rankings(model: str, *, filtered: bool | None = None) -> Published
             f"`published` must be one of {', '.join(published_models())}; got {model!r}"
         )
     table = pd.read_csv(io.StringIO((_DATA / f"{model}.csv").read_text(encoding="utf-8")))
-    known = {name: own for name, own in _about()["rankings"].items() if name in table}
+    known = {name: about for name, about in _about()["rankings"].items() if name in table}
     if filtered is None:
-        unfiltered = {own["source"] for own in known.values() if not own.get("filtered")}
+        unfiltered = {about["source"] for about in known.values() if not about.get("filtered")}
         known = {
-            name: own
-            for name, own in known.items()
-            if not own.get("filtered") or own["source"] not in unfiltered
+            name: about
+            for name, about in known.items()
+            if not about.get("filtered") or about["source"] not in unfiltered
         }
     elif not filtered:
-        known = {name: own for name, own in known.items() if not own.get("filtered")}
+        known = {name: about for name, about in known.items() if not about.get("filtered")}
     scores = table[["layer", "head"]].copy()
-    for name, own in known.items():
-        scores[name] = own["sign"] * table[name]
+    for name, about in known.items():
+        scores[name] = about["sign"] * table[name]
     errors = {name: table[f"{name}_se"].to_numpy(float) for name in known if f"{name}_se" in table}
-    titles = {name: own["title"] for name, own in known.items()}
+    titles = {name: about["title"] for name, about in known.items()}
     return PublishedRankings(model, scores, titles, errors)
 
 
@@ -160,15 +160,15 @@ def _correlation(
     inside = np.tile(first, (n_resamples, 1))
     by_layers = 0.0  # what the layers' means alone give
     for number in np.unique(layer):
-        own = np.flatnonzero(layer == number)
-        inside[:, own] = rng.permuted(inside[:, own], axis=1)
-        by_layers += first[own].sum() * second[own].mean()
-    found = {"spearman": rho}
+        places = np.flatnonzero(layer == number)
+        inside[:, places] = rng.permuted(inside[:, places], axis=1)
+        by_layers += first[places].sum() * second[places].mean()
+    row = {"spearman": rho}
     nulls = {"p": (everywhere, 0.0), "p_within_layers": (inside @ second, by_layers)}
     for name, (null, centre) in nulls.items():
         count = np.sum(np.abs(null - centre) >= abs(rho - centre) - 1e-12)
-        found[name] = float(permutation_pvalue(np.asarray(count), n_resamples, exact=False))
-    return found
+        row[name] = float(permutation_pvalue(np.asarray(count), n_resamples, exact=False))
+    return row
 
 
 def _overlap(
@@ -196,11 +196,11 @@ def reliability(model: str, *, n_resamples: int = 9999, seed: int = 0) -> pd.Dat
     rows: list[dict[str, Any]] = []
     for first, second in _about()["halves"]:
         if first in published.scores and second in published.scores:
-            found = agreement(
+            agreed = agreement(
                 published.scores, [(first, second)], n_resamples=n_resamples, seed=seed
             )
             names = ("heads", "spearman", "overlap", "chance")
-            kept: dict[str, Any] = {name: found[name].iloc[0] for name in names}
+            kept: dict[str, Any] = {name: agreed[name].iloc[0] for name in names}
             titles = (published.titles[first], published.titles[second])
             rows.append({"ranking": titles[0], "with": titles[1], **kept, "seeds": np.nan})
     for name, errors in published.standard_errors.items():
@@ -242,18 +242,18 @@ def against_published(
     theirs = set(map(tuple, published.scores[["layer", "head"]].to_numpy().tolist()))
     tables = []
     for category in run.categories:
-        own = run.top(10**9, category=category, by=by)[["layer", "head", "z"]]
-        ours = set(map(tuple, own[["layer", "head"]].to_numpy().tolist()))
+        ranked = run.top(10**9, category=category, by=by)[["layer", "head", "z"]]
+        ours = set(map(tuple, ranked[["layer", "head"]].to_numpy().tolist()))
         if ours != theirs:
             raise InputError(
                 f"`published` {model} has scores of {len(theirs)} heads, the run ranks "
                 f"{len(ours)}: they are not of the same model"
             )
-        both = own.rename(columns={"z": name}).merge(published.scores, on=["layer", "head"])
+        both = ranked.rename(columns={"z": name}).merge(published.scores, on=["layer", "head"])
         pairs = [(name, title) for title in published.titles]
-        found = agreement(both, pairs, top=top, n_resamples=n_resamples, seed=seed)
-        found["second"] = found["second"].map(published.titles)
-        tables.append(found.assign(category=category))
+        agreed = agreement(both, pairs, top=top, n_resamples=n_resamples, seed=seed)
+        agreed["second"] = agreed["second"].map(published.titles)
+        tables.append(agreed.assign(category=category))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -263,9 +263,9 @@ def against_published(
 def page() -> str:
     """``docs/results/rankings.md``: published rankings against each other."""
     published = published_rankings("gpt2")
-    found = agreement(published.scores, n_resamples=_PAGE_RESAMPLES)
+    agreed = agreement(published.scores, n_resamples=_PAGE_RESAMPLES)
     letters = dict(zip(published.titles, "ABCDEFGHIJKLMNOPQRSTUVWXYZ", strict=False))
-    chance = found["chance"].iloc[0]
+    chance = agreed["chance"].iloc[0]
     threshold = 1.96 / np.sqrt(len(published.scores) - 1)
     parts = [
         "# Published rankings of heads",
@@ -274,13 +274,13 @@ def page() -> str:
         "tda_bias.paper.rankings docs/results/rankings.md` from numbers that ship with the package "
         "(`tda_bias/data/published`). `tdabias crossref RUN --published gpt2` puts a run of yours "
         "beside them.",
-        _findings(published, found),
+        _findings(published, agreed),
         "## Agreement",
         "Above the diagonal Spearman's correlation over 144 heads, below it how many of the top "
         f"{TOP} heads two rankings share. Chance: two random rankings share {chance:.1f}, and in "
         "95 % of cases at most 2; their correlation lies between "
         f"-{threshold:.2f} and {threshold:.2f}.",
-        markdown(_matrix(published, found, letters)),
+        markdown(_matrix(published, agreed, letters)),
         "\n".join(f"- **{letters[name]}** {title}" for name, title in published.titles.items()),
         "## Reliability",
         "A ranking cannot agree with another one better than with itself. Where a source measured "
@@ -291,8 +291,9 @@ def page() -> str:
         "\n".join(f"- {fact}" for fact in _about()["facts"]),
         "## Sources",
         "\n".join(
-            f"- {own['title']}. {own['repository']}, commit {own['commit']}. {own['licence']}."
-            for own in _about()["sources"].values()
+            f"- {source['title']}. {source['repository']}, commit {source['commit']}. "
+            f"{source['licence']}."
+            for source in _about()["sources"].values()
         ),
         "The Attention Atlas scores how far attention differs between the topics gender, race, "
         "religion and profession, not between stereotype and anti-stereotype.",
@@ -300,11 +301,11 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _findings(published: PublishedRankings, found: pd.DataFrame) -> str:
+def _findings(published: PublishedRankings, agreed: pd.DataFrame) -> str:
     """The answer in one paragraph, in numbers."""
     source = {name: _about()["rankings"][name]["source"] for name in published.titles}
     bias = [n for n in published.titles if n.startswith(("vig_", "fasp_bias"))]
-    among = found[found["first"].isin(bias) & found["second"].isin(bias)]
+    among = agreed[agreed["first"].isin(bias) & agreed["second"].isin(bias)]
     across = among[among["first"].map(source) != among["second"].map(source)]
     within = among[among["first"].map(source) == among["second"].map(source)]
     small = int((across["p"] < 0.05).sum())
@@ -319,11 +320,11 @@ def _findings(published: PublishedRankings, found: pd.DataFrame) -> str:
 
 
 def _matrix(
-    published: PublishedRankings, found: pd.DataFrame, letters: Mapping[str, str]
+    published: PublishedRankings, agreed: pd.DataFrame, letters: Mapping[str, str]
 ) -> pd.DataFrame:
     names = list(published.titles)
     cells = {name: dict.fromkeys(names, "") for name in names}
-    for row in found.to_dict("records"):
+    for row in agreed.to_dict("records"):
         cells[row["first"]][row["second"]] = f"{row['spearman']:.2f}"
         cells[row["second"]][row["first"]] = f"{row['overlap']:.0f}"
     table = pd.DataFrame([{letters[n]: cells[name][n] for n in names} for name in names])
