@@ -37,8 +37,8 @@ def plot_targets(
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
     x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
-    for category, own in table.groupby("category"):
-        ax.scatter(own[summary], own[quantity], s=16, label=str(category))
+    for category, rows in table.groupby("category"):
+        ax.scatter(rows[summary], rows[quantity], s=16, label=str(category))
     ax.margins(x=0.12)
     _name_points(ax, list(table["target"]), x, y)
     varied = len(np.unique(x)) > 1 and len(np.unique(y)) > 1
@@ -139,9 +139,11 @@ def plot_ablation(
         _, ax = plt.subplots(layout="constrained")
     by = by or f"z_{study.record.rank_by}"
     end = "" if outcome == "log_odds" else "_beta"
-    own = study.heads
-    measured = own[own[f"exact{end}"].notna()]
-    ax.scatter(own[by], own[f"effect{end}"].abs(), s=9, color=GREY, label="first order, every head")
+    heads = study.heads
+    measured = heads[heads[f"exact{end}"].notna()]
+    ax.scatter(
+        heads[by], heads[f"effect{end}"].abs(), s=9, color=GREY, label="first order, every head"
+    )
     ax.scatter(
         measured[by], measured[f"exact{end}"].abs(), s=16, facecolor="none", edgecolor=ORANGE,
         label="exact",

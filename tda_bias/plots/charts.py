@@ -97,10 +97,10 @@ def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
         run: Of ``tdabias stereoset``.
         texts: Texts by the items' names, as far as another run knows them.
     """
-    found = run.load(StereoSetScores.load)
-    if not found.has_twins:
+    scores = run.load(StereoSetScores.load)
+    if not scores.has_twins:
         return []
-    items = found.items
+    items = scores.items
     said = items["id"].map(lambda name: texts.get(str(name), "")) if "id" in items else ""
     rows = pd.DataFrame(
         {
@@ -207,25 +207,27 @@ def compare(run: Run) -> list[Chart]:
     table = run.plain_table("compare.csv").rename(
         columns={"low": "change_low", "high": "change_high"}
     )
-    found: list[Chart] = []
+    charts: list[Chart] = []
     for unit, rows in table.groupby("unit", sort=False):
         title = f"Changes from before to after, {unit}"
-        note = "" if found else "A line is the interval; the table below says before and after."
+        note = "" if charts else "A line is the interval; the table below says before and after."
         chart = interval_chart(
             title, rows, "change", label="outcome", axis=f"change, {unit}", note=note
         )
-        found += [chart] if len(chart.rows) else []
-    return found
+        charts += [chart] if len(chart.rows) else []
+    return charts
 
 
-def _maps(found: HeadsComparison) -> list[Chart]:
+def _maps(comparison: HeadsComparison) -> list[Chart]:
     """Every head before and after where heads are the same ones, else the layers' means."""
-    by = found.record.by
-    if len(found.heads):
-        rows = found.heads.assign(
+    by = comparison.record.by
+    if len(comparison.heads):
+        rows = comparison.heads.assign(
             head=[
                 str(HeadId(int(layer), int(head)))
-                for layer, head in zip(found.heads["layer"], found.heads["head"], strict=True)
+                for layer, head in zip(
+                    comparison.heads["layer"], comparison.heads["head"], strict=True
+                )
             ]
         )[["head", "before", "after", "p"]].dropna(subset=["before", "after"])
         spec = {
@@ -252,7 +254,7 @@ def _maps(found: HeadsComparison) -> list[Chart]:
             "tooltip": hover("model", "layer", "depth", "value"),
         },
     }
-    return [Chart("Layers before and after", spec, found.layers)]
+    return [Chart("Layers before and after", spec, comparison.layers)]
 
 
 def debias(run: Run) -> list[Chart]:

@@ -108,14 +108,14 @@ def plot_head_comparison(found: HeadsComparison) -> Figure:
     return captioned(figure, f"{record.category}, {record.by}. Spearman over {said}.")
 
 
-def _scatter(ax: Axes, found: HeadsComparison) -> None:
-    heads = found.heads
+def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
+    heads = comparison.heads
     certain = heads["p_holm"] < 0.05
-    for own, colour, label in (
+    for heads_of, colour, label in (
         (heads[~certain], LIGHT_GREY, "within the noise"),
         (heads[certain], ORANGE, "moved, Holm p < .05"),
     ):
-        ax.scatter(own["before"], own["after"], s=6, color=colour, label=label)
+        ax.scatter(heads_of["before"], heads_of["after"], s=6, color=colour, label=label)
     for row in heads[certain].nlargest(8, "z").to_dict("records"):
         ax.annotate(
             f"L{row['layer']}H{row['head']}",
@@ -129,18 +129,18 @@ def _scatter(ax: Axes, found: HeadsComparison) -> None:
         np.nanmax(heads[["before", "after"]].to_numpy()),
     ]
     ax.plot(ends, ends, color="black", lw=0.5)
-    ax.set_xlabel(f"map of {found.record.model.name}")
-    ax.set_ylabel(f"map of {found.record.after.name}")
+    ax.set_xlabel(f"map of {comparison.record.model.name}")
+    ax.set_ylabel(f"map of {comparison.record.after.name}")
     ax.legend(frameon=False)
 
 
-def _profiles(ax: Axes, found: HeadsComparison) -> None:
-    names = {"before": found.record.model.name, "after": found.record.after.name}
-    for (side, own), colour, marker in zip(
-        found.layers.groupby("model", sort=False), (BLUE, ORANGE), "os", strict=True
+def _profiles(ax: Axes, comparison: HeadsComparison) -> None:
+    names = {"before": comparison.record.model.name, "after": comparison.record.after.name}
+    for (side, layers), colour, marker in zip(
+        comparison.layers.groupby("model", sort=False), (BLUE, ORANGE), "os", strict=True
     ):
-        ax.plot(own["depth"], own["value"], marker=marker, ms=3, lw=1, color=colour,
+        ax.plot(layers["depth"], layers["value"], marker=marker, ms=3, lw=1, color=colour,
                 label=names[str(side)])  # fmt: skip
     ax.set_xlabel("relative depth")
-    ax.set_ylabel(f"{found.record.by}, mean over heads")
+    ax.set_ylabel(f"{comparison.record.by}, mean over heads")
     ax.legend(frameon=False)

@@ -45,14 +45,14 @@ def plot_frontier(frontier: pd.DataFrame) -> Figure:
 
 def _panel(ax: Axes, frontier: pd.DataFrame, quantity: str) -> None:
     random = frontier[frontier["arm"] == "random"]
-    for number, (_, own) in enumerate(random.groupby("draw")):
+    for number, (_, line) in enumerate(random.groupby("draw")):
         label = "random heads" if number == 0 else None
-        ax.plot(own["perplexity"], own[quantity].abs(), color=LIGHT_GREY, lw=0.6, label=label)
+        ax.plot(line["perplexity"], line[quantity].abs(), color=LIGHT_GREY, lw=0.6, label=label)
     named = frontier[frontier["arm"] != "random"]
-    for number, (name, own) in enumerate(named.groupby("arm", sort=False)):
+    for number, (name, line) in enumerate(named.groupby("arm", sort=False)):
         ax.plot(
-            own["perplexity"],
-            own[quantity].abs(),
+            line["perplexity"],
+            line[quantity].abs(),
             color=_COLOURS[number % len(_COLOURS)],
             marker=_MARKERS[number % len(_MARKERS)],
             ls="-" if number < len(_COLOURS) else "--",

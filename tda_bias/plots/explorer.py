@@ -123,15 +123,15 @@ def _maps(result: HeadBias, category: str, nulls: dict[str, np.ndarray]) -> list
     """The maps, that of the run's ranking first."""
     table = _heads(result, category)
     chosen = map_columns(result.rank_by, table.columns).value
-    found = []
-    for one in sorted(_available(table), key=lambda one: one.value != chosen):
+    maps = []
+    for kind in sorted(_available(table), key=lambda kind: kind.value != chosen):
         columns = {
-            "value": one.value,
-            "tested": f"z_{one.tested}",
-            "noise": f"z_null_{one.tested}",
-            "sd": f"sd_null_{one.tested}",
-            "evidence": f"evidence_{one.tested}",
-            **{name: f"{name}_{one.tested}" for name in ("p", "p_max", "q")},
+            "value": kind.value,
+            "tested": f"z_{kind.tested}",
+            "noise": f"z_null_{kind.tested}",
+            "sd": f"sd_null_{kind.tested}",
+            "evidence": f"evidence_{kind.tested}",
+            **{name: f"{name}_{kind.tested}" for name in ("p", "p_max", "q")},
         }
         values: dict[str, Any] = {
             name: rounded(table[column].to_numpy(float))
@@ -141,18 +141,18 @@ def _maps(result: HeadBias, category: str, nulls: dict[str, np.ndarray]) -> list
         survives = np.zeros(len(table), dtype=bool)
         for name in ("p_max", "q"):
             survives |= (table[columns[name]] < 0.05).to_numpy()
-        null = nulls.get(f"{category}.{one.tested}")
-        found.append(
+        null = nulls.get(f"{category}.{kind.tested}")
+        maps.append(
             {
-                "label": one.label,
-                "about": one.about,
-                "kind": one.kind,
+                "label": kind.label,
+                "about": kind.about,
+                "kind": kind.kind,
                 "survivors": np.flatnonzero(survives).tolist(),
                 "nulls": None if null is None else {"packed": packed(null)},
                 **values,
             }
         )
-    return found
+    return maps
 
 
 def _heads(result: HeadBias, category: str) -> pd.DataFrame:
@@ -163,9 +163,9 @@ def _heads(result: HeadBias, category: str) -> pd.DataFrame:
 def _available(table: pd.DataFrame) -> list[_Map]:
     """Maps with a value: pairs have no unrelated texts, and so no S."""
     return [
-        one
-        for one in _MAPS
-        if one.value in table and f"p_{one.tested}" in table and table[one.value].notna().any()
+        kind
+        for kind in _MAPS
+        if kind.value in table and f"p_{kind.tested}" in table and table[kind.value].notna().any()
     ]
 
 
@@ -174,7 +174,7 @@ def _rankings(
 ) -> list[dict[str, Any]]:
     """A head's place in every map, and in what ablations say of it."""
     table = _heads(result, category)
-    lines = [(one.label, table[one.value].to_numpy(float)) for one in _available(table)]
+    lines = [(kind.label, table[kind.value].to_numpy(float)) for kind in _available(table)]
     for study in studies:
         if study.record.category == category:
             heads = study.heads.sort_values(["layer", "head"])
@@ -207,7 +207,7 @@ def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
     rows = np.flatnonzero(items.items["category"] == category)
     table = items.items.iloc[rows].reset_index(drop=True)
     names = [name for name in ("group", *TEXTS) if name in table]
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "groups": list(dict.fromkeys(table["group"])),
         "texts": table[names].to_dict("records"),
         "values": {},
@@ -218,15 +218,15 @@ def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
             continue
         values = (items.twins if twins else items.raw)[measure][rows].mean(1)
         flat = values.reshape(len(rows), -1).astype(float)
-        limits, n = _by_group(flat, table["group"], found["groups"])
-        found["values"][kind] = {"label": label, "n": n, "packed": packed(limits)}
+        limits, n = _by_group(flat, table["group"], content["groups"])
+        content["values"][kind] = {"label": label, "n": n, "packed": packed(limits)}
         if measure == "dispersion":
             share = shares(items, twins=twins)[rows]
-            found["carriers"][kind] = _carriers(share)
+            content["carriers"][kind] = _carriers(share)
     for kind, like in (("shift", "spread"), ("shift_twin", "spread_twin")):
-        if like in found["carriers"]:
-            found["carriers"][kind] = found["carriers"][like]
-    return found
+        if like in content["carriers"]:
+            content["carriers"][kind] = content["carriers"][like]
+    return content
 
 
 def _by_group(
@@ -263,10 +263,10 @@ def _carriers(share: Float[np.ndarray, "item layer head"]) -> dict[str, Any]:
 def _patterns(kept: KeptPatterns | None, category: str, heads: int) -> list[dict[str, Any]]:
     if kept is None:
         return []
-    found = []
+    patterns = []
     for row, pattern in zip(kept.table.to_dict("records"), kept.patterns, strict=True):
         if row["category"] == category:
-            found.append(
+            patterns.append(
                 {
                     "head": row["layer"] * heads + row["head"],
                     **{name: row[name] for name in ("id", "role", "text")},
@@ -274,4 +274,4 @@ def _patterns(kept: KeptPatterns | None, category: str, heads: int) -> list[dict
                     "pattern": packed(pattern.astype(float)),
                 }
             )
-    return found
+    return patterns

@@ -141,14 +141,14 @@ def reliability(runs: Sequence[Run]) -> Figure:
 
 def calibration(_: Sequence[Run]) -> Figure:
     """p-values of simulated groups without any effect."""
-    found = simulated()
+    simulation = simulated()
     figure = print_figure(COLUMN, 2.8)
-    plot_calibration(found, ax=figure.subplots())
+    plot_calibration(simulation, ax=figure.subplots())
     return captioned(
         figure,
-        f"{found.n_groups} simulated groups of {found.n_contexts} contexts and 20 heads whose two "
-        "clusters do not differ: a p-value should lie on the diagonal. This is why the default is "
-        "paired and not the published one.",
+        f"{simulation.n_groups} simulated groups of {simulation.n_contexts} contexts and 20 heads "
+        "whose two clusters do not differ: a p-value should lie on the diagonal. This is why the "
+        "default is paired and not the published one.",
     )
 
 
@@ -179,9 +179,9 @@ def _texts(run: Run) -> str:
 
 def items_against_twins(runs: Sequence[Run]) -> Figure:
     """Each item's preference against that of the same text about another target."""
-    found = runs[0].load(StereoSetScores.load)
+    scores = runs[0].load(StereoSetScores.load)
     figure = print_figure(COLUMN, 4.3)
-    plot_items_against_twins(found.items, ax=figure.subplots())
+    plot_items_against_twins(scores.items, ax=figure.subplots())
     return captioned(
         figure,
         f"{runs[0].model}: one point per item, sums of log-probabilities. On the dashed line the "

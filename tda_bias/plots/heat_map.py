@@ -93,9 +93,9 @@ def _mark(result: HeadBias, ax: Axes, category: str, tested: str) -> None:
 def caption(result: HeadBias, category: str, by: RankBy) -> str:
     """The line under a map: how many texts, and what to hold it against."""
     c = result.controls(category)
-    found = c["hot_spots_p05"]
+    below = c["hot_spots_p05"]
     return (
-        f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {found} of "
+        f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {below} of "
         f"{c['heads']} heads have a "
         f"hot-spot p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
         f"{c['hot_spots_p_max05']} with max-z p < .05 (filled), "

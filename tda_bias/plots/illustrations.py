@@ -155,10 +155,10 @@ def plot_filtration_step(graph: nx.Graph, dropped: int, *, ax: Axes) -> Axes:
     place = nx.circular_layout(graph)
     strongest = ranked[-1][2]["weight"]
     for in_tree, colour, style in ((False, BLUE, "dashed"), (True, ORANGE, "solid")):
-        own = [edge for edge in kept if edge[2]["tree"] == in_tree]
+        edges = [edge for edge in kept if edge[2]["tree"] == in_tree]
         nx.draw_networkx_edges(
-            graph, place, ax=ax, edgelist=[(u, v) for u, v, _ in own], edge_color=colour,
-            style=style, width=[0.6 + 2.8 * data["weight"] / strongest for _, _, data in own],
+            graph, place, ax=ax, edgelist=[(u, v) for u, v, _ in edges], edge_color=colour,
+            style=style, width=[0.6 + 2.8 * data["weight"] / strongest for _, _, data in edges],
         )  # fmt: skip
     nx.draw_networkx_nodes(
         graph, place, ax=ax, node_color="white", edgecolors="black", node_size=60
@@ -191,20 +191,25 @@ def plot_sorted_sets(
     """Births (weights of the tree) and deaths (all others), sorted: all the statistic sees."""
     ax = ax or plt.subplots(layout="constrained")[1]
     pattern = _pattern(example, head)[:n_tokens, :n_tokens]
-    found = births_deaths(pattern, attention=example.attention)
+    sets = births_deaths(pattern, attention=example.attention)
     for values, colour, marker, name in (
-        (found.births, ORANGE, "o", "births (tree)"),
-        (found.deaths, BLUE, "s", "deaths (others)"),
+        (sets.births, ORANGE, "o", "births (tree)"),
+        (sets.deaths, BLUE, "s", "deaths (others)"),
     ):
-        own = np.sort(np.asarray(values, dtype=float))
-        label = f"{len(own)} {name}"
+        ordered = np.sort(np.asarray(values, dtype=float))
+        label = f"{len(ordered)} {name}"
         ax.plot(
-            np.arange(1, len(own) + 1), own, color=colour, marker=marker, markersize=3, label=label
+            np.arange(1, len(ordered) + 1),
+            ordered,
+            color=colour,
+            marker=marker,
+            markersize=3,
+            label=label,
         )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("rank")
     ax.set_ylabel("attention weight")
-    ax.set_ylim(0, 1.45 * float(max(found.births.max(), found.deaths.max())))
+    ax.set_ylim(0, 1.45 * float(max(sets.births.max(), sets.deaths.max())))
     ax.legend(frameon=False, fontsize="small", loc="upper left")
     return ax
 

@@ -73,8 +73,8 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = Non
     """
     ax = ax or plt.subplots(layout="constrained")[1]
     for number, category in enumerate(result.categories):
-        own = result.groups[result.groups["category"] == category]
-        x, y = own[f"length_statistic_{dim}"], own[f"S{dim}_mean_stable"]
+        groups = result.groups[result.groups["category"] == category]
+        x, y = groups[f"length_statistic_{dim}"], groups[f"S{dim}_mean_stable"]
         both = x.notna() & y.notna()
         rho = f"{spearmanr(x[both], y[both]).statistic:.2f}" if both.sum() > 2 else "undefined"
         ax.scatter(
@@ -99,7 +99,7 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     ax = ax or plt.subplots(layout="constrained")[1]
     rng = np.random.default_rng(0)
     for number, category in enumerate(result.categories):
-        own = result.groups.loc[result.groups["category"] == category, "reliability"]
+        values = result.groups.loc[result.groups["category"] == category, "reliability"]
         c = result.controls(category)
         # A saved record has null where a number is undefined.
         reliability, null = (
@@ -111,9 +111,9 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
             number, reliability, 0.6, color=BLUE, alpha=0.35,
             label="map" if first else None,
         )  # fmt: skip
-        spread = number + rng.uniform(-0.2, 0.2, len(own))
+        spread = number + rng.uniform(-0.2, 0.2, len(values))
         ax.scatter(
-            spread, own, s=9, color=BLUE, alpha=0.8, linewidth=0,
+            spread, values, s=9, color=BLUE, alpha=0.8, linewidth=0,
             label="single groups" if first else None,
         )  # fmt: skip
         ax.scatter(
@@ -163,10 +163,10 @@ def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -
     if len(results) < 2:
         raise InputError("ranking agreement needs runs of at least 2 models")
     ax = ax or plt.subplots(layout="constrained")[1]
-    found = agreement(results)
-    image = ax.imshow(found, cmap="RdBu_r", vmin=-1, vmax=1)
+    table = agreement(results)
+    image = ax.imshow(table, cmap="RdBu_r", vmin=-1, vmax=1)
     names = list(results)
-    for (row, column), value in np.ndenumerate(found.to_numpy()):
+    for (row, column), value in np.ndenumerate(table.to_numpy()):
         colour = "white" if abs(value) > 0.6 else "black"
         ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=7)
     ax.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize="small")

@@ -43,17 +43,19 @@ def plot_prune_curve(curve: pd.DataFrame) -> Figure:
 
 def _panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
     base = float(curve.loc[curve["k"] == 0, "log_ppl"].iloc[0])
-    for number, (_, own) in enumerate(curve[curve["ranking"] == "random"].groupby("draw")):
+    for number, (_, rows) in enumerate(curve[curve["ranking"] == "random"].groupby("draw")):
         label = "random orders" if number == 0 else None
-        ax.plot(own["log_ppl"] - base, _shown(own, quantity), color=LIGHT_GREY, lw=0.5, label=label)
+        ax.plot(
+            rows["log_ppl"] - base, _shown(rows, quantity), color=LIGHT_GREY, lw=0.5, label=label
+        )
     named = curve[curve["ranking"] != "random"]
-    for number, (name, own) in enumerate(named.groupby("ranking", sort=False)):
-        cost, left = own["log_ppl"].to_numpy() - base, _shown(own, quantity)
+    for number, (name, rows) in enumerate(named.groupby("ranking", sort=False)):
+        cost, left = rows["log_ppl"].to_numpy() - base, _shown(rows, quantity)
         colour, line = _COLOURS[number % 4], _LINES[number // 4 % 2]
         ax.plot(cost, left, line, color=colour, marker=_MARKERS[number % 4], ms=3.5, lw=1,
                 label=str(name))  # fmt: skip
         ax.annotate(
-            f"{own['k'].iloc[-1]}",
+            f"{rows['k'].iloc[-1]}",
             (cost[-1], left[-1]),
             xytext=(3, 3),
             textcoords="offset points",
@@ -66,6 +68,6 @@ def _panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
     ax.set_ylabel(_TITLES[quantity])
 
 
-def _shown(own: pd.DataFrame, quantity: str) -> np.ndarray:
-    values = own[f"{quantity}_test"].to_numpy(float)
+def _shown(rows: pd.DataFrame, quantity: str) -> np.ndarray:
+    values = rows[f"{quantity}_test"].to_numpy(float)
     return np.abs(values) if quantity == "beta" else values
