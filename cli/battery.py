@@ -156,8 +156,8 @@ def battery(amount: Amount, sources: Sources, *, kind: str, only: Sequence[str])
             if not builder.from_hub:
                 raise
             lacking.append(NotMeasured(name=name, reason=str(error)))
-    distances = [one for one in made if isinstance(one, DivergenceMeasure)]
-    measures = [one for one in made if not isinstance(one, DivergenceMeasure)]
+    distances = [measure for measure in made if isinstance(measure, DivergenceMeasure)]
+    measures = [measure for measure in made if not isinstance(measure, DivergenceMeasure)]
     return Battery(measures, distances, lacking)
 
 
@@ -221,10 +221,10 @@ def _triples(amount: Amount, sources: Sources) -> TripleMeasure:
 def _sentences(amount: Amount, sources: Sources) -> SentenceMeasure:
     from tda_bias.pairs.stereoset import load_sentence_triples
 
-    found, revision = load_sentence_triples(
+    sentences, revision = load_sentence_triples(
         sources.sentences, category=amount.category, limit=amount.sentences
     )
-    return SentenceMeasure(found, {"source": sources.sentences, "revision": revision})
+    return SentenceMeasure(sentences, {"source": sources.sentences, "revision": revision})
 
 
 def _text(amount: Amount, sources: Sources) -> dict[str, Any]:
@@ -259,7 +259,7 @@ class RiskMeasure:
         return {
             "words": list(self.words.words),
             "templates": [[t.text, t.count] for t in self.templates],
-            "classes": {name: list(own) for name, own in self.classes.classes.items()},
+            "classes": {name: list(words) for name, words in self.classes.classes.items()},
         }
 
     @property
@@ -283,7 +283,7 @@ class RiskMeasure:
         from pvf.outcomes import risk_items
         from pvf.score import score_preferences
 
-        found = risk_items(
+        risks = risk_items(
             score_preferences(
                 model,
                 self.words,
@@ -293,7 +293,7 @@ class RiskMeasure:
                 progress=progress,
             )
         )
-        return _rows_of(found, "x", {name: f"pvf_{name}" for name in ("R", "R_p", "R_v")})
+        return _rows_of(risks, "x", {name: f"pvf_{name}" for name in ("R", "R_p", "R_v")})
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def compare(settings: CompareSettings) -> None:
 
         compare_runs(settings).print(settings.format, quiet=settings.quiet)
         return
-    found = _compared(settings)
-    output(found, settings.folder).print(settings.format, quiet=settings.quiet)
+    comparison = _compared(settings)
+    output(comparison, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
 def _compared(settings: CompareSettings) -> ModelComparison:
@@ -64,15 +64,17 @@ def _compared(settings: CompareSettings) -> ModelComparison:
         from tda_bias.comparison.models import refuse_incomparable
 
         refuse_incomparable(before, after)
-        found = _measured(settings, before, after, _battery(settings, before), console)
-        found = found.with_record(settings=settings.model_dump(mode="json"), preset=settings.preset)
+        comparison = _measured(settings, before, after, _battery(settings, before), console)
+        comparison = comparison.with_record(
+            settings=settings.model_dump(mode="json"), preset=settings.preset
+        )
 
         from tda_bias.plots.comparison import plot_comparison
         from tda_bias.records.figures import print_style
 
         with print_style():
-            found.save(settings.folder, figures={"compare": plot_comparison(found)})
-    return found
+            comparison.save(settings.folder, figures={"compare": plot_comparison(comparison)})
+    return comparison
 
 
 def _reach_hub(settings: CompareSettings) -> None:
@@ -159,29 +161,33 @@ def saved(folder: Path) -> Output:
     return output(ModelComparison.load(folder), folder)
 
 
-def output(found: ModelComparison, folder: Path) -> Output:
+def output(comparison: ModelComparison, folder: Path) -> Output:
     """The table of changes, the guard in words, and what was not measured."""
     return Output(
-        shown=[*_tables(found), *_guard_lines(found), *_closing_lines(found, folder)],
+        shown=[
+            *_tables(comparison),
+            *_guard_lines(comparison),
+            *_closing_lines(comparison, folder),
+        ],
         values={
             "folder": str(folder),
-            "before": found.record.model.model_dump(),
-            "after": found.record.after.model_dump(),
-            "replicates": [replicate.model_dump() for replicate in found.record.replicates],
-            "outcomes": found.table.to_dict("records"),
-            "not_measured": [one.model_dump() for one in found.record.not_measured],
+            "before": comparison.record.model.model_dump(),
+            "after": comparison.record.after.model_dump(),
+            "replicates": [replicate.model_dump() for replicate in comparison.record.replicates],
+            "outcomes": comparison.table.to_dict("records"),
+            "not_measured": [lacking.model_dump() for lacking in comparison.record.not_measured],
         },
-        rows=found.table,
+        rows=comparison.table,
     )
 
 
-def _tables(found: ModelComparison) -> Iterator[Table]:
+def _tables(comparison: ModelComparison) -> Iterator[Table]:
     """Bias, then quality and knowledge; the length splits stand in the file."""
-    record = found.record
+    record = comparison.record
     names = f"{record.model.name} → {_after(record)}"
     kinds = {"bias": ("bias",), "quality and knowledge": ("quality", "knowledge")}
     for title, kept in kinds.items():
-        table = found.table[found.table["kind"].isin(kept)]
+        table = comparison.table[comparison.table["kind"].isin(kept)]
         rows = [
             _cells(row)
             for row in table.to_dict("records")
@@ -211,12 +217,12 @@ def _cells(row: dict[Any, Any]) -> list[str]:
     return [str(row["outcome"]), before, after, change, f"{low} to {high}", p, str(last)]
 
 
-def _guard_lines(found: ModelComparison) -> Iterator[str]:
-    for row in found.table[found.table["guard"] != ""].to_dict("records"):
+def _guard_lines(comparison: ModelComparison) -> Iterator[str]:
+    for row in comparison.table[comparison.table["guard"] != ""].to_dict("records"):
         worst = _in_words(row)
         verdict = "pass" if row["guard"] == "pass" else _failed(row)
         yield f"Guard {row['outcome']}: {verdict}. {worst}; allowed is a loss of {row['allowed']}."
-    guarded = set(found.table.loc[found.table["guard"] != "", "outcome"])
+    guarded = set(comparison.table.loc[comparison.table["guard"] != "", "outcome"])
     missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in guarded]
     if missing:
         yield f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
@@ -239,8 +245,8 @@ def _in_words(row: dict[Any, Any]) -> str:
     return f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
 
 
-def _closing_lines(found: ModelComparison, folder: Path) -> Iterator[str]:
-    table, record = found.table, found.record
+def _closing_lines(comparison: ModelComparison, folder: Path) -> Iterator[str]:
+    table, record = comparison.table, comparison.record
     primary = table[table["primary"]]
     for row in primary.to_dict("records"):
         yield _primary_line(row)
@@ -262,8 +268,8 @@ def _closing_lines(found: ModelComparison, folder: Path) -> Iterator[str]:
             f"Intervals also draw the {len(record.replicates) + 1} trainings; p speaks of these. "
             "The standard deviation of a change over trainings is the column spread of compare.csv."
         )
-    for one in record.not_measured:
-        yield f"Not measured: {one.name}: {one.reason}"
+    for lacking in record.not_measured:
+        yield f"Not measured: {lacking.name}: {lacking.reason}"
     yield (
         f"Intervals: {record.confidence:.0%}, BCa over clusters (targets, occupations, writers, "
         "windows); p exchanges before and after of whole clusters; Holm over the primary outcomes."

@@ -37,7 +37,7 @@ def compare_runs(settings: CompareSettings) -> Output:
     hashes = [str(content_hash(run.record)) for run in (before, after)]
     data = DataRecord(source="runs", revision=" ".join(hashes))
     with run_folder(settings.folder, "compare", settings, data=data):
-        found = compare_heads(
+        comparison = compare_heads(
             before,
             after,
             category=settings.category,
@@ -54,29 +54,29 @@ def compare_runs(settings: CompareSettings) -> Output:
         from tda_bias.records.figures import print_style
 
         with print_style():
-            found.save(settings.folder, figures={"compare": plot_head_comparison(found)})
-    return output(found, settings.folder)
+            comparison.save(settings.folder, figures={"compare": plot_head_comparison(comparison)})
+    return output(comparison, settings.folder)
 
 
-def output(found: HeadsComparison, folder: Path) -> Output:
+def output(comparison: HeadsComparison, folder: Path) -> Output:
     """The agreement, the heads that moved, and how to read both."""
-    shown: list[Table | str] = [_agreement_table(found)]
-    if found.record.matched:
-        shown.append(_moved_table(found))
+    shown: list[Table | str] = [_agreement_table(comparison)]
+    if comparison.record.matched:
+        shown.append(_moved_table(comparison))
     return Output(
-        shown=[*shown, *_lines(found, folder)],
+        shown=[*shown, *_lines(comparison, folder)],
         values={
             "folder": str(folder),
-            "record": found.record.model_dump(),
-            "agreement": found.agreement.to_dict("records"),
-            "layers": found.layers.to_dict("records"),
-            "heads": found.heads.to_dict("records"),
+            "record": comparison.record.model_dump(),
+            "agreement": comparison.agreement.to_dict("records"),
+            "layers": comparison.layers.to_dict("records"),
+            "heads": comparison.heads.to_dict("records"),
         },
-        rows=found.heads if found.record.matched else found.agreement,
+        rows=comparison.heads if comparison.record.matched else comparison.agreement,
     )
 
 
-def _agreement_table(found: HeadsComparison) -> Table:
+def _agreement_table(comparison: HeadsComparison) -> Table:
     rows = [
         [
             row["over"],
@@ -85,9 +85,9 @@ def _agreement_table(found: HeadsComparison) -> Table:
             f"{number_text(row['chance_low'])} to {number_text(row['chance_high'])}",
             p_text(row["p"]),
         ]
-        for row in found.agreement.to_dict("records")
+        for row in comparison.agreement.to_dict("records")
     ]
-    record = found.record
+    record = comparison.record
     title = (
         f"{record.model.name} and {record.after.name} · {record.category} · agreement of "
         f"{record.by}"
@@ -95,8 +95,10 @@ def _agreement_table(found: HeadsComparison) -> Table:
     return uncut_table(title, ("over", "n", "Spearman", "by chance (95 %)", "p"), rows, left=1)
 
 
-def _moved_table(found: HeadsComparison) -> Table:
-    ordered = found.heads.reindex(found.heads["z"].abs().sort_values(ascending=False).index)
+def _moved_table(comparison: HeadsComparison) -> Table:
+    ordered = comparison.heads.reindex(
+        comparison.heads["z"].abs().sort_values(ascending=False).index
+    )
     rows = [
         [
             f"L{row['layer']}H{row['head']}",
@@ -110,8 +112,8 @@ def _moved_table(found: HeadsComparison) -> Table:
     return uncut_table("Heads that moved most", headings, rows, left=1)
 
 
-def _lines(found: HeadsComparison, folder: Path) -> Iterator[str]:
-    record, heads = found.record, found.heads
+def _lines(comparison: HeadsComparison, folder: Path) -> Iterator[str]:
+    record, heads = comparison.record, comparison.heads
     if record.matched:
         known = heads["p"].notna().sum()
         yield (
@@ -122,8 +124,9 @@ def _lines(found: HeadsComparison, folder: Path) -> Iterator[str]:
         )
     else:
         yield (
-            f"The models have other shapes ({_shape(found, 'before')}, {_shape(found, 'after')}): "
-            "heads are not matched, layers are compared at the same relative depths."
+            f"The models have other shapes ({_shape(comparison, 'before')}, "
+            f"{_shape(comparison, 'after')}): heads are not matched, layers are compared at the "
+            "same relative depths."
         )
     reliable = [value for value in record.reliability if value is not None]
     if len(reliable) == 2:
@@ -143,5 +146,5 @@ def _lines(found: HeadsComparison, folder: Path) -> Iterator[str]:
     yield f"Files: {folder}/ (agreement.csv, layers.csv, heads.csv, compare.png, run.json)"
 
 
-def _shape(found: HeadsComparison, model: str) -> str:
-    return counted((found.layers["model"] == model).sum(), "layer")
+def _shape(comparison: HeadsComparison, model: str) -> str:
+    return counted((comparison.layers["model"] == model).sum(), "layer")

@@ -72,7 +72,7 @@ def confirm(settings: ConfirmSettings) -> None:
 
     from tda_bias.results.confirmation import confirmation
 
-    found = confirmation(
+    result = confirmation(
         _groups(settings.run, run, category),
         by=settings.by,
         top=settings.top,
@@ -80,13 +80,13 @@ def confirm(settings: ConfirmSettings) -> None:
         n_resamples=settings.n_resamples,
         seed=settings.seed,
     )
-    summary = _summary(found)
-    _save(settings, run, found.heads, summary)
+    summary = _summary(result)
+    _save(settings, run, result.heads, summary)
     files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json)"
     Output(
-        shown=[_replicated(found, run.record.model.name, category), *_lines(found), files],
-        values={**summary, "heads": found.heads.to_dict("records")},
-        rows=found.heads,
+        shown=[_replicated(result, run.record.model.name, category), *_lines(result), files],
+        values={**summary, "heads": result.heads.to_dict("records")},
+        rows=result.heads,
     ).print(settings.format, quiet=settings.quiet)
 
 
@@ -117,28 +117,28 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     def trained() -> LanguageModel:
         return language_model(str(settings.run), device="auto", dtype="float32", console=console)
 
-    found = look(items, (original, trained), seed=settings.seed)
+    outcome = look(items, (original, trained), seed=settings.seed)
     note_look(settings.run, about, source)
-    change = found.after - found.before
-    low, high = found.limits
-    unit = "nats per token" if found.quantity == "beta" else "nats"
+    change = outcome.after - outcome.before
+    low, high = outcome.limits
+    unit = "nats per token" if outcome.quantity == "beta" else "nats"
     values: dict[str, Any] = {
-        "quantity": found.quantity, "items": len(change), "targets": len(set(found.group)),
-        "before": float(found.before.mean()), "after": float(found.after.mean()),
-        "change": float(change.mean()), "low": low, "high": high, "p": found.p,
+        "quantity": outcome.quantity, "items": len(change), "targets": len(set(outcome.group)),
+        "before": float(outcome.before.mean()), "after": float(outcome.after.mean()),
+        "change": float(change.mean()), "low": low, "high": high, "p": outcome.p,
     }  # fmt: skip
-    less = abs(values["after"]) < abs(values["before"]) and found.p < 0.05
+    less = abs(values["after"]) < abs(values["before"]) and outcome.p < 0.05
     said = (
-        f"Mean {found.quantity} of {len(change)} items of {counted(values['targets'], 'target')} "
+        f"Mean {outcome.quantity} of {len(change)} items of {counted(values['targets'], 'target')} "
         f"that no training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}"
-        f"; change {values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(found.p)})."
+        f"; change {values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(outcome.p)})."
     )
     verdict = (
         "Less of the bias is left on other targets too."
         if less
         else "On other targets there is no sign of less bias beyond chance."
     )
-    rows = found.table()
+    rows = outcome.table()
     record = RunRecord(
         command="confirm", model=ModelRecord(name=str(settings.run), weights=about["weights"]),
         settings=settings.model_dump(mode="json"),
@@ -237,11 +237,11 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
     )
 
 
-def _summary(found: Confirmation) -> dict[str, Any]:
+def _summary(result: Confirmation) -> dict[str, Any]:
     names = (
         "replicated", "chance", "p", "correlation", "correlation_chance", "p_correlation",
     )  # fmt: skip
-    return {**{name: getattr(found, name) for name in names}, **found.record}
+    return {**{name: getattr(result, name) for name in names}, **result.record}
 
 
 def _folder(settings: ConfirmSettings) -> Path:
@@ -267,35 +267,35 @@ def _save(
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def _replicated(found: Confirmation, model: str, category: str) -> Table:
+def _replicated(result: Confirmation, model: str, category: str) -> Table:
     title = (
-        f"{model} · {category} · first {found.record['top']} heads of half of the targets, on the "
+        f"{model} · {category} · first {result.record['top']} heads of half of the targets, on the "
         "other half"
     )
     shown = Table("head", title=title, title_justify="left")
     shown.add_column("chosen in", justify="right")
     shown.add_column("then p <= .05 in", justify="right")
-    for row in found.heads.head(found.record["top"]).to_dict("records"):
+    for row in result.heads.head(result.record["top"]).to_dict("records"):
         name = str(HeadId(int(row["layer"]), int(row["head"])))
         shown.add_row(name, f"{row['chosen']:.0%}", f"{row['replicated']:.0%}")
     return shown
 
 
-def _lines(found: Confirmation) -> list[str]:
-    record = found.record
+def _lines(result: Confirmation) -> list[str]:
+    record = result.record
     which = "all" if record["all_splits"] else "random"
     verdict = (
         "Heads that stand out on some targets stand out on others."
-        if found.p < 0.05
+        if result.p < 0.05
         else "Heads that stand out on some targets do not stand out on others more than chance."
     )
     return [
         f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
         f"({which}), ranked by "
         f"{record['by']}{' with twins' if record['twins'] else ''}.",
-        f"Of the chosen heads {found.replicated:.1%} have p <= .05 on the other half "
-        f"({found.chance:.1%} where labels are exchanged, p {p_text(found.p)}). Spearman of the "
-        f"halves' maps: {number_text(found.correlation)} (exchanged: "
-        f"{number_text(found.correlation_chance)}, p {p_text(found.p_correlation)}).",
+        f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half "
+        f"({result.chance:.1%} where labels are exchanged, p {p_text(result.p)}). Spearman of the "
+        f"halves' maps: {number_text(result.correlation)} (exchanged: "
+        f"{number_text(result.correlation_chance)}, p {p_text(result.p_correlation)}).",
         verdict,
     ]

@@ -29,10 +29,10 @@ def crossref(settings: CrossrefSettings) -> None:
     if settings.published is not None:
         from .published import by_published
 
-        found = by_published(settings, settings.published)
+        shown = by_published(settings, settings.published)
     else:
-        found = by_item(settings) if settings.items else by_target(settings)
-    found.print(settings.format, quiet=settings.quiet)
+        shown = by_item(settings) if settings.items else by_target(settings)
+    shown.print(settings.format, quiet=settings.quiet)
 
 
 def by_target(settings: CrossrefSettings) -> Output:
@@ -49,7 +49,7 @@ def by_target(settings: CrossrefSettings) -> Output:
 
     with run_folder(settings.folder, "crossref", settings):
         scores = None if settings.stereoset is None else StereoSetScores.load(settings.stereoset)
-        found = cross_reference(
+        result = cross_reference(
             HeadBias.load(settings.run),
             Said.load(settings.said),
             stereoset=scores,
@@ -58,14 +58,14 @@ def by_target(settings: CrossrefSettings) -> Output:
             n_resamples=settings.n_resamples,
             seed=settings.seed,
         )
-        found = found.with_record(
+        result = result.with_record(
             heads=str(settings.run),
             behaviour=str(settings.behaviour),
             stereoset=None if settings.stereoset is None else str(settings.stereoset),
             settings=settings.model_dump(mode="json"),
         )
-        found.save(settings.folder, figures=crossref_figures(found))
-    return target_output(found, settings.folder)
+        result.save(settings.folder, figures=crossref_figures(result))
+    return target_output(result, settings.folder)
 
 
 def by_item(settings: CrossrefSettings) -> Output:
@@ -84,49 +84,49 @@ def by_item(settings: CrossrefSettings) -> Output:
     from tda_bias.records.runs import open_run
 
     with run_folder(settings.folder, COMMAND, settings):
-        found = cross_reference_items(
+        result = cross_reference_items(
             open_run(settings.run, "heads"),
             StereoSetScores.load(settings.said),
             scoring=settings.scoring,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
         )
-        found = found.with_record(
+        result = result.with_record(
             heads=str(settings.run),
             stereoset=str(settings.behaviour),
             settings=settings.model_dump(mode="json"),
         )
-        found.save(settings.folder)
-    return item_output(found, settings.folder)
+        result.save(settings.folder)
+    return item_output(result, settings.folder)
 
 
 # -- targets ---------------------------------------------------------------------------------------
 
 
-def target_output(found: CrossReference, folder: Path) -> Output:
+def target_output(result: CrossReference, folder: Path) -> Output:
     """The strongest correlations, what survives, and what could have been found."""
     files = f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)"
-    lines = [covariate_line(found.targets), *target_lines(found), files]
+    lines = [covariate_line(result.targets), *target_lines(result), files]
     names = ("targets", "correlations", "profiles")
-    values = {name: getattr(found, name).to_dict("records") for name in names}
+    values = {name: getattr(result, name).to_dict("records") for name in names}
     return Output(
-        shown=[correlation_table(found), *lines],
-        values={"folder": str(folder), "model": found.record.model.model_dump(), **values},
-        rows=found.correlations,
+        shown=[correlation_table(result), *lines],
+        values={"folder": str(folder), "model": result.record.model.model_dump(), **values},
+        rows=result.correlations,
     )
 
 
-def correlation_table(found: CrossReference) -> Table:
+def correlation_table(result: CrossReference) -> Table:
     """The correlations with the smallest p."""
     from tda_bias.behaviour.targets import match_counts
 
-    about = f"{counted(len(found.targets), 'target')} ({match_counts(found.targets)})"
-    shown = Table(title=f"{found.record.model.name} · {about}", title_justify="left")
+    about = f"{counted(len(result.targets), 'target')} ({match_counts(result.targets)})"
+    shown = Table(title=f"{result.record.model.name} · {about}", title_justify="left")
     shown.add_column("quantity")
     shown.add_column("of heads")
     for heading in ("Spearman", "p", "95 % interval", "partial p", "q"):
         shown.add_column(heading, justify="right")
-    for row in found.correlations.sort_values("p", kind="stable").head(8).to_dict("records"):
+    for row in result.correlations.sort_values("p", kind="stable").head(8).to_dict("records"):
         interval = f"{row['low']:.2f} to {row['high']:.2f}"
         cells = [f"{row['spearman']:.2f}", p_text(row["p"]), interval]
         shown.add_row(
@@ -149,18 +149,18 @@ def covariate_line(table: pd.DataFrame) -> str:
     return f"Partial p: without the ranks of {', '.join(used) or 'nothing'}.{more}"
 
 
-def target_lines(found: CrossReference) -> list[str]:
+def target_lines(result: CrossReference) -> list[str]:
     """What survives, and what could have been found."""
     from tda_bias.behaviour.rank_tests import power
 
-    n = len(found.targets)
+    n = len(result.targets)
     needed = power(n)
     lines = [
         f"Power: with {counted(n, 'target')} |rho| must reach {needed['significant']:.2f} for p < "
         ".05; a true "
         f"rho of {needed['power_80']:.2f} is found four times out of five.",
     ]
-    correlations = found.correlations
+    correlations = result.correlations
     surviving = correlations[correlations["q"] < 0.05]
     tested = int(correlations["p"].notna().sum())
     lines.append(
@@ -169,8 +169,8 @@ def target_lines(found: CrossReference) -> list[str]:
         else f"Nothing survives correction among {tested} correlations: this join shows no "
         "link between what the heads do with a target and what the model says of it."
     )
-    for name in found.quantities:
-        single = found.head_map(name)
+    for name in result.quantities:
+        single = result.head_map(name)
         heads = single.table[single.table["p_max"] < 0.05]
         named = ", ".join(f"L{r.layer}H{r.head}" for r in heads.itertuples()) or "none"
         lines.append(
@@ -179,7 +179,7 @@ def target_lines(found: CrossReference) -> list[str]:
             f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
             f"{number_text(single.shuffled.get('expected_p05'), 0)} expected."
         )
-    profiles = found.profiles.to_dict("records")
+    profiles = result.profiles.to_dict("records")
     best = min(profiles, key=lambda row: row["p"] if row["p"] == row["p"] else 2.0)
     lines.append(
         f"Profiles of heads (Mantel): smallest p {p_text(best['p'])} of {len(profiles)} tests "
@@ -198,24 +198,24 @@ _WAYS = {
 _SETS = {0: "births", 1: "deaths"}
 
 
-def item_output(found: ItemCrossReference, folder: Path) -> Output:
+def item_output(result: ItemCrossReference, folder: Path) -> Output:
     """How many heads go with the preference, and what could have been found."""
     return Output(
         shown=[
-            item_table(found),
-            *item_lines(found),
+            item_table(result),
+            *item_lines(result),
             f"Files: {folder}/ (heads.csv, summary.csv, run.json)",
         ],
         values={
             "folder": str(folder),
-            "model": found.record.model.model_dump(),
-            "summary": found.summary.to_dict("records"),
+            "model": result.record.model.model_dump(),
+            "summary": result.summary.to_dict("records"),
         },
-        rows=found.summary,
+        rows=result.summary,
     )
 
 
-def item_table(found: ItemCrossReference) -> Table:
+def item_table(result: ItemCrossReference) -> Table:
     """How many heads go with the preference, in each way to compare."""
     rows = [
         [
@@ -228,19 +228,19 @@ def item_table(found: ItemCrossReference) -> Table:
             number_text(row["largest"]),
             str(HeadId(int(row["layer"]), int(row["head"]))) if row["heads"] else "",
         ]
-        for row in found.summary.to_dict("records")
+        for row in result.summary.to_dict("records")
     ]
     headings = ["category", "compared", "of heads", "items", "heads", "p < .05", "expected"]
     headings += ["family-wise", "largest rho", "at"]
-    title = f"{found.record.model.name} · heads against log-odds or beta, item by item"
+    title = f"{result.record.model.name} · heads against log-odds or beta, item by item"
     return uncut_table(title, headings, rows, left=3)
 
 
-def item_lines(found: ItemCrossReference) -> list[str]:
+def item_lines(result: ItemCrossReference) -> list[str]:
     """What could have been found, and what the numbers are not."""
     lines = []
-    for category, rows in found.summary.groupby("category", sort=False):
-        left = found.record.left_out.get(str(category), 0)
+    for category, rows in result.summary.groupby("category", sort=False):
+        left = result.record.left_out.get(str(category), 0)
         items = counted(left, "item of the heads is", "items of the heads are")
         apart = f" {items} not in the other run." if left else ""
         lines.append(
@@ -248,7 +248,7 @@ def item_lines(found: ItemCrossReference) -> list[str]:
             f"{rows['smallest'].max():.2f} of a single head is found four times out of five; "
             f"among all heads {rows['needed'].max():.2f} is needed.{apart}"
         )
-    if "twins" not in set(found.summary["way"]):
+    if "twins" not in set(result.summary["way"]):
         lines.append("Without twins in both runs, wording and target cannot be told apart.")
     lines.append(
         "A head that goes with the log-odds as published may follow wording or length alone; one "

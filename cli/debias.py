@@ -55,8 +55,8 @@ def debias(settings: DebiasSettings) -> None:
         with out_of_memory_in_one_line(model.device, settings.batch_size):
             prepared = prepare(settings, model, triples, twins, from_file, about_twins, team)
             print_cost(prepared, console, team)
-            found = computed(settings, prepared, console)
-    output(found, settings.out).print(settings.format, quiet=settings.quiet)
+            run = computed(settings, prepared, console)
+    output(run, settings.out).print(settings.format, quiet=settings.quiet)
 
 
 # -- what is read ----------------------------------------------------------------------------------
@@ -78,18 +78,18 @@ def _texts(
             raise InputError("`loss` twins needs twins; give --loss equalise with --twins none")
         return triples, [()] * len(triples), None
     whole = load_triples(settings.data, category=settings.category)
-    found = make_twins(whole) if settings.twins == "auto" else load_twins(settings.twins, whole)
-    kept = [triple for triple in triples if found.of(triple)]
+    made = make_twins(whole) if settings.twins == "auto" else load_twins(settings.twins, whole)
+    kept = [triple for triple in triples if made.of(triple)]
     if not kept:
         raise InputError(
-            f"no triple of `data` {settings.data} has a twin: {found.note or 'see tdabias twins'}"
+            f"no triple of `data` {settings.data} has a twin: {made.note or 'see tdabias twins'}"
         )
     if len(kept) < len(triples) and not settings.quiet:
         Console(stderr=True).print(
             f"{len(triples) - len(kept)} of {len(triples)} triples have no twin and are left out.",
             highlight=False,
         )
-    return kept, [found.of(triple) for triple in kept], found.only(kept).record()
+    return kept, [made.of(triple) for triple in kept], made.only(kept).record()
 
 
 def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None]:
@@ -134,12 +134,12 @@ def saved(folder: Path) -> Output:
     return output(DebiasRun.load(folder), folder)
 
 
-def output(found: DebiasRun, folder: Path) -> Output:
+def output(run: DebiasRun, folder: Path) -> Output:
     """The table of arms, and what it says in words."""
-    record, protocol = found.record, found.record.protocol
+    record, protocol = run.record, run.record.protocol
     title = f"{record.model.name} · {record.category} · {protocol.how} · beta on unseen targets"
     headings = ("arm", "heads", "beta (95 %)", "rms", "ppl %", "lms", "guard", "p")
-    rows = [_cells(own) for own in found.arms.to_dict("records")]
+    rows = [_cells(row) for row in run.arms.to_dict("records")]
     shown = uncut_table(title, headings, rows, left=1)
     lines = [
         record.verdict,
@@ -152,5 +152,5 @@ def output(found: DebiasRun, folder: Path) -> Output:
         *remark_lines(record.data),
         f"Files: {folder}/ (arms.csv, heads.json, frontier.png, model/ with its card, ...)",
     ]
-    values = {"record": record.model_dump(mode="json"), "arms": found.arms.to_dict("records")}
-    return Output([shown, *lines], values, found.arms)
+    values = {"record": record.model_dump(mode="json"), "arms": run.arms.to_dict("records")}
+    return Output([shown, *lines], values, run.arms)

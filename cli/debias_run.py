@@ -83,7 +83,7 @@ class Prepared:
     def targets(self, fold: Fold) -> dict[str, list[str]]:
         """Names of the targets of a fold's parts."""
         parts = {"train": fold.train, "stop": fold.stop, "test": fold.test}
-        return {name: sorted({self.groups[i] for i in own}) for name, own in parts.items()}
+        return {name: sorted({self.groups[i] for i in items}) for name, items in parts.items()}
 
 
 def prepare(
@@ -134,7 +134,7 @@ def prepare(
     identity = protocol_hash(protocol, applied)
     # Processes on other hardware may write other neutral text: their trainings do not mix.
     neutral_ids = [*neutral.learn.ids, *neutral.watch.ids, *neutral.report.ids]
-    kept = {"protocol": identity, "neutral": texts_hash([(own,) for own in neutral_ids])}
+    kept = {"protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids])}
     store = open_parts(
         parts_folder(settings.out), kept, resume=settings.resume,
         overwrite=settings.overwrite, team=team,
@@ -239,7 +239,7 @@ def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> 
         protocol=protocol,
         protocol_hash=prepared.identity,
         fixed=prepared.fixed,
-        folds=[{"number": own.number, **prepared.targets(own)} for own in study.dealt],
+        folds=[{"number": fold.number, **prepared.targets(fold)} for fold in study.dealt],
         neutral={
             "source": neutral.source, "revision": neutral.revision, "width": neutral.learn.width,
             "learn": len(neutral.learn.ids), "watch": len(neutral.watch.ids),

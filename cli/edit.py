@@ -168,23 +168,23 @@ def _chosen(settings: EditSettings) -> Chosen:
 def _of_run(settings: EditSettings, run: Path) -> Chosen:
     from tda_bias.results.head_bias import HeadBias
 
-    found = HeadBias.load(run)
-    category = settings.category or found.categories[0]
-    rows = found.top(settings.top, category=category, by=settings.by).to_dict("records")
-    about = found.record.model
+    heads = HeadBias.load(run)
+    category = settings.category or heads.categories[0]
+    rows = heads.top(settings.top, category=category, by=settings.by).to_dict("records")
+    about = heads.record.model
     data, groups = settings.data, ()
-    if data is None and found.record.settings.get("pairs"):
+    if data is None and heads.record.settings.get("pairs"):
         data = "starter"  # pairs have no unrelated texts that a mean could be over
     elif data is None:
-        data = str(found.record.data.source) if found.record.data is not None else "starter"
-        groups = found.record.told("group", ())
+        data = str(heads.record.data.source) if heads.record.data is not None else "starter"
+        groups = heads.record.told("group", ())
     return Chosen(
         heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows],
-        model=settings.model or model_of(found.record),
+        model=settings.model or model_of(heads.record),
         source=f"{run}, category {category}",
         weights=about.weights,
         data=data,
-        category="all" if found.record.settings.get("pairs") else category,
+        category="all" if heads.record.settings.get("pairs") else category,
         groups=groups,
     )
 
@@ -239,7 +239,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
 def lines(written: EditedModel, chosen: Chosen, how: str) -> list[str]:
     """What was changed, how that was checked, and how the model is loaded."""
     named = ", ".join(str(head) for head in dict.fromkeys(chosen.heads))
-    found = [
+    sentences = [
         f"{how} of {named} ({chosen.source}) in {chosen.model}: "
         f"{counted(len(written.parameters), 'parameter')} changed, all others bit for bit as they "
         "were.",
@@ -248,9 +248,9 @@ def lines(written: EditedModel, chosen: Chosen, how: str) -> list[str]:
         f"the edit moves them by up to {written.check.effect:.2g}.",
     ]
     if chosen.weights not in (None, written.weights[0]):
-        found.append(
+        sentences.append(
             "The heads were found in a model with other weights: whether they do the same here is "
             "not known."
         )
-    found.append(f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)")
-    return found
+    sentences.append(f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)")
+    return sentences

@@ -62,11 +62,16 @@ def figures(settings: FiguresSettings) -> None:
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
     with errors.status("drawing"):
-        for one in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
+        for drawn in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
             files = write_print(
-                out, one.name, one.figure, formats=formats, title=one.title, run_id=one.run_id
+                out,
+                drawn.name,
+                drawn.figure,
+                formats=formats,
+                title=drawn.title,
+                run_id=drawn.run_id,
             )
-            written.append(_row(one.name, one.title, one.run_id, files))
+            written.append(_row(drawn.name, drawn.title, drawn.run_id, files))
         if settings.factors is not None:
             written += _regressions(opened, settings.factors, out, formats)
     tables = 0 if settings.only else _tables(opened, out, left_out=lacking.append)
@@ -205,18 +210,18 @@ def _regressions(
     from pvf.social import load_factors
     from tda_bias.records.figures import COLUMN, captioned, print_figure, print_style, write_print
 
-    own = [run for run in runs if run.command == "pvf"]
-    if not own:
+    used = [run for run in runs if run.command == "pvf"]
+    if not used:
         raise InputError("--factors needs a run of `tdabias pvf`; got none")
     table = load_factors(factors)
     written = []
-    for run in own:
+    for run in used:
         for number, name in enumerate(table.table.columns, start=1):
             with print_style():
                 figure = print_figure(COLUMN, 2.9)
                 plot_regression(run.load(load_report).by_x, table, name, ax=figure.subplots())
                 captioned(figure, f"{run.model}: risk r of each word on {name}.")
-            file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(own) > 1 else "")
+            file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(used) > 1 else "")
             title = f"PVF papers, figures 9 and 12-15: regression on {name}"
             files = write_print(out, file, figure, formats=formats, title=title, run_id=run.id)
             written.append(_row(file, title, run.id, files))

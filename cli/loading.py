@@ -157,18 +157,18 @@ def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -
     if twins == "none":
         return None
     whole = load_triples(data)
-    found = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
-    found = found.only(triples)
-    if found.note:
-        errors.print(f"Without twins: {found.note}", highlight=False, markup=False, soft_wrap=True)
+    made = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
+    made = made.only(triples)
+    if made.note:
+        errors.print(f"Without twins: {made.note}", highlight=False, markup=False, soft_wrap=True)
         return None
-    if found.excluded:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in found.reasons().items())
+    if made.excluded:
+        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
         errors.print(
-            f"{len(found.excluded)} of {len(triples)} triples have no twin: {reasons}.",
+            f"{len(made.excluded)} of {len(triples)} triples have no twin: {reasons}.",
             highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
-    return found or None
+    return made or None
 
 
 def triples_of_run(

@@ -106,10 +106,10 @@ def categories(source: str) -> tuple[Rows, str]:
     for row in rows:
         triples[row["category"]] += row["triples"]
     n_groups = Counter(row["category"] for row in rows)
-    found = [
+    listed = [
         {"category": name, "groups": n_groups[name], "triples": triples[name]} for name in triples
     ]
-    return found, f"Of {source}; another with --data."
+    return listed, f"Of {source}; another with --data."
 
 
 def groups(source: str) -> tuple[Rows, str]:

@@ -69,15 +69,15 @@ def mine(settings: MineSettings) -> None:
         f"templates with {counted(int(table['count'].sum()), 'sentence')}, of {len(mined.counts)} "
         "candidates."
     ]
-    found = overlap(table, load_templates(settings.kind))
-    recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in found.recall.items())
+    shared = overlap(table, load_templates(settings.kind))
+    recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in shared.recall.items())
     said.append(
-        f"Of the published ten: {recall}; {found.found} at all. Weighted Jaccard "
-        f"{found.jaccard:.2f}; share of The [X] VERB that [Y]: {found.that_share:.0%}."
+        f"Of the published ten: {recall}; {shared.found} at all. Weighted Jaccard "
+        f"{shared.jaccard:.2f}; share of The [X] VERB that [Y]: {shared.that_share:.0%}."
     )
     Output(
         shown=[*said, f"Files: {settings.out} (for --templates), {state}"],
-        values={"file": str(settings.out), "documents": mined.done, **asdict(found)},
+        values={"file": str(settings.out), "documents": mined.done, **asdict(shared)},
         rows=table,
     ).print(settings.format, quiet=settings.quiet)
 

@@ -174,11 +174,11 @@ def command_line(words: list[str], settings: BaseModel) -> str:
         several = list(value) if isinstance(value, tuple) else [value]
         flag = _flag(name, field)
         if _by_place(field):
-            arguments += [str(one) for one in several]
+            arguments += [str(item) for item in several]
         elif isinstance(value, bool):
             options.append(flag if value else f"--no-{flag.removeprefix('--')}")
         else:
-            options += [word for one in several for word in (flag, str(one))]
+            options += [word for item in several for word in (flag, str(item))]
     return shlex.join(["tdabias", *words, *arguments, *options])
 
 

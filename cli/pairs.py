@@ -237,26 +237,26 @@ def lines(result: PairSetScores, settings: PairsSettings) -> list[str]:
         f"{name.replace('_', ' ')} {'undefined' if value is None else f'{value:.2f}'}"
         for name, value in record.official.headline.items()
     )
-    found = [f"{record.official.name}: {headline}.", record.official.note]
-    found += length_lines(result.length_split)
-    found += within_word_lines(result.scores)
+    sentences = [f"{record.official.name}: {headline}.", record.official.note]
+    sentences += length_lines(result.length_split)
+    sentences += within_word_lines(result.scores)
     whole = result.scores.iloc[0]
-    found.append(
+    sentences.append(
         f"{counted(whole['items'], 'pair')}, {counted(whole['ties'], 'tie')}, "
         f"{whole['undefined']} without a scored "
         f"token; intervals: {whole['interval']}."
     )
     if record.set == "crows":
-        found.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
-    found.append(f"Files: {settings.folder}/ (items.parquet, scores.csv, official.csv, ...)")
-    return found
+        sentences.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
+    sentences.append(f"Files: {settings.folder}/ (items.parquet, scores.csv, official.csv, ...)")
+    return sentences
 
 
 def length_lines(split: pd.DataFrame) -> list[str]:
     """What text length alone decides, over all pairs."""
     per = {"sum": "sum", "mean": "per token"}
     everything = split[split["type"] == "all"]
-    found = []
+    sentences = []
     for (reading, scoring), rows in everything.groupby(["reading", "scoring"], sort=False):
         by = {row["longer"]: row for row in rows.to_dict("records")}
         parts = [
@@ -265,19 +265,19 @@ def length_lines(split: pd.DataFrame) -> list[str]:
             if sign in by
         ]
         how = "" if reading == "log_prob" else f", {str(reading).replace('_', ' ')}"
-        found.append(
+        sentences.append(
             f"Length, {per[str(scoring)]}{how}: per cent preferred where `more` is the "
             f"{', '.join(parts)} text (pairs)."
         )
-    return found
+    return sentences
 
 
 def within_word_lines(table: pd.DataFrame) -> list[str]:
     """What the better reading of masked models says of the whole set."""
-    own = table[(table["reading"] == "pll_within_word") & (table["scoring"] == "sum")]
-    if own.empty:
+    scores = table[(table["reading"] == "pll_within_word") & (table["scoring"] == "sum")]
+    if scores.empty:
         return []
-    row = own.iloc[0]
+    row = scores.iloc[0]
     return [
         "With later pieces of a word masked too (Kauf & Ivanova 2023), which does not favour words "
         f"of many pieces: {row['preferred']:.1f} per cent preferred, log-odds "

@@ -109,15 +109,15 @@ def prune_curve(settings: PruneCurveSettings) -> None:
         interruptible("steps", settings.folder / _STEPS),
         run_folder(settings.folder, "prune-curve", settings, team=team),
     ):
-        found = _computed(settings, heads, team)
-        found = found.with_record(settings=settings.model_dump(mode="json"))
+        curve = _computed(settings, heads, team)
+        curve = curve.with_record(settings=settings.model_dump(mode="json"))
 
         from tda_bias.plots.prune_curve import plot_prune_curve
         from tda_bias.records.figures import print_style
 
         with print_style():
-            found.save(settings.folder, figures={"prune_curve": plot_prune_curve(found.curve)})
-    output(found, settings.folder).print(settings.format, quiet=settings.quiet)
+            curve.save(settings.folder, figures={"prune_curve": plot_prune_curve(curve.curve)})
+    output(curve, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
 def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> PruneCurveRun:
@@ -153,7 +153,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
         progress_bar(console, f"{model.name} · {category}", "tokens") as bar,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
-        found: PruneCurve = curve_of(
+        curve: PruneCurve = curve_of(
             Ablator(model, triples, twins=twins, batch_size=settings.batch_size),
             triples,
             _rankings(settings, heads, category, model, triples, twins, choosing),
@@ -167,7 +167,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
             progress=bar,
         )
     return PruneCurveRun.of(
-        found,
+        curve,
         model=model_record(model, weights=model.weight_hash()),
         run=str(settings.run),
         category=category,
@@ -200,16 +200,16 @@ def _rankings(
     choosing: Any,
 ) -> dict[str, list[HeadId]]:
     names = [name for name in settings.by.split(",") if name != "random"]
-    found: dict[str, list[HeadId]] = {}
+    orders: dict[str, list[HeadId]] = {}
     for by in MAPS:
         if by not in names:
             continue
         rows = heads.top(10**9, category=category, by=by).to_dict("records")
-        found[by] = [HeadId(int(row["layer"]), int(row["head"])) for row in rows]
+        orders[by] = [HeadId(int(row["layer"]), int(row["head"])) for row in rows]
     if set(names) & set(FIRST_ORDER):
-        own = _first_order(settings, model, triples, twins, choosing)
-        found |= {name: order for name, order in own.items() if name in names}
-    return {name: found[name] for name in names}
+        estimated = _first_order(settings, model, triples, twins, choosing)
+        orders |= {name: order for name, order in estimated.items() if name in names}
+    return {name: orders[name] for name in names}
 
 
 def _first_order(
@@ -223,7 +223,7 @@ def _first_order(
     from tda_bias.behaviour.ablation import Ablator
     from tda_bias.behaviour.prune_curve import first_order_rankings
 
-    kept = [i for i, own in enumerate(choosing) if own]
+    kept = [i for i, chooses in enumerate(choosing) if chooses]
     ablator: Ablator = Ablator(
         model,
         [triples[i] for i in kept],
@@ -252,15 +252,15 @@ def saved(folder: Path) -> Output:
     return output(PruneCurveRun.load(folder), folder)
 
 
-def output(found: PruneCurveRun, folder: Path) -> Output:
+def output(curve: PruneCurveRun, folder: Path) -> Output:
     """What is left of the bias at the number of heads that was chosen, ranking by ranking."""
-    record = found.record
+    record = curve.record
     title = f"{record.model.name} · {record.category} · {record.quantity} left (nats)"
     table = Table(title=title, title_justify="left")
     table.add_column("ranking")
     for heading in ("heads", "choosing targets", "other targets", "random", "p", "log-perplexity"):
         table.add_column(heading, justify="right")
-    for row in found.chosen.to_dict("records"):
+    for row in curve.chosen.to_dict("records"):
         table.add_row(
             str(row["ranking"]),
             str(row["k"]),
@@ -283,6 +283,6 @@ def output(found: PruneCurveRun, folder: Path) -> Output:
     values = {
         "folder": str(folder),
         "record": record.model_dump(),
-        "chosen": found.chosen.to_dict("records"),
+        "chosen": curve.chosen.to_dict("records"),
     }
-    return Output([table, *lines], values, found.chosen)
+    return Output([table, *lines], values, curve.chosen)

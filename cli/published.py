@@ -34,42 +34,42 @@ def by_published(settings: CrossrefSettings, model: str) -> Output:
     from tda_bias.results.head_bias import HeadBias
 
     with run_folder(settings.folder, COMMAND, settings):
-        found = published_agreement(
+        result = published_agreement(
             HeadBias.load(settings.run),
             model,
             by=settings.by,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
         )
-        found = found.with_record(
+        result = result.with_record(
             heads=str(settings.run), settings=settings.model_dump(mode="json")
         )
-        found.save(settings.folder)
-    return published_output(found, settings.folder)
+        result.save(settings.folder)
+    return published_output(result, settings.folder)
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def published_output(found: PublishedAgreement, folder: Path) -> Output:
+def published_output(result: PublishedAgreement, folder: Path) -> Output:
     """How far the run's maps agree with published rankings, beside chance."""
     return Output(
         shown=[
-            published_table(found),
-            *published_lines(found),
+            published_table(result),
+            *published_lines(result),
             f"Files: {folder}/ (published.csv)",
         ],
         values={
             "folder": str(folder),
-            "model": found.record.model.model_dump(),
-            "published": found.record.published,
-            "agreement": found.agreement.to_dict("records"),
+            "model": result.record.model.model_dump(),
+            "published": result.record.published,
+            "agreement": result.agreement.to_dict("records"),
         },
-        rows=found.agreement,
+        rows=result.agreement,
     )
 
 
-def published_table(found: PublishedAgreement) -> Table:
+def published_table(result: PublishedAgreement) -> Table:
     """Spearman over heads and the heads that two tops share, ranking by ranking."""
     rows = [
         [
@@ -80,18 +80,18 @@ def published_table(found: PublishedAgreement) -> Table:
             f"{row['overlap']} ({row['chance']:.1f})",
             p_text(row["p_overlap"]),
         ]
-        for row in found.agreement.to_dict("records")
+        for row in result.agreement.to_dict("records")
     ]
-    record = found.record
+    record = result.record
     title = f"{record.model.name} · {record.by} beside published rankings of {record.published}"
     headings = ["category", "published", "Spearman", "p", "p within layers"]
     headings += [f"of top {record.top} (chance)", "p"]
     return uncut_table(title, headings, rows)
 
 
-def published_lines(found: PublishedAgreement) -> list[str]:
+def published_lines(result: PublishedAgreement) -> list[str]:
     """What survives, how to read it, and a warning where the model is called otherwise."""
-    table, record = found.agreement, found.record
+    table, record = result.agreement, result.record
     small = int((table["p_within_layers"] < 0.05).sum())
     lines = [
         f"{small} of {len(table)} correlations have p < .05 within layers ({0.05 * len(table):.1f} "
@@ -100,7 +100,7 @@ def published_lines(found: PublishedAgreement) -> list[str]:
         "How far published rankings agree with each other and with themselves: "
         "docs/results/rankings.md.",
     ]
-    if found.is_of_other_name:
+    if result.is_of_other_name:
         lines.append(
             f"The run's model is called {record.model.name}: scores of {record.published}'s heads "
             "say nothing of another model's."

@@ -69,15 +69,15 @@ def _opened(folders: Sequence[Path]) -> list[Run]:
     from tda_bias.records.files import RECORD
     from tda_bias.records.runs import made_from, open_run
 
-    found = [open_run(folder) for folder in dict.fromkeys(folders)]
-    for run in list(found):
+    runs = [open_run(folder) for folder in dict.fromkeys(folders)]
+    for run in list(runs):
         for name in ("ablate", "crossref"):
             inside = run.folder / name
             if (inside / RECORD).is_file() and inside not in folders:
                 part = open_run(inside)
                 if made_from(part, run):
-                    found.append(part)
-    return found
+                    runs.append(part)
+    return runs
 
 
 # -- one run ---------------------------------------------------------------------------------------
@@ -236,13 +236,13 @@ def _texts(runs: Sequence[Run]) -> dict[str, str]:
     """Texts of items by name, from runs of heads, which keep them."""
     from tda_bias.results.item_differences import ARRAYS, ItemDifferences
 
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for run in runs:
         if run.command == "heads" and run.has(ARRAYS):
             table = ItemDifferences.read(run).items
             if "stereotype" in table:
-                found |= dict(zip(table["id"], table["stereotype"], strict=True))
-    return found
+                texts |= dict(zip(table["id"], table["stereotype"], strict=True))
+    return texts
 
 
 def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
@@ -250,7 +250,7 @@ def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
     from tda_bias.records.page import TablePart
 
     texts = _texts(runs)
-    found = []
+    parts = []
     for name, entry in (run.record.files or {}).items():
         if entry.rows is None or not name.endswith((".csv", "items.parquet")):
             continue
@@ -258,8 +258,8 @@ def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
         if "id" in table and texts:
             table = table.assign(text=table["id"].map(lambda key: texts.get(str(key), "")))
         stem = name.rpartition(".")[0]
-        found.append(TablePart(stem.replace("_", " "), stem, table))
-    return found
+        parts.append(TablePart(stem.replace("_", " "), stem, table))
+    return parts
 
 
 # -- how to make a run again -----------------------------------------------------------------------
@@ -292,11 +292,11 @@ def _settings_class(name: str) -> type[BaseModel] | None:
 
 def _told(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
     """What was told beside the defaults, by names that the class takes."""
-    found = {}
+    told = {}
     for name, field in settings.model_fields.items():
         value = saved.get(field.alias or name, saved.get(name))
         default = field.get_default(call_default_factory=True)
         if value is None or value == default or value == [] or str(value) == str(default):
             continue
-        found[field.alias or name] = value
-    return found
+        told[field.alias or name] = value
+    return told

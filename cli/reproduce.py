@@ -65,16 +65,16 @@ def reproduce(settings: ReproduceSettings) -> None:
     pictures: dict[str, Path] = {}
     console = Console(stderr=True, quiet=settings.quiet)
     with console.status("drawing"):
-        for one in drawings([run], catalogue()):
+        for drawn in drawings([run], catalogue()):
             files = write_print(
                 settings.folder / "figures",
-                one.name,
-                one.figure,
+                drawn.name,
+                drawn.figure,
                 formats=("png", "svg", "pdf"),
-                title=one.title,
-                run_id=one.run_id,
+                title=drawn.title,
+                run_id=drawn.run_id,
             )
-            pictures[one.name] = files[0].relative_to(settings.folder)
+            pictures[drawn.name] = files[0].relative_to(settings.folder)
         for category in result.categories:
             name = f"table{TABLE_NUMBER[category]}_{category}"
             table = beside_published(result, category)

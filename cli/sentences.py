@@ -92,7 +92,7 @@ def _scored(
         progress_bar(console, f"{model.name} · {settings.category}", "sentences") as progress,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
-        found = sentence_scores(
+        scores = sentence_scores(
             model,
             sentences,
             batch_size=settings.batch_size,
@@ -103,7 +103,7 @@ def _scored(
             **drawn,
         )
     return SentenceRun.of(
-        found,
+        scores,
         model=model_record(model, weights=model.weight_hash()),
         kind=model.kind,
         start=settings.start,
@@ -119,39 +119,39 @@ _READINGS = {"log_prob": "", "pll": "", "pll_within_word": ", within words"}
 _PER = {"sum": "sum", "mean": "per token"}
 
 
-def output(found: SentenceRun, folder: Path) -> Output:
+def output(run: SentenceRun, folder: Path) -> Output:
     """The scores of whole sentences and of the words that differ, and how to read them."""
     values = {
         "folder": str(folder),
-        "model": found.record.model.model_dump(),
-        "scores": found.scores.to_dict("records"),
-        "length_split": found.length_split.to_dict("records"),
+        "model": run.record.model.model_dump(),
+        "scores": run.scores.to_dict("records"),
+        "length_split": run.length_split.to_dict("records"),
     }
-    return Output([score_table(found), *lines(found, folder)], values, found.scores)
+    return Output([score_table(run), *lines(run, folder)], values, run.scores)
 
 
 def _how(row: Any) -> str:
     return f"{_SCORED[row['scored']]}{_READINGS[row['reading']]}"
 
 
-def score_table(found: SentenceRun) -> Table:
+def score_table(run: SentenceRun) -> Table:
     """The scores of categories and of everything, for everything that is scored."""
-    table = found.scores
+    table = run.scores
     rows = []
     for row in table[table["group"] == "all"].to_dict("records"):
         cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.0f} to {row[f'{n}_high']:.0f}" for n in _SCORES]
         about = [_how(row), _PER[row["scoring"]], row["category"], str(row["items"])]
         rows.append([*about, *cells, f"{row['ss_items']:.1f}"])
-    record = found.record
+    record = run.record
     title = f"{record.model.name} · StereoSet intrasentence · {record.confidence:.0%} intervals"
     headings = ("scored", "by", "category", "items", *_SCORES, "ss over items")
     return uncut_table(title, headings, rows, left=3)
 
 
-def lines(found: SentenceRun, folder: Path) -> list[str]:
+def lines(run: SentenceRun, folder: Path) -> list[str]:
     """What length alone decides, what was left out, what is official, and where the files are."""
-    record, table = found.record, found.scores
-    shown = [_length_line(found, *how) for how in _ways(found)]
+    record, table = run.record, run.scores
+    shown = [_length_line(run, *how) for how in _ways(run)]
     left_out = table[(table["scoring"] == "sum") & (table["group"] == "all")]
     for row in (
         left_out[left_out["undefined"] > 0]
@@ -177,20 +177,20 @@ def lines(found: SentenceRun, folder: Path) -> list[str]:
     return [*shown, f"{source}Files: {folder}/ (scores.csv, items.parquet, run.json, ...)"]
 
 
-def _ways(found: SentenceRun) -> list[tuple[str, str, str]]:
+def _ways(run: SentenceRun) -> list[tuple[str, str, str]]:
     keys = ["reading", "scored", "scoring"]
-    return list(found.length_split[keys].drop_duplicates().itertuples(index=False, name=None))
+    return list(run.length_split[keys].drop_duplicates().itertuples(index=False, name=None))
 
 
-def _length_line(found: SentenceRun, reading: str, scored: str, scoring: str) -> str:
+def _length_line(run: SentenceRun, reading: str, scored: str, scoring: str) -> str:
     """How often the stereotype wins, over all categories, by which text is longer."""
-    split = found.length_split
-    own = split[
+    split = run.length_split
+    shares = split[
         (split["reading"] == reading) & (split["scored"] == scored) & (split["scoring"] == scoring)
     ]
     parts = []
     for sign, name in ((1, "longer"), (0, "equal"), (-1, "shorter")):
-        rows = own[own["longer"] == sign]
+        rows = shares[shares["longer"] == sign]
         n = int(rows["items"].sum())
         if n:
             ss = float((rows["ss"] * rows["items"]).sum() / n)

@@ -51,8 +51,8 @@ def stereoset(settings: StereoSetSettings) -> None:
         shown = sentences.output(run, settings.folder)
     else:
         with interruptible("triples", settings.folder / PARTS):
-            found = compute(settings)
-        shown = output(found, settings.folder)
+            result = compute(settings)
+        shown = output(result, settings.folder)
     shown.print(settings.format, quiet=settings.quiet)
 
 
@@ -86,7 +86,7 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
             progress_bar(console, f"{model.name} · {settings.category}", "triples") as progress,
             out_of_memory_in_one_line(model.device, settings.batch_size),
         ):
-            found = stereoset_scores(
+            result = stereoset_scores(
                 model,
                 triples,
                 twins=twins,
@@ -98,45 +98,49 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
                 progress=progress,
                 store=parts_in(settings.folder / PARTS, settings, team),
             )
-        found = found.with_record(settings=settings.model_dump(mode="json"), data=data)
-        found.save(settings.folder)
-    return found
+        result = result.with_record(settings=settings.model_dump(mode="json"), data=data)
+        result.save(settings.folder)
+    return result
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def output(found: StereoSetScores, folder: Path) -> Output:
+def output(result: StereoSetScores, folder: Path) -> Output:
     """The scores, what of them is about the target, and how to read them."""
-    shown: list[Table | str] = [score_table(found)]
-    if found.has_twins:
-        shown.append(twin_table(found))
-    shown += [*twin_lines(found), *length_lines(found.length_split), *closing_lines(found, folder)]
+    shown: list[Table | str] = [score_table(result)]
+    if result.has_twins:
+        shown.append(twin_table(result))
+    shown += [
+        *twin_lines(result),
+        *length_lines(result.length_split),
+        *closing_lines(result, folder),
+    ]
     values: dict[str, Any] = {
         "folder": str(folder),
-        "scores": found.scores.to_dict("records"),
-        "length_split": found.length_split.to_dict("records"),
-        "model": found.record.model.model_dump(),
+        "scores": result.scores.to_dict("records"),
+        "length_split": result.length_split.to_dict("records"),
+        "model": result.record.model.model_dump(),
     }
-    if found.has_twins:
-        values["beta"] = found.beta.to_dict("records")
-    return Output(shown=shown, values=values, rows=found.scores)
+    if result.has_twins:
+        values["beta"] = result.beta.to_dict("records")
+    return Output(shown=shown, values=values, rows=result.scores)
 
 
-def score_table(found: StereoSetScores) -> Table:
+def score_table(result: StereoSetScores) -> Table:
     """The scores of categories and of everything, for both scorings."""
-    table, rows = found.scores, []
+    table, rows = result.scores, []
     for row in table[table["group"] == "all"].to_dict("records"):
         cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.0f} to {row[f'{n}_high']:.0f}" for n in _SCORES]
         first = [_PER[row["scoring"]], row["category"], str(row["items"])]
         rows.append([*first, *cells, f"{row['ss_items']:.1f}"])
-    title = f"{found.record.model.name} · StereoSet intersentence · {_coverage(found)}"
+    title = f"{result.record.model.name} · StereoSet intersentence · {_coverage(result)}"
     return uncut_table(title, (*_ABOUT, *_SCORES, "ss over items"), rows)
 
 
-def twin_table(found: StereoSetScores) -> Table:
+def twin_table(result: StereoSetScores) -> Table:
     """What is left of categories when twins are subtracted, with intervals and tests."""
-    beta, rows = found.beta, []
+    beta, rows = result.beta, []
     for row in beta[beta["group"] == "all"].to_dict("records"):
         digits = 2 if row["scoring"] == "sum" else 3
         rows.append(
@@ -152,12 +156,12 @@ def twin_table(found: StereoSetScores) -> Table:
                 number_text(row["r"], 3),
             ]
         )
-    title = f"{found.record.model.name} · triples minus twins · {_coverage(found)}"
+    title = f"{result.record.model.name} · triples minus twins · {_coverage(result)}"
     return uncut_table(title, (*_ABOUT, "log-odds", "beta", "p", "ss", "p", "r"), rows)
 
 
-def _coverage(found: StereoSetScores) -> str:
-    return f"{found.record.confidence or 0.95:.0%} intervals"
+def _coverage(result: StereoSetScores) -> str:
+    return f"{result.record.confidence or 0.95:.0%} intervals"
 
 
 _ABOUT = ("scored by", "category", "items")
@@ -172,19 +176,19 @@ def _with_limits(row: Mapping[Any, Any], name: str, digits: int) -> str:
     return f"{value}\n{ends[0]} to {ends[1]}\n({ends[2]} to {ends[3]})"
 
 
-def twin_lines(found: StereoSetScores) -> list[str]:
+def twin_lines(result: StereoSetScores) -> list[str]:
     """What is about the target and what is wording, category by category."""
-    if not found.has_twins:
+    if not result.has_twins:
         return []
     from tda_bias.behaviour.beta import about_the_target
 
-    table = found.beta
+    table = result.beta
     lines = [
         f"{row['category'].capitalize()}. {about_the_target(row)}"
         for row in table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
         if row["category"] != "all"
     ]
-    left_out = int(found.items["twins"].eq(0).sum())
+    left_out = int(result.items["twins"].eq(0).sum())
     items = counted(left_out, "item has no twin and stands", "items have no twin and stand")
     return [
         *lines,
@@ -213,11 +217,11 @@ def length_lines(split: pd.DataFrame) -> list[str]:
     return lines
 
 
-def closing_lines(found: StereoSetScores, folder: Path) -> list[str]:
+def closing_lines(result: StereoSetScores, folder: Path) -> list[str]:
     """How to read the numbers, and where the files are."""
-    table = found.scores
+    table = result.scores
     first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
-    tokens = [found.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
+    tokens = [result.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
     lines = [
         f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
         f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
@@ -226,6 +230,6 @@ def closing_lines(found: StereoSetScores, folder: Path) -> list[str]:
         "50 is neutral, not good: a model that knows nothing gets it too.",
         f"Ties: {first['ties']}, counted as one half.",
     ]
-    lines += remark_lines(found.record.data)
+    lines += remark_lines(result.record.data)
     lines.append(f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)")
     return lines

@@ -94,7 +94,7 @@ def twins(settings: TwinsSettings) -> None:
 def counts(made: Twins) -> list[dict[str, Any]]:
     """Triples, those with twins, twins and those left out, by category."""
     paired = Counter(triple.category for triple, _ in made)
-    several = Counter(triple.category for triple, found in made for _ in found)
+    several = Counter(triple.category for triple, twins in made for _ in twins)
     excluded = Counter(e.triple.category for e in made.excluded)
     return [
         {
@@ -146,7 +146,7 @@ def _examples(made: Twins, number: int) -> list[tuple[Triple, Triple]]:
     pairs = made.pairs
     number = min(number, len(pairs))
     chosen = [pairs[i * len(pairs) // number] for i in range(number)]
-    return [(triple, found[0]) for triple, found in chosen]
+    return [(triple, twins[0]) for triple, twins in chosen]
 
 
 def marked(original: str, twin: str) -> str:

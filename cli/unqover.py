@@ -224,8 +224,8 @@ def ranked_table(report: Report, top: int) -> Table:
     for name in (factor, column, *numbers):
         shown.add_column(name, justify="right" if name in numbers else "left")
     for group in groups:
-        own = table[table["group"] == group]
-        ranked = (by_kind(own) if sensitive else own).sort_values("gamma", ascending=False)
+        rows = table[table["group"] == group]
+        ranked = (by_kind(rows) if sensitive else rows).sort_values("gamma", ascending=False)
         chosen = ranked.head(top) if len(groups) == 2 else ranked.iloc[[0, -1]]
         for number, row in enumerate(chosen.to_dict("records")):
             name = group if number == 0 else ""
@@ -245,7 +245,7 @@ def _groups_shown(table: pd.DataFrame, top: int) -> list[str]:
     names = list(dict.fromkeys(table["group"]))
     if len(names) == 2:
         return names
-    largest = table.groupby("group")["gamma"].apply(lambda own: own.abs().max())
+    largest = table.groupby("group")["gamma"].apply(lambda gamma: gamma.abs().max())
     return list(largest.sort_values(ascending=False, kind="stable").head(top).index)
 
 
