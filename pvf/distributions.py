@@ -40,8 +40,8 @@ def weighted_quantiles(
     levels: tuple[float, ...] = QUANTILES,
 ) -> Float[np.ndarray, " level"]:
     """The smallest value at or below which at least the given weight lies."""
-    found = np.quantile(values, levels, weights=weights, method="inverted_cdf")
-    return np.asarray(found)
+    quantiles = np.quantile(values, levels, weights=weights, method="inverted_cdf")
+    return np.asarray(quantiles)
 
 
 def density(
@@ -66,12 +66,12 @@ def describe(
         Columns ``mean sd share_positive`` and one per quantile, ``q05`` to ``q95``.
     """
     rows = []
-    for values, own in zip(s, weights, strict=True):
-        mean = float(values @ own)
-        sd = float(np.sqrt(((values - mean) ** 2) @ own))
-        levels = weighted_quantiles(values, own)
+    for values, weight in zip(s, weights, strict=True):
+        mean = float(values @ weight)
+        sd = float(np.sqrt(((values - mean) ** 2) @ weight))
+        levels = weighted_quantiles(values, weight)
         quantiles = {f"q{round(100 * q):02d}": v for q, v in zip(QUANTILES, levels, strict=True)}
-        rows.append({"mean": mean, "sd": sd, "share_positive": float(own[values > 0].sum())})
+        rows.append({"mean": mean, "sd": sd, "share_positive": float(weight[values > 0].sum())})
         rows[-1] |= quantiles
     return pd.DataFrame(rows)
 

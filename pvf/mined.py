@@ -138,20 +138,20 @@ class Overlap:
 def overlap(mined: pd.DataFrame, published: list[Template]) -> Overlap:
     """Compare with published templates; see ``Overlap``."""
     reference = {template.text: template.count for template in published}
-    own = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
-    total_own, total = sum(own.values()) or 1.0, sum(reference.values())
-    every = {*own, *reference}
-    weights = [(own.get(t, 0.0) / total_own, reference.get(t, 0.0) / total) for t in every]
-    common = [template for template in reference if template in own]
-    counts = [own[t] for t in common], [reference[t] for t in common]
+    mined_counts = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
+    total_own, total = sum(mined_counts.values()) or 1.0, sum(reference.values())
+    every = {*mined_counts, *reference}
+    weights = [(mined_counts.get(t, 0.0) / total_own, reference.get(t, 0.0) / total) for t in every]
+    common = [template for template in reference if template in mined_counts]
+    counts = [mined_counts[t] for t in common], [reference[t] for t in common]
     varied = len(common) >= 3 and len(set(counts[0])) > 1
     spearman = float(stats.spearmanr(*counts).statistic) if varied else float("nan")
-    that = [n for t, n in own.items() if t.endswith(" that [Y]") and len(t.split()) == 5]
+    that = [n for t, n in mined_counts.items() if t.endswith(" that [Y]") and len(t.split()) == 5]
     first = list(mined["template"])
     return Overlap(
         recall={k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
         found=len(common),
-        missing=tuple(template for template in reference if template not in own),
+        missing=tuple(template for template in reference if template not in mined_counts),
         jaccard=sum(min(pair) for pair in weights) / sum(max(pair) for pair in weights),
         spearman=spearman,
         that_share=sum(that) / total_own,

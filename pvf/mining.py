@@ -101,7 +101,7 @@ def mine_sentence(sentence: Span, kind: Kind) -> list[Found]:
     predicate = _predicate(verb)
     if predicate is None:
         return []
-    found = []
+    templates = []
     for pronoun in sentence:
         gender = _GENDER.get(pronoun.lower_)
         if gender is None or pronoun.i < verb.i or not _refers(pronoun, gender, verb, subject):
@@ -111,8 +111,8 @@ def mine_sentence(sentence: Span, kind: Kind) -> list[Found]:
         if connector is not None:
             template = f"The [X] {predicate} {connector} [Y]"
             if _acceptable(template):
-                found.append(Found(template, connector, verb.lemma_.lower(), overt))
-    return found
+                templates.append(Found(template, connector, verb.lemma_.lower(), overt))
+    return templates
 
 
 def _mine_profession(verb: Token, subject: Token) -> list[Found]:
@@ -127,10 +127,10 @@ def _mine_profession(verb: Token, subject: Token) -> list[Found]:
 
 def _subject(verb: Token) -> Token | None:
     """A singular person in front of the verb that is not a pronoun."""
-    own = [child for child in verb.children if child.dep_ in _SUBJECTS and child.i < verb.i]
-    if len(own) != 1:
+    subjects = [child for child in verb.children if child.dep_ in _SUBJECTS and child.i < verb.i]
+    if len(subjects) != 1:
         return None
-    subject = own[0]
+    subject = subjects[0]
     if subject.tag_ not in ("NN", "NNP") or any(c.dep_ == "conj" for c in subject.children):
         return None
     return subject if _is_person(subject) else None
@@ -149,8 +149,8 @@ def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
         return False
     if clause.dep_ not in ("ccomp", "advcl", "conj"):
         return False
-    own = {token.i for token in subject.subtree}
-    between = [t for t in pronoun.doc[subject.sent.start : pronoun.i] if t.i not in own]
+    inside = {token.i for token in subject.subtree}
+    between = [t for t in pronoun.doc[subject.sent.start : pronoun.i] if t.i not in inside]
     if any(t.i > subject.i and _is_person(t) and t.tag_ in ("NN", "NNP") for t in between):
         return False
     if any(t.lower_ in _SAME[gender] for t in between):
@@ -255,12 +255,12 @@ def _prepositional(token: Token) -> list[str] | None:
 def _acceptable(template: str) -> bool:
     """No names, no gendered words, no numbers, not too long."""
     words = template.replace("[X],", "[X]").replace(",", "").split()
-    own = [word for word in words[1:] if word not in ("[X]", "[Y]")]
+    plain = [word for word in words[1:] if word not in ("[X]", "[Y]")]
     gendered = set(lexicon()["gendered_words"])
     return (
-        len(own) <= _LONGEST
-        and all(word.replace("-", "").isalpha() and word == word.lower() for word in own)
-        and not gendered.intersection(own)
+        len(plain) <= _LONGEST
+        and all(word.replace("-", "").isalpha() and word == word.lower() for word in plain)
+        and not gendered.intersection(plain)
     )
 
 
@@ -316,7 +316,9 @@ def _count(sentence: Span, kind: Kind, mined: Mined, in_document: set[str]) -> N
     for token in sentence:
         if token.dep_ == "mark" and token.lower_ == "that" and token.head.dep_ == "ccomp":
             mined.overt[token.head.head.lemma_.lower()] += 1
-    for template, one in {found.template: found for found in mine_sentence(sentence, kind)}.items():
+    for template, match in {
+        match.template: match for match in mine_sentence(sentence, kind)
+    }.items():
         mined.counts[template] += 1
         in_document.add(template)
-        mined.about.setdefault(template, (one.connector, one.lemma, short_hash(sentence.text)))
+        mined.about.setdefault(template, (match.connector, match.lemma, short_hash(sentence.text)))

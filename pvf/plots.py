@@ -43,9 +43,9 @@ def plot_signed_means(
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.boxplot(values, widths=0.5, showfliers=False, medianprops={"color": ORANGE})
     rng = np.random.default_rng(0)
-    for place, own in enumerate(values, start=1):
-        spread = rng.uniform(-0.12, 0.12, len(own))
-        ax.scatter(place + spread, own, s=8, alpha=0.5, color=BLUE, linewidth=0)
+    for place, column in enumerate(values, start=1):
+        spread = rng.uniform(-0.12, 0.12, len(column))
+        ax.scatter(place + spread, column, s=8, alpha=0.5, color=BLUE, linewidth=0)
     if len(names) == 1:
         _name_extremes(ax, next(iter(reports.values())), label)
     ax.set_xticks(range(1, len(names) + 1), [short_name(name) for name in names])
@@ -253,12 +253,12 @@ def plot_regression(
     measured = by_x.set_index("x")[response]
     values = factors.table[factor].dropna()
     values = values.loc[[word for word in values.index if word in measured.index]]
-    y, own = measured.loc[values.index].to_numpy(), values.to_numpy()
+    y, x = measured.loc[values.index].to_numpy(), values.to_numpy()
     weights = None if factors.weights is None else factors.weights.loc[values.index].to_numpy()
-    size = np.full(len(own), 14.0) if weights is None else 6 + 90 * weights / weights.max()
-    ax.scatter(own, y, s=size, color=BLUE, alpha=0.5, linewidth=0)
-    grid = sm.add_constant(np.linspace(own.min(), own.max(), 100), has_constant="add")
-    design = sm.add_constant(own, has_constant="add")
+    size = np.full(len(x), 14.0) if weights is None else 6 + 90 * weights / weights.max()
+    ax.scatter(x, y, s=size, color=BLUE, alpha=0.5, linewidth=0)
+    grid = sm.add_constant(np.linspace(x.min(), x.max(), 100), has_constant="add")
+    design = sm.add_constant(x, has_constant="add")
     fits = {"OLS": (sm.OLS(y, design).fit(), GREY, "-")}
     if weights is not None:
         fits["WLS"] = (sm.WLS(y, design, weights / weights.mean()).fit(), ORANGE, "--")
@@ -272,7 +272,7 @@ def plot_regression(
     ax.fill_between(grid[:, 1], low, high, color=colour, alpha=0.15, linewidth=0, label=text)
     ax.set_xlabel(factor)
     ax.set_ylabel(_NAME[response])
-    ax.set_title(counted(len(own), "word"), fontsize="small")
+    ax.set_title(counted(len(x), "word"), fontsize="small")
     ax.legend(frameon=False, fontsize="small")
     return ax
 

@@ -243,12 +243,12 @@ class Preferences(Recorded):
         return table
 
     def _class_table(self) -> pd.DataFrame:
-        found = self.by_class()
+        by_class = self.by_class()
         keys = pd.MultiIndex.from_product([self.x, [t.text for t in self.templates]], names=_KEYS)
         table = keys.to_frame(index=False)
         for number, label in enumerate(self.classes):
-            table[f"p_{label}"] = found.p[..., number].reshape(-1)
-        table["union_mass"] = found.union_mass.reshape(-1)
+            table[f"p_{label}"] = by_class.p[..., number].reshape(-1)
+        table["union_mass"] = by_class.union_mass.reshape(-1)
         return table
 
 

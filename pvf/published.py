@@ -51,8 +51,8 @@ def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
         measured = report.summary.iloc[0]
         ours = {key: float(measured[key]) for key in ("R", "R_p", "R_v")}
         rows.append({"model": name, **ours, "from": "here", "the same as": paper_name(name)})
-    found = pd.DataFrame(rows)
-    return found.sort_values("R", ascending=False, kind="stable").reset_index(drop=True)
+    risks = pd.DataFrame(rows)
+    return risks.sort_values("R", ascending=False, kind="stable").reset_index(drop=True)
 
 
 def unlike_the_papers(report: RiskReport, table: str) -> list[str]:

@@ -79,8 +79,8 @@ def reader(model: LanguageModel, config: ScoreConfig) -> Reader:
         "permutation": PermutationReader,
         "seq2seq": Seq2SeqReader,
     }
-    found: Reader = kinds[model.kind](model, config)
-    return found
+    chosen: Reader = kinds[model.kind](model, config)
+    return chosen
 
 
 class _PromptReader:
@@ -94,8 +94,8 @@ class _PromptReader:
         """Token ids of every prompt, word by word, without special tokens."""
         texts = [template.prompt(word) for word in words for template in templates]
         ids: list[list[int]] = self.model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        for text, own in zip(texts, ids, strict=True):
-            if not own:
+        for text, prompt in zip(texts, ids, strict=True):
+            if not prompt:
                 raise InputError(f"the tokenizer makes no token of the prompt {text!r}")
         return ids
 
@@ -130,11 +130,11 @@ def _hung_on(prompts: Sequence[Sequence[int]], words: WordTree) -> TokenTree:
     tokens, parent, ends = merge(prompts)
     n_inner = len(words.tokens)
     first = len(tokens) + n_inner * np.arange(len(prompts))
-    own = np.where(words.parent < 0, ends[:, None], words.parent + first[:, None])
+    parents = np.where(words.parent < 0, ends[:, None], words.parent + first[:, None])
     read = np.where(words.edge_node < 0, ends[:, None], words.edge_node + first[:, None])
     return TokenTree(
         tokens=np.concatenate([tokens, np.tile(words.tokens, len(prompts))]),
-        parent=np.concatenate([parent, own.reshape(-1)]),
+        parent=np.concatenate([parent, parents.reshape(-1)]),
         read_node=read.reshape(-1),
         read_token=np.tile(words.edge_token, len(prompts)),
     )
@@ -155,7 +155,7 @@ class CausalReader(_PromptReader):
         """As in ``Reader``."""
         tree = word_tree(forms.sequences)
         leading = self._leading()
-        prompts = [leading + own for own in self._prompts(words, templates)]
+        prompts = [leading + prompt for prompt in self._prompts(words, templates)]
         # Prompts of one word share its beginning; a large tree of words would make such rows long.
         together = max(1, min(len(templates), _ROW // (len(tree.tokens) + 4)))
         groups = [prompts[i : i + together] for i in range(0, len(prompts), together)]
@@ -189,20 +189,20 @@ class PermutationReader(_PromptReader):
         """As in ``Reader``."""
         tree = word_tree(forms.sequences)
         leading = self._leading()
-        prompts = [leading + own for own in self._prompts(words, templates)]
+        prompts = [leading + prompt for prompt in self._prompts(words, templates)]
         # A row for the prompt itself and one for every beginning of a longer word.
         paths = [[], *_paths(tree)]
         rows = [prompt + path + [0] for prompt in prompts for path in paths]
         after = np.array(tree.edge_node) + 1
-        found = np.empty((len(rows), len(tree.edge_token)))
+        log_probs = np.empty((len(rows), len(tree.edge_token)))
         done = 0
         for batch in batches_of_similar_width([len(row) for row in rows], self.config.batch_size):
-            found[batch] = self._log_probs([rows[i] for i in batch], tree.edge_token)
+            log_probs[batch] = self._log_probs([rows[i] for i in batch], tree.edge_token)
             done += len(batch)
             if progress is not None:
                 progress(done * len(prompts) // len(rows), len(prompts))
-        refuse_undefined(self.model, [found])
-        by_path = found.reshape(len(prompts), len(paths), len(tree.edge_token))
+        refuse_undefined(self.model, [log_probs])
+        by_path = log_probs.reshape(len(prompts), len(paths), len(tree.edge_token))
         edges = by_path[:, after, np.arange(len(after))]
         return _shaped(edges, tree, prompts, len(words), {})
 
@@ -249,12 +249,12 @@ class MaskedReader:
         log_prob = np.zeros((len(prompts), len(forms.sequences)))
         filled = sorted({(len(s), s[:i]) for s in forms.sequences for i in range(len(s))})
         for number, (masks, prefix) in enumerate(filled):
-            own = [
+            indices = [
                 f
                 for f, s in enumerate(forms.sequences)
                 if len(s) == masks and s[: len(prefix)] == prefix
             ]
-            tokens = np.array([forms.sequences[f][len(prefix)] for f in own])
+            tokens = np.array([forms.sequences[f][len(prefix)] for f in indices])
             slot = [*prefix, *[mask_id] * (masks - len(prefix))]
             rows = [_filled(prompt, mask_id, slot) for prompt in prompts]
             for batch in batches_of_similar_width(
@@ -262,8 +262,8 @@ class MaskedReader:
             ):
                 places = [rows[i][1] + len(prefix) for i in batch]
                 chosen = [rows[i][0] for i in batch]
-                found = masked_log_probs(self.model, chosen, places, [tokens] * len(batch))
-                log_prob[np.ix_(batch, own)] += np.stack(found)
+                log_probs = masked_log_probs(self.model, chosen, places, [tokens] * len(batch))
+                log_prob[np.ix_(batch, indices)] += np.stack(log_probs)
             if progress is not None:
                 progress((number + 1) * len(prompts) // len(filled), len(prompts))
         shape = (len(words), len(templates), len(forms.sequences))
@@ -278,8 +278,8 @@ class MaskedReader:
                 ends = "." if self.config.mask_end == "period" and not template.after else ""
                 texts.append(template.filled(word).replace(Y_SLOT, mask + ends))
         ids: list[list[int]] = self.model.tokenizer(texts)["input_ids"]
-        for text, own in zip(texts, ids, strict=True):
-            if own.count(self.model.tokenizer.mask_token_id) != 1:
+        for text, prompt in zip(texts, ids, strict=True):
+            if prompt.count(self.model.tokenizer.mask_token_id) != 1:
                 raise InputError(f"the tokenizer does not find the mask in {text!r}")
         return ids
 
@@ -308,13 +308,13 @@ class Seq2SeqReader(_PromptReader):
         done = 0
         for batch in batches_of_similar_width([len(s) for s in sources], self.config.batch_size):
             trees = [_hung_on([begun(self.model, prompts[i])], tree) for i in batch]
-            found = decoded_log_probs(
+            log_probs = decoded_log_probs(
                 self.model,
                 [sources[i] for i in batch],
                 trees,
                 batch_size=self.config.batch_size,
             )
-            edges[batch] = np.stack(found)
+            edges[batch] = np.stack(log_probs)
             done += len(batch)
             if progress is not None:
                 progress(done, len(prompts))

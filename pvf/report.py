@@ -113,12 +113,12 @@ class RiskReport:
         else:
             record = self.preferences.record
             content = content_hash(record)
-            own = RiskRecord(
+            about = RiskRecord(
                 model=record.model,
                 run=str(Path(run).resolve()),
                 made_from={} if content is None else {"pvf": content},
             )
-            with writing_run(folder, own) as writer:
+            with writing_run(folder, about) as writer:
                 self._write(writer, figures or {})
         return [*(folder / name for name in writer.names), folder / RECORD]
 
@@ -231,19 +231,19 @@ def _rng(config: RiskConfig, part: int) -> np.random.Generator:
 
 
 def _risk(preferences: Preferences, config: RiskConfig, x_weights: np.ndarray | None) -> Risk:
-    found = preferences.by_class(config.aggregate)
+    by_class = preferences.by_class(config.aggregate)
     weights = preferences.counts if config.template_weights == "counts" else None
     if config.min_mass > 0:
-        kept = found.union_mass >= config.min_mass
+        kept = by_class.union_mass >= config.min_mass
         none = ~kept.any(1)
         if none.any():
             raise InputError(
                 f"`min_mass` {config.min_mass} leaves {preferences.x[int(np.argmax(none))]!r} no "
-                f"template; the largest union mass there is {found.union_mass[none].max():.2g}"
+                f"template; the largest union mass there is {by_class.union_mass[none].max():.2g}"
             )
         weights = kept * (np.ones(kept.shape[1]) if weights is None else weights)
     return decompose(
-        found.p,
+        by_class.p,
         context_weights=weights,
         x_weights=x_weights,
         criterion=config.criterion,
@@ -264,8 +264,8 @@ def _interval_options(config: RiskConfig) -> dict[str, Any]:
 def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFrame:
     table = pd.DataFrame({"x": preferences.x, "r": risk.r, "r_p": risk.r_p, "r_v": risk.r_v})
     if len(preferences.templates) > 1:
-        found = x_intervals(risk, **_interval_options(config), rng=_rng(config, 0))
-        limits = found.limits(config.interval)
+        intervals = x_intervals(risk, **_interval_options(config), rng=_rng(config, 0))
+        limits = intervals.limits(config.interval)
         for number, name in enumerate(("r", "r_p", "r_v")):
             table[f"{name}_low"], table[f"{name}_high"] = limits[:, number]
     for number, label in enumerate(preferences.classes):
@@ -316,8 +316,10 @@ def _measured(name: str, risk: Risk, config: RiskConfig) -> dict[str, Any]:
     for over in OVER:
         if (over != "x" and n_contexts < 2) or (over != "templates" and n_x < 2):
             continue
-        found = risk_intervals(risk, over=over, **_interval_options(config), rng=_rng(config, 2))
-        limits = found.limits(config.interval)
+        intervals = risk_intervals(
+            risk, over=over, **_interval_options(config), rng=_rng(config, 2)
+        )
+        limits = intervals.limits(config.interval)
         for number, quantity in enumerate(QUANTITIES):
             row[f"{quantity}_low_{over}"], row[f"{quantity}_high_{over}"] = limits[:, number]
     return row
@@ -355,8 +357,8 @@ def _variants(
 
 
 def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[str, Any]:
-    found = preferences.by_class(config.aggregate)
-    mass = found.union_mass.reshape(-1)
+    by_class = preferences.by_class(config.aggregate)
+    mass = by_class.union_mass.reshape(-1)
     low, middle, high = weighted_quantiles(mass, np.ones(len(mass)), (0.05, 0.5, 0.95))
     words = preferences.record.words
     return {
@@ -372,7 +374,7 @@ def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[
         "union_mass_q05": float(low),
         "union_mass_median": float(middle),
         "union_mass_q95": float(high),
-        "prompts_without_mass": int(found.zero_mass.sum()),
+        "prompts_without_mass": int(by_class.zero_mass.sum()),
         "prompts_left_out": int((risk.context_weights == 0).sum()),
     }
 

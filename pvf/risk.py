@@ -147,8 +147,8 @@ def cell_weights(
         InputError: as ``normalised``; naming the first x without a context.
     """
     if weights is None or np.ndim(weights) == 1:
-        own = normalised(weights, shape[1], "context_weights", zeros=False)
-        return np.asarray(np.broadcast_to(own, shape))
+        rescaled = normalised(weights, shape[1], "context_weights", zeros=False)
+        return np.asarray(np.broadcast_to(rescaled, shape))
     array = np.asarray(weights, dtype=float)
     if array.shape != shape:
         raise InputError(f"`context_weights` must have the shape {shape}; got {array.shape}")

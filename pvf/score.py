@@ -170,14 +170,14 @@ class _Blocks:
         return reading
 
 
-def _within(progress: Progress | None, before: int, own: int, total: int) -> Progress | None:
+def _within(progress: Progress | None, before: int, share: int, total: int) -> Progress | None:
     """Progress of a block of prompts as that of all."""
     if progress is None:
         return None
     tell: Callable[[int, int], None] = progress
 
     def within(done: int, of: int) -> None:
-        tell(before + done * own // max(of, 1), total)
+        tell(before + done * share // max(of, 1), total)
 
     return within
 
@@ -253,13 +253,13 @@ def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
     before = len(model.tokenizer("The", add_special_tokens=False)["input_ids"])
     texts = [f"The {word}" for word in words]
     ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-    return {word: len(own) - before for word, own in zip(words, ids, strict=True)}
+    return {word: len(tokens) - before for word, tokens in zip(words, ids, strict=True)}
 
 
 def _n_tokens(
     sequences: Sequence[tuple[int, ...]], words: Sequence[str], word_of: np.ndarray
 ) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {word: [] for word in words}
+    lengths: dict[str, list[int]] = {word: [] for word in words}
     for sequence, number in zip(sequences, word_of, strict=True):
-        found[words[number]].append(len(sequence))
-    return found
+        lengths[words[number]].append(len(sequence))
+    return lengths

@@ -159,11 +159,11 @@ def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") ->
     tables = []
     for label, chosen in [("alone", [n]) for n in names] + [("together", names)] * (len(names) > 1):
         values = factors.table.loc[shared, chosen].dropna()
-        own = {name: values[name].to_numpy() for name in chosen}
+        columns = {name: values[name].to_numpy() for name in chosen}
         fits: list[tuple[str, np.ndarray | None]] = [("OLS", None)]
         if factors.weights is not None:
             fits.append(("WLS", factors.weights.loc[values.index].to_numpy()))
         for fit, weights in fits:
-            table = regress(measured.loc[values.index].to_numpy(), own, weights)
+            table = regress(measured.loc[values.index].to_numpy(), columns, weights)
             tables.append(table.assign(factors=label, fit=fit))
     return pd.concat(tables, ignore_index=True)

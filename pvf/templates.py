@@ -85,8 +85,8 @@ def _template(text: str | None, count: str | None, where: str, y_last: bool) -> 
     text = (text or "").strip()
     for slot in (X_SLOT, Y_SLOT):
         if text.count(slot) != 1:
-            found = "lacks" if slot not in text else "has more than one"
-            raise InputError(f"{where}: the template {found} {slot}; got {text!r}")
+            fault = "lacks" if slot not in text else "has more than one"
+            raise InputError(f"{where}: the template {fault} {slot}; got {text!r}")
     if text.index(X_SLOT) > text.index(Y_SLOT):
         raise InputError(f"{where}: {X_SLOT} must come before {Y_SLOT}; got {text!r}")
     if y_last and not text.endswith(Y_SLOT):

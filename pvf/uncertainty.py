@@ -112,14 +112,14 @@ def _resampled(risk: Risk, order: float, one_sided: bool) -> Callable[[np.ndarra
     w, s = risk.context_weights, risk.s
     n_x, n_contexts, n_classes = s.shape
     weighted_s = (w[..., None] * s).transpose(1, 0, 2).reshape(n_contexts, -1)
-    own = np.maximum(s, 0.0) if one_sided else risk.J[..., None]
-    weighted_j = (w[..., None] * own).transpose(1, 0, 2).reshape(n_contexts, -1)
+    j = np.maximum(s, 0.0) if one_sided else risk.J[..., None]
+    weighted_j = (w[..., None] * j).transpose(1, 0, 2).reshape(n_contexts, -1)
 
     def risks(multiplicity: np.ndarray) -> np.ndarray:
         total = multiplicity @ w.T
         with np.errstate(invalid="ignore", divide="ignore"):
             mean_s = (multiplicity @ weighted_s).reshape(-1, n_x, n_classes) / total[..., None]
-            mean_j = (multiplicity @ weighted_j).reshape(-1, n_x, own.shape[2]) / total[..., None]
+            mean_j = (multiplicity @ weighted_j).reshape(-1, n_x, j.shape[2]) / total[..., None]
         favoured = np.argmax(mean_s, axis=2)[..., None] if one_sided else np.zeros(1, dtype=int)
         r = np.take_along_axis(mean_j, np.broadcast_to(favoured, (*total.shape, 1)), axis=2)[..., 0]
         r_p = positive_norm(mean_s, order)

@@ -23,19 +23,19 @@ def load_x_weights(path: str | Path, x: tuple[str, ...]) -> tuple[np.ndarray, li
     reader = csv.DictReader(read_text(path, setting="x_weights", named=()).splitlines())
     if not {"x", "weight"} <= set(reader.fieldnames or ()):
         raise InputError(f"`x_weights` {path} must have the columns x,weight")
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for row in reader:
         where = f"`x_weights` {path} line {reader.line_num}"
         word = (row["x"] or "").strip()
-        if word in found:
+        if word in weights:
             raise InputError(f"{where}: {word!r} stands twice")
         try:
-            found[word] = float(row["weight"] or "")
+            weights[word] = float(row["weight"] or "")
         except ValueError:
-            found[word] = np.nan
-        if not (np.isfinite(found[word]) and found[word] >= 0):
+            weights[word] = np.nan
+        if not (np.isfinite(weights[word]) and weights[word] >= 0):
             raise InputError(f"{where}: the weight must be 0 or more; got {row['weight']!r}")
-    missing = [word for word in x if word not in found]
+    missing = [word for word in x if word not in weights]
     if len(missing) == len(x):
         raise InputError(f"`x_weights` {path} has none of the words; the first is {x[0]!r}")
-    return np.array([found.get(word, 0.0) for word in x]), missing
+    return np.array([weights.get(word, 0.0) for word in x]), missing

@@ -121,7 +121,7 @@ def word_forms(
         InputError: if a word becomes the unknown token, or a class keeps no word.
     """
     vocabulary = tokenizer.get_vocab() if forms == "bare" else {}
-    found: dict[str, list[tuple[int, ...]]] = {}
+    kept_forms: dict[str, list[tuple[int, ...]]] = {}
     skipped: dict[str, str] = {}
     for word in (word for words in classes.classes.values() for word in words):
         written = [word, word[:1].upper() + word[1:]] if forms == "capitals" else [word]
@@ -129,46 +129,46 @@ def word_forms(
         if forms == "bare":
             sequences = [(vocabulary[word],)] if word in vocabulary else []
         else:
-            sequences = [_word_start(tokenizer, one) for one in written]
+            sequences = [_word_start(tokenizer, form) for form in written]
         kept = [s for s in sequences if not one_token or len(s) == 1]
         if not kept:
             skipped[word] = "several tokens" if sequences else "not in the vocabulary"
-        found[word] = list(dict.fromkeys(kept))
-    _drop_ambiguous(found, classes, skipped)
-    return _collected(found, classes, skipped)
+        kept_forms[word] = list(dict.fromkeys(kept))
+    _drop_ambiguous(kept_forms, classes, skipped)
+    return _collected(kept_forms, classes, skipped)
 
 
 def _word_start(tokenizer: Any, word: str) -> tuple[int, ...]:
     before = tokenizer(_ANCHOR, add_special_tokens=False)["input_ids"]
     ids = tokenizer(f"{_ANCHOR} {word}", add_special_tokens=False)["input_ids"]
-    own = ids[len(before) :]
-    unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in own
-    if ids[: len(before)] != before or not own or unknown:
+    form_ids = ids[len(before) :]
+    unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in form_ids
+    if ids[: len(before)] != before or not form_ids or unknown:
         raise InputError(
             f"`classes`: the tokenizer cannot write {word!r}; leave the word out or use another "
             "model"
         )
-    return tuple(own)
+    return tuple(form_ids)
 
 
 def _drop_ambiguous(
-    found: dict[str, list[tuple[int, ...]]], classes: WordClasses, skipped: dict[str, str]
+    forms: dict[str, list[tuple[int, ...]]], classes: WordClasses, skipped: dict[str, str]
 ) -> None:
     """Sequences that words of two classes share, as after lower-casing, belong to neither."""
     class_of = {word: label for label, words in classes.classes.items() for word in words}
     owners: dict[tuple[int, ...], set[str]] = {}
-    for word, sequences in found.items():
+    for word, sequences in forms.items():
         for sequence in sequences:
             owners.setdefault(sequence, set()).add(class_of[word])
-    for word, sequences in found.items():
-        own = [sequence for sequence in sequences if len(owners[sequence]) == 1]
-        if sequences and not own:
+    for word, sequences in forms.items():
+        unshared = [sequence for sequence in sequences if len(owners[sequence]) == 1]
+        if sequences and not unshared:
             skipped[word] = "same tokens as a word of another class"
-        found[word] = own
+        forms[word] = unshared
 
 
 def _collected(
-    found: dict[str, list[tuple[int, ...]]], classes: WordClasses, skipped: dict[str, str]
+    forms: dict[str, list[tuple[int, ...]]], classes: WordClasses, skipped: dict[str, str]
 ) -> WordForms:
     words: list[str] = []
     class_of: list[int] = []
@@ -176,11 +176,11 @@ def _collected(
     for number, (label, members) in enumerate(classes.classes.items()):
         for word in members:
             # Two words of a class with the same tokens count once.
-            own = [sequence for sequence in found[word] if sequence not in sequences]
-            if found[word] and not own:
+            distinct = [sequence for sequence in forms[word] if sequence not in sequences]
+            if forms[word] and not distinct:
                 skipped[word] = "same tokens as another word of its class"
-            if own:
-                sequences |= dict.fromkeys(own, len(words))
+            if distinct:
+                sequences |= dict.fromkeys(distinct, len(words))
                 words.append(word)
                 class_of.append(number)
         if number not in class_of:

@@ -120,8 +120,8 @@ def _classes(name: str, source: str, content: Mapping[Any, Any]) -> WordClasses:
     counts = Counter(word for words in given.values() for word in words)
     shared = tuple(word for word, count in counts.items() if count > 1)
     kept = {label: tuple(w for w in words if w not in shared) for label, words in given.items()}
-    for label, own in kept.items():
-        if not own:
+    for label, members in kept.items():
+        if not members:
             raise InputError(f"{where}: every word of {label!r} stands in another class too")
     return WordClasses(name, source, kept, shared)
 
