@@ -74,11 +74,11 @@ class Answers(Recorded):
     @property
     def combinations(self) -> list[str]:
         """Each subject's levels of all factors, in one string."""
-        return [" ".join(own) for own in self.levels]
+        return [" ".join(levels) for levels in self.levels]
 
     def level_of(self, factor: int) -> list[str]:
         """Each subject's level of one factor."""
-        return [own[factor] for own in self.levels]
+        return [levels[factor] for levels in self.levels]
 
     def save(self, folder: str | Path) -> None:
         """Write ``answers.parquet`` and ``run.json``: both, or none.

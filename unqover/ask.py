@@ -59,9 +59,9 @@ def ask_questions(
         ShareDone: where another process gathers.
     """
     config = config or AskConfig()
-    own = asker(model, config)
+    chosen = asker(model, config)
     weights = model.weight_hash()
-    identity = _settings(model, weights, config, own)
+    identity = _settings(model, weights, config, chosen)
     store = open_parts(parts, identity, resume=resume, overwrite=overwrite, team=team)
     n_pairs, n_templates, n_attributes = design.shape
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
@@ -75,27 +75,27 @@ def ask_questions(
             f"{design.name} {block.name}",
             len(block.pairs) * int(block.asked.sum()),
             block.depends_on,
-            partial(_asked, model, own, block, computed),
+            partial(_asked, model, chosen, block, computed),
         )
         for block in blocks
     ]
-    for block, found in zip(blocks, store.each(jobs), strict=True):
+    for block, arrays in zip(blocks, store.each(jobs), strict=True):
         index = np.ix_(block.pairs, np.array([block.template]), np.flatnonzero(block.asked))
-        log_prob[index] = found["log_prob"][:, None]
-        mass[index] = found["mass"][:, None]
-        n_tokens[block.template, design.first[block.pairs]] = found["n_tokens"][:, 0]
-        n_tokens[block.template, design.second[block.pairs]] = found["n_tokens"][:, 1]
+        log_prob[index] = arrays["log_prob"][:, None]
+        mass[index] = arrays["mass"][:, None]
+        n_tokens[block.template, design.first[block.pairs]] = arrays["n_tokens"][:, 0]
+        n_tokens[block.template, design.second[block.pairs]] = arrays["n_tokens"][:, 1]
         done += 2 * len(block.pairs)
         if progress is not None:
             progress(done, 2 * n_pairs * n_templates)
     record = AnswersRecord(
         model=model_record(model, weights=weights),
         kind=model.kind,
-        ask=own.how,
+        ask=chosen.how,
         ask_config=config,
         design=validated_part(DesignRecord, design.record, "the design"),
         questions=design.n_questions,
-        notes=own.notes,
+        notes=chosen.notes,
         parts_reused=len(blocks) - len(computed),
         seconds=time.perf_counter() - start,
     )
@@ -103,14 +103,14 @@ def ask_questions(
 
 
 def _asked(
-    model: LanguageModel, own: Asker, block: _Block, computed: list[str]
+    model: LanguageModel, asker: Asker, block: _Block, computed: list[str]
 ) -> dict[str, np.ndarray]:
     """The answers of a block, whose name is noted."""
     computed.append(block.name)
-    found = block.arrays(own.ask(block.instances()))
-    if not np.isfinite(found["log_prob"]).all():
+    arrays = block.arrays(asker.ask(block.instances()))
+    if not np.isfinite(arrays["log_prob"]).all():
         raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
-    return found
+    return arrays
 
 
 def as_answers(
@@ -140,13 +140,15 @@ def as_answers(
     )
 
 
-def _settings(model: LanguageModel, weights: str, config: AskConfig, own: Asker) -> dict[str, Any]:
+def _settings(
+    model: LanguageModel, weights: str, config: AskConfig, asker: Asker
+) -> dict[str, Any]:
     """What answers depend on, beside their texts."""
     return {
         "model": model.name,
         "weights": weights,
         "dtype": model.dtype_name,
-        "ask": own.how,
+        "ask": asker.how,
         "length": config.length,
         "negation": config.negation,
         "share_prefix": config.share_prefix,
@@ -172,20 +174,27 @@ class _Block:
     def instances(self) -> list[Instance]:
         """Both orders of each pair, pair by pair."""
         design = self.design
-        attributes = [a for a, own in zip(design.attributes, self.asked, strict=True) if own]
-        found = []
+        attributes = [
+            a for a, is_asked in zip(design.attributes, self.asked, strict=True) if is_asked
+        ]
+        listed = []
         for pair in self.pairs:
             both = design.subjects[design.first[pair]], design.subjects[design.second[pair]]
             for mentioned in (both, both[::-1]):
                 template = design.templates[self.template]
-                found.append(Instance(template, mentioned, both, attributes))
-        return found
+                listed.append(Instance(template, mentioned, both, attributes))
+        return listed
 
     def depends_on(self) -> dict[str, str]:
         """Hash of everything that is asked."""
         asked = [
-            (one.context, [s.name for s in one.candidates], one.template, one.attributes)
-            for one in self.instances()
+            (
+                instance.context,
+                [s.name for s in instance.candidates],
+                instance.template,
+                instance.attributes,
+            )
+            for instance in self.instances()
         ]
         return {"texts": hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()}
 
@@ -193,10 +202,10 @@ class _Block:
         """Answers of ``instances``: pair first, order behind the attribute."""
         both = zip(answers[::2], answers[1::2], strict=True)
         log_prob, mass, n_tokens = [], [], []
-        for one, two in both:
-            log_prob.append(np.stack([one.log_prob, two.log_prob], axis=1))
-            mass.append(np.stack([one.mass, two.mass], axis=1))
-            n_tokens.append(one.n_tokens[0, 0])
+        for first, second in both:
+            log_prob.append(np.stack([first.log_prob, second.log_prob], axis=1))
+            mass.append(np.stack([first.mass, second.mass], axis=1))
+            n_tokens.append(first.n_tokens[0, 0])
         return {
             "log_prob": np.stack(log_prob),
             "mass": np.stack(mass),

@@ -50,8 +50,8 @@ def asker(model: LanguageModel, config: AskConfig) -> Asker:
         "cloze": ContinuationAsker, "question": ContinuationAsker, "mask": MaskAsker,
         "span": SpanAsker,
     }  # fmt: skip
-    found: Asker = kinds[how](model, config, how)
-    return found
+    made: Asker = kinds[how](model, config, how)
+    return made
 
 
 # -- causal models ---------------------------------------------------------------------------------
@@ -80,15 +80,15 @@ class ContinuationAsker:
         """As in ``Asker``."""
         texts = [self._texts(instance) for instance in instances]
         split = self._split(texts)
-        trees = [_scored_tree(one) for one in split]
+        trees = [_scored_tree(texts) for texts in split]
         if self._reader is None:
             # As many tokens in a pass as that many separate texts would have.
-            length = np.mean([len(text.ids) for own in split for text in own])
+            length = np.mean([len(text.ids) for texts in split for text in texts])
             self._reader = reader_of(
                 self._model,
                 [tree.tree for tree in trees],
                 batch_size=self._config.batch_size,
-                texts_per_tree=max(1, round(max(len(one.tree) for one in trees) / length)),
+                texts_per_tree=max(1, round(max(len(tree.tree) for tree in trees) / length)),
                 share_prefix=self._config.share_prefix,
             )
         values = self._reader.read([tree.tree for tree in trees])
@@ -99,7 +99,7 @@ class ContinuationAsker:
 
     def _texts(self, instance: Instance) -> list[tuple[str, str, str]]:
         """By attribute, polarity and subject: the given text, with the subject, and the whole."""
-        found = []
+        texts = []
         template, context = instance.template, instance.context
         for attribute in instance.attributes:
             for negation in polarities(self._config):
@@ -114,26 +114,26 @@ class ContinuationAsker:
                         answer, place = template.answer(subject)
                         said = f"{answer}."
                     named = f"{given} {said[: place.stop]}"
-                    found.append((given, named, f"{given} {said}"))
-        return found
+                    texts.append((given, named, f"{given} {said}"))
+        return texts
 
     def _split(self, texts: list[list[tuple[str, str, str]]]) -> list[list[_Text]]:
         """Token ids of each text, and where the scored part and what follows the subject begin."""
-        distinct = list(dict.fromkeys(t for own in texts for three in own for t in three))
+        distinct = list(dict.fromkeys(t for triples in texts for three in triples for t in three))
         ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
         of = dict(zip(distinct, ids, strict=True))
-        found = []
-        for own in texts:
+        split = []
+        for of_instance in texts:
             rows = []
-            for given, named, whole in own:
+            for given, named, whole in of_instance:
                 start = common_prefix(of[given], of[whole])
                 named_to = max(start + 1, common_prefix(of[named], of[whole]))
                 if start == 0 or start >= len(of[whole]):
                     raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
                 n = len(self._leading)
                 rows.append(_Text([*self._leading, *of[whole]], n + start, n + named_to))
-            found.append(rows)
-        return found
+            split.append(rows)
+        return split
 
     def _asked(self, instance: Instance, scored: _ScoredTree, values: np.ndarray) -> Asked:
         shape = (len(instance.attributes), 2, 2)
@@ -189,10 +189,10 @@ def _scored_tree(texts: Sequence[_Text]) -> _ScoredTree:
     inner = np.zeros(len(tokens), dtype=bool)
     inner[parent[parent >= 0]] = True
     place = np.cumsum(inner) - 1
-    own = parent[inner]
+    parents = parent[inner]
     tree = TokenTree(
         tokens=tokens[inner],
-        parent=np.where(own >= 0, place[own], -1),
+        parent=np.where(parents >= 0, place[parents], -1),
         read_node=place[parent[read]],
         read_token=tokens[read],
     )
@@ -229,19 +229,19 @@ class MaskAsker:
             for place in range(first, last):
                 row = self._row(ids, first, last, place)
                 tokens.setdefault(row, {}).setdefault(place, set()).add(ids[place])
-        found = self._read(tokens)
+        log_probs = self._read(tokens)
         values, counts = [], []
         for ids, first, last in wanted:
             rows = [(self._row(ids, first, last, p), p, ids[p]) for p in range(first, last)]
-            total = sum(found[key] for key in rows)
+            total = sum(log_probs[key] for key in rows)
             counts.append(last - first)
             values.append(total / (last - first) if self._config.length == "mean" else total)
         results, done = [], 0
         for instance in instances:
             shape = (len(instance.attributes), 2, 2)
-            own = slice(done, done + int(np.prod(shape)))
-            done = own.stop
-            log_prob, n = np.reshape(values[own], shape), np.reshape(counts[own], shape)
+            part = slice(done, done + int(np.prod(shape)))
+            done = part.stop
+            log_prob, n = np.reshape(values[part], shape), np.reshape(counts[part], shape)
             summed = log_prob * n if self._config.length == "mean" else log_prob
             results.append(Asked(log_prob, n, np.exp(summed).sum(-1)))
         return results
@@ -258,15 +258,15 @@ class MaskAsker:
                     texts.append(f"{context} {said}")
                     places.append((start + place.start, start + place.stop))
         encoded = self._model.tokenizer(texts, return_offsets_mapping=True)
-        found = []
+        masked = []
         for ids, offsets, (start, stop), text in zip(
             encoded["input_ids"], encoded["offset_mapping"], places, texts, strict=True
         ):
             inside = [i for i, (a, b) in enumerate(offsets) if a < stop and b > start and b > a]
             if not inside:
                 raise InputError(f"the tokenizer makes no token of the subject of {text!r}")
-            found.append((tuple(ids), inside[0], inside[-1] + 1))
-        return found
+            masked.append((tuple(ids), inside[0], inside[-1] + 1))
+        return masked
 
     def _row(self, ids: tuple[int, ...], first: int, last: int, place: int) -> tuple[int, ...]:
         """The text with everything of the subject masked from a place on."""
@@ -277,13 +277,15 @@ class MaskAsker:
         self, wanted: dict[tuple[int, ...], dict[int, set[int]]]
     ) -> dict[tuple[tuple[int, ...], int, int], float]:
         rows = [(row, place) for row, places in wanted.items() for place in places]
-        found: dict[tuple[tuple[int, ...], int, int], float] = {}
+        read: dict[tuple[tuple[int, ...], int, int], float] = {}
         for batch in batches_of_similar_width([len(r) for r, _ in rows], self._config.batch_size):
             chosen = [rows[i] for i in batch]
             tokens = [np.array(sorted(wanted[row][place])) for row, place in chosen]
             values = masked_log_probs(
                 self._model, [row for row, _ in chosen], [place for _, place in chosen], tokens
             )
-            for (row, place), own, value in zip(chosen, tokens, values, strict=True):
-                found |= {(row, place, int(t)): float(v) for t, v in zip(own, value, strict=True)}
-        return found
+            for (row, place), candidates, value in zip(chosen, tokens, values, strict=True):
+                read |= {
+                    (row, place, int(t)): float(v) for t, v in zip(candidates, value, strict=True)
+                }
+        return read

@@ -189,8 +189,8 @@ def aggregates(given: Sums, group: Int[np.ndarray, " subject"] | None = None) ->
     Returns:
         Rows of groups without any comparison are NaN and take no part in mu and eta.
     """
-    own = np.arange(given.n_subjects) if group is None else np.asarray(group)
-    member = Membership.of(given, own)
+    groups = np.arange(given.n_subjects) if group is None else np.asarray(group)
+    member = Membership.of(given, groups)
     gamma, eta = member.means(given.C, given.n), member.means(given.sign, given.n)
     with np.errstate(invalid="ignore"):
         gamma_of_group = (member.signed @ given.C).sum(1) / (member.plain @ given.n).sum(1)
@@ -276,8 +276,8 @@ def mean_size(eta: Float[np.ndarray, "group attribute"]) -> float:
     asked = known.any(1)
     if not asked.any():
         return np.nan
-    own = np.where(known, np.abs(eta), 0.0)[asked].sum(1) / known[asked].sum(1)
-    return float(own.mean())
+    means = np.where(known, np.abs(eta), 0.0)[asked].sum(1) / known[asked].sum(1)
+    return float(means.mean())
 
 
 @dataclass(frozen=True)
@@ -309,16 +309,16 @@ def factorial(gamma: Float[np.ndarray, "level1 level2 attribute"]) -> Factorial:
     if not np.isfinite(gamma).all():
         raise InputError("every combination of levels must have been compared on every attribute")
     grand = gamma.mean((0, 1))
-    one, two = gamma.mean(1) - grand, gamma.mean(0) - grand
-    interaction = gamma - grand - one[:, None] - two[None]
+    rows, columns = gamma.mean(1) - grand, gamma.mean(0) - grand
+    interaction = gamma - grand - rows[:, None] - columns[None]
     squares = [
-        gamma.shape[1] * (one**2).sum(),
-        gamma.shape[0] * (two**2).sum(),
+        gamma.shape[1] * (rows**2).sum(),
+        gamma.shape[0] * (columns**2).sum(),
         (interaction**2).sum(),
     ]
     total = sum(squares)
     shares = np.array(squares) / total if total > 0 else np.full(3, np.nan)
-    return Factorial(grand, (one, two), interaction, shares)
+    return Factorial(grand, (rows, columns), interaction, shares)
 
 
 def groups_of(levels: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " subject"]]:

@@ -110,8 +110,8 @@ class Frame(BaseModel):
         wanted = [(self.context, "{first}"), (self.context, "{second}")]
         for text, slot in [*wanted, (self.question, "{attribute}")]:
             if text.count(slot) != 1:
-                found = "lacks" if slot not in text else "has more than one"
-                raise ValueError(f"the template {found} {slot}: {text!r}")
+                fault = "lacks" if slot not in text else "has more than one"
+                raise ValueError(f"the template {fault} {slot}: {text!r}")
         return self
 
 
@@ -179,11 +179,18 @@ class _AttributeSet(BaseModel):
             )
             for noun in self.nouns
         ]
-        names = [*self.nouns, *(one.says for one in self.predicates)]
+        names = [*self.nouns, *(predicate.says for predicate in self.predicates)]
         _refuse_repeated(names, "attributes")
         return tuple(
-            Attribute(name, one.kind, one.says, one.negated, one.antonym, self.sensitive)
-            for name, one in zip(names, [*named, *self.predicates], strict=True)
+            Attribute(
+                name,
+                predicate.kind,
+                predicate.says,
+                predicate.negated,
+                predicate.antonym,
+                self.sensitive,
+            )
+            for name, predicate in zip(names, [*named, *self.predicates], strict=True)
         )
 
 
@@ -243,8 +250,8 @@ def load_class(source: str | Path, *, attribute_set: str | None = None) -> Subje
     if not isinstance(content, dict):
         raise InputError(f"{where} must hold `key: value` lines")
     try:
-        found = validated(_ClassFile, content, given_as="file")
-        return _class(str(source), found, attribute_set)
+        file = validated(_ClassFile, content, given_as="file")
+        return _class(str(source), file, attribute_set)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
@@ -259,10 +266,10 @@ def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectCl
     if given.compare == "across" and len({subject.group for subject in subjects}) < 2:
         raise InputError("`compare` across needs at least 2 groups of subjects")
     used = {frame.form for frame in given.frames}
-    own: dict[str, tuple[Attribute, ...]] = {}
+    attributes: dict[str, tuple[Attribute, ...]] = {}
     for form in sorted(used):
         wanted = attribute_set or given.forms[form].attributes or given.attributes
-        own[form] = (
+        attributes[form] = (
             attributes_of(wanted)
             if isinstance(wanted, str)
             else validated(_AttributeSet, wanted, given_as="file").attributes()
@@ -276,7 +283,7 @@ def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectCl
         subjects=subjects,
         forms={form: given.forms[form] for form in sorted(used)},
         frames=given.frames,
-        attributes=own,
+        attributes=attributes,
         crossed=given.cross is not None,
     )
 
@@ -290,14 +297,14 @@ def _subjects(given: _ClassFile) -> tuple[Subject, ...]:
         return tuple(Subject(" ".join(levels), " ".join(levels), levels) for levels in combined)
     if isinstance(given.subjects, dict):
         return _named_or_grouped(given.subjects)
-    found: list[Subject] = []
+    subjects: list[Subject] = []
     for item in given.subjects or ():
         if isinstance(item, str):
-            found.append(Subject(item, item, (item,)))
+            subjects.append(Subject(item, item, (item,)))
         else:
             group = validated(_Group, item, given_as="file")
-            found += [Subject(name, name, group.levels) for name in group.members]
-    return tuple(found)
+            subjects += [Subject(name, name, group.levels) for name in group.members]
+    return tuple(subjects)
 
 
 def _named_or_grouped(entries: Mapping[str, Any]) -> tuple[Subject, ...]:

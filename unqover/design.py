@@ -69,10 +69,10 @@ def sampled_design(chosen: SubjectClass, config: DesignConfig) -> Design:
         raise InputError(f"`subjects` must leave at least 2 of class {chosen.name}")
     rng = np.random.default_rng([config.seed, 1])
     drawn: dict[tuple[Attribute, ...], list[Attribute]] = {}
-    for own in chosen.attributes.values():
-        if own not in drawn:
-            drawn[own] = _attributes(own, config.attributes, rng)
-    attributes = [one for own in drawn.values() for one in own]
+    for of_form in chosen.attributes.values():
+        if of_form not in drawn:
+            drawn[of_form] = _attributes(of_form, config.attributes, rng)
+    attributes = [attribute for of_form in drawn.values() for attribute in of_form]
     every = templates(chosen.frames, dict(chosen.forms))
     by_form = {id(form): drawn[chosen.attributes[name]] for name, form in chosen.forms.items()}
     asked = np.array([[a in by_form[id(t.form)] for a in attributes] for t in every])
@@ -84,7 +84,7 @@ def sampled_design(chosen: SubjectClass, config: DesignConfig) -> Design:
     if not pairs:
         raise InputError(f"class {chosen.name} compares groups; the sample holds only one")
     first, second = np.array(pairs).T
-    available = {one for own in chosen.attributes.values() for one in own}
+    available = {attribute for of_form in chosen.attributes.values() for attribute in of_form}
     return Design(
         name=chosen.name,
         factors=chosen.factors,
@@ -128,7 +128,7 @@ def _whole_levels(chosen: SubjectClass, most: int, rng: np.random.Generator) -> 
         list(dict.fromkeys(s.levels[f] for s in chosen.subjects))
         for f in range(len(chosen.factors))
     ]
-    longest = int(np.argmax([len(own) for own in levels]))
+    longest = int(np.argmax([len(names) for names in levels]))
     others = len(chosen.subjects) // len(levels[longest])
     kept = _drawn(levels[longest], max(2, most // others), rng)
     return [s for s in chosen.subjects if s.levels[longest] in kept]
@@ -140,16 +140,22 @@ def _attributes(
     """At most so many, every kind in proportion (largest remainders)."""
     if most >= len(available):
         return list(available)
-    kinds = list(dict.fromkeys(one.kind for one in available))
-    sizes = np.array([sum(one.kind == kind for one in available) for kind in kinds])
+    kinds = list(dict.fromkeys(attribute.kind for attribute in available))
+    sizes = np.array([sum(attribute.kind == kind for attribute in available) for kind in kinds])
     share = most * sizes / sizes.sum()
     number = np.floor(share).astype(int)
     for place in np.argsort(number - share, kind="stable")[: most - number.sum()]:
         number[place] += 1
     kept: set[str] = set()
     for kind, size in zip(kinds, number, strict=True):
-        kept |= set(_drawn([one.name for one in available if one.kind == kind], int(size), rng))
-    return [one for one in available if one.name in kept]
+        kept |= set(
+            _drawn(
+                [attribute.name for attribute in available if attribute.kind == kind],
+                int(size),
+                rng,
+            )
+        )
+    return [attribute for attribute in available if attribute.name in kept]
 
 
 def _drawn(items: Sequence[Any], most: int, rng: np.random.Generator) -> list[Any]:

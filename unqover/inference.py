@@ -76,11 +76,11 @@ def chance(
         raise InputError(f"`flip` must be one of comparison, pair; got {flip!r}")
     given = sums(C, first, second, n_subjects)
     member = Membership.of(given, np.arange(n_subjects) if group is None else np.asarray(group))
-    found = np.empty((2, n_flips))
+    values = np.empty((2, n_flips))
     for draw, (total, sign) in enumerate(flipped_sums(C, flip, n_flips=n_flips, rng=rng)):
         gamma, eta = member.means(total, given.n), member.means(sign, given.n)
-        found[:, draw] = mean_largest(gamma), mean_size(eta)
-    return Chance(*found)
+        values[:, draw] = mean_largest(gamma), mean_size(eta)
+    return Chance(*values)
 
 
 def flipped_sums(
@@ -171,8 +171,8 @@ def _multiplicity(group: np.ndarray, rng: np.random.Generator, *, together: bool
     """How often each subject is drawn, within groups or from all."""
     label = np.zeros_like(group) if together else group
     weight = np.zeros(len(group))
-    for own in np.unique(label):
-        members = np.flatnonzero(label == own)
+    for stratum in np.unique(label):
+        members = np.flatnonzero(label == stratum)
         drawn = rng.choice(members, len(members))
         weight += np.bincount(drawn, minlength=len(group))
     return weight
@@ -220,7 +220,7 @@ def model_intervals(
         InputError: if there are fewer than two subjects or attributes to draw.
     """
     label = strata if np.bincount(strata).max() > 1 else np.zeros_like(strata)
-    members = [np.flatnonzero(label == own) for own in np.unique(label)]
+    members = [np.flatnonzero(label == stratum) for stratum in np.unique(label)]
     n_attributes = given.C.shape[1]
     if n_attributes < 2 or min(map(len, members)) < 2:
         raise InputError("a bootstrap needs at least 2 subjects in each group and 2 attributes")
@@ -229,12 +229,12 @@ def model_intervals(
 
     def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
         stacked = [np.atleast_2d(part) for part in drawn]
-        found = np.array(
+        values = np.array(
             [_resampled(given, member, parts, alone) for parts in zip(*stacked, strict=True)]
         )
-        return np.round(found[0] if drawn[0].ndim == 1 else found.T, _DECIMALS)
+        return np.round(values[0] if drawn[0].ndim == 1 else values.T, _DECIMALS)
 
-    found = bootstrap_intervals(
+    intervals = bootstrap_intervals(
         (*members, np.arange(n_attributes)),
         statistic,
         n_resamples=n_resamples,
@@ -244,7 +244,7 @@ def model_intervals(
     )
     mu, eta = (
         Interval(float(low), float(high), "BCa" if bca else "percentile")
-        for low, high, bca in zip(*found.limits(), found.has_bca, strict=True)
+        for low, high, bca in zip(*intervals.limits(), intervals.has_bca, strict=True)
     )
     return mu, eta
 
@@ -255,10 +255,10 @@ def _resampled(
     """Mu and eta of one draw of subjects and attributes; ``alone``: each is its own group."""
     *subjects, attributes = drawn
     weight = np.bincount(np.concatenate(subjects), minlength=given.n_subjects).astype(float)
-    own = member.against(weight) if alone else member.weighted(weight)
+    weighted = member.against(weight) if alone else member.weighted(weight)
     chosen = np.unique(attributes)
-    eta = own.means(given.sign[:, attributes], given.n[:, attributes])
-    gamma = own.means(given.C[:, chosen], given.n[:, chosen])
+    eta = weighted.means(given.sign[:, attributes], given.n[:, attributes])
+    gamma = weighted.means(given.C[:, chosen], given.n[:, chosen])
     if alone:  # a subject counts as often as it was drawn
         often = weight.astype(int)
         gamma, eta = np.repeat(gamma, often, axis=0), np.repeat(eta, often, axis=0)

@@ -17,10 +17,10 @@ def bias_items(answers: Answers) -> pd.DataFrame:
         that were never compared are left out.
     """
     C = comparative(scores(answers.log_prob, "two_way")).C
-    found = aggregates(sums(C, answers.first, answers.second, len(answers.subjects)))
-    known = np.isfinite(found.gamma).any(1)
-    gamma, eta = np.abs(found.gamma[known]), np.abs(found.eta[known])
-    subjects = [name for name, own in zip(answers.subjects, known, strict=True) if own]
+    both = aggregates(sums(C, answers.first, answers.second, len(answers.subjects)))
+    known = np.isfinite(both.gamma).any(1)
+    gamma, eta = np.abs(both.gamma[known]), np.abs(both.eta[known])
+    subjects = [name for name, is_known in zip(answers.subjects, known, strict=True) if is_known]
     return pd.DataFrame(
         {"subject": subjects, "mu": np.nanmax(gamma, axis=1), "eta": np.nanmean(eta, axis=1)}
     )

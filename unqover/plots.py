@@ -57,27 +57,27 @@ def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None
     factor = report.answers.factors[0]
     table = report.groups[report.groups["factor"] == factor]
     name = group or str(table["group"].iloc[0])
-    own = table[table["group"] == name].dropna(subset=["gamma"])
-    if own.empty:
+    rows = table[table["group"] == name].dropna(subset=["gamma"])
+    if rows.empty:
         raise InputError(f"`group` must be one of {', '.join(table['group'].unique())}")
     if _sensitive(report):
-        own = by_kind(own)
-    own = own.sort_values("gamma")
-    if len(own) > _MOST_BARS:
-        own = pd.concat([own.head(_MOST_BARS // 2), own.tail(_MOST_BARS // 2)])
+        rows = by_kind(rows)
+    rows = rows.sort_values("gamma")
+    if len(rows) > _MOST_BARS:
+        rows = pd.concat([rows.head(_MOST_BARS // 2), rows.tail(_MOST_BARS // 2)])
     ax = ax or plt.subplots(layout="constrained")[1]
-    place = np.arange(len(own))
-    colour = np.where(own["gamma"] > 0, ORANGE, BLUE)
-    ax.barh(place, own["gamma"], color=colour, alpha=0.75, height=0.7)
-    if "low" in own:
-        error = [own["gamma"] - own["low"], own["high"] - own["gamma"]]
-        ax.errorbar(own["gamma"], place, xerr=error, fmt="none", ecolor="black", elinewidth=0.8)
+    place = np.arange(len(rows))
+    colour = np.where(rows["gamma"] > 0, ORANGE, BLUE)
+    ax.barh(place, rows["gamma"], color=colour, alpha=0.75, height=0.7)
+    if "low" in rows:
+        error = [rows["gamma"] - rows["low"], rows["high"] - rows["gamma"]]
+        ax.errorbar(rows["gamma"], place, xerr=error, fmt="none", ecolor="black", elinewidth=0.8)
     ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.set_yticks(place, own["kind" if _sensitive(report) else "attribute"], fontsize="small")
+    ax.set_yticks(place, rows["kind" if _sensitive(report) else "attribute"], fontsize="small")
     others = [g for g in table["group"].unique() if g != name]
     against = others[0] if len(others) == 1 else "the others"
     ax.set_xlabel(f"gamma({name}, a): > 0 where {name} is preferred to {against}")
-    ends = f", {report.config.confidence:.0%} intervals over subjects" if "low" in own else ""
+    ends = f", {report.config.confidence:.0%} intervals over subjects" if "low" in rows else ""
     ax.set_title(_counted(report) + ends, fontsize="small", loc="left")
     return ax
 
@@ -109,12 +109,12 @@ def plot_interaction(
     largest = int(np.abs(left).max((0, 1)).argmax())
     number = largest if attribute is None else answers.attributes.index(attribute)
     ax = ax or plt.subplots(layout="constrained")[1]
-    own = gamma[:, :, number]
-    order = np.argsort(own.mean(1))
+    cells = gamma[:, :, number]
+    order = np.argsort(cells.mean(1))
     styles = [(ORANGE, "o", "-"), (BLUE, "s", "--"), (GREEN, "^", ":"), (GREY, "D", "-.")]
     for column, name in enumerate(names[1]):
         colour, marker, line = styles[column % len(styles)]
-        ax.plot(own[order, column], color=colour, marker=marker, linestyle=line, label=name)
+        ax.plot(cells[order, column], color=colour, marker=marker, linestyle=line, label=name)
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xticks(range(len(order)), [names[0][i] for i in order], rotation=60, ha="right")
     shown = answers.kinds[number] if answers.sensitive[number] else answers.attributes[number]
@@ -131,16 +131,16 @@ def report_figures(report: Report) -> dict[str, Figure]:
     if _sensitive(report):
         n_columns = len(set(answers.kinds))
     size = (max(4.8, 2.6 + 0.24 * n_columns), min(14.0, 3.0 + 0.15 * n_rows))
-    found = {"heat_map": Figure(figsize=size, layout="constrained")}
-    plot_heat_map(report, ax=found["heat_map"].subplots())
-    found["attributes"] = Figure(
+    figures = {"heat_map": Figure(figsize=size, layout="constrained")}
+    plot_heat_map(report, ax=figures["heat_map"].subplots())
+    figures["attributes"] = Figure(
         figsize=(5.4, 1.4 + 0.2 * min(n_columns, _MOST_BARS)), layout="constrained"
     )
-    plot_attributes(report, ax=found["attributes"].subplots())
+    plot_attributes(report, ax=figures["attributes"].subplots())
     if not report.joint.empty:
-        found["interaction"] = Figure(figsize=(5.4, 3.8), layout="constrained")
-        plot_interaction(report, ax=found["interaction"].subplots())
-    return found
+        figures["interaction"] = Figure(figsize=(5.4, 3.8), layout="constrained")
+        plot_interaction(report, ax=figures["interaction"].subplots())
+    return figures
 
 
 def by_kind(table: pd.DataFrame) -> pd.DataFrame:
@@ -155,8 +155,8 @@ def _sensitive(report: Report) -> bool:
 def _by_contrast(report: Report, wide: pd.DataFrame) -> list[str]:
     """Attributes in the order of the first group's gamma."""
     table = report.groups[report.groups["factor"] == report.answers.factors[0]]
-    own = table[table["group"] == table["group"].iloc[0]].sort_values("gamma")
-    return [name for name in own["attribute"] if name in wide.columns]
+    rows = table[table["group"] == table["group"].iloc[0]].sort_values("gamma")
+    return [name for name in rows["attribute"] if name in wide.columns]
 
 
 def _counted(report: Report) -> str:

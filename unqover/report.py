@@ -99,13 +99,13 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
         config: Numbers of flips and resamples.
     """
     config = config or InferenceConfig()
-    found = {scale: comparative(scores(answers.log_prob, scale)) for scale in SCALES}
-    added = {scale: _sums(answers, one) for scale, one in found.items()}
+    by_scale = {scale: comparative(scores(answers.log_prob, scale)) for scale in SCALES}
+    added = {scale: _sums(answers, compared) for scale, compared in by_scale.items()}
     rows = []
     for scale in SCALES:
         for number, way in enumerate(_ways(answers)):
             rows.append(
-                _summary_row(answers, found[scale], added[scale], scale, way, config, number)
+                _summary_row(answers, by_scale[scale], added[scale], scale, way, config, number)
             )
     groups = _group_table(answers, added, config)
     return Report(
@@ -114,9 +114,9 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
         summary=pd.DataFrame(rows),
         groups=groups,
         subjects=_subject_table(answers, added["two_way"]),
-        joint=_joint_table(answers, found["two_way"], config),
+        joint=_joint_table(answers, by_scale["two_way"], config),
         by_x=attribute_table(answers),
-        controls=_controls(answers, found["two_way"]),
+        controls=_controls(answers, by_scale["two_way"]),
     )
 
 
@@ -130,14 +130,14 @@ def attribute_table(answers: Answers) -> pd.DataFrame:
     """
     names, group = groups_of(answers.level_of(0))
     C = comparative(scores(answers.log_prob, "two_way")).C
-    one, two = group[answers.first], group[answers.second]
-    sign = np.where(one == 0, 1.0, -1.0)
-    kept = (one == 0) != (two == 0)
-    own = (sign[:, None, None] * C)[kept]
-    known = np.isfinite(own).any((0, 1))
+    first, second = group[answers.first], group[answers.second]
+    sign = np.where(first == 0, 1.0, -1.0)
+    kept = (first == 0) != (second == 0)
+    signed = (sign[:, None, None] * C)[kept]
+    known = np.isfinite(signed).any((0, 1))
     mean, size = np.full((2, len(known)), np.nan)
-    mean[known] = np.nanmean(own[..., known], axis=(0, 1))
-    size[known] = np.nanmean(np.abs(own[..., known]), axis=(0, 1))
+    mean[known] = np.nanmean(signed[..., known], axis=(0, 1))
+    size[known] = np.nanmean(np.abs(signed[..., known]), axis=(0, 1))
     table = pd.DataFrame({"x": answers.attributes, "r": size, "r_p": np.abs(mean)})
     table["r_v"] = table["r"] - table["r_p"]
     table[f"s_{names[0]}"] = mean
@@ -177,7 +177,7 @@ def _ways(answers: Answers) -> Iterator[_Way]:
             yield _Way(answers.factors[0], every, cells)
         return
     levels = [groups_of(answers.level_of(f))[1] for f in range(len(answers.factors))]
-    differs = np.stack([own[answers.first] != own[answers.second] for own in levels])
+    differs = np.stack([level[answers.first] != level[answers.second] for level in levels])
     for number, factor in enumerate(answers.factors):
         yield _Way(factor, every, levels[number])
         alone = differs[number] & (differs.sum(0) == 1)
@@ -191,22 +191,22 @@ def _described(answers: Answers) -> bool:
     return len(set(answers.levels)) == len(answers.levels)
 
 
-def _sums(answers: Answers, found: Comparative) -> Sums:
-    return sums(found.C, answers.first, answers.second, len(answers.subjects))
+def _sums(answers: Answers, compared: Comparative) -> Sums:
+    return sums(compared.C, answers.first, answers.second, len(answers.subjects))
 
 
 def _summary_row(
     answers: Answers,
-    found: Comparative,
+    compared: Comparative,
     added: Sums,
     scale: Scale,
     way: _Way,
     config: InferenceConfig,
     number: int,
 ) -> dict[str, Any]:
-    own = added.of_pairs(way.pairs)
-    C = found.C[way.pairs]
-    both = aggregates(own, way.group)
+    of_way = added.of_pairs(way.pairs)
+    C = compared.C[way.pairs]
+    both = aggregates(of_way, way.group)
     row: dict[str, Any] = {
         "scale": scale,
         "compared": way.name,
@@ -217,7 +217,7 @@ def _summary_row(
     flips: tuple[Flip, ...] = ("comparison", "pair")
     for flip in flips:
         null = chance(
-            C, own.first, own.second, own.n_subjects,
+            C, of_way.first, of_way.second, of_way.n_subjects,
             group=way.group,
             flip=flip,
             n_flips=config.n_flips,
@@ -227,24 +227,24 @@ def _summary_row(
         row[f"mu_chance{end}"], row[f"eta_chance{end}"] = null.mu.mean(), null.eta.mean()
         row[f"mu_p{end}"], row[f"eta_p{end}"] = null.pvalues(both.mu, both.mean_eta)
     row["mu_above_chance"] = row["mu"] - row["mu_chance"]
-    limits = _limits(answers, own, way, config, number)
+    limits = _limits(answers, of_way, way, config, number)
     for name, interval in zip(("mu", "eta"), limits, strict=True):
         row[f"{name}_low"], row[f"{name}_high"] = interval.low, interval.high
         row[f"{name}_interval"] = interval.method
-    row["position_error"] = float(np.nanmean(found.position_error[way.pairs]))
-    row["negation_error"] = float(np.nanmean(found.negation_error[way.pairs]))
+    row["position_error"] = float(np.nanmean(compared.position_error[way.pairs]))
+    row["negation_error"] = float(np.nanmean(compared.negation_error[way.pairs]))
     return row
 
 
 def _limits(
-    answers: Answers, own: Sums, way: _Way, config: InferenceConfig, number: int
+    answers: Answers, of_way: Sums, way: _Way, config: InferenceConfig, number: int
 ) -> tuple[Interval, Interval]:
     # Names are drawn within their groups; descriptions within what is compared.
     strata = way.group if _described(answers) else groups_of(answers.combinations)[1]
     try:
         return model_intervals(
-            own,
-            np.zeros(own.n_subjects, dtype=int) if strata is None else strata,
+            of_way,
+            np.zeros(of_way.n_subjects, dtype=int) if strata is None else strata,
             group=way.group,
             n_resamples=config.n_resamples,
             confidence=config.confidence,
@@ -287,9 +287,9 @@ def _group_table(
                 confidence=config.confidence,
                 rng=np.random.default_rng([config.seed, 2, number]),
             )
-            found = {"gamma": both.gamma, "low": sure.low, "high": sure.high}
-            found |= {"p": sure.pvalue, "q": sure.qvalue, "eta": both.eta}
-            columns |= {f"{name}{end}": value.reshape(-1) for name, value in found.items()}
+            values = {"gamma": both.gamma, "low": sure.low, "high": sure.high}
+            values |= {"p": sure.pvalue, "q": sure.qvalue, "eta": both.eta}
+            columns |= {f"{name}{end}": value.reshape(-1) for name, value in values.items()}
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
 
@@ -322,27 +322,27 @@ def cells_of(
     levels = [groups_of(answers.level_of(f)) for f in range(2)]
     cell = levels[0][1] * len(levels[1][0]) + levels[1][1]
     shape = (len(levels[0][0]), len(levels[1][0]))
-    own = sums(C, answers.first, answers.second, len(answers.subjects))
-    gamma = aggregates(own, cell).gamma
+    total = sums(C, answers.first, answers.second, len(answers.subjects))
+    gamma = aggregates(total, cell).gamma
     complete = len(np.unique(cell)) == shape[0] * shape[1] and bool(np.isfinite(gamma).all())
     names = [levels[0][0], levels[1][0]]
     return names, gamma.reshape(*shape, -1) if complete else None, cell
 
 
-def _joint_table(answers: Answers, found: Comparative, config: InferenceConfig) -> pd.DataFrame:
+def _joint_table(answers: Answers, compared: Comparative, config: InferenceConfig) -> pd.DataFrame:
     """Shares of main effects and interaction, against flips of what the other parts leave."""
     if len(answers.factors) != 2:
         return pd.DataFrame()
-    names, gamma, cell = cells_of(answers, found.C)
+    names, gamma, cell = cells_of(answers, compared.C)
     if gamma is None or min(map(len, names)) < 2:
         return pd.DataFrame()
     observed = factorial(gamma)
     rng = np.random.default_rng([config.seed, 3])
-    given = _sums(answers, found)
+    given = _sums(answers, compared)
     member = Membership.of(given, cell)
     null = np.empty((config.n_flips, 3))
     for part, others in enumerate(([1], [0], [0, 1])):
-        left = without_factors(answers, found.C, others)
+        left = without_factors(answers, compared.C, others)
         drawn = flipped_sums(left, "pair", n_flips=config.n_flips, rng=rng)
         for draw, (total, _) in enumerate(drawn):
             flipped = member.means(total, given.n).reshape(gamma.shape)
@@ -385,29 +385,29 @@ def without_factors(answers: Answers, C: np.ndarray, factors: list[int]) -> np.n
 
 def _mean_squares(gamma: np.ndarray) -> np.ndarray:
     parts = factorial(gamma)
-    one, two = gamma.shape[:2]
+    rows, columns = gamma.shape[:2]
     squares = [
-        two * (parts.main[0] ** 2).sum() / (one - 1),
-        one * (parts.main[1] ** 2).sum() / (two - 1),
-        (parts.interaction**2).sum() / ((one - 1) * (two - 1)),
+        columns * (parts.main[0] ** 2).sum() / (rows - 1),
+        rows * (parts.main[1] ** 2).sum() / (columns - 1),
+        (parts.interaction**2).sum() / ((rows - 1) * (columns - 1)),
     ]
     return np.array([square / gamma.shape[2] for square in squares])
 
 
-def _controls(answers: Answers, found: Comparative) -> dict[str, Any]:
+def _controls(answers: Answers, compared: Comparative) -> dict[str, Any]:
     S = scores(answers.log_prob, "two_way")
     # The subject mentioned first: x1 in the first order, x2 in the second.
     first_mentioned = np.stack([S[..., 0, :, 0], S[..., 1, :, 1]])
     asked = np.isfinite(answers.log_prob).any((-3, -2, -1))
     incomplete = asked & ~np.isfinite(answers.log_prob).all((-3, -2, -1))
     tokens = answers.n_tokens[:, answers.first] == answers.n_tokens[:, answers.second]
-    equal = np.where(tokens.T[..., None], found.C, np.nan)
-    own = aggregates(sums(equal, answers.first, answers.second, len(answers.subjects)))
+    equal = np.where(tokens.T[..., None], compared.C, np.nan)
+    equal_length = aggregates(sums(equal, answers.first, answers.second, len(answers.subjects)))
     return {
         "mass_mean": float(np.nanmean(answers.mass)),
         "first_mentioned_mean": float(np.nanmean(first_mentioned)),
-        "ties": int((found.C == 0).sum()),
-        "comparisons": int(np.isfinite(found.C).sum()),
+        "ties": int((compared.C == 0).sum()),
+        "comparisons": int(np.isfinite(compared.C).sum()),
         "left_out": int(incomplete.sum()),
         "tokens_of_names": {
             str(n): int(count)
@@ -416,5 +416,5 @@ def _controls(answers: Answers, found: Comparative) -> dict[str, Any]:
             )
         },
         "equal_tokens_share": float(tokens.mean()),
-        "mu_equal_tokens": own.mu,
+        "mu_equal_tokens": equal_length.mu,
     }

@@ -69,10 +69,10 @@ class SpanAsker:
         results, done = [], 0
         for instance in instances:
             shape = (len(instance.attributes), 2, 2)
-            own = slice(done, done + 2 * shape[0])
-            done = own.stop
-            found = log_prob[own].reshape(shape)
-            results.append(Asked(found, n_tokens[own].reshape(shape), np.exp(found).sum(-1)))
+            part = slice(done, done + 2 * shape[0])
+            done = part.stop
+            scores = log_prob[part].reshape(shape)
+            results.append(Asked(scores, n_tokens[part].reshape(shape), np.exp(scores).sum(-1)))
         return results
 
     def _ends(
@@ -85,12 +85,12 @@ class SpanAsker:
         if kinds is not None:
             given["token_type_ids"] = padded(kinds)[0].to(device)
         with torch.inference_mode():
-            found = self._model.hf_model(**given)
+            output = self._model.hf_model(**given)
         padding = mask.to(device) == 0
         ends = []
-        for logits in (found.start_logits, found.end_logits):
-            own = logits.double().masked_fill(padding, -torch.inf)
-            ends.append(own.log_softmax(-1).cpu().numpy())
+        for logits in (output.start_logits, output.end_logits):
+            real = logits.double().masked_fill(padding, -torch.inf)
+            ends.append(real.log_softmax(-1).cpu().numpy())
         refuse_undefined(self._model, ends)
         return ends[0], ends[1]
 
@@ -107,8 +107,8 @@ def _mentions(instance: Instance) -> tuple[str, tuple[_Span, _Span]]:
     """The context, and where in it x1 and x2 are mentioned."""
     context, spans = instance.template.context_with_places(*instance.mentioned)
     of = {
-        subject.name: _Span((whole.start, own.start), (own.stop, whole.stop))
-        for subject, (whole, own) in zip(instance.mentioned, spans, strict=True)
+        subject.name: _Span((whole.start, inner.start), (inner.stop, whole.stop))
+        for subject, (whole, inner) in zip(instance.mentioned, spans, strict=True)
     }
     return context, (of[instance.candidates[0].name], of[instance.candidates[1].name])
 

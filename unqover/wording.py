@@ -41,17 +41,17 @@ class Template:
         self, first: Subject, second: Subject
     ) -> tuple[str, tuple[tuple[slice, slice], tuple[slice, slice]]]:
         """The same, and where each of them stands in it: the mention, and the subject itself."""
-        text, found = "", {}
+        text, places = "", {}
         for piece in re.split(r"(\{first\}|\{second\})", self.frame.context):
             if piece not in ("{first}", "{second}"):
                 text += piece
                 continue
             before, name, after = self._mention(first if piece == "{first}" else second)
             start = len(text)
-            own = slice(start + len(before), start + len(before) + len(name))
+            place = slice(start + len(before), start + len(before) + len(name))
             text += before + name + after
-            found[piece] = (slice(start, len(text)), own)
-        return _capital(text), (found["{first}"], found["{second}"])
+            places[piece] = (slice(start, len(text)), place)
+        return _capital(text), (places["{first}"], places["{second}"])
 
     def question(self, attribute: Attribute, negation: Negation | None) -> str:
         """Whom the attribute, or its denial, holds for."""
