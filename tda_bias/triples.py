@@ -117,14 +117,14 @@ def triple_ids(triples: Iterable[Triple]) -> list[str]:
     A triple that stands several times gets ``-2``, ``-3``, ... behind it.
     """
     seen: Counter[str] = Counter()
-    found = []
+    ids = []
     for triple in triples:
         said = [triple.category, triple.group, triple.context]
         said += [triple.stereotype, triple.anti_stereotype, triple.unrelated]
         name = hashlib.blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
         seen[name] += 1
-        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return found
+        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return ids
 
 
 def source_revision(source: str | Path) -> str | None:
@@ -141,8 +141,8 @@ def source_revision(source: str | Path) -> str | None:
 def hub_revision(addresses: Iterable[str]) -> str | None:
     """The commit in addresses of the form ``hf://datasets/OWNER/NAME@COMMIT/FILE``, if any."""
     for address in addresses:
-        if found := re.search(r"@([0-9a-f]{40})/", address):
-            return found.group(1)
+        if match := re.search(r"@([0-9a-f]{40})/", address):
+            return match.group(1)
     return None
 
 

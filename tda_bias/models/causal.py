@@ -89,10 +89,12 @@ class TreeReader:
         """
         values = [np.full(len(tree.read_node), np.nan) for tree in trees]
         done, total = 0, sum(len(tree.read_node) for tree in trees)
-        for one in self.passes(trees):
-            for tree, which, read in zip(one.tree, one.readings, self.run(one), strict=True):
+        for tree_pass in self.passes(trees):
+            for tree, which, read in zip(
+                tree_pass.tree, tree_pass.readings, self.run(tree_pass), strict=True
+            ):
                 values[tree][which] = read
-            done += len(one.place)
+            done += len(tree_pass.place)
             if progress is not None:
                 progress(done * len(trees) // total, len(trees))
         refuse_undefined(self._model, values)
@@ -119,7 +121,7 @@ class TreeReader:
     def run(self, one: TreePass) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of the readings of each row of a pass."""
         values = token_log_probs(self._model.hf_model, one.inputs, one.places, one.place, one.token)
-        return np.split(values, np.cumsum([len(own) for own in one.readings])[:-1])
+        return np.split(values, np.cumsum([len(reading) for reading in one.readings])[:-1])
 
     def pass_of(self, part: Rows) -> TreePass:
         """The pass that a part of a plan stands for, on the model's device."""
@@ -143,11 +145,11 @@ class TreeReader:
         for batch in batches_of_similar_width([len(row) for row in rows], self._batch_size):
             start, logits = 0, 0
             for position, index in enumerate(batch):
-                own = len(np.unique(rows[index].read_node))
-                if logits and logits + own > most:
+                n_read = len(np.unique(rows[index].read_node))
+                if logits and logits + n_read > most:
                     yield batch[start:position]
                     start, logits = position, 0
-                logits += own
+                logits += n_read
             yield batch[start:]
 
     def _tree_inputs(self, rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
@@ -198,7 +200,7 @@ def _packing(model: LanguageModel, tree: TokenTree) -> tuple[bool, str]:
     packed = TreeReader(model, batch_size=1, packed=True)
     try:
         together = np.concatenate(
-            [np.concatenate(packed.run(one)) for one in packed.passes([tree])]
+            [np.concatenate(packed.run(tree_pass)) for tree_pass in packed.passes([tree])]
         )
     except torch.OutOfMemoryError:
         raise

@@ -96,9 +96,9 @@ def of_the_body(hf_model: PreTrainedModel, names: Iterable[str]) -> tuple[str, .
     """Those of some parameters that attention patterns depend on: the encoder's, or the body's."""
     seq2seq = hf_model.config.is_encoder_decoder
     body = hf_model.get_encoder() if seq2seq else hf_model.base_model
-    own = {id(value) for value in body.state_dict(keep_vars=True).values()}
+    of_body = {id(value) for value in body.state_dict(keep_vars=True).values()}
     every = hf_model.state_dict(keep_vars=True)
-    return tuple(name for name in names if name in every and id(every[name]) in own)
+    return tuple(name for name in names if name in every and id(every[name]) in of_body)
 
 
 def refuse_other_shapes(
@@ -113,11 +113,11 @@ def refuse_other_shapes(
     Raises:
         InputError: if there are any.
     """
-    found = sorted((str(key), tuple(stored), tuple(built)) for key, stored, built in mismatched)
-    if found:
-        key, stored, built = found[0]
+    differing = sorted((str(key), tuple(stored), tuple(built)) for key, stored, built in mismatched)
+    if differing:
+        key, stored, built = differing[0]
         raise InputError(
             f"`model` {name}: its weights and its config.json are of two models: {key} is "
             f"{list(stored)} in the checkpoint, {list(built)} by config.json "
-            f"({counted(len(found), 'parameter differs', 'parameters differ')})"
+            f"({counted(len(differing), 'parameter differs', 'parameters differ')})"
         )

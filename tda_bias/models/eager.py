@@ -119,11 +119,11 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % int(rows)
     ids = ids.to(device_of_inputs(hf_model))
     returned, seen = _probe(body, ids, asked=True, name=name)
-    patterns = {layer: own for layer, own in enumerate(returned) if own is not None}
+    patterns = {layer: weights for layer, weights in enumerate(returned) if weights is not None}
     refused = f"`model` {name} is a {type(hf_model).__name__}"
     if not patterns:
         raise InputError(f"{refused}, which returns no attention patterns (output_attentions)")
-    shapes = {tuple(own.shape) for own in patterns.values()}
+    shapes = {tuple(pattern.shape) for pattern in patterns.values()}
     n_heads = next(iter(shapes))[1]
     if shapes != {(_TEXTS, n_heads, _TOKENS, _TOKENS)}:
         raise InputError(
@@ -132,12 +132,12 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         )
     places: dict[int, _Place] = {}
     for layer, pattern in patterns.items():
-        place = next((p for p, own in seen if p not in places.values() and _same(p, own, pattern)),
-                     None)  # fmt: skip
+        free = ((place, value) for place, value in seen if place not in places.values())
+        place = next((place for place, value in free if _same(place, value, pattern)), None)
         if place is None:
             raise InputError(f"{refused}; no part of it gives the patterns of its layer {layer}")
         places[layer] = place
-    later = max(float(own.triu(1).abs().max()) for own in patterns.values())
+    later = max(float(pattern.triu(1).abs().max()) for pattern in patterns.values())
     unasked = {place for place, _ in _probe(body, ids, asked=False, name=name)[1]}
     return EagerAttention(
         body=body,
@@ -180,8 +180,8 @@ def _probe(
 
 
 def _same(place: _Place, value: Tensor, pattern: Tensor) -> bool:
-    own = value.permute(place.layout)
-    return own.shape == pattern.shape and bool(torch.equal(own, pattern))
+    turned = value.permute(place.layout)
+    return turned.shape == pattern.shape and bool(torch.equal(turned, pattern))
 
 
 def _accepted(body: nn.Module, *, asked: bool) -> dict[str, Any]:

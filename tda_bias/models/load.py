@@ -99,17 +99,17 @@ class LoadedModel(LanguageModel):
         if self.bridge is None:
             return {f"layer {layer}": layer for layer in self.patterns_of.places}
         prefix = "encoder_blocks." if self.hf_model.config.is_encoder_decoder else "blocks."
-        found = {
+        hooks = {
             name: int(match.group(1))
             for name in self.bridge.hook_dict
             if name.startswith(prefix) and (match := _PATTERN_HOOK.match(name))
         }
-        if not found:
+        if not hooks:
             raise InputError(
                 f"`model` {self.name} ({self.architecture}) has no layer whose attention patterns "
                 f"TransformerLens {version('transformer-lens')} can hook"
             )
-        return dict(sorted(found.items(), key=lambda item: item[1]))
+        return dict(sorted(hooks.items(), key=lambda item: item[1]))
 
 
 def load_model(

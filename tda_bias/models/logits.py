@@ -127,8 +127,8 @@ def _by_tiles(
         inside = torch.from_numpy(np.flatnonzero((token >= first) & (token < first + size)))
         inside = inside.to(hidden.device)
         chosen[inside] = logits[rows[inside], columns[inside] - first]
-        own = torch.logsumexp(logits, dim=-1)
-        normaliser = own if normaliser is None else torch.logaddexp(normaliser, own)
+        of_tile = torch.logsumexp(logits, dim=-1)
+        normaliser = of_tile if normaliser is None else torch.logaddexp(normaliser, of_tile)
     assert normaliser is not None  # every vocabulary has a word
     return np.asarray((chosen - normaliser[rows]).double().cpu().numpy())
 
@@ -154,9 +154,9 @@ def refuse_undefined(model: LanguageModel, values: Iterable[Float[np.ndarray, " 
         InputError: with how many of them are.
     """
     undefined = total = 0
-    for own in values:
-        undefined += int(np.isnan(own).sum())
-        total += own.size
+    for array in values:
+        undefined += int(np.isnan(array).sum())
+        total += array.size
     if undefined:
         advice = "its weights are broken" if model.dtype.itemsize > 2 else "run it in float32"
         raise InputError(

@@ -34,7 +34,7 @@ def masked_log_probs(
     ids, mask = padded(rows)
     where = torch.tensor([row * ids.shape[1] + place for row, place in enumerate(places)])
     inputs = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-    sizes = [len(own) for own in tokens]
+    sizes = [len(of_row) for of_row in tokens]
     row = np.repeat(np.arange(len(sizes)), sizes)
     values = token_log_probs(
         model.hf_model, inputs, where.to(model.device), row, np.concatenate(tokens)

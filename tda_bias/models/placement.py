@@ -39,18 +39,18 @@ def read_device_map(source: str) -> DeviceMap:
     if source in BY_NAME:
         return source
     try:
-        found = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
+        content = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise InputError(
             f"`device_map` must be {', '.join(BY_NAME)} or a readable file; {source!r}: {reason}"
         ) from None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(content, dict) or not content:
         raise InputError(f"`device_map` {source} holds no names of parts with their devices")
-    for part, place in found.items():
+    for part, place in content.items():
         if not isinstance(place, int) and place != "disk":
             _check_device(source, part, place)
-    return {str(part): place for part, place in found.items()}
+    return {str(part): place for part, place in content.items()}
 
 
 def _check_device(source: str, part: Any, place: Any) -> None:
@@ -88,7 +88,7 @@ def weights(hf_model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
         if value.device.type != "meta":
             yield name, value
             continue
-        module, _, own = name.rpartition(".")
+        module, _, attribute = name.rpartition(".")
         part = hf_model.get_submodule(module)
         with align_module_device(part, "cpu"):
-            yield name, getattr(part, own).detach()
+            yield name, getattr(part, attribute).detach()

@@ -73,15 +73,15 @@ def decoded_log_probs(
     with torch.inference_mode():
         encoded = model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask)[0]
     whole = separate_paths(trees)
-    found = [np.empty(len(tree.read_node)) for tree in trees]
+    log_probs = [np.empty(len(tree.read_node)) for tree in trees]
     for first in range(0, len(whole.rows), batch_size):
         part = slice(first, first + batch_size)
         rows = torch.tensor(whole.tree[part], device=model.device)
         values = _decoded(model, encoded[rows], mask[rows], whole.rows[part])
         for tree, which, value in zip(whole.tree[part], whole.readings[part], values, strict=True):
-            found[tree][which] = value
-    refuse_undefined(model, found)
-    return found
+            log_probs[tree][which] = value
+    refuse_undefined(model, log_probs)
+    return log_probs
 
 
 def _decoded(

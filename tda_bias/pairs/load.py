@@ -120,7 +120,7 @@ def _blimp(data: str | Path | None) -> PairSet:
         return PairSet("blimp", tuple(pairs), PACKAGED, hash_of(text), blimp.LICENCE)
     path = Path(data)
     paths = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    texts = {str(one): text_of(one) for one in paths}
+    texts = {str(path): text_of(path) for path in paths}
     pairs = blimp.from_json_lines(texts)
     if not pairs:
         raise InputError(f"`data` {str(data)!r} holds no JSON Lines of BLiMP")

@@ -177,20 +177,21 @@ def differing_spans(texts: Sequence[str]) -> tuple[Span, ...]:
     """
     spans = [words(text) for text in texts]
     spelled = [
-        [text[start:stop] for start, stop in own] for text, own in zip(texts, spans, strict=True)
+        [text[start:stop] for start, stop in places]
+        for text, places in zip(texts, spans, strict=True)
     ]
     first = _common(spelled)
-    rest = [own[first:] for own in spelled]
-    last = _common([own[::-1] for own in rest])
-    found = []
-    for text, own in zip(texts, spans, strict=True):
-        kept = own[first : len(own) - last]
+    rest = [words_of[first:] for words_of in spelled]
+    last = _common([words_of[::-1] for words_of in rest])
+    differing = []
+    for text, places in zip(texts, spans, strict=True):
+        kept = places[first : len(places) - last]
         if kept:
-            found.append((kept[0][0], kept[-1][1]))
+            differing.append((kept[0][0], kept[-1][1]))
         else:
-            place = own[first][0] if first < len(own) else len(text)
-            found.append((place, place))
-    return tuple(found)
+            place = places[first][0] if first < len(places) else len(text)
+            differing.append((place, place))
+    return tuple(differing)
 
 
 def _common(sequences: Sequence[Sequence[str]]) -> int:

@@ -40,14 +40,14 @@ def located(data: str | Path, *patterns: str) -> list[Path]:
     path = Path(data)
     if path.is_file() and len(patterns) == 1:
         return [path]
-    found = []
+    paths_inside = []
     for pattern in patterns:
         inside = sorted([*path.glob(pattern), *path.glob(f"*/{pattern}")])
         if not inside:
             what = "has no" if path.is_dir() else "is no folder with a"
             raise InputError(f"`data` {str(data)!r} {what} file {pattern}")
-        found.append(inside[0])
-    return found
+        paths_inside.append(inside[0])
+    return paths_inside
 
 
 def text_of(path: Path) -> str:
@@ -102,8 +102,8 @@ def hub_split(name: str, config: str | None, split: str, *, revision: str | None
 def commit_of(split: Any) -> str | None:
     """The commit a hub split was read at, if its addresses tell."""
     for address in split.info.download_checksums or {}:
-        if found := re.search(r"@([0-9a-f]{40})/", address):
-            return found.group(1)
+        if match := re.search(r"@([0-9a-f]{40})/", address):
+            return match.group(1)
     return None
 
 

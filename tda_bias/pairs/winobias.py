@@ -35,8 +35,8 @@ def from_lines(pro: str, anti: str, *, type: str, where: str) -> list[Pair]:
             f"ones of {type}; they must be the same sentences"
         )
     return [
-        _pair(one, other, type, f"{where} {type} line {number}")
-        for number, (one, other) in enumerate(zip(first, second, strict=True), start=1)
+        _pair(line, other, type, f"{where} {type} line {number}")
+        for number, (line, other) in enumerate(zip(first, second, strict=True), start=1)
     ]
 
 

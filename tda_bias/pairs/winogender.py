@@ -28,14 +28,14 @@ def female_shares(text: str, where: str) -> dict[str, dict[str, float]]:
         InputError: if a column is missing or a share is no number.
     """
     columns = ("occupation", "bergsma_pct_female", "bls_pct_female")
-    found = {}
+    by_occupation = {}
     for row in rows_of(text, where, columns=columns, delimiter="\t"):
         try:
             shares = {"bls": float(row[columns[2]]), "bergsma": float(row[columns[1]])}
         except ValueError:
             raise InputError(f"{where}: the shares of {row['occupation']} are no numbers") from None
-        found[row["occupation"]] = shares
-    return found
+        by_occupation[row["occupation"]] = shares
+    return by_occupation
 
 
 def from_tables(

@@ -83,11 +83,11 @@ def swapped(texts: Sequence[str], reader: PronounReader) -> list[str]:
 def _replacements(text: str, possessives: frozenset[int]) -> Iterator[tuple[int, int, str]]:
     words = gender_words()
     kept = [m.span() for name in words.keep for m in re.finditer(rf"\b{re.escape(name)}\b", text)]
-    for found in _pattern().finditer(text):
-        start, end = found.span()
+    for match in _pattern().finditer(text):
+        start, end = match.span()
         if any(first <= start < last for first, last in kept):
             continue
-        old = found.group()
+        old = match.group()
         if old[0].isupper() and old.capitalize() in words.names:
             yield start, end, in_case_of(words.names[old.capitalize()], old)
         elif (new := _partner(old.lower(), start in possessives)) is not None:

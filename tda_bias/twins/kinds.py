@@ -152,7 +152,7 @@ def _target(name: str, kind_name: str, kind: _Kind, forms: tuple[str | None, ...
         name=name,
         kind=kind_name,
         written=written,
-        read={spelling: frozenset(found) for spelling, found in read.items()},
+        read={spelling: frozenset(forms) for spelling, forms in read.items()},
         masculine=name in kind.masculine,
         elsewhere=kind.elsewhere.get(name, ()),
     )

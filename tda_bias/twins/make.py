@@ -85,12 +85,12 @@ def make_twins(
             excluded.append(Excluded(triple, outcome))
         else:
             pairs.append((triple, outcome))
-    found = Twins(tuple(pairs), tuple(excluded), made)
+    twins = Twins(tuple(pairs), tuple(excluded), made)
     if pairs or not unique:
-        return found
+        return twins
     if kind != "auto":
-        raise InputError(f"`kind` {kind}: no twin can be made; {_why(found)}")
-    return replace(found, note=f"no twins: {_why(found)}; a file of twins can be given instead")
+        raise InputError(f"`kind` {kind}: no twin can be made; {_why(twins)}")
+    return replace(twins, note=f"no twins: {_why(twins)}; a file of twins can be given instead")
 
 
 def _why(twins: Twins) -> str:
@@ -127,11 +127,11 @@ def _normal(triple: Triple) -> list[str]:
 
 
 def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int) -> list[Outcome]:
-    own = [kinds.target(triple.group) for triple in triples]
-    present = {target.name for target in own if target is not None}
+    targets = [kinds.target(triple.group) for triple in triples]
+    present = {target.name for target in targets if target is not None}
     outcomes: dict[int, Outcome] = {}
     by_kind: dict[str, dict[int, tuple[Triple, Target]]] = {}
-    for index, (triple, target) in enumerate(zip(triples, own, strict=True)):
+    for index, (triple, target) in enumerate(zip(triples, targets, strict=True)):
         if target is None:
             outcomes[index] = UNKNOWN
         elif reason := _unfit(triple, target):

@@ -43,30 +43,30 @@ class Place:
 def places(text: str, target: Target) -> list[Place]:
     """Every place of a target in a text, in any of its forms."""
     return [
-        Place(found.start(), found.end(), _form(text, found, target))
-        for found in target.pattern.finditer(text)
+        Place(match.start(), match.end(), _form(text, match, target))
+        for match in target.pattern.finditer(text)
     ]
 
 
-def _form(text: str, found: re.Match[str], target: Target) -> Form:
+def _form(text: str, match: re.Match[str], target: Target) -> Form:
     """The form, from the words around it where the spelling leaves it open."""
-    possible = target.read[" ".join(found.group().lower().split())]
+    possible = target.read[" ".join(match.group().lower().split())]
     if len(possible) == 1:
         return next(iter(possible))
     nouns: list[Form] = [form for form in ("noun", "nouns") if form in possible]
-    if "adjective" in possible and (not nouns or not _is_noun(text, found)):
+    if "adjective" in possible and (not nouns or not _is_noun(text, match)):
         return "adjective"
     return nouns[0]
 
 
-def _is_noun(text: str, found: re.Match[str]) -> bool:
+def _is_noun(text: str, match: re.Match[str]) -> bool:
     """Whether an article or a number word stands before, and no noun behind."""
-    behind = re.match(r"\s+(\w+)", text[found.end() :])
+    behind = re.match(r"\s+(\w+)", text[match.end() :])
     if behind is not None:
         word = behind.group(1).lower()
         if word not in _NOT_A_NOUN and not word.endswith("ed"):
             return False
-    before = text[: found.start()]
+    before = text[: match.start()]
     if not before.strip():
         return behind is not None
     return (
@@ -89,12 +89,12 @@ def with_target(triple: Triple, own: Target, other: Target) -> Triple:
     return with_texts(triple, other.name, texts)
 
 
-def _with_target(text: str, own: Target, other: Target) -> str:
+def _with_target(text: str, target: Target, other: Target) -> str:
     return replaced(
         text,
         [
             (at.start, at.end, _in_case(other.written[at.form], text[at.start : at.end]))
-            for at in places(text, own)
+            for at in places(text, target)
         ],
     )
 

@@ -75,11 +75,11 @@ def _inflect() -> inflect.engine:
 
 
 def _with_article(before: str, new: str) -> str:
-    found = _ARTICLE_AT_END.search(before)
-    if found is None:
+    match = _ARTICLE_AT_END.search(before)
+    if match is None:
         return before
-    right = in_case_of(article(new), found.group(1))
-    return before[: found.start()] + right + found.group(2)
+    right = in_case_of(article(new), match.group(1))
+    return before[: match.start()] + right + match.group(2)
 
 
 def _possessive(text: str, start: int, end: int, new: str) -> tuple[str, int]:
