@@ -55,10 +55,10 @@ def simulated_group(
     common = rng.normal(size=(n_contexts, 1, n_steps)) + rng.normal(size=shape)
 
     def texts() -> np.ndarray:
-        own = rng.normal(size=shape)
+        noise = rng.normal(size=shape)
         # A few texts vary far more than others, as long ones do.
         heavy = rng.gamma(2.0, 0.5, size=(n_contexts, 1, 1))
-        return np.asarray(np.sqrt(shared) * common + np.sqrt(1 - shared) * own * heavy)
+        return np.asarray(np.sqrt(shared) * common + np.sqrt(1 - shared) * noise * heavy)
 
     anti = texts()
     anti = anti.mean(0) + spread * (anti - anti.mean(0))
@@ -69,12 +69,12 @@ def calibration(
     *, n_groups: int = 200, n_contexts: int = 25, n_resamples: int = 499, seed: int = 0
 ) -> Calibration:
     """p-values of all tests on simulated groups without any effect."""
-    found: dict[str, list[np.ndarray]] = {"paper": [], "paired": [], "label": []}
+    by_test: dict[str, list[np.ndarray]] = {"paper": [], "paired": [], "label": []}
     for index in range(n_groups):
         rng = np.random.default_rng([seed, index])
         group = simulated_group(rng, n_contexts=n_contexts)
-        found["paper"].append(paper_pvalue(group).pvalue)
-        found["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng).pvalue)
-        found["label"].append(label_test(group, n_resamples=n_resamples, rng=rng).pvalue)
-    pvalues = {name: np.concatenate(values) for name, values in found.items()}
+        by_test["paper"].append(paper_pvalue(group).pvalue)
+        by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng).pvalue)
+        by_test["label"].append(label_test(group, n_resamples=n_resamples, rng=rng).pvalue)
+    pvalues = {name: np.concatenate(values) for name, values in by_test.items()}
     return Calibration(pvalues, n_groups, n_contexts)

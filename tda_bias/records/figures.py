@@ -277,10 +277,10 @@ def _sets(entry: Entry, runs: Sequence[Run]) -> list[list[Run]]:
     """What is drawn together."""
     if entry.together == "never":
         return [[run] for run in runs]
-    found: dict[object, list[Run]] = {}
+    by_key: dict[object, list[Run]] = {}
     for run in runs:
-        found.setdefault(entry.comparable(run), []).append(run)
-    return list(found.values())
+        by_key.setdefault(entry.comparable(run), []).append(run)
+    return list(by_key.values())
 
 
 def _name(entry: Entry, used: Sequence[Run], all_runs: Sequence[Run]) -> str:

@@ -31,8 +31,8 @@ _PACKAGES = (
 
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages whose numbers these are."""
-    found = {name: installed(name) for name in _PACKAGES.split()}
-    return {**found, "python": platform.python_version()}
+    versions = {name: installed(name) for name in _PACKAGES.split()}
+    return {**versions, "python": platform.python_version()}
 
 
 def now() -> str:

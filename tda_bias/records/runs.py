@@ -253,7 +253,7 @@ def with_parts(
     Raises:
         InputError: as ``open_run``, or if a run has no figures.
     """
-    found = []
+    runs = []
     for folder in folders:
         run = open_run(folder)
         if run.command not in COMMANDS:
@@ -261,18 +261,18 @@ def with_parts(
                 f"{folder} is a run of `tdabias {run.command}`, which has no figures; give runs of "
                 f"{', '.join(COMMANDS)}"
             )
-        found.append(run)
-    for run in list(found):
+        runs.append(run)
+    for run in list(runs):
         for name in ("ablate", "crossref"):
             inside = run.folder / name
             if not (inside / RECORD).is_file() or inside in folders:
                 continue
             part = open_run(inside, name)
             if made_from(part, run):
-                found.append(part)
+                runs.append(part)
             elif left_out is not None:
                 left_out(f"{inside}: made from another run than the one now in {run.folder}")
-    return found
+    return runs
 
 
 def made_from(part: Run, run: Run) -> bool:

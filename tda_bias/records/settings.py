@@ -49,7 +49,7 @@ def validated(
         return settings(**values)
     except ValidationError as error:
         # A value that does not fit says more than one that is not there.
-        first = min(error.errors(), key=lambda one: one["type"] == "missing")
+        first = min(error.errors(), key=lambda fault: fault["type"] == "missing")
         message = _one_line(first, settings)
         if first["loc"]:
             message += _where(str(first["loc"][0]), source)

@@ -129,4 +129,4 @@ def shares(costs: Sequence[float], count: int) -> list[list[int]]:
         load, worker = heapq.heappop(loads)
         spread[worker].append(piece)
         heapq.heappush(loads, (load + costs[piece], worker))
-    return [sorted(own) for own in spread]
+    return [sorted(pieces) for pieces in spread]

@@ -72,9 +72,9 @@ def texts_to_keep(result: HeadBias, n_heads: int) -> list[PatternText]:
 
 def heads_to_look_at(result: HeadBias, category: str, n: int) -> list[HeadId]:
     """The first heads of a category's ranking, then as many survivors that stand further down."""
-    found = [
+    heads = [
         HeadId(int(row["layer"]), int(row["head"]))
         for table in (result.top(n, category=category), result.survivors(category=category).head(n))
         for row in table.to_dict("records")
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(heads))

@@ -140,9 +140,9 @@ def _minus_twins(result: GroupResult) -> dict[str, np.ndarray]:
     between = contrast_matrix(versions)
 
     def contrasted(values: np.ndarray) -> np.ndarray:
-        found = np.full((versions.n, *values.shape[1:]), np.nan)
-        found[versions.twinned] = np.tensordot(between, values, axes=(1, 0))
-        return found
+        contrasts = np.full((versions.n, *values.shape[1:]), np.nan)
+        contrasts[versions.twinned] = np.tensordot(between, values, axes=(1, 0))
+        return contrasts
 
     total = result.contrast.dispersion_total / max(1, len(versions.twinned))
     dispersion = _ratio(contrasted(result.contrast.dispersion), total)

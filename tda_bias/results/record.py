@@ -236,9 +236,9 @@ def read_tables(run: Run, record: HeadsRecord) -> dict[str, pd.DataFrame]:
     }
     for name, file, _ in TABLES:
         table, (rows, key) = tables[name], expected[name]
-        found = set(zip(*(table[column] for column in of_group if column in table), strict=True))
+        present = set(zip(*(table[column] for column in of_group if column in table), strict=True))
         wanted = groups if "group" in table else {(category,) for category in categories}
-        if len(table) != rows or table.duplicated(key).any() or found != wanted:
+        if len(table) != rows or table.duplicated(key).any() or present != wanted:
             raise InputError(
                 f"{run.folder / file} does not hold every head of every group once; {run.again}"
             )

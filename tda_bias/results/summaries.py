@@ -41,11 +41,13 @@ def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
         table = result.combined.assign(size=result.combined["combined_relative"].abs())
         size[name] = table.groupby(["category", "group"])["size"].mean()
     names = list(results)
-    found = pd.DataFrame(np.eye(len(names)), index=names, columns=names)
-    for number, one in enumerate(names):
-        for two in names[:number]:
-            both = pd.concat([size[one], size[two]], axis=1, join="inner").dropna().to_numpy()
+    rho = pd.DataFrame(np.eye(len(names)), index=names, columns=names)
+    for number, first in enumerate(names):
+        for second in names[:number]:
+            both = pd.concat([size[first], size[second]], axis=1, join="inner").dropna().to_numpy()
             if len(both) < 4:
-                raise InputError(f"{one} and {two} have {len(both)} groups in common; 4 are needed")
-            found.loc[one, two] = found.loc[two, one] = float(spearmanr(both).statistic)
-    return found
+                raise InputError(
+                    f"{first} and {second} have {len(both)} groups in common; 4 are needed"
+                )
+            rho.loc[first, second] = rho.loc[second, first] = float(spearmanr(both).statistic)
+    return rho

@@ -84,7 +84,7 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
             for name, values in nulls_of_group.items():
                 locations[name].add(*values)
         combined += [combined_table(result, model=model, twins=twins) for result in members]
-        maps = {name: one.tested() for name, one in locations.items()}
+        maps = {name: location.tested() for name, location in locations.items()}
         maps |= _dispersion_maps(members, config, twins=twins)
         every = pd.concat(combined, ignore_index=True)
         categories.append(category_table(category, every, maps, model=model, twins=twins))

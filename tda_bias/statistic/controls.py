@@ -34,8 +34,8 @@ def uniform_attention(n_tokens: int, attention: Attention) -> Float[np.ndarray, 
 @cache
 def uniform_sets(n_tokens: int, attention: Attention) -> tuple[np.ndarray, np.ndarray]:
     """Births and deaths of ``uniform_attention``: what the length of a text alone gives."""
-    found = births_deaths(uniform_attention(n_tokens, attention), attention=attention)
-    return found.births, found.deaths
+    sets = births_deaths(uniform_attention(n_tokens, attention), attention=attention)
+    return sets.births, sets.deaths
 
 
 def adjust_for_length(stat: GroupStatistic, n_tokens: Int[np.ndarray, "n 2"]) -> GroupStatistic:
@@ -153,13 +153,13 @@ def split_half_contrast(
     """
     shape = splits.member.shape[:2]
     member = splits.member.reshape(-1, versions.n).astype(float)
-    found = {"location": _half_location(products.own, member)}
+    contrasts = {"location": _half_location(products.own, member)}
     if len(versions.twinned):
         twinned = member[:, versions.twinned]
         numerator, denominator = products.dispersion
-        found["location_twin"] = _half_location(products.beyond, twinned)
-        found["relative_twin"] = _ratio(twinned @ numerator, twinned @ denominator)
-    return {name: values.reshape(*shape, -1) for name, values in found.items()}
+        contrasts["location_twin"] = _half_location(products.beyond, twinned)
+        contrasts["relative_twin"] = _ratio(twinned @ numerator, twinned @ denominator)
+    return {name: values.reshape(*shape, -1) for name, values in contrasts.items()}
 
 
 def _half_location(

@@ -106,8 +106,10 @@ def _batched(values: Tensor, offsets: np.ndarray, grid: StepGrid) -> Gram:
     width = max(1, _BLOCK_ELEMENTS // (rows * texts))
     for start in range(0, grid.n_steps, width):
         stop = min(start + width, grid.n_steps)
-        block = torch.stack([grid.columns(one.double(), start, stop) for one in sets], dim=1)
+        block = torch.stack(
+            [grid.columns(of_text.double(), start, stop) for of_text in sets], dim=1
+        )
         block -= block.mean(1, keepdim=True)
         products.baddbmm_(block, block.mT)
-    sums = torch.stack([one.sum(1, dtype=torch.float64) for one in sets], dim=1)
+    sums = torch.stack([of_text.sum(1, dtype=torch.float64) for of_text in sets], dim=1)
     return Gram((products / grid.n_steps).cpu(), sums.cpu())
