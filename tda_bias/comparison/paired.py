@@ -154,11 +154,11 @@ def _intervals(
     n, trainings = len(totals), totals.shape[1] - 2
     if n < 2:
         return None
-    weight, differences = totals[:, 0], totals[:, 2:] - totals[:, 1:2]
+    parts = np.column_stack([totals[:, 0], totals[:, 2:] - totals[:, 1:2]])
 
     def statistic(*drawn: np.ndarray, axis: int = -1) -> Any:
-        units = times_drawn(np.atleast_2d(drawn[0]), n)
-        changes = (units @ differences) / (units @ weight)[:, None]
+        sums = times_drawn(np.atleast_2d(drawn[0]), n) @ parts
+        changes = sums[:, 1:] / sums[:, :1]
         if trainings > 1:
             often = times_drawn(np.atleast_2d(drawn[1]), trainings)
             mean = (changes * often).sum(-1) / often.sum(-1)
