@@ -41,6 +41,7 @@ pages: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads
 	$(BIN)/python -m benchmarks.bench_topology
+	$(BIN)/python -m benchmarks.bench_long_texts
 	$(BIN)/python -m benchmarks.bench_pvf
 	$(BIN)/python -m benchmarks.bench_ablation
 	$(BIN)/python -m benchmarks.bench_debias

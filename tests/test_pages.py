@@ -7,6 +7,7 @@ import pytest
 from tests.support.pages import (
     STORED,
     difference,
+    long_steps,
     renewed,
     replay,
     steps,
@@ -49,6 +50,28 @@ def test_what_took_too_long_is_shown_as_it_is_printed_from_the_run_it_left():
             assert difference(step.output, replay(step.command, STORED)) is None, step.command
             compared.add(step.command.split()[-1])
     assert compared == {str(path.parent.relative_to(STORED)) for path in STORED.rglob("run.json")}
+
+
+# What the runs of a page are made from.
+MADE_BEFORE = {"prune-curve": "tdabias heads --model smollm2-135m --category gender --data starter"}
+
+
+@pytest.mark.long
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["debias", "prune-curve"])
+def test_what_took_too_long_is_what_the_command_still_prints(name, tmp_path):
+    """Minutes: trainings and removals. A training differs between processors by more than this."""
+    text = (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8")
+    write_files(text, tmp_path)
+    if name in MADE_BEFORE:
+        replay(MADE_BEFORE[name], tmp_path)
+    for step in long_steps(text):
+        assert difference(step.output, replay(step.command, tmp_path)) is None, step.command
+
+
+def test_the_pages_with_stored_runs_are_those_that_are_run_anew_on_request():
+    stored = {page.stem for page in PAGES if long_steps(page.read_text(encoding="utf-8"))}
+    assert stored == {"debias", "prune-curve"}
 
 
 PAGE = """\

@@ -56,10 +56,15 @@ def shown_steps(text: str) -> list[Step]:
     return [*steps(text), *(step for block in long for step in steps_of_block(block))]
 
 
-def stored_steps(text: str) -> list[Step]:
-    """Commands that take too long, whose runs are stored: as what prints these again."""
+def long_steps(text: str) -> list[Step]:
+    """Commands that take too long, whose runs are stored."""
     long = [step for step in shown_steps(text) if step not in steps(text)]
-    return [Step(shown, step.output) for step in long if (shown := _shown_again(step))]
+    return [step for step in long if _shown_again(step)]
+
+
+def stored_steps(text: str) -> list[Step]:
+    """The same, as what prints the stored runs again."""
+    return [Step(shown, s.output) for s in long_steps(text) if (shown := _shown_again(s))]
 
 
 def _shown_again(step: Step) -> str | None:
