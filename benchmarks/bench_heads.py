@@ -52,8 +52,8 @@ def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
 class KeptParts(PartStore):
     """Saves nothing, and keeps the groups for a look at what is made of them."""
 
-    def __init__(self, identity: Mapping[str, Any]) -> None:
-        super().__init__(None, identity)
+    def __init__(self) -> None:
+        super().__init__(None, {})
         self.groups: list[GroupResult] = []
 
     def each(self, jobs: Any, **options: Any) -> Iterator[Mapping[str, np.ndarray]]:
@@ -100,16 +100,15 @@ def child(which: str) -> dict[str, Any]:
         model = bridge_model(hf_model, tokenizer, name="smollm2-135m")
         config = HeadBiasConfig(share_prefix="auto" if which == "shared" else "never")
         for _ in range(RUNS):
-            kept: list[KeptParts] = []
+            kept = KeptParts()
             start = time.perf_counter()
             result = head_bias(
-                model, triples, twins=twins, config=config,
-                store=lambda identity, kept=kept: kept.append(KeptParts(identity)) or kept[0],
-            )  # fmt: skip
+                model, triples, twins=twins, config=config, store=lambda _, kept=kept: kept
+            )
             runs.append(time.perf_counter() - start)
             stages.append(result.record.seconds)
             if with_twins:
-                stages[-1]["location tests"] = location_seconds(kept[0].groups, config)
+                stages[-1]["location tests"] = location_seconds(kept.groups, config)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"runs": runs, "stages": stages, "peak_mb": peak, "triples": len(triples)}
 

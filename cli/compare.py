@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from .run_folder import run_folder
 from .text import uncut_table
 
 if TYPE_CHECKING:
+    from tda_bias.comparison.models import Loader
     from tda_bias.comparison.record import ComparisonRecord, ModelComparison
     from tda_bias.models.load import LanguageModel
 
@@ -55,16 +56,18 @@ def _compared(settings: CompareSettings) -> ModelComparison:
         interruptible("measures", settings.folder / "parts"),
         run_folder(settings.folder, "compare", settings) as refuse_other_weights,
     ):
-        before, after = (
-            language_model(name, device=settings.device, dtype=settings.dtype, console=console)
-            for name in (settings.before, settings.after)
+        load = partial(
+            language_model, device=settings.device, dtype=settings.dtype, console=console
         )
+        before, after = load(settings.before), load(settings.after)
         refuse_other_weights(before)
 
         from tda_bias.comparison.models import refuse_incomparable
 
         refuse_incomparable(before, after)
-        comparison = _measured(settings, before, after, _battery(settings, before), console)
+        replicates = [partial(load, name) for name in settings.replicate]
+        chosen = _battery(settings, before)
+        comparison = _measured(settings, before, after, replicates, chosen, console)
         comparison = comparison.with_record(
             settings=settings.model_dump(mode="json"), preset=settings.preset
         )
@@ -110,6 +113,7 @@ def _measured(
     settings: CompareSettings,
     before: LanguageModel,
     after: LanguageModel,
+    replicates: Sequence[Loader],
     chosen: Battery,
     console: Console,
 ) -> ModelComparison:
@@ -126,16 +130,7 @@ def _measured(
             after,
             chosen.measures,
             distances=chosen.distances,
-            replicates=[
-                partial(
-                    language_model,
-                    name,
-                    device=settings.device,
-                    dtype=settings.dtype,
-                    console=console,
-                )
-                for name in settings.replicate
-            ],
+            replicates=replicates,
             not_measured=chosen.not_measured,
             draws=Draws(settings.n_resamples, settings.n_flips, settings.confidence, settings.seed),
             batch_size=settings.batch_size,

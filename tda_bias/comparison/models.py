@@ -86,7 +86,8 @@ def compare_models(
         InputError: if two have the same weights, an adapter belongs to another base, nothing is
             measured, or a model cannot be asked.
     """
-    refuse_incomparable(before, after)
+    first, second = _Side.of("before", before), _Side.of("after", after)
+    _refuse_sides(first, second)
     if not measures:
         raise InputError("there is nothing to measure")
     draws = draws or Draws()
@@ -97,32 +98,25 @@ def compare_models(
         reason = "the models have other vocabularies"
         lacking += [NotMeasured(name=distance.name, reason=reason) for distance in distances]
         distances = ()
-    items: list[pd.DataFrame] = []
-    used: list[Measure | Distance] = []
-    asked: list[Measure | Distance] = [*measures, *distances]
-    for measure in asked:
-        try:
-            items.append(runner.items(measure, before, after))
-            used.append(measure)
-        except _UnansweredError as error:
-            if unanswered == "refuse":
-                raise
-            lacking.append(NotMeasured(name=measure.name, reason=str(error)))
-    if not items:
+    table, used, unable = runner.answered([*measures, *distances], first, second, unanswered)
+    lacking += unable
+    if not used:
         raise InputError(f"nothing could be measured; {lacking[-1].name}: {lacking[-1].reason}")
     outcomes = [outcome for measure in used for outcome in measure.outcomes]
     distant = {outcome.name for distance in distances for outcome in distance.outcomes}
-    records = [model_record(after, weights=after.weight_hash())]
-    table = pd.concat(items, ignore_index=True)
+    records = [second.record]
     for number, load in enumerate(replicates, start=2):
-        table, record = _joined(table, number, load(), before, records, runner, used)
+        # Nothing here holds the model when the next one is loaded.
+        table, record = runner.joined(
+            table, used, first, _Side.of(f"after {number}", load()), records
+        )
         records.append(record)
     columns = [*_PAIRED, *after_names(table)]
     return ModelComparison(
         table=change_table(table, outcomes, draws, untested=distant),
         items=table[columns].dropna().reset_index(drop=True),
         record=ComparisonRecord(
-            model=model_record(before, weights=before.weight_hash()),
+            model=first.record,
             after=records[0],
             replicates=tuple(records[1:]),
             measures={measure.name: _short(measure.about) for measure in used},
@@ -132,51 +126,61 @@ def compare_models(
     )
 
 
+@dataclass(frozen=True)
+class _Side:
+    """A model that is asked.
+
+    Attributes:
+        name: How its saved parts call it.
+        model: The model.
+        weights: Hash of its weights; it reads all of them, so it is taken once.
+    """
+
+    name: str
+    model: LanguageModel
+    weights: str
+
+    @classmethod
+    def of(cls, name: str, model: LanguageModel) -> _Side:
+        return cls(name, model, model.weight_hash())
+
+    @property
+    def record(self) -> ModelRecord:
+        """The model, as a run names it."""
+        return model_record(self.model, weights=self.weights)
+
+
 def refuse_incomparable(before: LanguageModel, after: LanguageModel) -> None:
     """Refuse a comparison of a model with itself, and of an adapter with what it does not adapt.
 
     Raises:
         InputError: saying which of the two.
     """
-    hashes = before.weight_hash(), after.weight_hash()
-    if hashes[0] == hashes[1]:
+    _refuse_sides(_Side.of("before", before), _Side.of("after", after))
+
+
+def _refuse_sides(before: _Side, after: _Side) -> None:
+    first, second = before.model, after.model
+    if before.weights == after.weights:
         raise InputError(
-            f"{before.name} and {after.name} have the same weights: was the checkpoint loaded?"
+            f"{first.name} and {second.name} have the same weights: was the checkpoint loaded?"
         )
-    if after.adapted not in (None, before.adapted, hashes[0]):
+    if second.adapted not in (None, first.adapted, before.weights):
         raise InputError(
-            f"{after.name} adapts a model with other weights than {before.name}; compare it with "
+            f"{second.name} adapts a model with other weights than {first.name}; compare it with "
             "the one that its adapter_config.json names"
         )
 
 
-def _refuse_repeated(
-    replicate: LanguageModel, before: LanguageModel, known: Sequence[ModelRecord]
-) -> None:
+def _refuse_repeated(replicate: _Side, before: _Side, known: Sequence[ModelRecord]) -> None:
     """Refuse a replicate that is no other training of the same model."""
-    refuse_incomparable(before, replicate)
+    _refuse_sides(before, replicate)
     for record in known:
-        if record.weights == replicate.weight_hash():
+        if record.weights == replicate.weights:
             raise InputError(
-                f"{replicate.name} and {record.name} have the same weights: a replicate is the "
-                "same training with another seed"
+                f"{replicate.model.name} and {record.name} have the same weights: a replicate is "
+                "the same training with another seed"
             )
-
-
-def _joined(
-    table: pd.DataFrame,
-    number: int,
-    replicate: LanguageModel,
-    before: LanguageModel,
-    known: Sequence[ModelRecord],
-    runner: _Runner,
-    used: Sequence[Measure | Distance],
-) -> tuple[pd.DataFrame, ModelRecord]:
-    """The items with the values of a further training, and which model that is."""
-    _refuse_repeated(replicate, before, known)
-    answers = [runner.items(measure, before, replicate, f"after {number}") for measure in used]
-    table = _with_replicate(table, pd.concat(answers, ignore_index=True), f"after_{number}")
-    return table, model_record(replicate, weights=replicate.weight_hash())
 
 
 # -- asking ----------------------------------------------------------------------------------------
@@ -194,49 +198,66 @@ class _Runner:
     batch_size: int
     watch: Watch
 
-    def items(
+    def answered(
         self,
-        measure: Measure | Distance,
-        before: LanguageModel,
-        after: LanguageModel,
-        side: str = "after",
-    ) -> pd.DataFrame:
-        """Items with their values before and after; ``side`` names the latter's saved part."""
+        asked: Sequence[Measure | Distance],
+        before: _Side,
+        after: _Side,
+        unanswered: Literal["refuse", "leave_out"],
+    ) -> tuple[pd.DataFrame, list[Measure | Distance], list[NotMeasured]]:
+        """Items of all measures that both models answer, which those are, and the others."""
+        items: list[pd.DataFrame] = []
+        used: list[Measure | Distance] = []
+        lacking: list[NotMeasured] = []
+        for measure in asked:
+            try:
+                items.append(self._items(measure, before, after))
+                used.append(measure)
+            except _UnansweredError as error:
+                if unanswered == "refuse":
+                    raise
+                lacking.append(NotMeasured(name=measure.name, reason=str(error)))
+        return pd.concat(items or [pd.DataFrame()], ignore_index=True), used, lacking
+
+    def joined(
+        self,
+        table: pd.DataFrame,
+        used: Sequence[Measure | Distance],
+        before: _Side,
+        replicate: _Side,
+        known: Sequence[ModelRecord],
+    ) -> tuple[pd.DataFrame, ModelRecord]:
+        """The items with the values of a further training, and which model that is."""
+        _refuse_repeated(replicate, before, known)
+        answers, _, _ = self.answered(used, before, replicate, "refuse")
+        return _with_replicate(table, answers, replicate.name.replace(" ", "_")), replicate.record
+
+    def _items(self, measure: Measure | Distance, before: _Side, after: _Side) -> pd.DataFrame:
+        """Items with their values before and after."""
         if isinstance(measure, Distance):
-            return self._between(measure, before, after, side)
-        return _paired(*self._both(measure, before, after, side))
+            return self._between(measure, before, after)
+        return _paired(*(self._of_side(measure, side) for side in (before, after)))
 
-    def _both(
-        self, measure: Measure, before: LanguageModel, after: LanguageModel, side: str
-    ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The items of each model."""
-        first, second = (
-            self._part(
-                f"{measure.name} {side}",
-                {"weights": model.weight_hash(), "texts": dict(measure.about)},
-                lambda progress, model=model: measure.items(  # type: ignore[misc]
-                    model, batch_size=self.batch_size, progress=progress
-                ),
-                (measure.name, model.name),
-            )
-            for side, model in (("before", before), (side, after))
+    def _of_side(self, measure: Measure, side: _Side) -> pd.DataFrame:
+        """The items of one model."""
+        return self._part(
+            f"{measure.name} {side.name}",
+            {"weights": side.weights, "texts": dict(measure.about)},
+            lambda progress: measure.items(
+                side.model, batch_size=self.batch_size, progress=progress
+            ),
+            (measure.name, side.model.name),
         )
-        return first, second
 
-    def _between(
-        self, distance: Distance, before: LanguageModel, after: LanguageModel, side: str
-    ) -> pd.DataFrame:
+    def _between(self, distance: Distance, before: _Side, after: _Side) -> pd.DataFrame:
         """The items of both together: 0 before."""
         table = self._part(
-            distance.name if side == "after" else f"{distance.name} {side}",
-            {
-                "weights": [model.weight_hash() for model in (before, after)],
-                "texts": dict(distance.about),
-            },
+            distance.name if after.name == "after" else f"{distance.name} {after.name}",
+            {"weights": [before.weights, after.weights], "texts": dict(distance.about)},
             lambda progress: distance.between(
-                before, after, batch_size=self.batch_size, progress=progress
+                before.model, after.model, batch_size=self.batch_size, progress=progress
             ),
-            (distance.name, f"{before.name}, {after.name}"),
+            (distance.name, f"{before.model.name}, {after.model.name}"),
         )
         return table.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
