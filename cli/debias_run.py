@@ -46,6 +46,7 @@ def protocol_of(settings: DebiasSettings, *, n_heads: int, n_targets: int) -> Pr
         "how": settings.how,
         "loss": settings.loss,
         "kl": settings.kl,
+        "precision": settings.precision,
         "seed": settings.seed,
     }
     given = {name: value for name, value in asked.items() if value is not None}
@@ -195,8 +196,7 @@ def print_cost(prepared: Prepared, console: Console, team: Team) -> None:
     minutes = (steps * step + checks * check) / 60
     console.print(
         f"{counted(trainings, 'training')} of {counted(steps // trainings, 'step')} on average: "
-        f"about {minutes:.0f} "
-        f"minutes here at most ({step:.1f} s a step, {check:.1f} s a check)"
+        f"about {counted(max(1, round(minutes)), 'minute')} here at most ({step:.1f} s a step, {check:.1f} s a check)"
         f"{f', shared by {team.count} processes' if team.count > 1 else ''}. Protocol "
         f"{prepared.identity[:12]}, fixed {prepared.fixed}.",
         highlight=False,

@@ -64,6 +64,11 @@ class DebiasSettings(SharedRunSettings):
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",
     )
     limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="of matrix products while training and checking: float32, or bfloat16, about "
+        "twice as fast on many processors; what is learned and saved is float32",
+    )
     device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
     batch_size: int = Field(
         36, ge=1, le=MAX_BATCH, description="texts per forward pass where nothing is learned"

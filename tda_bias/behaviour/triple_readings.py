@@ -26,7 +26,7 @@ from tda_bias.behaviour.likelihood import (
 from tda_bias.models.batching import batches_of_similar_width, padded, special_tokens_around
 from tda_bias.models.causal import TreePass, reader_of
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.token_trees import Rows, TokenTree, read_places, separate_paths
+from tda_bias.models.token_trees import Rows, TokenTree, below_each_other, separate_paths
 from tda_bias.types import ROLES, InputError, Triple
 
 # Texts of a triple that a twin needs: the stereotype and the anti-stereotype.
@@ -216,7 +216,7 @@ def _decoder_pass(model: LanguageModel, sources: Sequence[Sequence[int]], part: 
     chains: list[TokenTree] = part.rows
     ids, mask = padded([sources[tree] for tree in part.tree])
     written, written_mask = padded([chain.tokens.tolist() for chain in chains])
-    places, which = read_places(chains, written.shape[1])
+    places, which = below_each_other(chains).places(chains)
     given = {
         "input_ids": ids,
         "attention_mask": mask,

@@ -65,7 +65,7 @@ class HeadGates(nn.Module):
             z = arguments[0]
             gain = torch.ones(layer.n_heads, dtype=self.values.dtype, device=z.device)
             gain = gain.index_put((heads.to(z.device),), self.values[places.to(z.device)])
-            gated = layer.by_head(z) * gain.to(z.dtype)[:, None]
+            gated = (layer.by_head(z) * gain[:, None]).to(z.dtype)  # the gate is not rounded
             return (gated.flatten(-2), *arguments[1:])
 
         return hook

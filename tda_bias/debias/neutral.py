@@ -18,6 +18,7 @@ from tda_bias.debias.stream import LowerLayers
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
+from tda_bias.models.token_trees import below_each_other
 from tda_bias.pairs.neutral import load_neutral_text
 from tda_bias.records.text import counted
 from tda_bias.types import InputError
@@ -220,11 +221,12 @@ class Retention:
     ) -> Float[Tensor, "token vocabulary"]:
         """At every token of the passages, one after the other."""
         inputs = self._inputs(passages)
-        lengths = [len(self._ids[i]) for i in passages]
         if below is None:
             logits = self._model.hf_model(**inputs).logits
         else:
-            with below.skipped([("neutral", i) for i in passages], lengths, inputs):
+            ids = [self._ids[i] for i in passages]
+            names, lengths = [("neutral", i) for i in passages], list(map(len, ids))
+            with below.skipped(names, lengths, below_each_other(ids), inputs):
                 logits = self._model.hf_model(**inputs).logits
         kept: Tensor = logits[inputs["attention_mask"].bool()]
         return kept

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.debias.learners import How
 from tda_bias.debias.loss import LossName
+from tda_bias.debias.precision import Precision
 from tda_bias.resampling import generator
 from tda_bias.types import MAX_SEED, InputError, Triple
 
@@ -60,6 +61,7 @@ class Protocol(BaseModel):
     loss: LossName = "twins"
     delta: float = Field(0.5, gt=0)
     scale: float = Field(4.0, gt=0)
+    precision: Precision = "float32"
     kl: float = Field(1.0, ge=0)
     l1: float = Field(5e-4, ge=0)
     patience: int = Field(3, ge=1)

@@ -17,6 +17,7 @@ from tda_bias.behaviour.perplexity import log_perplexity
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
 from tda_bias.debias.learners import How, learner, undone
 from tda_bias.debias.neutral import NeutralText, Retention
+from tda_bias.debias.precision import Computing
 from tda_bias.debias.protocol import FINAL, Fold, Protocol, Ranking
 from tda_bias.debias.rankings import (
     first_order_orders,
@@ -192,18 +193,20 @@ class Study:
         passages = list(range(min(protocol.passages, len(self.neutral.learn.ids))))
         few = replace(self.neutral.learn, ids=self.neutral.learn.ids[: len(passages)])
         retention = Retention(self.texts.model, few)
+        computing = Computing(self.texts.model, protocol.precision)
         with undone(learner("gates", self.texts.model, self.every_head)) as gates:
             clock = time.monotonic()
-            with gates.running():
+            with computing.running(), gates.running():
                 loss = self.texts.gaps(items).mean() + retention.divergence(passages)
                 loss.backward()  # type: ignore[no-untyped-call]
             step = time.monotonic() - clock
             clock = time.monotonic()
-            with gates.running():
+            with computing.running(), gates.running():
                 self.texts.outcomes(items)
             scored = (time.monotonic() - clock) / max(1, len(items))
             clock = time.monotonic()
-            log_perplexity(self.texts.model, self.neutral.watch)
+            with computing.running():
+                log_perplexity(self.texts.model, self.neutral.watch)
             watched = time.monotonic() - clock
         return step, scored * (len(fold.stop) + len(fold.test)) + watched
 

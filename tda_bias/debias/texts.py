@@ -19,7 +19,14 @@ from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.causal import TreePass, reader_of
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined
-from tda_bias.models.token_trees import Rows, TokenTree, separate_paths, whole_trees
+from tda_bias.models.token_trees import (
+    Grid,
+    TokenTree,
+    below_each_other,
+    beside_each_other,
+    separate_paths,
+    whole_trees,
+)
 from tda_bias.types import InputError, Triple
 
 
@@ -121,8 +128,7 @@ class TwinTexts:
             below: What is remembered of the layers that do not change.
         """
         texts, twin_of = self._texts_of(items, twins=loss == "twins" and self.has_twins)
-        tree_pass = self._pass([self._pairs[i].tree for i in texts])
-        means, _ = self._means(tree_pass, [self._pairs[i] for i in texts], texts, "pair", below, 2)
+        means, _ = self._means([self._pairs[i] for i in texts], texts, "pair", below, 2)
         originals, twins = means[: len(items)], means[len(items) :]
         if not len(twins):
             return originals[:, 0] - originals[:, 1]
@@ -153,8 +159,7 @@ class TwinTexts:
         texts, twin_of = self._texts_of(items, twins=self.has_twins)
         used = [self._whole[i] if n < len(items) else self._pairs[i] for n, i in enumerate(texts)]
         with torch.no_grad():
-            tree_pass = self._pass([text.tree for text in used])
-            mean, count = self._means(tree_pass, used, texts, "whole", below, 3)
+            mean, count = self._means(used, texts, "whole", below, 3)
         means, counts = mean.double().cpu().numpy(), count.cpu().numpy()
         sums = np.where(counts > 0, means * counts, 0.0)
         n = len(items)
@@ -176,13 +181,18 @@ class TwinTexts:
             twin_of += [place] * len(its_twins)
         return numbers, np.array(twin_of, dtype=np.int64)
 
-    def _pass(self, trees: Sequence[TokenTree]) -> TreePass:
-        rows: Rows = whole_trees(trees) if self._reader.packed else separate_paths(trees)
-        return self._reader.pass_of(rows)
+    def _pass(self, trees: Sequence[TokenTree]) -> tuple[TreePass, Grid, list[int]]:
+        """The pass, where its parts stand, and their lengths."""
+        if self._reader.packed:
+            rows = whole_trees(trees)
+            grid = beside_each_other(rows.rows)
+        else:
+            rows = separate_paths(trees)
+            grid = below_each_other(rows.rows)
+        return self._reader.pass_of(rows, grid), grid, list(map(len, rows.rows))
 
     def _means(
         self,
-        tree_pass: TreePass,
         used: Sequence[_Text],
         texts: Sequence[int],
         kind: str,
@@ -190,7 +200,8 @@ class TwinTexts:
         n_parts: int,
     ) -> tuple[Float[Tensor, "text part"], Int[Tensor, "text part"]]:
         """Mean log-probability of every continuation of every text, and its tokens."""
-        with _skipping(below, tree_pass, used, texts, kind):
+        tree_pass, grid, lengths = self._pass([text.tree for text in used])
+        with _skipping(below, tree_pass, grid, lengths, texts, kind):
             logits = logits_at(
                 self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
             )
@@ -224,20 +235,17 @@ def _contrast(
 def _skipping(
     below: LowerLayers | None,
     tree_pass: TreePass,
-    used: Sequence[_Text],
+    grid: Grid,
+    lengths: Sequence[int],
     texts: Sequence[int],
     kind: str,
 ) -> AbstractContextManager[None]:
-    """The pass without the layers that do not change, each row by its name."""
+    """The pass without the layers that do not change, each tree or path by its name."""
     if below is None:
         return nullcontext()
     seen: Counter[int] = Counter()
-    names, lengths = [], []
-    real = tree_pass.inputs["attention_mask"]
-    for row, tree in enumerate(tree_pass.tree):
-        shape = (kind, len(used[tree].tree), texts[tree])
-        names.append((*shape, seen[tree]))
+    names = []
+    for tree, length in zip(tree_pass.tree, lengths, strict=True):
+        names.append((kind, texts[tree], seen[tree], length))
         seen[tree] += 1
-        packed = real.ndim > 2
-        lengths.append(len(used[tree].tree) if packed else int(real[row].sum()))
-    return below.skipped(names, lengths, tree_pass.inputs)
+    return below.skipped(names, lengths, grid, tree_pass.inputs)

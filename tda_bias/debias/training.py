@@ -15,6 +15,7 @@ from tda_bias.behaviour.perplexity import Windows, log_perplexity
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.loss import huber
 from tda_bias.debias.neutral import Retention
+from tda_bias.debias.precision import Computing
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
@@ -25,6 +26,7 @@ from tda_bias.types import InputError
 Goal = Literal["gaps", "placebo", "retention"]
 Progress = Callable[[], None]
 _LARGEST_GRADIENT = 1.0
+_PASSAGES = 16
 
 
 @dataclass
@@ -139,6 +141,7 @@ def train(
         progress: Called after every step.
     """
     below = LowerLayers(texts.model, learner.first)
+    computing = Computing(texts.model, protocol.precision)
     optimiser = torch.optim.Adam(learner.parameters(), lr=rate)
     learner.attach(optimiser)
     start = untouched or untouched_check(texts, fold, watch, report, protocol)
@@ -147,7 +150,7 @@ def train(
     every = max(1, n_steps(protocol, fold) // (protocol.epochs * protocol.checks_per_epoch))
     batches = _batches(fold, len(retention), protocol)
     for step, (items, passages) in enumerate(batches, start=1):
-        with learner.running():
+        with computing.running(), learner.running():
             loss = _loss(learner, texts, retention, items, passages, protocol, goal, below)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -161,7 +164,7 @@ def train(
         if step % every and step < len(batches):
             continue
         try:
-            with learner.running():
+            with computing.running(), learner.running():
                 _check(trajectory, texts, fold, watch, protocol, step, below)
         except InputError as error:  # the model says NaN: the last good check stands
             trajectory.ended = f"{error} (step {step})"
@@ -173,8 +176,8 @@ def train(
     trajectory.ended = trajectory.ended or f"all {len(batches)} steps"
     learner.load(best)
     learner.check()
-    with learner.running():
-        after = log_perplexity(texts.model, report).mean
+    with computing.running(), learner.running():
+        after = log_perplexity(texts.model, report, batch_size=_PASSAGES).mean
     trajectory.report_log_ppl = (start.report_log_ppl[0], after)
     trajectory.values = best if keep_values else {}
     return trajectory
@@ -220,8 +223,9 @@ def untouched_check(
 ) -> Trajectory:
     """The check before the first step, of the untouched model."""
     trajectory = Trajectory()
-    _check(trajectory, texts, fold, watch, protocol, 0, None)
-    before = log_perplexity(texts.model, report).mean
+    with Computing(texts.model, protocol.precision).running():
+        _check(trajectory, texts, fold, watch, protocol, 0, None)
+        before = log_perplexity(texts.model, report, batch_size=_PASSAGES).mean
     trajectory.report_log_ppl = (before, before)
     return trajectory
 
@@ -243,7 +247,7 @@ def _check(
         test = texts.outcomes(fold.test.tolist(), below=below)
     gap = torch.from_numpy(stop.gap)
     loss = huber(gap, delta=protocol.delta, scale=protocol.scale).mean()
-    log_ppl = log_perplexity(texts.model, watch).mean
+    log_ppl = log_perplexity(texts.model, watch, batch_size=_PASSAGES).mean
     trajectory.step.append(step)
     trajectory.stop_loss.append(float(loss))
     trajectory.log_ppl.append(log_ppl)

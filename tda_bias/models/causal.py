@@ -14,7 +14,14 @@ from torch import Tensor
 from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined, token_log_probs
-from tda_bias.models.token_trees import Rows, TokenTree, read_places, separate_paths, whole_trees
+from tda_bias.models.token_trees import (
+    Grid,
+    Rows,
+    TokenTree,
+    below_each_other,
+    separate_paths,
+    whole_trees,
+)
 
 # Log-probabilities of a packed tree must equal those of its separate paths to this; single
 # precision differs by some 1e-5, a token that sees too much or too little by far more.
@@ -123,14 +130,21 @@ class TreeReader:
         values = token_log_probs(self._model.hf_model, one.inputs, one.places, one.place, one.token)
         return np.split(values, np.cumsum([len(reading) for reading in one.readings])[:-1])
 
-    def pass_of(self, part: Rows) -> TreePass:
-        """The pass that a part of a plan stands for, on the model's device."""
+    def pass_of(self, part: Rows, grid: Grid | None = None) -> TreePass:
+        """The pass that a part of a plan stands for, on the model's device.
+
+        Args:
+            part: What is run.
+            grid: Where each of it stands, for packed trees; each in a row of its own if None.
+        """
         device, rows = self._model.device, part.rows
-        ids, mask = padded([row.tokens.tolist() for row in rows])
-        width = ids.shape[1]
-        given = self._tree_inputs(rows, width) if self.packed else {"attention_mask": mask}
-        given["input_ids"] = ids
-        places, which = read_places(rows, width)
+        grid = grid or below_each_other(rows)
+        if self.packed:
+            given = self._tree_inputs(rows, grid)
+        else:
+            ids, mask = padded([row.tokens.tolist() for row in rows])
+            given = {"input_ids": ids, "attention_mask": mask}
+        places, which = grid.places(rows)
         return TreePass(
             inputs={name: value.to(device) for name, value in given.items()} | {"use_cache": False},
             places=torch.from_numpy(places).to(device),
@@ -152,16 +166,20 @@ class TreeReader:
                 logits += n_read
             yield batch[start:]
 
-    def _tree_inputs(self, rows: Sequence[TokenTree], width: int) -> dict[str, Tensor]:
-        visible = np.repeat(np.eye(width, dtype=bool)[None], len(rows), axis=0)
-        position = np.zeros((len(rows), width), dtype=np.int64)
-        for index, row in enumerate(rows):
-            visible[index, : len(row), : len(row)] = row.visible()
-            position[index, : len(row)] = row.depth()
+    def _tree_inputs(self, trees: Sequence[TokenTree], grid: Grid) -> dict[str, Tensor]:
+        visible = np.repeat(np.eye(grid.width, dtype=bool)[None], grid.n_rows, axis=0)
+        position = np.zeros((grid.n_rows, grid.width), dtype=np.int64)
+        ids = np.zeros_like(position)
+        for tree, row, column in zip(trees, grid.row, grid.column, strict=True):
+            part = slice(column, column + len(tree))
+            visible[row, part, part] = tree.visible()
+            position[row, part] = tree.depth()
+            ids[row, part] = tree.tokens
         dtype = self._model.dtype
         mask = torch.zeros(visible.shape, dtype=dtype)
         mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(dtype).min)
         return {
+            "input_ids": torch.from_numpy(ids),
             "attention_mask": mask.unsqueeze(1),
             "position_ids": torch.from_numpy(position),
         }

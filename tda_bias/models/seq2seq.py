@@ -12,7 +12,7 @@ from torch import Tensor
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined, token_log_probs
-from tda_bias.models.token_trees import TokenTree, read_places, separate_paths
+from tda_bias.models.token_trees import TokenTree, below_each_other, separate_paths
 from tda_bias.types import InputError
 
 _T5_GAP = "<extra_id_0>"
@@ -90,7 +90,7 @@ def _decoded(
     from transformers.modeling_outputs import BaseModelOutput
 
     ids, own_mask = padded([chain.tokens.tolist() for chain in chains])
-    places, which = read_places(chains, ids.shape[1])
+    places, which = below_each_other(chains).places(chains)
     inputs = {
         "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
         "attention_mask": mask,

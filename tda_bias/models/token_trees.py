@@ -7,7 +7,7 @@ from the root to it alone. Pure arrays; ``causal`` runs them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,13 +127,57 @@ def separate_paths(trees: Sequence[TokenTree]) -> Rows:
     return rows
 
 
-def read_places(
-    rows: Sequence[TokenTree], width: int
-) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " reading"]]:
-    """The distinct places read in rows of a width, and which of them each reading is."""
-    flat = [row.read_node + index * width for index, row in enumerate(rows)]
-    places, which = np.unique(np.concatenate(flat), return_inverse=True)
-    return places, which
+@dataclass(frozen=True)
+class Grid:
+    """Where trees stand in the rows of a forward pass.
+
+    Attributes:
+        row: Of each tree.
+        column: Of each tree's first token.
+        n_rows: Rows.
+        width: Tokens of each.
+    """
+
+    row: Int[np.ndarray, " tree"]
+    column: Int[np.ndarray, " tree"]
+    n_rows: int
+    width: int
+
+    def places(
+        self, trees: Sequence[TokenTree]
+    ) -> tuple[Int[np.ndarray, " place"], Int[np.ndarray, " reading"]]:
+        """The distinct places that are read, row by row, and which of them each reading is."""
+        start = self.row * self.width + self.column
+        flat = [tree.read_node + first for tree, first in zip(trees, start, strict=True)]
+        places, which = np.unique(np.concatenate(flat), return_inverse=True)
+        return places, which
+
+
+def below_each_other(trees: Sequence[Sized]) -> Grid:
+    """A row for every tree, or whatever stands in a row."""
+    n = len(trees)
+    return Grid(np.arange(n), np.zeros(n, dtype=np.int64), n, max(map(len, trees)))
+
+
+def beside_each_other(trees: Sequence[Sized]) -> Grid:
+    """Several trees in a row, where they fit into the length of the longest: less is padding.
+
+    The longest first, each into the fullest row that it fits into (best fit, decreasing).
+    """
+    lengths = np.array([len(tree) for tree in trees])
+    width = int(lengths.max())
+    row, column = np.zeros_like(lengths), np.zeros_like(lengths)
+    filled: list[int] = []
+    for tree in np.argsort(-lengths, kind="stable"):
+        fitting = [n for n, used in enumerate(filled) if used + lengths[tree] <= width]
+        if fitting:
+            chosen = max(fitting, key=filled.__getitem__)
+        else:
+            chosen = len(filled)
+            filled.append(0)
+        row[tree], column[tree] = chosen, filled[chosen]
+        filled[chosen] += int(lengths[tree])
+    return Grid(row, column, len(filled), width)
 
 
 def merge(sequences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
