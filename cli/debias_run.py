@@ -196,7 +196,8 @@ def print_cost(prepared: Prepared, console: Console, team: Team) -> None:
     minutes = (steps * step + checks * check) / 60
     console.print(
         f"{counted(trainings, 'training')} of {counted(steps // trainings, 'step')} on average: "
-        f"about {counted(max(1, round(minutes)), 'minute')} here at most ({step:.1f} s a step, {check:.1f} s a check)"
+        f"about {counted(max(1, round(minutes)), 'minute')} here at most "
+        f"({step:.1f} s a step, {check:.1f} s a check)"
         f"{f', shared by {team.count} processes' if team.count > 1 else ''}. Protocol "
         f"{prepared.identity[:12]}, fixed {prepared.fixed}.",
         highlight=False,

@@ -7,6 +7,7 @@ import torch
 from tda_bias.models import causal
 from tda_bias.models.causal import TreeReader, reader_of
 from tda_bias.models.load import LanguageModel
+from tda_bias.models.token_trees import beside_each_other, whole_trees
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.trees import path, trees
@@ -56,6 +57,18 @@ def test_readings_are_those_of_each_path_alone(model, kind, packed):
                 ids = torch.tensor([path(tree, node)])
                 expected = torch.log_softmax(model.hf_model(input_ids=ids).logits[0, -1], -1)[7]
             assert value == pytest.approx(float(expected), abs=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt"])
+def test_trees_in_one_row_do_not_see_each_other(model, kind):
+    reader = TreeReader(model(kind), batch_size=9, packed=True)
+    many = trees() + [path_tree for tree in trees() for path_tree in tree.paths()[0]]
+    alone = reader.read(many)
+    grid = beside_each_other(many)
+    assert grid.n_rows < len(many)
+    together = reader.run(reader.pass_of(whole_trees(many), grid))
+    for expected, values in zip(alone, together, strict=True):
+        np.testing.assert_allclose(values, expected, atol=2e-4)
 
 
 def test_a_reader_says_how_it_runs_trees_and_why(model):

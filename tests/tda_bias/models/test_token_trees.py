@@ -2,7 +2,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.models.token_trees import TokenTree, merge, separate_paths, whole_trees
+from tda_bias.models.token_trees import (
+    TokenTree,
+    below_each_other,
+    beside_each_other,
+    merge,
+    separate_paths,
+    whole_trees,
+)
 from tests.support.trees import path, tree_of
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -43,3 +50,30 @@ def test_rows_are_whole_trees_or_their_paths_with_every_reading_once(groups):
         for number, tree in enumerate(trees):
             own = [r for t, r in zip(rows.tree, rows.readings, strict=True) if t == number]
             assert sorted(np.concatenate(own).tolist()) == list(range(len(tree)))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+def test_trees_beside_each_other_share_no_place_and_need_no_more_rows(lengths):
+    trees = [tree_of([list(range(n))]) for n in lengths]
+    grid = beside_each_other(trees)
+    taken = np.zeros((grid.n_rows, grid.width), dtype=int)
+    for n, row, column in zip(lengths, grid.row, grid.column, strict=True):
+        assert column + n <= grid.width == max(lengths)
+        taken[row, column : column + n] += 1
+    assert taken.max() == 1
+    assert -(-sum(lengths) // grid.width) <= grid.n_rows <= len(trees)
+    assert taken.any(axis=1).all()
+
+
+@given(st.lists(SEQUENCES, min_size=1, max_size=4))
+def test_places_are_those_of_the_nodes_that_are_read(groups):
+    trees = [tree_of(sequences) for sequences in groups]
+    for grid in (below_each_other(trees), beside_each_other(trees)):
+        places, which = grid.places(trees)
+        expected = [
+            (row * grid.width + column + node)
+            for tree, row, column in zip(trees, grid.row, grid.column, strict=True)
+            for node in tree.read_node
+        ]
+        assert places[which].tolist() == expected
+        assert places.tolist() == sorted(set(expected))
