@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads import Counter, Stopwatch, TokenizedGroup, computed_group, tokenized_groups
+from tda_bias.heads import TokenizedGroup, computed_group, tokenized_groups
 from tda_bias.models.load import LoadedModel
 from tda_bias.patterns.capture import MOST_PASS_ELEMENTS, PatternReader
 from tda_bias.patterns.passes import ContextTexts
+from tda_bias.patterns.side_by_side import groups_at_a_time
+from tda_bias.progress import Counter, Stopwatch
 from tda_bias.results.tables import tables
 from tda_bias.statistic.group_result import GroupResult
+from tda_bias.threads import torch_shared_by
 from tda_bias.topology.sampler import MOST_BYTES, SIZE_OF, WORKING_BYTES
 from tda_bias.twins.twins import Twins
 from tda_bias.types import Triple
@@ -98,9 +101,10 @@ def estimated_cost(
         edges=config.edges,
     )
     shared = reader.find_sharing(contexts).used
-    trial = _trial(model, reader, groups, config, trial_seconds)
     every = [context for group in groups for context in (*group.contexts, *group.twins)]
     lengths = np.concatenate([group.lengths for group in groups])
+    n = groups_at_a_time(model, model.weight_hash(), int(lengths.max()), len(groups))
+    trial = _trial(model, reader, groups, config, trial_seconds, n)
     heads = len(model.pattern_hooks) * model.n_heads
     sets = max(_set_bytes(group, heads) for group in groups)
     widths = [width for context in every for width in _widths(context, shared)]
@@ -204,14 +208,18 @@ def _trial(
     groups: Sequence[TokenizedGroup],
     config: HeadBiasConfig,
     long_enough: float,
+    side_by_side: int,
 ) -> _Trial:
-    """The middling group, or as many of its contexts as take long enough."""
+    """The middling group, or as many of its contexts as take long enough.
+
+    Where groups are computed side by side it has its share of the threads, and counts by its share.
+    """
     middle = sorted(groups, key=lambda group: group.cost)[len(groups) // 2]
     trials: list[_Numbers] = []
     n = _FIRST
     while True:
         group = _first_contexts(middle, n)
-        trials.append(_measured(group, model, reader, config))
+        trials.append(_measured(group, model, reader, config, side_by_side))
         if len(trials) == 3 or (n == len(middle.contexts) and len(trials) > 1):
             break
         fits = n * long_enough / sum(trials[-1].seconds.values())
@@ -232,10 +240,16 @@ class _Numbers:
 
 
 def _measured(
-    group: TokenizedGroup, model: LoadedModel, reader: PatternReader, config: HeadBiasConfig
+    group: TokenizedGroup,
+    model: LoadedModel,
+    reader: PatternReader,
+    config: HeadBiasConfig,
+    side_by_side: int,
 ) -> _Numbers:
-    clock = Stopwatch()
-    result = computed_group(group, model, reader, config, clock, Counter(1, None))
+    clock, of_group = Stopwatch(), Stopwatch()
+    with torch_shared_by(side_by_side):
+        result = computed_group(group, reader, config, of_group, Counter(1, None))
+    clock.add(of_group, share=1 / side_by_side)
     second = replace(result, group=f"{result.group}, once more")
     with clock.stage("inference"):
         tables([result], config, model=model.name)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +17,8 @@ from tda_bias.models.load import LoadedModel
 from tda_bias.models.record import hooked_model_record
 from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import ContextTexts, texts_record, tokenize
+from tda_bias.patterns.side_by_side import Readers, groups_at_a_time
+from tda_bias.progress import Counter, Progress, Stopwatch
 from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.work import Job
 from tda_bias.resampling import generator
@@ -29,6 +29,7 @@ from tda_bias.results.record import HeadsRecord
 from tda_bias.results.tables import in_order, tables
 from tda_bias.statistic.group_result import GroupReducer, GroupResult, part_identity
 from tda_bias.statistic.layout import GroupLayout
+from tda_bias.threads import each_in_threads
 from tda_bias.topology.sampler import MIN_TOKENS, GroupSampler
 from tda_bias.triples import triple_ids
 from tda_bias.twins.twins import Twins
@@ -36,9 +37,6 @@ from tda_bias.types import ROLES, InputError, Triple
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
-
-Progress = Callable[[int, int], None]
-T = TypeVar("T")
 
 # Length of a text whose topology costs what its forward pass does (a model of 135 million
 # parameters: 0.3 of it at 512 tokens).
@@ -88,7 +86,10 @@ def head_bias(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
             parts = store(identity) if store is not None else None
-        results = _results(model, groups, config, parts, clock, progress)
+        n = groups_at_a_time(
+            model, weights, max(int(group.lengths.max()) for group in groups), len(groups)
+        )
+        results = _results(model, groups, config, parts or PartStore(None, {}), clock, progress, n)
     with clock.stage("inference"):
         found = tables(results, config, model=model.name)
         stated = [
@@ -133,31 +134,38 @@ def _results(
     model: LoadedModel,
     groups: list[TokenizedGroup],
     config: HeadBiasConfig,
-    parts: PartStore | None,
+    parts: PartStore,
     clock: Stopwatch,
     progress: Progress | None,
+    side_by_side: int,
 ) -> list[GroupResult]:
-    """Every group, from the store where it is finished."""
-    reader = PatternReader(
-        model,
-        batch_size=config.batch_size,
-        share_prefix=config.share_prefix,
-        edges=config.edges,
+    """Every group, from the store where it is finished; so many are computed at a time."""
+    readers = Readers(
+        PatternReader(
+            model,
+            batch_size=config.batch_size,
+            share_prefix=config.share_prefix,
+            edges=config.edges,
+        )
     )
     contexts = [texts for group in groups for texts in group.contexts]
     counter = Counter(sum(group.layout.n_texts for group in groups), progress)
 
     def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
-        with clock.stage("forward"):
-            reader.find_sharing(contexts)
-        return computed_group(group, model, reader, config, clock, counter).to_arrays()
+        readers.find_sharing(contexts)
+        own_clock = Stopwatch()
+        with readers.borrowed() as reader:
+            result = computed_group(group, reader, config, own_clock, counter)
+        clock.add(own_clock, share=1 / side_by_side)
+        return result.to_arrays()
 
     jobs = [
         Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
         for group in groups
     ]
     results, texts = [], 0
-    for group, arrays in zip(groups, (parts or PartStore(None, {})).each(jobs), strict=True):
+    together = partial(each_in_threads, threads=side_by_side, cancel=readers.give_up)
+    for group, arrays in zip(groups, parts.each(jobs, computed=together), strict=True):
         results.append(GroupResult.from_arrays(group.category, group.group, arrays))
         texts += group.layout.n_texts
         counter.reach(texts)
@@ -233,14 +241,13 @@ class TokenizedGroup:
 
 def computed_group(
     group: TokenizedGroup,
-    model: LoadedModel,
     reader: PatternReader,
     config: HeadBiasConfig,
     clock: Stopwatch,
     counter: Counter,
 ) -> GroupResult:
     """Patterns, births and deaths, step functions, their products, and what follows from these."""
-    before, rows = dict(clock.seconds), reader.new_row_check()
+    model, rows = reader.model, reader.new_row_check()
     rng = generator(config.seed, "splits", group.category, group.group)
     reducer = GroupReducer(group.layout, group.n_tokens, adjust=config.adjust, rng=rng)
     sampler = GroupSampler(
@@ -273,7 +280,7 @@ def computed_group(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "prefix_sharing": reader.sharing.why,
         "row_sums": asdict(rows),
-        "seconds": clock.since(before, ("forward", "topology", "statistic")),
+        "seconds": clock.rounded(),
     }
     return replace(result, provenance=provenance)
 
@@ -354,64 +361,3 @@ def _texts_by_name(triple: Triple, twins: Sequence[Triple]) -> dict[str, str]:
     """The texts that are compared, of a triple and of its first twin."""
     of_twin = twins[0].texts()[:2] if twins else ("", "")
     return dict(zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True))
-
-
-# -- what a caller sees meanwhile ------------------------------------------------------------------
-
-
-class Counter:
-    """Texts done so far."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._done, self._total = 0, total
-        self._progress = progress
-
-    def add(self, texts: int) -> None:
-        """Tell of so many more."""
-        self.reach(self._done + texts)
-
-    def reach(self, texts: int) -> None:
-        """Tell that so many are done, unless more are."""
-        if self._progress is not None and texts > self._done:
-            self._progress(texts, self._total)
-        self._done = max(texts, self._done)
-
-
-class Stopwatch:
-    """Seconds by stage.
-
-    Attributes:
-        seconds: What each stage has taken so far.
-    """
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Count what the block takes."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] += time.perf_counter() - start
-
-    def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
-        """Count what it takes to make each item, not what is done with it."""
-        iterator = iter(items)
-        while True:
-            with self.stage(name):
-                try:
-                    item = next(iterator)
-                except StopIteration:
-                    return
-            yield item
-            del item  # it may be large, and the next one is made now
-
-    def since(self, before: dict[str, float], names: Sequence[str]) -> dict[str, float]:
-        """What stages have taken since a copy of ``seconds`` was made."""
-        return {name: round(self.seconds[name] - before.get(name, 0.0), 3) for name in names}
-
-    def rounded(self) -> dict[str, float]:
-        """All stages, to milliseconds."""
-        return {name: round(value, 3) for name, value in self.seconds.items()}

@@ -2,7 +2,7 @@
 
 Each thread takes the next task when it is done with its last: where another program has a core, the
 others do its share. Torch's own threads would wait for each other after every small step, and would
-be as many again in each of these; it therefore uses a single thread meanwhile.
+be as many again in each of these; they are shared out meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,12 @@ def in_threads(tasks: Sequence[Task]) -> None:
 
 
 def each_in_threads(
-    function: Callable[[Item], Result], items: Iterable[Item], *, ahead: int | None = None
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    ahead: int | None = None,
+    threads: int | None = None,
+    cancel: Task | None = None,
 ) -> Iterator[Result]:
     """What a function returns for each item, in their order.
 
@@ -39,18 +44,20 @@ def each_in_threads(
         function: Releases the interpreter most of its time.
         items: Its arguments.
         ahead: Results that wait to be taken at most; by default one per thread.
+        threads: How many; as many as torch uses if None. Fewer have several of torch's each.
+        cancel: Called when what is still running is of no use any more, so that it may end early.
 
     Raises:
         Exception: the first that the function raised, in the order of the items; what has not
             begun is dropped.
     """
     items = list(items)
-    threads = min(torch.get_num_threads(), len(items))
+    threads = min(threads or torch.get_num_threads(), len(items))
     if threads <= 1:
         yield from map(function, items)
         return
     waiting: deque[Future[Result]] = deque()
-    with _single_threaded_torch(), ThreadPoolExecutor(threads) as pool:
+    with torch_shared_by(threads), ThreadPoolExecutor(threads) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
@@ -58,16 +65,20 @@ def each_in_threads(
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+        except BaseException:
+            if cancel is not None:
+                cancel()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
-def _single_threaded_torch() -> Iterator[None]:
-    """Also in threads that begin meanwhile."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def torch_shared_by(threads: int) -> Iterator[None]:
+    """Torch with its share of its threads, also in those that begin meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // threads))
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)

@@ -103,6 +103,12 @@ class EagerAttention:
             pass
 
 
+def body_of(hf_model: PreTrainedModel) -> nn.Module:
+    """What is run: the model, or an encoder-decoder's encoder."""
+    body: nn.Module = hf_model.get_encoder() if hf_model.config.is_encoder_decoder else hf_model
+    return body
+
+
 def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     """Find the places of a model's patterns.
 
@@ -113,8 +119,7 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     Raises:
         InputError: if it does not return attention patterns, or no module gives them.
     """
-    seq2seq = hf_model.config.is_encoder_decoder
-    body: nn.Module = hf_model.get_encoder() if seq2seq else hf_model
+    body = body_of(hf_model)
     rows = hf_model.get_input_embeddings().num_embeddings
     ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % int(rows)
     ids = ids.to(device_of_inputs(hf_model))

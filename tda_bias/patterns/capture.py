@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.patterns.example import ExamplePattern
 from tda_bias.patterns.kept import MAX_TOKENS, KeptPatterns, PatternText
 from tda_bias.patterns.passes import ContextTexts, ForwardPass, forward_passes, tokenize
+from tda_bias.patterns.row_sums import LayerCheck, RowCheck
 from tda_bias.patterns.writers import HeadWriters
 from tda_bias.types import Edges, HeadId, InputError, Triple
 
@@ -43,23 +46,6 @@ class PatternBatch:
     length: Int[Tensor, " text"]
 
 
-@dataclass
-class RowCheck:
-    """Counts of attention rows that do not sum to 1, which half precision and sinks produce.
-
-    Attributes:
-        tolerance: Largest allowed distance from 1.
-        failed: Layer to number of (text, head, query) rows outside.
-        checked: Rows looked at.
-        worst: Largest distance seen.
-    """
-
-    tolerance: float
-    failed: dict[int, int] = field(default_factory=dict)
-    checked: int = 0
-    worst: float = 0.0
-
-
 @dataclass(frozen=True)
 class PrefixSharing:
     """Whether common prefixes are run once.
@@ -85,6 +71,7 @@ class PatternReader:
             that attention parked on a token whose value is small weighs little.
 
     Attributes:
+        model: The model.
         rows: The check of the row sums of everything read since ``new_row_check``.
         sharing: Whether prefixes are run once, and why.
     """
@@ -97,17 +84,30 @@ class PatternReader:
         share_prefix: Literal["auto", "never"] = "never",
         edges: Edges = "attention",
     ) -> None:
-        self._model = model
+        self.model = model
         self._batch_size = batch_size
         self._direction_checked = False
         self._writers = HeadWriters(model) if edges == "output" else None
         self._sharing_known = share_prefix == "never"
         self.sharing = PrefixSharing(False, "off: as asked")
         self.rows = self.new_row_check()
+        self._given_up = threading.Event()
+
+    def copied(self) -> PatternReader:
+        """A reader of the same weights, which may be used beside this one."""
+        other = copy.copy(self)
+        other.model = self.model.copied()
+        other._writers = HeadWriters(other.model) if self._writers is not None else None
+        other.new_row_check()
+        return other
+
+    def give_up(self) -> None:
+        """Let this reader and its copies stop before their next forward pass."""
+        self._given_up.set()
 
     def new_row_check(self) -> RowCheck:
         """Begin counting rows anew."""
-        half = self._model.dtype.itemsize < 4
+        half = self.model.dtype.itemsize < 4
         self.rows = RowCheck(tolerance=2e-2 if half else 1e-4)
         return self.rows
 
@@ -125,7 +125,7 @@ class PatternReader:
         return self.sharing
 
     def _tried(self, contexts: Sequence[ContextTexts]) -> PrefixSharing:
-        if self._model.attention == "bidirectional":
+        if self.model.attention == "bidirectional":
             return PrefixSharing(False, "off: later tokens change the patterns of earlier ones")
         if max((context.prefix for context in contexts), default=0) == 0:
             return PrefixSharing(False, "off: no triple's texts begin alike")
@@ -166,31 +166,33 @@ class PatternReader:
         return self._batches(contexts, shared=self.sharing.used)
 
     def _batches(self, contexts: Sequence[ContextTexts], *, shared: bool) -> Iterator[PatternBatch]:
-        hooks = self._model.pattern_hooks
+        hooks = self.model.pattern_hooks
         passes = forward_passes(
             contexts,
             batch_size=self._batch_size,
             shared=shared,
-            mask_dtype=self._model.dtype,
-            most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self._model.n_heads),
+            mask_dtype=self.model.dtype,
+            most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self.model.n_heads),
         )
         for forward_pass in passes:
+            if self._given_up.is_set():
+                raise InterruptedError("nobody wants these patterns any more")
             yield PatternBatch(self._run(forward_pass), forward_pass.text, forward_pass.length)
 
     def _run(self, forward_pass: ForwardPass) -> Float[Tensor, "text layer head query key"]:
-        device, hooks = self._model.device, self._model.pattern_hooks
+        device, hooks = self.model.device, self.model.pattern_hooks
         # One array from the start: stacking layers would hold all of them twice.
         patterns = torch.empty(0)
         seen = 0
-        checks: dict[int, _LayerCheck] = {}
-        causal = self._model.attention == "causal"
+        checks: dict[int, LayerCheck] = {}
+        causal = self.model.attention == "causal"
         inside = torch.arange(int(forward_pass.length.max())) < forward_pass.length[:, None]
 
         def take(pattern: Tensor, number: int, written: Tensor | None = None) -> None:
             nonlocal patterns, seen, inside
             layer = self._texts(pattern, forward_pass)
             inside = inside.to(layer.device)
-            checks[number] = _LayerCheck.of(
+            checks[number] = LayerCheck.of(
                 layer,
                 inside,
                 tolerance=self.rows.tolerance,
@@ -201,9 +203,7 @@ class PatternReader:
             if not seen:
                 patterns = layer.new_empty((len(layer), len(hooks), *layer.shape[1:]))
             elif layer.shape != patterns[:, 0].shape:
-                raise InputError(
-                    f"`model` {self._model.name}: its layers differ in number of heads"
-                )
+                raise InputError(f"`model` {self.model.name}: its layers differ in number of heads")
             patterns[:, seen] = layer
             seen += 1
 
@@ -212,13 +212,13 @@ class PatternReader:
             inputs["position_ids"] = forward_pass.position_ids.to(device)
         ids = forward_pass.ids.to(device)
         with torch.inference_mode():
-            if self._model.bridge is None:
-                self._model.patterns_of.run(ids, take, **inputs)
+            if self.model.bridge is None:
+                self.model.patterns_of.run(ids, take, **inputs)
             else:
-                self._run_bridge(self._model.bridge, ids, take, inputs)
+                self._run_bridge(self.model.bridge, ids, take, inputs)
             if seen != len(hooks):
                 raise InputError(
-                    f"`model` {self._model.name} gave patterns for {seen} of {len(hooks)} layers; "
+                    f"`model` {self.model.name} gave patterns for {seen} of {len(hooks)} layers; "
                     "its attention cannot be hooked"
                 )
             self._check(checks, int(forward_pass.length.sum()))
@@ -234,7 +234,7 @@ class PatternReader:
         """Hand over the pattern of every layer, and what its heads write where that counts."""
         from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-        hooks, writers = self._model.pattern_hooks, self._writers
+        hooks, writers = self.model.pattern_hooks, self._writers
         last = list(hooks)[-1]
         values: dict[str, Tensor] = {}
 
@@ -270,13 +270,13 @@ class PatternReader:
         cropped = pattern.flatten(2).gather(2, entry).reshape(rows, heads, -1, n, n)
         return cropped.transpose(1, 2).flatten(0, 1)
 
-    def _check(self, checks: Mapping[int, _LayerCheck], n_rows: int) -> None:
+    def _check(self, checks: Mapping[int, LayerCheck], n_rows: int) -> None:
         """Look at what was measured of a pass: the device is waited for here only."""
         for layer, check in checks.items():
             worst, failed, undefined, later = check.values.tolist()
             if later > 0:
                 raise InputError(
-                    f"`model` {self._model.name} attends to later tokens though it is causal"
+                    f"`model` {self.model.name} attends to later tokens though it is causal"
                 )
             if undefined:
                 raise InputError(
@@ -288,46 +288,6 @@ class PatternReader:
             if failed:
                 self.rows.failed[layer] = self.rows.failed.get(layer, 0) + int(failed)
         self._direction_checked = True
-
-
-@dataclass(frozen=True)
-class _LayerCheck:
-    """What is wrong with the patterns of a layer, still on its device.
-
-    Attributes:
-        values: Largest distance of a row's sum from 1, number of rows beyond the tolerance, number
-            of texts with NaN or infinities, largest attention to a later token.
-        n_texts: Texts.
-        n_heads: Heads.
-    """
-
-    values: Float[Tensor, "4"]
-    n_texts: int
-    n_heads: int
-
-    @classmethod
-    def of(
-        cls,
-        patterns: Float[Tensor, "text head query key"],
-        inside: Bool[Tensor, "text token"],
-        *,
-        tolerance: float,
-        direction: bool,
-    ) -> _LayerCheck:
-        """Measure; ``direction`` also looks for attention to later tokens."""
-        sums = (patterns @ inside[:, None, :, None].to(patterns.dtype)).squeeze(-1)
-        off = torch.where(inside[:, None, :], (sums - 1.0).abs(), 0.0)
-        later = off.new_zeros(())
-        if direction:
-            both = inside[:, None, :, None] & inside[:, None, None, :]
-            later = torch.where(both, patterns.triu(1), 0.0).abs().max()
-        values = (
-            off.max(),
-            ((off > tolerance) & inside[:, None, :]).sum(),
-            (~torch.isfinite(off).flatten(1).all(1)).sum(),
-            later,
-        )
-        return cls(torch.stack([value.float() for value in values]), *patterns.shape[:2])
 
 
 def _per_text(

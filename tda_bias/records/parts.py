@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from tda_bias.records.files import arrays_from, atomic
 from tda_bias.records.work import ALONE, Alone, Job, Team, shares
 from tda_bias.types import InputError
 
+Arrays = Mapping[str, np.ndarray]
+Each = Callable[[Callable[[Job], Arrays], Sequence[Job]], Iterable[Arrays]]
 _START_OVER = "start over with --no-resume"
 
 
@@ -48,7 +50,11 @@ class PartStore:
         self._team = team
 
     def each(
-        self, jobs: Sequence[Job], *, progress: Callable[[int, int], None] | None = None
+        self,
+        jobs: Sequence[Job],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        computed: Each = map,
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The arrays of every part in order: saved ones as they are, the others computed and saved.
 
@@ -58,6 +64,8 @@ class PartStore:
             jobs: The parts.
             progress: Called with the cost of parts done and of all; of several processes, of this
                 one's share.
+            computed: Calls a function with each of some jobs and gives what it returns, in order;
+                ``threads.each_in_threads`` does several at a time.
 
         Raises:
             ShareDone: in the others, when their share is saved.
@@ -66,11 +74,10 @@ class PartStore:
         """
         alone = isinstance(self._team, Alone)
         if not alone:
-            self._compute_share(jobs, progress)
+            self._compute_share(jobs, progress, computed)
             self._team.done()
         done, cost = 0.0, sum(job.cost for job in jobs)
-        for job in jobs:
-            arrays = self.part(job)
+        for job, arrays in zip(jobs, computed(self.part, jobs), strict=True):
             done += job.cost
             if alone and progress is not None:
                 progress(round(done), round(cost))
@@ -106,7 +113,10 @@ class PartStore:
         return arrays
 
     def _compute_share(
-        self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None
+        self,
+        jobs: Sequence[Job],
+        progress: Callable[[int, int], None] | None,
+        computed: Each = map,
     ) -> None:
         """This process's part of what is not saved yet."""
 
@@ -116,11 +126,11 @@ class PartStore:
         agreed = self._team.agreed(missing)
         if agreed is not None:
             jobs = [job for job in jobs if job.name in set(agreed)]
-        share = shares([job.cost for job in jobs], self._team.count)[self._team.index]
-        done, cost = 0.0, sum(jobs[number].cost for number in share)
-        for number in share:
-            self.part(jobs[number])
-            done += jobs[number].cost
+        numbers = shares([job.cost for job in jobs], self._team.count)[self._team.index]
+        share = [jobs[number] for number in numbers]
+        done, cost = 0.0, sum(job.cost for job in share)
+        for job, _ in zip(share, computed(self.part, share), strict=True):
+            done += job.cost
             if progress is not None:
                 progress(round(done), round(cost))
 

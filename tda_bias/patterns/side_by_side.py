@@ -1,0 +1,75 @@
+"""Groups that are computed side by side, each with a copy of the model of its own.
+
+A pass over short texts is too small for all threads to share: they wait for each other after every
+layer's small steps, and for any other program that has a core. With a thread for each group nobody
+waits. The copies have their weights in common.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from tda_bias.models.load import LoadedModel
+from tda_bias.patterns.capture import PatternReader
+from tda_bias.patterns.passes import ContextTexts
+
+# Matrices of longer texts and larger models are worth sharing, and their patterns take memory.
+_MOST_TOKENS = 128
+_MOST_PARAMETERS = 1_000_000_000
+
+
+def groups_at_a_time(model: LoadedModel, weights: str, longest: int, n_groups: int) -> int:
+    """How many groups are computed at a time: as many as torch has threads, where that pays.
+
+    Args:
+        model: The model.
+        weights: Hash of its weights now.
+        longest: Tokens of the longest text.
+        n_groups: How many there are.
+    """
+    small = (
+        model.device.type == "cpu"
+        and longest <= _MOST_TOKENS
+        and sum(p.numel() for p in model.hf_model.parameters()) <= _MOST_PARAMETERS
+    )
+    if not small or not model.can_be_copied(weights):
+        return 1
+    return min(torch.get_num_threads(), n_groups)
+
+
+class Readers:
+    """Readers of one model's patterns, as many as are used at the same time.
+
+    Args:
+        first: The first of them; the others are copies, made when they are needed.
+    """
+
+    def __init__(self, first: PatternReader) -> None:
+        self._first = first
+        self._free = [first]
+        self._lock = threading.Lock()
+
+    def find_sharing(self, contexts: Sequence[ContextTexts]) -> None:
+        """As the reader's, once for all of them."""
+        with self._lock:
+            self._first.find_sharing(contexts)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[PatternReader]:
+        """A reader that nobody else uses meanwhile."""
+        with self._lock:
+            # Hooking a model changes settings of whole libraries: one copy after the other.
+            reader = self._free.pop() if self._free else self._first.copied()
+        try:
+            yield reader
+        finally:
+            with self._lock:
+                self._free.append(reader)
+
+    def give_up(self) -> None:
+        """Let all of them stop before their next forward pass."""
+        self._first.give_up()
