@@ -85,11 +85,8 @@ def head_bias(
             identity = part_identity(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
-            parts = store(identity) if store is not None else None
-        n = groups_at_a_time(
-            model, weights, max(int(group.lengths.max()) for group in groups), len(groups)
-        )
-        results = _results(model, groups, config, parts or PartStore(None, {}), clock, progress, n)
+            parts = store(identity) if store is not None else PartStore(None, {})
+        results = _results(model, weights, groups, config, parts, clock, progress)
     with clock.stage("inference"):
         found = tables(results, config, model=model.name)
         stated = [
@@ -132,14 +129,16 @@ def head_bias(
 
 def _results(
     model: LoadedModel,
+    weights: str,
     groups: list[TokenizedGroup],
     config: HeadBiasConfig,
     parts: PartStore,
     clock: Stopwatch,
     progress: Progress | None,
-    side_by_side: int,
 ) -> list[GroupResult]:
-    """Every group, from the store where it is finished; so many are computed at a time."""
+    """Every group, from the store where it is finished; several are computed at a time."""
+    longest = max(int(group.lengths.max()) for group in groups)
+    side_by_side = groups_at_a_time(model, weights, longest, len(groups))
     readers = Readers(
         PatternReader(
             model,
@@ -153,23 +152,25 @@ def _results(
 
     def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
         readers.find_sharing(contexts)
-        own_clock = Stopwatch()
+        of_group = Stopwatch()
         with readers.borrowed() as reader:
-            result = computed_group(group, reader, config, own_clock, counter)
-        clock.add(own_clock, share=1 / side_by_side)
+            result = computed_group(group, reader, config, of_group, counter)
+        clock.add(of_group, share=1 / side_by_side)
         return result.to_arrays()
 
+    # The largest first: at the end no thread has long to wait for another.
+    ordered = sorted(groups, key=lambda group: -group.cost)
     jobs = [
         Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
-        for group in groups
+        for group in ordered
     ]
-    results, texts = [], 0
+    results, texts = {}, 0
     together = partial(each_in_threads, threads=side_by_side, cancel=readers.give_up)
-    for group, arrays in zip(groups, parts.each(jobs, computed=together), strict=True):
-        results.append(GroupResult.from_arrays(group.category, group.group, arrays))
+    for group, arrays in zip(ordered, parts.each(jobs, computed=together), strict=True):
+        results[group.name] = GroupResult.from_arrays(group.category, group.group, arrays)
         texts += group.layout.n_texts
         counter.reach(texts)
-    return results
+    return [results[group.name] for group in groups]
 
 
 # -- one group -------------------------------------------------------------------------------------
