@@ -88,16 +88,16 @@ def head_bias(
             parts = store(identity) if store is not None else PartStore(None, {})
         results = _results(model, weights, groups, config, parts, clock, progress)
     with clock.stage("inference"):
-        found = tables(results, config, model=model.name)
+        tested = tables(results, config, model=model.name)
         stated = [
-            controls(category, [r for r in results if r.category == category], found, config)
+            controls(category, [r for r in results if r.category == category], tested, config)
             for category in in_order({result.category: None for result in results})
         ]
     return HeadBias(
-        table=found.table,
-        combined=found.combined,
-        category=found.category,
-        groups=found.groups,
+        table=tested.table,
+        combined=tested.combined,
+        category=tested.category,
+        groups=tested.groups,
         record=HeadsRecord(
             model=hooked_model_record(model, weights=weights),
             config=config,
@@ -123,7 +123,7 @@ def head_bias(
         items=ItemDifferences.of(
             results, [group.items for group in groups], tuple(model.pattern_hooks.values())
         ),
-        nulls=found.nulls,
+        nulls=tested.nulls,
     )
 
 

@@ -76,17 +76,17 @@ class Outcomes:
         """
         s, a, u = self.continuation.T
         tokens = self.n_tokens.sum(0)
-        found = {"log_odds": float(self.log_odds.mean())}
+        values = {"log_odds": float(self.log_odds.mean())}
         if np.isfinite(self.twin_log_odds).any():
-            found["beta"] = float(np.nanmean(self.beta))
-        found |= {
+            values["beta"] = float(np.nanmean(self.beta))
+        values |= {
             "ss": 50 * float(np.mean(np.sign(s - a) + 1)),
             "lms": 25 * float(np.mean(np.sign(s - u) + np.sign(a - u) + 2)),
             "log_ppl_unrelated": -float(u.sum() / tokens[2]),
         }
         if tokens[3]:
-            found["log_ppl_context"] = -float(self.context.sum() / tokens[3])
-        return found
+            values["log_ppl_context"] = -float(self.context.sum() / tokens[3])
+        return values
 
 
 class Ablator:
@@ -179,22 +179,26 @@ class Ablator:
         for heads in sets:
             self.check(heads)
         about = {"heads": [[str(head) for head in heads] for heads in sets]}
-        return self._jobs("pass", about, lambda one: self.read(one, sets, share=share), len(sets))
+        return self._jobs(
+            "pass", about, lambda tree_pass: self.read(tree_pass, sets, share=share), len(sets)
+        )
 
     def outcomes(
         self, sets: Sequence[Sequence[HeadId]], parts: Iterable[Mapping[str, np.ndarray]]
     ) -> list[Outcomes]:
         """Outcomes without each set of heads, from the parts of ``removals``."""
         readings = self.readings
-        found = [[np.full(len(part), np.nan) for part in readings.part] for _ in sets]
+        read = [[np.full(len(part), np.nan) for part in readings.part] for _ in sets]
         for make, arrays in zip(readings.passes, parts, strict=True):
-            one = make()
-            ends = np.cumsum([len(own) for own in one.readings])[:-1]
-            for index, own in enumerate(arrays["values"]):
-                split = np.split(own, ends)
-                for text, which, value in zip(one.tree, one.readings, split, strict=True):
-                    found[index][text][which] = value
-        return [outcomes(readings, values) for values in found]
+            tree_pass = make()
+            ends = np.cumsum([len(which) for which in tree_pass.readings])[:-1]
+            for index, of_set in enumerate(arrays["values"]):
+                split = np.split(of_set, ends)
+                for text, which, value in zip(
+                    tree_pass.tree, tree_pass.readings, split, strict=True
+                ):
+                    read[index][text][which] = value
+        return [outcomes(readings, values) for values in read]
 
     def _jobs(
         self,
@@ -224,10 +228,10 @@ class Ablator:
         ]
 
     def read(
-        self, one: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
+        self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
     ) -> Float[np.ndarray, "set reading"]:
         """The readings of one batch of texts without each set of heads; see ``without``."""
-        values = self._remover.read(one, sets, share=share)
+        values = self._remover.read(tree_pass, sets, share=share)
         refuse_undefined(self.model, values)
         return values
 
@@ -237,9 +241,9 @@ class Ablator:
         replaced = self.replacement is not None
         return {"replacement": _hash_of(self.readings.unrelated) if replaced else 0}
 
-    def slopes(self, one: TreePass) -> Float[np.ndarray, "3 row layer head"]:
+    def slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
         """What one batch of texts adds to the first-order estimates, row by row."""
-        return slopes(self.model, self.layers, self.readings, self.replacement, one)
+        return slopes(self.model, self.layers, self.readings, self.replacement, tree_pass)
 
     def first_order(self, parts: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
         """Estimates for every head; see ``FirstOrder``.
@@ -256,12 +260,17 @@ class Ablator:
         """The parts that ``first_order`` is made of, batch by batch of texts."""
         return self._jobs("slopes", {}, self.slopes, _READINGS_OF_A_GRADIENT)
 
-    def _texts_hash(self, one: TreePass) -> str:
+    def _texts_hash(self, tree_pass: TreePass) -> str:
         """Of everything a pass reads, in order."""
         parts: list[Any] = [
-            value.tolist() for value in one.inputs.values() if hasattr(value, "tolist")
+            value.tolist() for value in tree_pass.inputs.values() if hasattr(value, "tolist")
         ]
-        parts += [one.places.tolist(), one.place.tolist(), one.token.tolist(), one.tree]
+        parts += [
+            tree_pass.places.tolist(),
+            tree_pass.place.tolist(),
+            tree_pass.token.tolist(),
+            tree_pass.tree,
+        ]
         return texts_hash([tuple(parts)])
 
 
@@ -305,9 +314,9 @@ def head_means(
     for batch in batches_of_similar_width([len(ids) for ids in texts], batch_size):
         ids, mask = (part.to(model.device) for part in padded([texts[i] for i in batch]))
         for index, z in enumerate(_head_outputs(body, layers, ids, mask)):
-            own = z[mask.bool()].double().sum(0).cpu()
+            of_batch = z[mask.bool()].double().sum(0).cpu()
             before = total[index]
-            total[index] = own if before is None else before + own
+            total[index] = of_batch if before is None else before + of_batch
     n = sum(map(len, texts))
     means = torch.stack([summed / n for summed in total if summed is not None])
     return means.view(len(means), layers[0].n_heads, -1)

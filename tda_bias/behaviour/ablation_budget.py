@@ -77,7 +77,7 @@ class Cost:
     def of(self, ablator: Ablator, sets: list[tuple[HeadId, ...]], n_behaviour: int) -> float:
         """Seconds of a study."""
         position = {layer.number: i for i, layer in enumerate(ablator.layers)}
-        plan = removal_plan([[HeadId(position[h.layer], h.head) for h in own] for own in sets])
+        plan = removal_plan([[HeadId(position[h.layer], h.head) for h in heads] for heads in sets])
         read = sum(node.is_read for node in plan)
         exact = self.layer * layers_run(plan, ablator.n_layers) + self.read * read
         return exact + self.first_order + self.behaviour * n_behaviour
@@ -121,10 +121,10 @@ def planned(
         )
         return AblationPlan(top, drawn, sets, triples, float(saved["minutes"]))
     cost = measured_cost(ablator, behaviour)
-    found = _largest(ablator, run, category, minutes, top, n_random, seed, cost)
+    plan = _largest(ablator, run, category, minutes, top, n_random, seed, cost)
     if store is not None:
-        store.save("plan", asked, {name: np.array(value) for name, value in vars(found).items()})
-    return found
+        store.save("plan", asked, {name: np.array(value) for name, value in vars(plan).items()})
+    return plan
 
 
 def _largest(
@@ -140,8 +140,8 @@ def _largest(
     def plan(top: int, n_random: int) -> AblationPlan:
         rng = np.random.default_rng(seed)
         labelled, _ = head_sets(run, category, top=top, n_random=n_random, rng=rng)
-        sets = [own.heads for own in labelled]
-        drawn = sum(own.kind == "random_set" for own in labelled)
+        sets = [removal.heads for removal in labelled]
+        drawn = sum(removal.kind == "random_set" for removal in labelled)
         seconds = cost.of(ablator, sets, n_behaviour=drawn + 2)
         return AblationPlan(top, drawn, len(sets), ablator.readings.n_triples, seconds / 60)
 
@@ -156,7 +156,7 @@ def _largest(
             f"sets take about {least.minutes:.1f}; read fewer triples with --limit"
         )
     larger = (plan(heads, n) for n in (n_random, *_RANDOM) if fewest < n <= n_random)
-    return next((one for one in larger if one.minutes <= minutes), least)
+    return next((larger_plan for larger_plan in larger if larger_plan.minutes <= minutes), least)
 
 
 def measured_cost(
@@ -164,7 +164,7 @@ def measured_cost(
 ) -> Cost:
     """Seconds of each part of an ablation, from a batch of texts of middle length."""
     passes = [make() for make in ablator.readings.passes]
-    size = np.array([one.written.numel() for one in passes])
+    size = np.array([tree_pass.written.numel() for tree_pass in passes])
     probe = passes[int(np.argsort(size)[len(size) // 2])]
     share = size.sum() / probe.written.numel()
     last = ablator.layers[-1]

@@ -127,11 +127,11 @@ def ablation_study(
     effects = pd.DataFrame(
         [
             {
-                "kind": own.kind,
-                "heads": " ".join(map(str, own.heads)),
+                "kind": removal.kind,
+                "heads": " ".join(map(str, removal.heads)),
                 **change(summary, {name: base[name] for name in base if name in summary}),
             }
-            for own, summary in zip(labelled[1:], summaries[1:], strict=True)
+            for removal, summary in zip(labelled[1:], summaries[1:], strict=True)
         ]
     )
     heads = _head_table(measured.first_order, run, category, labelled, outcomes)
@@ -147,7 +147,7 @@ def ablation_study(
             rank_by=run.rank_by,
             top=top,
             ablation="zero" if ablator.replacement is None else "mean",
-            n_random=sum(own.kind == "random_set" for own in labelled),
+            n_random=sum(removal.kind == "random_set" for removal in labelled),
             n_possible=n_possible,
             n_resamples=n_resamples,
             seed=seed,
@@ -246,7 +246,7 @@ def _measured(
     progress: Progress | None,
 ) -> _Measured:
     """Everything that is run: batches of texts without heads and with slopes, and behaviour."""
-    sets = [own.heads for own in labelled]
+    sets = [removal.heads for removal in labelled]
     removals, slopes = ablator.removals(sets), ablator.slope_parts()
     further = [] if behaviour is None else _behaviours(ablator, labelled, behaviour)
     jobs = [*removals, *slopes, *further]
@@ -254,7 +254,7 @@ def _measured(
     outcomes = ablator.outcomes(sets, islice(parts, len(removals)))
     first_order = ablator.first_order(islice(parts, len(slopes)))
     summaries = [outcome.summary() for outcome in outcomes]
-    whole = (place for place, own in enumerate(labelled) if own.kind in _WHOLE)
+    whole = (place for place, removal in enumerate(labelled) if removal.kind in _WHOLE)
     for place, values in zip(whole, parts, strict=False):
         summaries[place] |= {name: float(value) for name, value in values.items()}
     return _Measured(outcomes, first_order, summaries)
@@ -275,16 +275,16 @@ def _behaviours(
         about = {"heads": [str(head) for head in heads], **ablator.about}
         return Job(f"behaviour {number}", cost, lambda: about, computed)
 
-    whole = [own.heads for own in labelled if own.kind in _WHOLE]
+    whole = [removal.heads for removal in labelled if removal.kind in _WHOLE]
     return [job(number, heads) for number, heads in enumerate(whole)]
 
 
 def _set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     rows = []
     random = effects[effects["kind"] == "random_set"]
-    own = effects[effects["kind"] == "top_set"].iloc[0]
+    chosen = effects[effects["kind"] == "top_set"].iloc[0]
     for name in (column for column in effects.columns if column.startswith("d_")):
-        null, value = random[name].to_numpy(float), float(own[name])
+        null, value = random[name].to_numpy(float), float(chosen[name])
         rows.append(
             {
                 "outcome": name.removeprefix("d_"),
@@ -318,10 +318,10 @@ def _head_table(
     at = table["layer"].to_numpy(), table["head"].to_numpy()
     for name in ("effect", "importance", "direct"):
         table[name] = getattr(first, name)[at]
-    table["exact"] = _exact(table, labelled, [one.log_odds for one in outcomes])
+    table["exact"] = _exact(table, labelled, [outcome.log_odds for outcome in outcomes])
     if np.isfinite(outcomes[0].beta).any():
         table["effect_beta"] = first.beta[at]
-        table["exact_beta"] = _exact(table, labelled, [one.beta for one in outcomes])
+        table["exact_beta"] = _exact(table, labelled, [outcome.beta for outcome in outcomes])
     return table
 
 
@@ -330,9 +330,9 @@ def _exact(
 ) -> list[float]:
     """Change of a mean over triples on removal of each head; NaN where it was not removed."""
     changes = {
-        own.heads: float(np.nanmean(value - values[0]))
-        for own, value in zip(labelled, values, strict=True)
-        if len(own.heads) == 1
+        removal.heads: float(np.nanmean(value - values[0]))
+        for removal, value in zip(labelled, values, strict=True)
+        if len(removal.heads) == 1
     }
     ids = zip(table["layer"], table["head"], strict=True)
     return [changes.get((HeadId(int(layer), int(head)),), np.nan) for layer, head in ids]
@@ -341,7 +341,7 @@ def _exact(
 def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) -> pd.DataFrame:
     """Spearman of every ranking with the size of the effects over heads."""
     effects = [n for n in ("effect", "exact", "effect_beta", "exact_beta") if n in heads.columns]
-    own = heads.assign(**{f"abs_{name}": heads[name].abs() for name in ("direct", *effects)})
+    sized = heads.assign(**{f"abs_{name}": heads[name].abs() for name in ("direct", *effects)})
     maps = [name for name in heads.columns if name.startswith("z_")]
     rankings = [*maps, *ATTRIBUTIONS, *(f"abs_{n}" for n in effects if n.startswith("effect"))]
     rows = []
@@ -349,11 +349,13 @@ def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) 
         row: dict[str, Any] = {"ranking": ranking}
         for name in effects:
             target = f"abs_{name}"
-            both = own[[ranking, target]].dropna() if ranking != target else own.iloc[:0]
-            found = _spearman(both.to_numpy(float).T, n_resamples, rng) if len(both) > 3 else {}
+            both = sized[[ranking, target]].dropna() if ranking != target else sized.iloc[:0]
+            correlation = (
+                _spearman(both.to_numpy(float).T, n_resamples, rng) if len(both) > 3 else {}
+            )
             row[f"n_{name}"] = len(both)
-            row[f"rho_{name}"] = found.get("rho", np.nan)
-            row[f"p_{name}"] = found.get("p", np.nan)
+            row[f"rho_{name}"] = correlation.get("rho", np.nan)
+            row[f"p_{name}"] = correlation.get("p", np.nan)
         rows.append(row)
     return pd.DataFrame(rows)
 

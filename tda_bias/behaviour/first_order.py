@@ -63,11 +63,11 @@ def first_order(
         rows: The ``slopes`` of each of its passes.
     """
     n_texts = len(readings.part)
-    found = np.zeros((3, n_texts, len(layers), layers[0].n_heads))
-    for make, own in zip(readings.passes, rows, strict=True):
+    total = np.zeros((3, n_texts, len(layers), layers[0].n_heads))
+    for make, of_pass in zip(readings.passes, rows, strict=True):
         for place, tree in enumerate(make().tree):
-            found[:, tree] += own[:, place]
-    triples, twins = found[:, : readings.n_triples], found[0, readings.n_triples :]
+            total[:, tree] += of_pass[:, place]
+    triples, twins = total[:, : readings.n_triples], total[0, readings.n_triples :]
     effect, loss, direct = triples
     if not writes_to_the_stream(model, list(layers)):
         direct = np.full_like(direct, np.nan)
@@ -106,7 +106,7 @@ def slopes(
     layers: Sequence[AttentionLayer],
     readings: TripleReadings,
     replacement: Float[Tensor, "layer head d"] | None,
-    one: TreePass,
+    tree_pass: TreePass,
 ) -> Float[np.ndarray, "3 row layer head"]:
     """First-order effects on the log-odds and the loss of one pass, and the former's direct part.
 
@@ -115,35 +115,41 @@ def slopes(
         layers: Its layers with attention.
         readings: What is read.
         replacement: What replaces a head's output; None for nothing.
-        one: The pass.
+        tree_pass: The pass.
     """
     part = np.concatenate(
-        [readings.part[text][own] for text, own in zip(one.tree, one.readings, strict=True)]
+        [
+            readings.part[text][which]
+            for text, which in zip(tree_pass.tree, tree_pass.readings, strict=True)
+        ]
     )
     with torch.enable_grad(), _only_activations(model.hf_model), _watched(layers) as seen:
-        logits = logits_at(model.hf_model, one.inputs, one.places, gradients=True)
+        logits = logits_at(model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True)
         device = logits.device
         values = torch.log_softmax(logits, -1)[
-            torch.from_numpy(one.place).to(device), torch.from_numpy(one.token).to(device)
+            torch.from_numpy(tree_pass.place).to(device),
+            torch.from_numpy(tree_pass.token).to(device),
         ]
     sign = torch.from_numpy(_SIGN[part]).to(values)
     *odds, final = torch.autograd.grad(
         (sign * values).sum(), [*seen.heads, seen.last], retain_graph=True
     )
     loss = torch.autograd.grad(-values.sum(), seen.heads)
-    found = torch.zeros(3, len(one.tree), len(layers), layers[0].n_heads, dtype=torch.float64)
+    estimates = torch.zeros(
+        3, len(tree_pass.tree), len(layers), layers[0].n_heads, dtype=torch.float64
+    )
     for index, layer in enumerate(layers):
         z, slope = (layer.by_head(x).detach() for x in (seen.heads[index], odds[index]))
         new = torch.zeros((), device=z.device)
         if replacement is not None:
             new = replacement[index].to(z)
         change = new - z
-        found[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
-        found[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
+        estimates[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
+        estimates[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
         written = layer.written(change).detach()
         if written.shape[1] == final.shape[1]:
-            found[2, :, index] = (written * final[:, :, None]).double().sum((1, 3)).cpu()
-    return found.numpy()
+            estimates[2, :, index] = (written * final[:, :, None]).double().sum((1, 3)).cpu()
+    return estimates.numpy()
 
 
 @dataclass

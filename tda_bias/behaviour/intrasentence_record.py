@@ -82,8 +82,8 @@ class SentenceRun(SavedResult):
         )
 
     @classmethod
-    def of(cls, found: SentenceScores, **about: Any) -> SentenceRun:
+    def of(cls, scored: SentenceScores, **about: Any) -> SentenceRun:
         """Scores and what is known of how they came about."""
-        n = int(found.items.groupby(["reading", "scored"]).size().iloc[0])
-        record = SentenceRecord(texts=ScoredTextsRecord(triples=n, hash=found.texts_hash), **about)
-        return cls(found.items, found.scores, found.length_split, record)
+        n = int(scored.items.groupby(["reading", "scored"]).size().iloc[0])
+        record = SentenceRecord(texts=ScoredTextsRecord(triples=n, hash=scored.texts_hash), **about)
+        return cls(scored.items, scored.scores, scored.length_split, record)

@@ -80,12 +80,12 @@ def split_targets(
 
 
 def first_order_rankings(
-    found: FirstOrder, quantity: Quantity, mean: float
+    estimates: FirstOrder, quantity: Quantity, mean: float
 ) -> dict[str, list[HeadId]]:
     """Orders of all heads from first-order estimates, what is removed first in front.
 
     Args:
-        found: From an ``Ablator`` on the targets that choose, and on no others.
+        estimates: From an ``Ablator`` on the targets that choose, and on no others.
         quantity: What is to be brought to 0.
         mean: Its mean on those targets.
 
@@ -93,9 +93,9 @@ def first_order_rankings(
         ``effect``: by how far removing a head brings the mean toward 0; ``importance``: by what
         removing it does to the loss, most first.
     """
-    change = found.beta if quantity == "beta" else found.effect
+    change = estimates.beta if quantity == "beta" else estimates.effect
     toward_zero = -np.sign(mean or 1.0) * change
-    return {"effect": _order(toward_zero), "importance": _order(found.importance)}
+    return {"effect": _order(toward_zero), "importance": _order(estimates.importance)}
 
 
 def _order(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:

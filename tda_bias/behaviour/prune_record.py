@@ -84,7 +84,7 @@ class PruneCurveRun(SavedResult):
         return f"PruneCurveRun({self.record.model.name}: {about})"
 
     @classmethod
-    def of(cls, found: PruneCurve, **about: Any) -> PruneCurveRun:
+    def of(cls, measured: PruneCurve, **about: Any) -> PruneCurveRun:
         """A curve and what is known of how it came about."""
-        record = PruneCurveRecord(quantity=found.quantity, choosing=found.choosing, **about)
-        return cls(found.curve, found.chosen, record)
+        record = PruneCurveRecord(quantity=measured.quantity, choosing=measured.choosing, **about)
+        return cls(measured.curve, measured.chosen, record)

@@ -14,7 +14,7 @@ from tda_bias.types import HeadId, InputError
 def n_possible_sets(heads: Sequence[HeadId], n_heads: int) -> int:
     """How many different sets of as many other heads of the same layers there are."""
     by_layer = _by_layer(heads)
-    return math.prod(math.comb(n_heads - len(own), len(own)) for own in by_layer.values())
+    return math.prod(math.comb(n_heads - len(chosen), len(chosen)) for chosen in by_layer.values())
 
 
 def random_sets(
@@ -32,14 +32,16 @@ def random_sets(
         InputError: if a layer has too few other heads.
     """
     by_layer = _by_layer(heads)
-    others = {layer: [h for h in range(n_heads) if h not in own] for layer, own in by_layer.items()}
-    for layer, own in by_layer.items():
-        if len(others[layer]) < len(own):
+    others = {
+        layer: [h for h in range(n_heads) if h not in theirs] for layer, theirs in by_layer.items()
+    }
+    for layer, theirs in by_layer.items():
+        if len(others[layer]) < len(theirs):
             raise InputError(
-                f"layer {layer} has {len(own)} chosen heads and {len(others[layer])} others, so "
+                f"layer {layer} has {len(theirs)} chosen heads and {len(others[layer])} others, so "
                 "there is no random set of the same layers; choose fewer with --top"
             )
-    sizes = {layer: len(own) for layer, own in by_layer.items()}
+    sizes = {layer: len(theirs) for layer, theirs in by_layer.items()}
     possible = n_possible_sets(heads, n_heads)
     if possible <= 2 * n:
         every = list(_every(others, sizes))
@@ -64,7 +66,10 @@ def _by_layer(heads: Sequence[HeadId]) -> dict[int, list[int]]:
 
 def _every(others: dict[int, list[int]], sizes: dict[int, int]) -> Iterator[tuple[HeadId, ...]]:
     per_layer = [
-        [tuple(HeadId(layer, head) for head in own) for own in combinations(others[layer], size)]
+        [
+            tuple(HeadId(layer, head) for head in chosen)
+            for chosen in combinations(others[layer], size)
+        ]
         for layer, size in sizes.items()
     ]
-    return (tuple(head for own in chosen for head in own) for chosen in product(*per_layer))
+    return (tuple(head for drawn in several for head in drawn) for several in product(*per_layer))

@@ -82,75 +82,75 @@ class HeadRemover:
             by_layer.setdefault(self._position[head.layer], []).append(head.head)
         changed = dict.fromkeys(by_layer, 0.0)
 
-        def replace(position: int, own: list[int]) -> Callable[..., tuple[Tensor, ...]]:
+        def replace(position: int, its_heads: list[int]) -> Callable[..., tuple[Tensor, ...]]:
             def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-                z, size = self._without(arguments[0], position, [tuple(own)])
+                z, size = self._without(arguments[0], position, [tuple(its_heads)])
                 changed[position] = max(changed[position], size[0])
                 return (z, *arguments[1:])
 
             return hook
 
         with ExitStack() as stack:
-            for position, own in by_layer.items():
+            for position, its_heads in by_layer.items():
                 projection = self.layers[position].projection
-                handle = projection.register_forward_pre_hook(replace(position, own))
+                handle = projection.register_forward_pre_hook(replace(position, its_heads))
                 stack.callback(handle.remove)
             yield
         idle = {self.layers[p].number for p, size in changed.items() if size <= _NO_CHANGE}
         self._refuse_idle([head for head in heads if head.layer in idle])
 
     def read(
-        self, one: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
+        self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
     ) -> Float[np.ndarray, "set reading"]:
         """The readings of a pass without each set of heads.
 
         Args:
-            one: The pass.
+            tree_pass: The pass.
             sets: Heads to remove together; the empty set is the whole model.
             share: Run once what sets share; False runs the whole model for each.
 
         Raises:
             InputError: if removing heads changes nothing.
         """
-        values = np.empty((len(sets), len(one.place)))
+        values = np.empty((len(sets), len(tree_pass.place)))
         if not share:
             for number, heads in enumerate(sets):
                 with self.removed(heads):
-                    values[number] = self._log_probs(one, one.inputs, 1)[0]
+                    values[number] = self._log_probs(tree_pass, tree_pass.inputs, 1)[0]
             return values
         positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
         plan = removal_plan(positions)
         kept: dict[tuple[int, int], Any] = {}
         for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
-            for group in self._side_by_side(plan, list(nodes), one):
-                kept |= self._run(plan, group, one, kept, values)
+            for group in self._side_by_side(plan, list(nodes), tree_pass):
+                kept |= self._run(plan, group, tree_pass, kept, values)
             kept = {key: value for key, value in kept.items() if key[1] > layer[1] or not layer[0]}
         return values
 
     # -- parts --
 
     def _side_by_side(
-        self, plan: Sequence[Removal], nodes: Sequence[int], one: TreePass
+        self, plan: Sequence[Removal], nodes: Sequence[int], tree_pass: TreePass
     ) -> Iterator[list[int]]:
         """Networks that fit into one batch: those that are read, and those that are not."""
-        tokens = max(one.inputs["input_ids"].numel(), one.written.numel())
+        tokens = max(tree_pass.inputs["input_ids"].numel(), tree_pass.written.numel())
         most = max(1, _TOKENS.get(self.model.device.type, _TOKENS_ELSEWHERE) // tokens)
         for is_read in (False, True):
-            own = [i for i in nodes if plan[i].is_read == is_read]
-            for first in range(0, len(own), most):
-                yield own[first : first + most]
+            alike = [i for i in nodes if plan[i].is_read == is_read]
+            for first in range(0, len(alike), most):
+                yield alike[first : first + most]
 
     def _run(
         self,
         plan: Sequence[Removal],
         group: Sequence[int],
-        one: TreePass,
+        tree_pass: TreePass,
         kept: Mapping[tuple[int, int], Any],
         values: Float[np.ndarray, "set reading"],
     ) -> dict[tuple[int, int], Any]:
         """Run networks that begin at one layer; what others begin with is handed back."""
         nodes = [plan[i] for i in group]
-        rows, copies = one.inputs["input_ids"].shape[0], len(group)
+        rows, copies = tree_pass.inputs["input_ids"].shape[0], len(group)
         start = nodes[0].layer
         branches = set().union(*(node.branches for node in nodes))
         outputs: dict[int, Any] = {}
@@ -161,34 +161,34 @@ class HeadRemover:
             if nodes[0].parent >= 0:
                 stack.enter_context(self._replaced(start, [node.heads for node in nodes]))
             stack.enter_context(self._recorded(branches - {0}, outputs))
-            inputs = {name: _repeated(value, copies) for name, value in one.inputs.items()}
+            inputs = {name: _repeated(value, copies) for name, value in tree_pass.inputs.items()}
             if nodes[0].is_read:
-                read = self._log_probs(one, inputs, copies)
-                for node, own in zip(nodes, read, strict=True):
-                    values[node.sets] = own
+                read = self._log_probs(tree_pass, inputs, copies)
+                for node, of_copy in zip(nodes, read, strict=True):
+                    values[node.sets] = of_copy
             else:
                 self._run_to(max(branches, default=0), inputs)
         return {
-            (index, layer): own
+            (index, layer): of_copy
             for layer, output in outputs.items()
-            for index, own, node in zip(group, _split(output, copies, rows), nodes, strict=True)
+            for index, of_copy, node in zip(group, _split(output, copies, rows), nodes, strict=True)
             if layer in node.branches
         }
 
     def _log_probs(
-        self, one: TreePass, inputs: Mapping[str, Any], copies: int
+        self, tree_pass: TreePass, inputs: Mapping[str, Any], copies: int
     ) -> Float[np.ndarray, "copy reading"]:
         """The readings of a pass, for every copy of it that stands in a batch."""
-        n_places, n_tokens = len(one.places), one.written.numel()
-        offsets = torch.arange(copies, device=one.places.device)[:, None]
-        found = token_log_probs(
+        n_places, n_tokens = len(tree_pass.places), tree_pass.written.numel()
+        offsets = torch.arange(copies, device=tree_pass.places.device)[:, None]
+        log_probs = token_log_probs(
             self.model.hf_model,
             inputs,
-            (one.places + offsets * n_tokens).reshape(-1),
-            (one.place + np.arange(copies)[:, None] * n_places).reshape(-1),
-            np.tile(one.token, copies),
+            (tree_pass.places + offsets * n_tokens).reshape(-1),
+            (tree_pass.place + np.arange(copies)[:, None] * n_places).reshape(-1),
+            np.tile(tree_pass.token, copies),
         )
-        return found.reshape(copies, -1)
+        return log_probs.reshape(copies, -1)
 
     def _without(
         self, z: Float[Tensor, "row token width"], position: int, heads: Sequence[tuple[int, ...]]
@@ -198,8 +198,8 @@ class HeadRemover:
         whole = self.layers[position].by_head(new)
         by_head = whole.view(len(heads), -1, *whole.shape[1:])
         sizes = []
-        for copy, own in zip(by_head, heads, strict=True):
-            chosen = list(own)
+        for copy, its_heads in zip(by_head, heads, strict=True):
+            chosen = list(its_heads)
             value = 0.0 if self.replacement is None else self.replacement[position][chosen].to(z)
             sizes.append(float((copy[:, :, chosen] - value).abs().max()))
             copy[:, :, chosen] = value
@@ -212,9 +212,9 @@ class HeadRemover:
         def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             z, sizes = self._without(arguments[0], position, heads)
             number = self.layers[position].number
-            for own, size in zip(heads, sizes, strict=True):
+            for its_heads, size in zip(heads, sizes, strict=True):
                 if size <= _NO_CHANGE:
-                    self._refuse_idle([HeadId(number, head) for head in own])
+                    self._refuse_idle([HeadId(number, head) for head in its_heads])
             return (z, *arguments[1:])
 
         handle = self.layers[position].projection.register_forward_pre_hook(hook)

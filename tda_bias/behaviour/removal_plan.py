@@ -54,12 +54,12 @@ def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
     for number, heads in enumerate(sets):
         at = 0
         for layer in sorted({head.layer for head in heads}):
-            own = tuple(sorted({head.head for head in heads if head.layer == layer}))
+            of_layer = tuple(sorted({head.head for head in heads if head.layer == layer}))
             nodes[at].branches.add(layer)
-            key = (at, layer, own)
+            key = (at, layer, of_layer)
             if key not in index:
                 index[key] = len(nodes)
-                nodes.append(Removal(at, layer, own))
+                nodes.append(Removal(at, layer, of_layer))
             at = index[key]
         nodes[at].sets.append(number)
     order = sorted(range(len(nodes)), key=lambda i: (i != 0, nodes[i].layer))

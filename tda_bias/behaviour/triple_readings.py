@@ -98,19 +98,20 @@ def triple_readings(
         )
     if not triples:
         raise InputError("there is no triple to read")
-    others = [twin for own in twins for twin in own]
+    others = [twin for its_twins in twins for twin in its_twins]
     split = split_triples(model, [*triples, *others])
     split[len(triples) :] = [
-        SplitTriple(one.ids[:_OF_A_TWIN], one.start[:_OF_A_TWIN]) for one in split[len(triples) :]
+        SplitTriple(twin.ids[:_OF_A_TWIN], twin.start[:_OF_A_TWIN])
+        for twin in split[len(triples) :]
     ]
     leading, trailing = special_tokens_around(model.tokenizer)
     if model.kind == "causal":
         trailing = []
-    unrelated = [one.ids[ROLES.index("unrelated")] for one in split[: len(triples)]]
+    unrelated = [triple.ids[ROLES.index("unrelated")] for triple in split[: len(triples)]]
     readings = TripleReadings(
         n_triples=len(triples),
         part=[],
-        twin_of=np.repeat(np.arange(len(twins)), [len(own) for own in twins]),
+        twin_of=np.repeat(np.arange(len(twins)), [len(its_twins) for its_twins in twins]),
         passes=[],
         tokens=[],
         packed=False,
@@ -133,8 +134,8 @@ def _causal(
     batch_size: int,
 ) -> TripleReadings:
     made = [
-        continuation_tree(one, leading, contexts=number < readings.n_triples)
-        for number, one in enumerate(split)
+        continuation_tree(triple, leading, contexts=number < readings.n_triples)
+        for number, triple in enumerate(split)
     ]
     trees = [tree for tree, _ in made]
     reader = reader_of(model, trees, batch_size=batch_size, texts_per_tree=3)
@@ -158,13 +159,13 @@ def _masked(
     model.check_length(max(lengths))
     part: list[list[int]] = [[] for _ in range(n)]
     reading = []
-    for triple, own in zip(made.triple, made.part, strict=True):
+    for triple, its_part in zip(made.triple, made.part, strict=True):
         reading.append(len(part[triple]))
-        part[triple].append(own)
+        part[triple].append(its_part)
     batches = list(batches_of_similar_width(lengths, batch_size))
     return replace(
         readings,
-        part=[np.array(own) for own in part],
+        part=[np.array(parts) for parts in part],
         passes=[partial(_masked_pass, model, made, reading, batch) for batch in batches],
         tokens=[sum(lengths[i] for i in batch) for batch in batches],
     )

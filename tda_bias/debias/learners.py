@@ -262,9 +262,9 @@ class FullLearner(Learner):
 
 
 @contextmanager
-def undone(own: Learner) -> Iterator[Learner]:
+def undone(learned: Learner) -> Iterator[Learner]:
     """A learner whose changes are taken back when the block ends, however it ends."""
     try:
-        yield own
+        yield learned
     finally:
-        own.undo()
+        learned.undo()

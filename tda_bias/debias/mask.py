@@ -186,9 +186,9 @@ class HeadMask:
         return {self._named[name].data_ptr() for name in self._masks}
 
 
-def slice_name(own: Slice) -> str:
+def slice_name(part: Slice) -> str:
     """Names a slice among those of one model."""
-    return f"{own.parameter}:{own.axis}:{own.start}"
+    return f"{part.parameter}:{part.axis}:{part.start}"
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -269,20 +269,20 @@ def _stopped(trajectory: Trajectory, protocol: Protocol) -> None:
         trajectory.ended = f"no gain on the stop targets in {counted(protocol.patience, 'check')}"
 
 
-def at_loss(found: Trajectory, loss: float) -> Float[np.ndarray, " item"]:
+def at_loss(training: Trajectory, loss: float) -> Float[np.ndarray, " item"]:
     """The gaps of the test items where the perplexity first reaches a loss.
 
     Between two checks every item's gap is interpolated along the log-perplexity. A training that
     never loses so much is taken at its last check.
 
     Args:
-        found: The training.
+        training: The training.
         loss: Share of the perplexity, such as 0.01.
     """
-    level = found.log_ppl[0] + np.log1p(loss)
-    for n in range(1, len(found.step)):
-        low, high = found.log_ppl[n - 1], found.log_ppl[n]
+    level = training.log_ppl[0] + np.log1p(loss)
+    for n in range(1, len(training.step)):
+        low, high = training.log_ppl[n - 1], training.log_ppl[n]
         if high >= level:
             share = float(np.clip((level - low) / (high - low), 0, 1)) if high > low else 1.0
-            return np.asarray((1 - share) * found.gap[n - 1] + share * found.gap[n])
-    return np.asarray(found.gap[-1])
+            return np.asarray((1 - share) * training.gap[n - 1] + share * training.gap[n])
+    return np.asarray(training.gap[-1])

@@ -125,10 +125,16 @@ class TreeReader:
         whole = whole_trees(trees) if self.packed else separate_paths(trees)
         return [whole.only(chosen) for chosen in self._batches(whole.rows)]
 
-    def run(self, one: TreePass) -> list[Float[np.ndarray, " reading"]]:
+    def run(self, tree_pass: TreePass) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of the readings of each row of a pass."""
-        values = token_log_probs(self._model.hf_model, one.inputs, one.places, one.place, one.token)
-        return np.split(values, np.cumsum([len(reading) for reading in one.readings])[:-1])
+        values = token_log_probs(
+            self._model.hf_model,
+            tree_pass.inputs,
+            tree_pass.places,
+            tree_pass.place,
+            tree_pass.token,
+        )
+        return np.split(values, np.cumsum([len(reading) for reading in tree_pass.readings])[:-1])
 
     def pass_of(self, part: Rows, grid: Grid | None = None) -> TreePass:
         """The pass that a part of a plan stands for, on the model's device.

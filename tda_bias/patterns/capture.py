@@ -350,14 +350,14 @@ def kept_patterns(
         edges: As in ``PatternReader``.
         batch_size: Texts per forward pass.
     """
-    words = list(dict.fromkeys(one.text for one in wanted))
+    words = list(dict.fromkeys(asked.text for asked in wanted))
     read = model.tokenizer(words, verbose=False)["input_ids"] if words else []
     ids = {text: tokens for text, tokens in zip(words, read, strict=True) if _few(tokens)}
     needed: dict[str, list[HeadId]] = {}
-    for one in wanted:
-        if one.text in ids:
-            needed.setdefault(one.text, []).append(one.head)
-    found: dict[tuple[str, HeadId], np.ndarray] = {}
+    for asked in wanted:
+        if asked.text in ids:
+            needed.setdefault(asked.text, []).append(asked.head)
+    patterns: dict[tuple[str, HeadId], np.ndarray] = {}
     texts = list(needed)
     reader = PatternReader(model, batch_size=batch_size, edges=edges)
     for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
@@ -366,12 +366,12 @@ def kept_patterns(
         ):
             for head in needed[texts[number]]:
                 pattern = batch.patterns[row, head.layer, head.head, :n, :n]
-                found[texts[number], head] = pattern.half().cpu().numpy()
-    kept = [one for one in wanted if one.text in ids]
+                patterns[texts[number], head] = pattern.half().cpu().numpy()
+    kept = [asked for asked in wanted if asked.text in ids]
     return KeptPatterns.of(
         kept,
-        [[model.tokenizer.decode([token]).strip() for token in ids[one.text]] for one in kept],
-        [found[one.text, one.head] for one in kept],
+        [[model.tokenizer.decode([token]).strip() for token in ids[asked.text]] for asked in kept],
+        [patterns[asked.text, asked.head] for asked in kept],
     )
 
 

@@ -71,16 +71,16 @@ class KeptPatterns:
         """From texts, their tokens as they are read, and their patterns."""
         rows = [
             {
-                "category": one.category,
-                "layer": one.head.layer,
-                "head": one.head.head,
-                "id": one.id,
-                "role": one.role,
-                "text": one.text,
+                "category": text.category,
+                "layer": text.head.layer,
+                "head": text.head.head,
+                "id": text.id,
+                "role": text.role,
+                "text": text.text,
                 "tokens": json.dumps(list(read)),
                 "length": len(read),
             }
-            for one, read in zip(wanted, tokens, strict=True)
+            for text, read in zip(wanted, tokens, strict=True)
         ]
         table = pd.DataFrame(rows, columns=list(COLUMNS.columns))
         # Without a row no column knows its kind.

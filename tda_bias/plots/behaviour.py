@@ -77,20 +77,20 @@ def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> No
 
 
 @plain_text
-def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
+def plot_correlation_map(tests: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
     """Spearman's rho over targets of every head's |T| with a quantity, layers by heads.
 
     Filled dots: family-wise p < .05; open ones: q < .05.
 
     Args:
-        found: From ``tda_bias.behaviour.target_tests.head_map``.
+        tests: From ``tda_bias.behaviour.target_tests.head_map``.
         n: Number of targets, for the title.
         ax: Where to draw; a new figure without it.
     """
     if ax is None:
         _, ax = plt.subplots(layout="constrained")
-    wide = {c: found.table.pivot(index="layer", columns="head", values=c) for c in ("rho", "p_max")}
-    wide["q"] = found.table.pivot(index="layer", columns="head", values="q")
+    wide = {c: tests.table.pivot(index="layer", columns="head", values=c) for c in ("rho", "p_max")}
+    wide["q"] = tests.table.pivot(index="layer", columns="head", values="q")
     rho = wide["rho"].to_numpy()
     limit = float(np.nanmax(np.abs(rho), initial=0.0)) or 1.0
     image = ax.imshow(rho, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
@@ -104,18 +104,18 @@ def plot_correlation_map(found: HeadMap, *, n: int, ax: Axes | None = None) -> A
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label(f"Spearman of |T| with {found.quantity} over {counted(n, 'target')}")
+    bar.set_label(f"Spearman of |T| with {tests.quantity} over {counted(n, 'target')}")
     return ax
 
 
-def crossref_figures(found: CrossReference) -> dict[str, Figure]:
+def crossref_figures(crossed: CrossReference) -> dict[str, Figure]:
     """The figures of a cross-reference by name: targets as points, and the heads with the risk."""
     targets = Figure(figsize=(9.0, 4.0), layout="constrained")
-    shown = ("r", signed_quantity(found.targets.columns))
+    shown = ("r", signed_quantity(crossed.targets.columns))
     for ax, quantity in zip(targets.subplots(1, 2), shown, strict=True):
-        plot_targets(found.targets, quantity, "mean_abs_T", ax=ax)
+        plot_targets(crossed.targets, quantity, "mean_abs_T", ax=ax)
     heads = Figure(figsize=(5.4, 5.6), layout="constrained")
-    plot_correlation_map(found.head_map("r"), n=len(found.targets), ax=heads.subplots())
+    plot_correlation_map(crossed.head_map("r"), n=len(crossed.targets), ax=heads.subplots())
     return {"targets": targets, "head_map": heads}
 
 

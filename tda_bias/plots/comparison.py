@@ -27,13 +27,13 @@ _SPLITS = ("_longer", "_equal", "_shorter")
 
 
 @plain_text
-def plot_comparison(found: ModelComparison) -> Figure:
+def plot_comparison(comparison: ModelComparison) -> Figure:
     """The change of every outcome with its interval; dotted where a guard ends.
 
     Args:
-        found: From ``compare_models``. The length splits are left to the table.
+        comparison: From ``compare_models``. The length splits are left to the table.
     """
-    table = shown_outcomes(found.table)
+    table = shown_outcomes(comparison.table)
     units = list(dict.fromkeys(table["unit"]))
     rows = [int((table["unit"] == unit).sum()) for unit in units]
     figure = print_figure(PAGE, 0.9 + sum(_ROW * n + 0.55 for n in rows))
@@ -41,7 +41,7 @@ def plot_comparison(found: ModelComparison) -> Figure:
     for ax, unit in zip(grid[:, 0], units, strict=True):
         _panel(ax, table[table["unit"] == unit], unit)
     _legend(grid[0, 0], table)
-    record = found.record
+    record = comparison.record
     return captioned(
         figure,
         f"{record.after.name} minus {record.model.name}: change, {record.confidence:.0%} BCa "
@@ -91,19 +91,19 @@ def _legend(ax: Axes, table: pd.DataFrame) -> None:
 
 
 @plain_text
-def plot_head_comparison(found: HeadsComparison) -> Figure:
+def plot_head_comparison(comparison: HeadsComparison) -> Figure:
     """Maps of two runs against each other, where heads are matched, and their layer profiles."""
-    matched = found.record.matched
+    matched = comparison.record.matched
     figure = print_figure(PAGE if matched else COLUMN, 3.1)
     axes = figure.subplots(1, 2 if matched else 1, squeeze=False)[0]
     if matched:
-        _scatter(axes[0], found)
-    _profiles(axes[-1], found)
-    record = found.record
+        _scatter(axes[0], comparison)
+    _profiles(axes[-1], comparison)
+    record = comparison.record
     said = ", ".join(
         f"{row['over']} {row['rho']:.2f} (chance {row['chance_low']:.2f} to "
         f"{row['chance_high']:.2f})"
-        for row in found.agreement.to_dict("records")
+        for row in comparison.agreement.to_dict("records")
     )
     return captioned(figure, f"{record.category}, {record.by}. Spearman over {said}.")
 
