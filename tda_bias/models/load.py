@@ -79,8 +79,10 @@ class LoadedModel(LanguageModel):
             weights: Hash of its weights now.
         """
         before = self.before_hooks
-        if before is None or self.hashes is not None:
-            return before is not None and self.hashes is not None and self.hashes[0] == weights
+        if before is None:
+            return False
+        if self.hashes is not None:  # hooked by TransformerLens, which copies some weights
+            return self.hashes[0] == weights
         pairs = zip(before.parameters(), self.hf_model.parameters(), strict=True)
         return all(first is second for first, second in pairs)
 
