@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tda_bias.comparison.outcome import Distance, Measure, Outcome, Progress, item_rows
+from tda_bias.comparison.outcome import Distance, Measure, Outcome, item_rows
 from tda_bias.comparison.pair_measures import PairMeasure
 from tda_bias.comparison.record import NotMeasured
 from tda_bias.comparison.text_measures import DivergenceMeasure, PerplexityMeasure
 from tda_bias.comparison.triple_measures import SentenceMeasure, TripleMeasure
+from tda_bias.progress import Progress
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
 from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore
 from tda_bias.records.result import SavedResult
 from tda_bias.records.runs import content_hash
@@ -30,7 +31,6 @@ from tda_bias.results.head_bias import HeadBias
 from tda_bias.results.maps import map_columns
 from tda_bias.types import HeadId, InputError, RankBy
 
-Progress = Callable[[int, int], None]
 ATTRIBUTIONS = ("importance", "abs_direct")
 # Random sets that are asked for at least; where fewer are possible, all of them are drawn.
 FEWEST_RANDOM = 20

@@ -21,7 +21,6 @@ import pandas as pd
 from tda_bias.behaviour.stereoset import length_split, scores
 from tda_bias.behaviour.text_likelihood import (
     Contrast,
-    Progress,
     Start,
     TokenScores,
     tokenize,
@@ -30,6 +29,7 @@ from tda_bias.behaviour.text_parts import TextReader
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Scored, words
 from tda_bias.pairs.stereoset import SentenceTriple
+from tda_bias.progress import Progress
 from tda_bias.records.parts import Store, texts_hash
 from tda_bias.types import InputError
 

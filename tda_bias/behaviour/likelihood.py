@@ -7,7 +7,7 @@ in turn (Salazar et al. 2020). Encoder-decoders: the decoder fills a gap behind 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,9 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.masked import masked_log_probs
 from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
 from tda_bias.models.token_trees import TokenTree, merge, path_to
+from tda_bias.progress import Progress
 from tda_bias.types import InputError, Triple
 
-Progress = Callable[[int, int], None]
 # What a reading belongs to, behind the continuations 0, 1 and 2 in the order of ``ROLES``.
 CONTEXT = 3
 

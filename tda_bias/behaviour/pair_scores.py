@@ -17,7 +17,6 @@ from statsmodels.stats.proportion import proportion_confint
 from tda_bias.behaviour.text_likelihood import (
     READINGS,
     Contrast,
-    Progress,
     Reading,
     Start,
     TokenScores,
@@ -25,6 +24,7 @@ from tda_bias.behaviour.text_likelihood import (
 from tda_bias.behaviour.text_parts import TextReader
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet, Scored
+from tda_bias.progress import Progress
 from tda_bias.records.parts import Store
 from tda_bias.resampling import generator
 from tda_bias.types import InputError

@@ -9,9 +9,10 @@ import pandas as pd
 
 from tda_bias.behaviour.pair_official import Official, official
 from tda_bias.behaviour.pair_scores import length_split, pair_items, scores
-from tda_bias.behaviour.text_likelihood import Contrast, Progress, Start, tokenize
+from tda_bias.behaviour.text_likelihood import Contrast, Start, tokenize
 from tda_bias.models.record import model_record
 from tda_bias.pairs.pair import PairSet, Scored
+from tda_bias.progress import Progress
 from tda_bias.records.parts import Store, texts_hash
 from tda_bias.records.record import DataRecord, RecordPart, RunRecord
 from tda_bias.records.result import SavedResult

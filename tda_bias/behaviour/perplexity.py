@@ -10,7 +10,7 @@ scored by the pseudo-log-likelihood: every token of a window masked in turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,9 @@ from torch import Tensor
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.progress import Progress
 from tda_bias.types import InputError
 
-Progress = Callable[[int, int], None]
 WIDTH = 1024
 _MASKED_WIDTH = 128
 # Logits held at once: 64 million are 256 MB in single precision.

@@ -7,7 +7,7 @@ Random orders choose in the same way; a ranking is worth something if it does be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -19,12 +19,12 @@ from jaxtyping import Bool, Float
 from tda_bias.behaviour.ablation import Ablator, Outcomes
 from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.perplexity import Windows, log_perplexity
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.work import Job
 from tda_bias.resampling import generator
 from tda_bias.types import HeadId, InputError, Triple
 
-Progress = Callable[[int, int], None]
 Quantity = Literal["beta", "log_odds"]
 MOST_HEADS = 64
 RANDOM = "random"

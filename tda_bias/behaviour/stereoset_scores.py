@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tda_bias.behaviour.likelihood import TripleLikelihood, split_triples, tripl
 from tda_bias.behaviour.stereoset import item_table, length_split, scores
 from tda_bias.behaviour.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
 from tda_bias.models.record import model_record
+from tda_bias.progress import Progress
 from tda_bias.records.notebook import summary_html
 from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.result import SavedResult, Table
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
-Progress = Callable[[int, int], None]
 # Triples whose readings are kept in one file: a stopped run loses at most so many.
 _BLOCK = 128
 

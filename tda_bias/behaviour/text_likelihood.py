@@ -8,7 +8,7 @@ itself away (Kauf & Ivanova 2023). Encoder-decoders fill a gap behind the contex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
@@ -23,9 +23,9 @@ from tda_bias.models.masked import masked_log_probs
 from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
 from tda_bias.models.token_trees import TokenTree, merge, path_to
 from tda_bias.pairs.pair import Scored, Span, differing_spans, words
+from tda_bias.progress import Progress
 from tda_bias.types import InputError
 
-Progress = Callable[[int, int], None]
 Reading = Literal["log_prob", "pll", "pll_within_word"]
 READINGS: tuple[Reading, ...] = ("log_prob", "pll", "pll_within_word")
 Start = Literal["tokenizer", "bos"]

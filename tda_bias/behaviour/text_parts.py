@@ -12,7 +12,6 @@ import numpy as np
 from tda_bias.behaviour.text_likelihood import (
     READINGS,
     Contrast,
-    Progress,
     Reading,
     Start,
     TokenScores,
@@ -20,6 +19,7 @@ from tda_bias.behaviour.text_likelihood import (
     tokenize,
 )
 from tda_bias.models.load import LanguageModel
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, Store, texts_hash
 from tda_bias.records.work import Job
 

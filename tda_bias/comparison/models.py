@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, Outcome, Progress
+from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, Outcome
 from tda_bias.comparison.paired import after_names, holm, is_kept, paired_change
 from tda_bias.comparison.record import ComparisonRecord, ModelComparison, NotMeasured
 from tda_bias.models.record import model_record
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, open_parts
 from tda_bias.records.record import ModelRecord
 from tda_bias.types import InputError

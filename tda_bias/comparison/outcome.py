@@ -8,7 +8,7 @@ places together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.models.load import LanguageModel
+from tda_bias.progress import Progress
 
 Kind = Literal["bias", "quality", "knowledge"]
-Progress = Callable[[int, int], None]
 COLUMNS = ("outcome", "item", "cluster", "weight", "value")
 
 

@@ -18,7 +18,8 @@ from tda_bias.behaviour.perplexity import (
     log_perplexity,
     text_windows,
 )
-from tda_bias.comparison.outcome import Guard, Outcome, Progress, item_rows
+from tda_bias.comparison.outcome import Guard, Outcome, item_rows
+from tda_bias.progress import Progress
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel

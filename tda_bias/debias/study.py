@@ -31,12 +31,12 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import Goal, Trajectory, n_steps, train, untouched_check
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LoadedModel
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore
 from tda_bias.records.work import Job
 from tda_bias.resampling import generator
 from tda_bias.types import HeadId
 
-Progress = Callable[[int, int], None]
 RANDOM = "random"
 _LAYER_MATCHED, _ANYWHERE = "of the same layers", "of any layer"
 
