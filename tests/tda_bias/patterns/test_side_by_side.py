@@ -93,12 +93,16 @@ def test_changed_weights_are_what_is_measured(tiny, triples, two_threads):
 def test_an_error_ends_the_other_groups_before_their_next_pass(
     tiny, triples, two_threads, monkeypatch
 ):
-    ended = []
+    model, ended = tiny("gpt2"), []
     computed, meet = tda_bias.heads.computed_group, threading.Barrier(2)
+    two = sorted({triple.group for triple in triples})[:2]
+    chosen = [triple for triple in triples if triple.group in two]
+    groups = tda_bias.heads.tokenized_groups(model, chosen, make_twins(chosen))[0]
+    first, other = sorted(groups, key=lambda group: -group.cost)
 
     def fails_in_the_first(group, reader, *rest):
         meet.wait(10)
-        if group.group == triples[0].group:
+        if group.group == first.group:
             raise InputError("the first group is broken")
         time.sleep(0.1)  # by now nobody wants it
         try:
@@ -107,14 +111,11 @@ def test_an_error_ends_the_other_groups_before_their_next_pass(
             ended.append(group.group)
             raise
 
-    first = sorted({triple.group for triple in triples})[:2]
-    chosen = [triple for triple in triples if triple.group in first]
-    triples = sorted(chosen, key=lambda triple: triple.group)
     monkeypatch.setattr(tda_bias.heads, "computed_group", fails_in_the_first)
     before = threading.active_count()
     with pytest.raises(InputError, match="the first group is broken"):
-        found(tiny("gpt2"), triples)
-    assert ended == [first[1]]
+        found(model, chosen)
+    assert ended == [other.group]
     assert threading.active_count() == before
 
 
