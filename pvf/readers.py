@@ -6,7 +6,7 @@ none computes logits it does not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,9 +25,9 @@ from tda_bias.models.logits import log_probs, refuse_undefined
 from tda_bias.models.masked import masked_log_probs
 from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
 from tda_bias.models.token_trees import TokenTree, merge
+from tda_bias.progress import Progress
 from tda_bias.types import InputError
 
-Progress = Callable[[int, int], None]
 # A row of a forward pass holds prompts of one word and what may follow them, up to so many tokens:
 # they share its beginning, and longer rows cost more attention than that saves.
 _ROW = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,14 @@ import numpy as np
 
 from pvf.config import ScoreConfig
 from pvf.preferences import Preferences, combined_forms, continued_words
-from pvf.readers import MaskedReader, Progress, Reader, Reading, reader
+from pvf.readers import MaskedReader, Reader, Reading, reader
 from pvf.record import PreferencesRecord, SourceRecord, WordsRecord
 from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import WordForms, word_forms
 from pvf.words import WordClasses, WordList
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, open_parts, texts_hash
 from tda_bias.records.work import ALONE, Job, Team
 from tda_bias.types import InputError
@@ -174,7 +175,7 @@ def _within(progress: Progress | None, before: int, share: int, total: int) -> P
     """Progress of a block of prompts as that of all."""
     if progress is None:
         return None
-    tell: Callable[[int, int], None] = progress
+    tell: Progress = progress
 
     def within(done: int, of: int) -> None:
         tell(before + done * share // max(of, 1), total)

@@ -103,7 +103,7 @@ def estimated_cost(
     shared = reader.find_sharing(contexts).used
     every = [context for group in groups for context in (*group.contexts, *group.twins)]
     lengths = np.concatenate([group.lengths for group in groups])
-    n = groups_at_a_time(model, model.weight_hash(), int(lengths.max()), len(groups))
+    n = groups_at_a_time(model, None, int(lengths.max()), len(groups))
     trial = _trial(model, reader, groups, config, trial_seconds, n)
     heads = len(model.pattern_hooks) * model.n_heads
     sets = max(_set_bytes(group, heads) for group in groups)

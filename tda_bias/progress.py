@@ -1,4 +1,4 @@
-"""What a caller sees while heads are computed: texts done so far, and where the time went."""
+"""What a caller is told meanwhile: how much is done so far, and where the time went."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
+from tda_bias.progress import Progress
 from tda_bias.records.parts import open_parts
 from tda_bias.records.record import validated_part
 from tda_bias.records.work import ALONE, Job, Team
@@ -23,7 +24,7 @@ from unqover.answers import Answers
 from unqover.askers import asker
 from unqover.config import AskConfig
 from unqover.design import Design
-from unqover.instances import Asked, Asker, Instance, Progress
+from unqover.instances import Asked, Asker, Instance
 from unqover.record import AnswersRecord, DesignRecord
 
 # Pairs whose answers are saved together: a killed run loses no more than these.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 from unqover.classes import Attribute, Subject
 from unqover.config import AskConfig, Negation
 from unqover.wording import Template
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,10 @@ from tda_bias.behaviour.triple_readings import TripleReadings, triple_readings
 from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.causal import TreePass
+from tda_bias.models.eager import body_of
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
+from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.work import Job
 from tda_bias.types import HeadId, Triple
@@ -157,7 +159,7 @@ class Ablator:
         *,
         share: bool = True,
         store: PartStore | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Outcomes]:
         """Outcomes without each set of heads; the empty set is the unchanged model.
 
@@ -309,7 +311,7 @@ def head_means(
         InputError: if a text does not fit.
     """
     model.check_length(max(map(len, texts)))
-    body = model.hf_model.get_encoder() if model.kind == "seq2seq" else model.hf_model
+    body = body_of(model.hf_model)
     total: list[Tensor | None] = [None] * len(layers)
     for batch in batches_of_similar_width([len(ids) for ids in texts], batch_size):
         ids, mask = (part.to(model.device) for part in padded([texts[i] for i in batch]))

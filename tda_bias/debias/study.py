@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tda_bias.behaviour.perplexity import log_perplexity
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
 from tda_bias.debias.learners import How, learner, undone
 from tda_bias.debias.neutral import NeutralText, Retention
@@ -28,7 +27,14 @@ from tda_bias.debias.rankings import (
     topology_orders,
 )
 from tda_bias.debias.texts import TwinTexts
-from tda_bias.debias.training import Goal, Trajectory, n_steps, train, untouched_check
+from tda_bias.debias.training import (
+    Goal,
+    Trajectory,
+    log_ppl_of,
+    n_steps,
+    train,
+    untouched_check,
+)
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LoadedModel
 from tda_bias.progress import Progress
@@ -206,7 +212,7 @@ class Study:
             scored = (time.monotonic() - clock) / max(1, len(items))
             clock = time.monotonic()
             with computing.running():
-                log_perplexity(self.texts.model, self.neutral.watch)
+                log_ppl_of(self.texts.model, self.neutral.watch)
             watched = time.monotonic() - clock
         return step, scored * (len(fold.stop) + len(fold.test)) + watched
 

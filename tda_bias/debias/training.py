@@ -19,6 +19,7 @@ from tda_bias.debias.precision import Computing
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
+from tda_bias.models.load import LanguageModel
 from tda_bias.records.text import counted
 from tda_bias.resampling import generator
 from tda_bias.types import InputError
@@ -177,7 +178,7 @@ def train(
     learner.load(best)
     learner.check()
     with computing.running(), learner.running():
-        after = log_perplexity(texts.model, report, batch_size=_PASSAGES).mean
+        after = log_ppl_of(texts.model, report)
     trajectory.report_log_ppl = (start.report_log_ppl[0], after)
     trajectory.values = best if keep_values else {}
     return trajectory
@@ -218,6 +219,11 @@ def _loss(
     return loss if pull is None else loss + protocol.l1 * pull
 
 
+def log_ppl_of(model: LanguageModel, passages: Windows) -> float:
+    """Log-perplexity of neutral passages, nats per token, as every check reads it."""
+    return log_perplexity(model, passages, batch_size=_PASSAGES).mean
+
+
 def untouched_check(
     texts: TwinTexts, fold: Fold, watch: Windows, report: Windows, protocol: Protocol
 ) -> Trajectory:
@@ -225,7 +231,7 @@ def untouched_check(
     trajectory = Trajectory()
     with Computing(texts.model, protocol.precision).running():
         _check(trajectory, texts, fold, watch, protocol, 0, None)
-        before = log_perplexity(texts.model, report, batch_size=_PASSAGES).mean
+        before = log_ppl_of(texts.model, report)
     trajectory.report_log_ppl = (before, before)
     return trajectory
 
@@ -247,7 +253,7 @@ def _check(
         test = texts.outcomes(fold.test.tolist(), below=below)
     gap = torch.from_numpy(stop.gap)
     loss = huber(gap, delta=protocol.delta, scale=protocol.scale).mean()
-    log_ppl = log_perplexity(texts.model, watch, batch_size=_PASSAGES).mean
+    log_ppl = log_ppl_of(texts.model, watch)
     trajectory.step.append(step)
     trajectory.stop_loss.append(float(loss))
     trajectory.log_ppl.append(log_ppl)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from tda_bias.models.token_trees import (
     separate_paths,
     whole_trees,
 )
+from tda_bias.progress import Progress
 
 # Log-probabilities of a packed tree must equal those of its separate paths to this; single
 # precision differs by some 1e-5, a token that sees too much or too little by far more.
@@ -39,8 +40,8 @@ class TreePass:
         places: ``(row, token)`` places whose logits are needed, as indices row by row.
         place: For each reading, row after row, which of them.
         token: And the token read there.
-        tree: The tree of each row.
-        readings: For each row, which of its tree's readings it makes.
+        tree: For each tree or path that is run, which tree it is; several may share a row.
+        readings: For each of them, which of its tree's readings it makes.
     """
 
     inputs: dict[str, Any]
@@ -83,7 +84,7 @@ class TreeReader:
         self,
         trees: Sequence[TokenTree],
         *,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Float[np.ndarray, " reading"]]:
         """Log-probabilities of every reading of every tree.
 
@@ -126,7 +127,7 @@ class TreeReader:
         return [whole.only(chosen) for chosen in self._batches(whole.rows)]
 
     def run(self, tree_pass: TreePass) -> list[Float[np.ndarray, " reading"]]:
-        """Log-probabilities of the readings of each row of a pass."""
+        """Log-probabilities of the readings of each tree or path of a pass."""
         values = token_log_probs(
             self._model.hf_model,
             tree_pass.inputs,

@@ -22,23 +22,24 @@ _MOST_TOKENS = 128
 _MOST_PARAMETERS = 1_000_000_000
 
 
-def groups_at_a_time(model: LoadedModel, weights: str, longest: int, n_groups: int) -> int:
+def groups_at_a_time(model: LoadedModel, weights: str | None, longest: int, n_groups: int) -> int:
     """How many groups are computed at a time: as many as torch has threads, where that pays.
 
     Args:
         model: The model.
-        weights: Hash of its weights now.
+        weights: Hash of its weights now; None to take it where it decides, for it reads them all.
         longest: Tokens of the longest text.
         n_groups: How many there are.
     """
     small = (
         model.device.type == "cpu"
         and longest <= _MOST_TOKENS
-        and sum(p.numel() for p in model.hf_model.parameters()) <= _MOST_PARAMETERS
+        and model.n_parameters <= _MOST_PARAMETERS
     )
-    if not small or not model.can_be_copied(weights):
+    most = min(torch.get_num_threads(), n_groups)
+    if most == 1 or not small or not model.can_be_copied(weights or model.weight_hash()):
         return 1
-    return min(torch.get_num_threads(), n_groups)
+    return most
 
 
 class Readers:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING
+
+from tda_bias.progress import Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,7 @@ def summary_html(
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(title: str) -> Iterator[Progress]:
     """A bar for whatever takes ``progress``, in a notebook and in a terminal.
 
     ```python

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from tda_bias.progress import Progress
 from tda_bias.records.files import arrays_from, atomic
 from tda_bias.records.work import ALONE, Alone, Job, Team, shares
 from tda_bias.types import InputError
@@ -53,7 +54,7 @@ class PartStore:
         self,
         jobs: Sequence[Job],
         *,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
         computed: Each = map,
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The arrays of every part in order: saved ones as they are, the others computed and saved.
@@ -115,7 +116,7 @@ class PartStore:
     def _compute_share(
         self,
         jobs: Sequence[Job],
-        progress: Callable[[int, int], None] | None,
+        progress: Progress | None,
         computed: Each = map,
     ) -> None:
         """This process's part of what is not saved yet."""
