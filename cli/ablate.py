@@ -27,7 +27,7 @@ from .options import Positional, command
 from .output import Output
 from .processes import team_of
 from .run_folder import parts_in, run_folder
-from .settings import Device, FilePath, Name, SharedRunSettings, TwinsOption
+from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings, TwinsOption
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation import Ablator
@@ -46,7 +46,7 @@ _MOST_RANDOM = 199
 MAX_MINUTES = 10_080
 
 
-class AblateSettings(TwinsOption, SharedRunSettings):
+class AblateSettings(TwinsOption, PrecisionOption, SharedRunSettings):
     """Everything ``tdabias ablate`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
@@ -87,7 +87,8 @@ class AblateSettings(TwinsOption, SharedRunSettings):
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
         kept = {"run", "category", "top", "ablation", "n_random", "budget", "pvf", "data", "limit"}
-        return self.model_dump(mode="json", include={*kept, "twins", "n_resamples", "seed"})
+        kept |= {"precision", "twins", "n_resamples", "seed"}
+        return self.model_dump(mode="json", include=kept)
 
 
 @command(AblateSettings)
@@ -157,8 +158,9 @@ def _study(
         twins=() if twins is None else [twins.of(triple) for triple in triples],
         ablation=settings.ablation,
         batch_size=settings.batch_size,
+        precision=settings.precision,
     )
-    behaviour = _behaviour(model) if settings.pvf else None
+    behaviour = _behaviour() if settings.pvf else None
     about_sets: dict[str, Any] = {
         "category": category,
         "seed": settings.seed,
@@ -187,7 +189,7 @@ def _batches(
     settings: AblateSettings, heads: HeadBias, category: str, folder: Path, team: Team
 ) -> PartStore:
     """Where finished batches are kept for a run that is started again."""
-    numbers = {"top", "ablation", "n_random", "budget", "seed", "batch_size"}
+    numbers = {"top", "ablation", "n_random", "budget", "seed", "batch_size", "precision"}
     identity = {
         "weights": heads.record.model.weights,
         "category": category,
@@ -238,7 +240,7 @@ def _category(heads: HeadBias, category: str | None) -> str:
     return category
 
 
-def _behaviour(model: LanguageModel) -> Callable[[], dict[str, float]]:
+def _behaviour() -> Callable[[LanguageModel], dict[str, float]]:
     """R, R_p and R_v of the pronouns over the published occupations and templates."""
     from pvf.risk import decompose
     from pvf.score import score_preferences
@@ -248,7 +250,7 @@ def _behaviour(model: LanguageModel) -> Callable[[], dict[str, float]]:
     words, templates = load_words("occupations"), load_templates("gender")
     classes = load_classes("pronouns")
 
-    def measure() -> dict[str, float]:
+    def measure(model: LanguageModel) -> dict[str, float]:
         read = score_preferences(model, words, templates, classes)
         risk = decompose(read.by_class().p, context_weights=read.counts)
         return {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}

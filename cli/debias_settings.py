@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED, Category
 
-from .settings import Device, FilePath, Name, SharedRunSettings
+from .settings import Device, FilePath, Name, Precision, SharedRunSettings
 
 RANKINGS = (
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file",
@@ -64,7 +64,7 @@ class DebiasSettings(SharedRunSettings):
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",
     )
     limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
-    precision: Literal["float32", "bfloat16"] = Field(
+    precision: Precision = Field(
         "float32",
         description="of matrix products while training and checking: float32, or bfloat16, about "
         "twice as fast on many processors; what is learned and saved is float32",

@@ -26,7 +26,7 @@ from .options import Positional, command
 from .output import Output
 from .processes import team_of
 from .run_folder import parts_in, run_folder
-from .settings import Device, FilePath, Name, SharedRunSettings
+from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings
 
 if TYPE_CHECKING:
     from tda_bias.behaviour.ablation import Ablator
@@ -44,7 +44,7 @@ FIRST_ORDER = ("importance", "effect")
 _STEPS = "steps"
 
 
-class PruneCurveSettings(SharedRunSettings):
+class PruneCurveSettings(PrecisionOption, SharedRunSettings):
     """Everything ``tdabias prune-curve`` can be told."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
@@ -154,7 +154,13 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         curve: PruneCurve = curve_of(
-            Ablator(model, triples, twins=twins, batch_size=settings.batch_size),
+            Ablator(
+                model,
+                triples,
+                twins=twins,
+                batch_size=settings.batch_size,
+                precision=settings.precision,
+            ),
             triples,
             _rankings(settings, heads, category, model, triples, twins, choosing),
             windows,

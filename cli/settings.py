@@ -53,6 +53,7 @@ Name = Annotated[str, AfterValidator(_usable)]
 FilePath = Annotated[Path, AfterValidator(_usable)]
 Device = Annotated[str, AfterValidator(_known_device)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
+Precision = Literal["float32", "bfloat16"]
 Format = Literal["table", "json", "csv"]
 # A file may hold one of them without a list around it.
 Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
@@ -84,6 +85,18 @@ class OutputSettings(BaseModel):
 
     format: Format = Field("table", description="what to print")
     quiet: bool = Field(False, description="no progress and no table: errors only")
+
+
+class PrecisionOption(BaseModel):
+    """How a command computes that removes heads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    precision: Precision = Field(
+        "float32",
+        description="of matrix products while heads are removed: float32, or bfloat16, about twice "
+        "as fast on many processors, and rounded",
+    )
 
 
 class RunSettings(OutputSettings):

@@ -7,11 +7,12 @@ be as many again in each of these; they are shared out meanwhile.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import torch
 
@@ -71,6 +72,32 @@ def each_in_threads(
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Pool(Generic[Item]):
+    """Equal things of which a thread needs one for itself, made when they are needed.
+
+    Args:
+        first: The first of them.
+        copied: Makes another.
+    """
+
+    def __init__(self, first: Item, copied: Callable[[], Item]) -> None:
+        self._copied = copied
+        self._free = [first]
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Item]:
+        """One that nobody else uses meanwhile."""
+        with self._lock:
+            # Hooking a model changes settings of whole libraries: one copy after the other.
+            item = self._free.pop() if self._free else self._copied()
+        try:
+            yield item
+        finally:
+            with self._lock:
+                self._free.append(item)
 
 
 @contextmanager

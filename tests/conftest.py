@@ -26,6 +26,17 @@ settings.register_profile("tdabias", derandomize=True, deadline=None, max_exampl
 settings.load_profile("tdabias")
 
 
+@pytest.fixture
+def two_threads():
+    """Torch with two threads, whatever the machine has."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory):
     """A word-level tokenizer over the starter triples; unknown words share one id.

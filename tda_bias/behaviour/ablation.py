@@ -11,11 +11,11 @@ Of encoder-decoders, the heads are those of the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -29,14 +29,26 @@ from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.causal import TreePass
 from tda_bias.models.eager import body_of
-from tda_bias.models.load import LanguageModel
+from tda_bias.models.load import LanguageModel, LoadedModel
 from tda_bias.models.logits import refuse_undefined
+from tda_bias.models.precision import Precision
+from tda_bias.models.shared_weights import (
+    copies_at_a_time,
+    is_unhooked,
+    with_the_same_weights,
+)
 from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.work import Job
-from tda_bias.types import HeadId, Triple
+from tda_bias.threads import Pool, each_in_threads
+from tda_bias.types import HeadId, InputError, Triple
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Ablation = Literal["mean", "zero"]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3
 
@@ -101,10 +113,13 @@ class Ablator:
         twins: Per triple its twins, none or more; empty for no twins at all.
         ablation: ``mean`` over all places of the unrelated texts, or ``zero``.
         batch_size: Texts per forward pass.
+        precision: Of matrix products while heads are removed; ``bfloat16`` is faster where the
+            hardware has instructions for it. First-order estimates and means of heads are of
+            single precision.
 
     Raises:
-        InputError: if the model is no such language model or keeps its heads in a way that is not
-            known, or a text does not fit.
+        InputError: if the model is no such language model, is in another precision already or
+            keeps its heads in a way that is not known, or a text does not fit.
     """
 
     def __init__(
@@ -115,7 +130,13 @@ class Ablator:
         twins: Sequence[Sequence[Triple]] = (),
         ablation: Ablation = "mean",
         batch_size: int = 32,
+        precision: Precision = "float32",
     ) -> None:
+        if precision != "float32" and model.dtype != torch.float32:
+            raise InputError(
+                f"`precision` {precision} rounds a model in float32; `model` {model.name} is in "
+                f"{model.dtype_name}"
+            )
         self.model = model
         self.readings = triple_readings(model, triples, twins, batch_size=batch_size)
         self.layers = attention_layers(model)
@@ -124,7 +145,18 @@ class Ablator:
             self.replacement = head_means(
                 model, self.layers, self.readings.unrelated, batch_size=batch_size
             )
-        self._remover = HeadRemover(model, self.layers, self.replacement)
+        self.precision = precision
+        self._first = HeadRemover(model, self.layers, self.replacement, precision=precision)
+        self.at_a_time = 1
+        plain: PreTrainedModel = model.hf_model
+        if not isinstance(model, LoadedModel) and is_unhooked(plain):
+            self.at_a_time = copies_at_a_time(model, len(self.readings.passes))
+        if self.at_a_time > 1:
+            # The first may be running, with hooks in it, when another copy is needed.
+            plain = with_the_same_weights(plain)
+        self._removers = Pool(
+            self._first, lambda: self._first.of_copy(with_the_same_weights(plain))
+        )
 
     @property
     def packed(self) -> bool:
@@ -142,7 +174,7 @@ class Ablator:
         Raises:
             InputError: naming the first.
         """
-        self._remover.check(heads)
+        self._first.check(heads)
 
     def removed(self, heads: Sequence[HeadId]) -> AbstractContextManager[None]:
         """The model without some heads, for whatever runs inside.
@@ -151,7 +183,21 @@ class Ablator:
             InputError: if a head does not exist, or the output of a removed head was what replaced
                 it in every place.
         """
-        return self._remover.removed(heads)
+        return self._first.removed(heads)
+
+    def borrowed(self) -> AbstractContextManager[HeadRemover]:
+        """What removes heads of a model that nobody else runs meanwhile."""
+        return self._removers.borrowed()
+
+    def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """What a function returns for each item, in order; several side by side where that pays.
+
+        Args:
+            function: Uses the model only through ``borrowed``, ``read`` and ``slopes``.
+            items: Its arguments.
+        """
+        cancel = self._first.give_up
+        return each_in_threads(function, items, threads=self.at_a_time, cancel=cancel)
 
     def without(
         self,
@@ -174,7 +220,8 @@ class Ablator:
                 is NaN.
         """
         jobs = self.removals(sets, share=share)
-        return self.outcomes(sets, (store or PartStore(None, {})).each(jobs, progress=progress))
+        store = store or PartStore(None, {})
+        return self.outcomes(sets, store.each(jobs, progress=progress, computed=self.each))
 
     def removals(self, sets: Sequence[Sequence[HeadId]], *, share: bool = True) -> list[Job]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
@@ -233,19 +280,22 @@ class Ablator:
         self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
     ) -> Float[np.ndarray, "set reading"]:
         """The readings of one batch of texts without each set of heads; see ``without``."""
-        values = self._remover.read(tree_pass, sets, share=share)
+        with self.borrowed() as remover:
+            values = remover.read(tree_pass, sets, share=share)
         refuse_undefined(self.model, values)
         return values
 
     @property
     def about(self) -> dict[str, Any]:
-        """What replaces a removed head's output, as saved parts name it."""
+        """How heads are removed, as saved parts name it."""
         replaced = self.replacement is not None
-        return {"replacement": _hash_of(self.readings.unrelated) if replaced else 0}
+        replacement = _hash_of(self.readings.unrelated) if replaced else 0
+        return {"replacement": replacement, "precision": self.precision}
 
     def slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
         """What one batch of texts adds to the first-order estimates, row by row."""
-        return slopes(self.model, self.layers, self.readings, self.replacement, tree_pass)
+        with self.borrowed() as remover:
+            return slopes(remover.model, remover.layers, self.readings, self.replacement, tree_pass)
 
     def first_order(self, parts: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
         """Estimates for every head; see ``FirstOrder``.
@@ -254,7 +304,7 @@ class Ablator:
             parts: Those of ``slope_parts``, where they are kept; computed now if None.
         """
         if parts is None:
-            parts = PartStore(None, {}).each(self.slope_parts())
+            parts = PartStore(None, {}).each(self.slope_parts(), computed=self.each)
         rows = (arrays["values"] for arrays in parts)
         return first_order(self.model, self.layers, self.readings, rows)
 

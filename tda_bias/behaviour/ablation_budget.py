@@ -15,6 +15,7 @@ import numpy as np
 from tda_bias.behaviour.ablation import Ablator
 from tda_bias.behaviour.ablation_study import FEWEST_RANDOM, head_sets
 from tda_bias.behaviour.removal_plan import layers_run, removal_plan
+from tda_bias.models.load import LanguageModel
 from tda_bias.records.parts import PartStore
 from tda_bias.records.text import counted
 from tda_bias.results.head_bias import HeadBias
@@ -24,6 +25,8 @@ from tda_bias.types import HeadId, InputError
 _RANDOM = (199, 99, 59, 39, FEWEST_RANDOM)
 # Networks read on top of the whole one while measuring.
 _MEASURED = 4
+# What takes less is measured again, for the clock alone would say too little.
+_ENOUGH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def planned(
     top: int = 10,
     n_random: int = 199,
     seed: int = 0,
-    behaviour: Callable[[], dict[str, float]] | None = None,
+    behaviour: Callable[[LanguageModel], dict[str, float]] | None = None,
     store: PartStore | None = None,
 ) -> AblationPlan:
     """The largest study that fits: first as many heads as possible, then random sets.
@@ -160,30 +163,44 @@ def _largest(
 
 
 def measured_cost(
-    ablator: Ablator, behaviour: Callable[[], dict[str, float]] | None = None
+    ablator: Ablator, behaviour: Callable[[LanguageModel], dict[str, float]] | None = None
 ) -> Cost:
-    """Seconds of each part of an ablation, from a batch of texts of middle length."""
+    """Seconds of each part of an ablation, from a batch of texts of middle length.
+
+    Where batches are computed side by side, so are those that are timed.
+    """
+
+    def seconds(run: Callable[[], object]) -> float:
+        times: list[float] = []
+        while sum(times) < _ENOUGH_SECONDS:
+            start = time.perf_counter()
+            for _ in ablator.each(lambda _: run(), range(ablator.at_a_time)):
+                pass
+            times.append(time.perf_counter() - start)
+        return min(times) / ablator.at_a_time
+
+    def read(*sets: tuple[HeadId, ...]) -> float:
+        return seconds(lambda: ablator.read(probe, sets))
+
+    def behave(of_model: Callable[[LanguageModel], object]) -> None:
+        with ablator.borrowed() as remover, remover.removed(()):
+            of_model(remover.model)
+
     passes = [make() for make in ablator.readings.passes]
     size = np.array([tree_pass.written.numel() for tree_pass in passes])
     probe = passes[int(np.argsort(size)[len(size) // 2])]
     share = size.sum() / probe.written.numel()
     last = ablator.layers[-1]
     others = [(HeadId(last.number, head),) for head in range(min(_MEASURED, last.n_heads))]
-    ablator.read(probe, [()])  # the first pass is slower than all later ones
-    whole = _seconds(lambda: ablator.read(probe, [()]))
-    more = _seconds(lambda: ablator.read(probe, [(), *others]))
+    read(())  # the first pass is slower than all later ones
+    whole = read(())
+    more = read((), *others)
     both = max(0.0, more - whole) / len(others)  # one layer, and reading
     layer = max(0.0, whole - both) / max(1, ablator.n_layers - 1)
-    slopes = _seconds(lambda: ablator.slopes(probe))
+    slopes = seconds(lambda: ablator.slopes(probe))
     return Cost(
         layer=layer * share,
         read=max(0.0, both - layer) * share,
         first_order=slopes * share,
-        behaviour=0.0 if behaviour is None else _seconds(behaviour),
+        behaviour=0.0 if behaviour is None else seconds(lambda: behave(behaviour)),
     )
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start

@@ -20,6 +20,7 @@ from tda_bias.behaviour.ablation import Ablator, Outcomes, change
 from tda_bias.behaviour.ablation_record import TABLES, AblationRecord
 from tda_bias.behaviour.first_order import FirstOrder
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
+from tda_bias.models.load import LanguageModel
 from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore
 from tda_bias.records.result import SavedResult
@@ -96,7 +97,7 @@ def ablation_study(
     n_random: int = 20,
     n_resamples: int = 9999,
     seed: int = 0,
-    behaviour: Callable[[], dict[str, float]] | None = None,
+    behaviour: Callable[[LanguageModel], dict[str, float]] | None = None,
     store: PartStore | None = None,
     progress: Progress | None = None,
 ) -> AblationStudy:
@@ -110,8 +111,8 @@ def ablation_study(
         n_random: Random sets to hold the top heads against, at least 20.
         n_resamples: Permutations of heads for the agreement.
         seed: Of random heads and permutations.
-        behaviour: Further summaries, called with heads removed: of the unchanged model, the top
-            heads together, and every random set.
+        behaviour: Further summaries of a model, which is unchanged, or without the top heads
+            together or a random set.
         store: Where finished batches are kept.
         progress: Called with finished steps and all.
 
@@ -241,7 +242,7 @@ class _Measured:
 def _measured(
     ablator: Ablator,
     labelled: Sequence[HeadSet],
-    behaviour: Callable[[], dict[str, float]] | None,
+    behaviour: Callable[[LanguageModel], dict[str, float]] | None,
     store: PartStore | None,
     progress: Progress | None,
 ) -> _Measured:
@@ -250,7 +251,8 @@ def _measured(
     removals, slopes = ablator.removals(sets), ablator.slope_parts()
     further = [] if behaviour is None else _behaviours(ablator, labelled, behaviour)
     jobs = [*removals, *slopes, *further]
-    parts = (store or PartStore(None, {})).each(jobs, progress=progress)
+    store = store or PartStore(None, {})
+    parts = store.each(jobs, progress=progress, computed=ablator.each)
     outcomes = ablator.outcomes(sets, islice(parts, len(removals)))
     first_order = ablator.first_order(islice(parts, len(slopes)))
     summaries = [outcome.summary() for outcome in outcomes]
@@ -261,7 +263,9 @@ def _measured(
 
 
 def _behaviours(
-    ablator: Ablator, labelled: Sequence[HeadSet], behaviour: Callable[[], dict[str, float]]
+    ablator: Ablator,
+    labelled: Sequence[HeadSet],
+    behaviour: Callable[[LanguageModel], dict[str, float]],
 ) -> list[Job]:
     """One part per set of heads whose behaviour is measured."""
     # As much as all texts once: the published words and templates are many.
@@ -269,8 +273,9 @@ def _behaviours(
 
     def job(number: int, heads: tuple[HeadId, ...]) -> Job:
         def computed() -> dict[str, np.ndarray]:
-            with ablator.removed(heads):
-                return {name: np.array(value) for name, value in behaviour().items()}
+            with ablator.borrowed() as remover, remover.removed(heads):
+                values = behaviour(remover.model)
+            return {name: np.array(value) for name, value in values.items()}
 
         about = {"heads": [str(head) for head in heads], **ablator.about}
         return Job(f"behaviour {number}", cost, lambda: about, computed)

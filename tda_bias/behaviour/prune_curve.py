@@ -155,7 +155,9 @@ def prune_curve(
     sets = {(name, draw, k): tuple(order[:k]) for name, draw, order in orders for k in steps}
     removed = [(), *sets.values()]
     removals, perplexities = ablator.removals(removed), _perplexities(ablator, removed, windows)
-    parts = (store or PartStore(None, {})).each([*removals, *perplexities], progress=progress)
+    store = store or PartStore(None, {})
+    jobs = [*removals, *perplexities]
+    parts = store.each(jobs, progress=progress, computed=ablator.each)
     outcomes = ablator.outcomes(removed, islice(parts, len(removals)))
     losses = [float(arrays["mean"]) for arrays in parts]
     quantity: Quantity = "beta" if np.isfinite(outcomes[0].twin_log_odds).any() else "log_odds"
@@ -197,8 +199,8 @@ def _perplexities(
 
     def job(number: int, heads: Sequence[HeadId]) -> Job:
         def computed() -> dict[str, np.ndarray]:
-            with ablator.removed(heads):
-                return {"mean": np.array(log_perplexity(ablator.model, windows).mean)}
+            with ablator.borrowed() as remover, remover.removed(heads):
+                return {"mean": np.array(log_perplexity(remover.model, windows).mean)}
 
         about = {"heads": [str(head) for head in heads], "windows": ids, **ablator.about}
         return Job(f"perplexity {number}", cost, lambda: about, computed)

@@ -7,10 +7,13 @@ begin at the same layer stand side by side in one batch.
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,11 +21,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.behaviour.removal_plan import Removal, removal_plan
-from tda_bias.models.attention import AttentionLayer
+from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
+from tda_bias.models.precision import Computing, Precision
 from tda_bias.types import HeadId, InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # A replacement that moves a head's output by less than this changed nothing.
 _NO_CHANGE = 1e-12
@@ -42,6 +49,7 @@ class HeadRemover:
         model: The model.
         layers: Its layers with attention.
         replacement: What replaces a head's output, ``(layer, head, d)``; None for nothing.
+        precision: Of matrix products while heads are removed.
     """
 
     def __init__(
@@ -49,11 +57,27 @@ class HeadRemover:
         model: LanguageModel,
         layers: Sequence[AttentionLayer],
         replacement: Float[Tensor, "layer head d"] | None,
+        *,
+        precision: Precision = "float32",
     ) -> None:
         self.model = model
         self.layers = layers
         self.replacement = replacement
         self._position = {layer.number: i for i, layer in enumerate(layers)}
+        self._computing = Computing(model, precision, frozen=True)
+        self._given_up = threading.Event()
+
+    def of_copy(self, hf_model: PreTrainedModel) -> HeadRemover:
+        """The same for another model with the same weights, which may run beside this one."""
+        other = copy.copy(self)
+        other.model = replace(self.model, hf_model=hf_model)
+        other.layers = attention_layers(other.model)
+        other._computing = self._computing.of_copy(other.model)
+        return other
+
+    def give_up(self) -> None:
+        """Let this one and its copies stop before their next forward pass."""
+        self._given_up.set()
 
     def check(self, heads: Sequence[HeadId]) -> None:
         """Refuse heads the model does not have.
@@ -91,6 +115,7 @@ class HeadRemover:
             return hook
 
         with ExitStack() as stack:
+            stack.enter_context(self._computing.running())
             for position, its_heads in by_layer.items():
                 projection = self.layers[position].projection
                 handle = projection.register_forward_pre_hook(replace(position, its_heads))
@@ -121,10 +146,13 @@ class HeadRemover:
         positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
         plan = removal_plan(positions)
         kept: dict[tuple[int, int], Any] = {}
-        for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
-            for group in self._side_by_side(plan, list(nodes), tree_pass):
-                kept |= self._run(plan, group, tree_pass, kept, values)
-            kept = {key: value for key, value in kept.items() if key[1] > layer[1] or not layer[0]}
+        with self._computing.running():
+            for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
+                for group in self._side_by_side(plan, list(nodes), tree_pass):
+                    kept |= self._run(plan, group, tree_pass, kept, values)
+                kept = {
+                    key: given for key, given in kept.items() if key[1] > layer[1] or not layer[0]
+                }
         return values
 
     # -- parts --
@@ -149,6 +177,8 @@ class HeadRemover:
         values: Float[np.ndarray, "set reading"],
     ) -> dict[tuple[int, int], Any]:
         """Run networks that begin at one layer; what others begin with is handed back."""
+        if self._given_up.is_set():
+            raise InterruptedError("nobody wants these outcomes any more")
         nodes = [plan[i] for i in group]
         rows, copies = tree_pass.inputs["input_ids"].shape[0], len(group)
         start = nodes[0].layer
@@ -198,11 +228,11 @@ class HeadRemover:
         whole = self.layers[position].by_head(new)
         by_head = whole.view(len(heads), -1, *whole.shape[1:])
         sizes = []
-        for copy, its_heads in zip(by_head, heads, strict=True):
+        for of_copy, its_heads in zip(by_head, heads, strict=True):
             chosen = list(its_heads)
             value = 0.0 if self.replacement is None else self.replacement[position][chosen].to(z)
-            sizes.append(float((copy[:, :, chosen] - value).abs().max()))
-            copy[:, :, chosen] = value
+            sizes.append(float((of_copy[:, :, chosen] - value).abs().max()))
+            of_copy[:, :, chosen] = value
         return new, sizes
 
     @contextmanager

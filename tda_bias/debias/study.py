@@ -16,7 +16,6 @@ import torch
 from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
 from tda_bias.debias.learners import How, learner, undone
 from tda_bias.debias.neutral import NeutralText, Retention
-from tda_bias.debias.precision import Computing
 from tda_bias.debias.protocol import FINAL, Fold, Protocol, Ranking
 from tda_bias.debias.rankings import (
     first_order_orders,
@@ -37,6 +36,7 @@ from tda_bias.debias.training import (
 )
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LoadedModel
+from tda_bias.models.precision import Computing
 from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore
 from tda_bias.records.work import Job

@@ -15,11 +15,11 @@ from tda_bias.behaviour.perplexity import Windows, log_perplexity
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.loss import huber
 from tda_bias.debias.neutral import Retention
-from tda_bias.debias.precision import Computing
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
 from tda_bias.models.load import LanguageModel
+from tda_bias.models.precision import Computing
 from tda_bias.records.text import counted
 from tda_bias.resampling import generator
 from tda_bias.types import InputError

@@ -8,18 +8,17 @@ waits. The copies have their weights in common.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-import torch
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from tda_bias.models.load import LoadedModel
+from tda_bias.models.shared_weights import copies_at_a_time
 from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import ContextTexts
+from tda_bias.threads import Pool
 
-# Matrices of longer texts and larger models are worth sharing, and their patterns take memory.
+# Matrices of longer texts are worth sharing, and their patterns take memory.
 _MOST_TOKENS = 128
-_MOST_PARAMETERS = 1_000_000_000
 
 
 def groups_at_a_time(model: LoadedModel, weights: str | None, longest: int, n_groups: int) -> int:
@@ -31,13 +30,8 @@ def groups_at_a_time(model: LoadedModel, weights: str | None, longest: int, n_gr
         longest: Tokens of the longest text.
         n_groups: How many there are.
     """
-    small = (
-        model.device.type == "cpu"
-        and longest <= _MOST_TOKENS
-        and model.n_parameters <= _MOST_PARAMETERS
-    )
-    most = min(torch.get_num_threads(), n_groups)
-    if most == 1 or not small or not model.can_be_copied(weights or model.weight_hash()):
+    most = copies_at_a_time(model, n_groups) if longest <= _MOST_TOKENS else 1
+    if most > 1 and not model.can_be_copied(weights or model.weight_hash()):
         return 1
     return most
 
@@ -51,7 +45,7 @@ class Readers:
 
     def __init__(self, first: PatternReader) -> None:
         self._first = first
-        self._free = [first]
+        self._readers = Pool(first, first.copied)
         self._lock = threading.Lock()
 
     def find_sharing(self, contexts: Sequence[ContextTexts]) -> None:
@@ -59,17 +53,9 @@ class Readers:
         with self._lock:
             self._first.find_sharing(contexts)
 
-    @contextmanager
-    def borrowed(self) -> Iterator[PatternReader]:
+    def borrowed(self) -> AbstractContextManager[PatternReader]:
         """A reader that nobody else uses meanwhile."""
-        with self._lock:
-            # Hooking a model changes settings of whole libraries: one copy after the other.
-            reader = self._free.pop() if self._free else self._first.copied()
-        try:
-            yield reader
-        finally:
-            with self._lock:
-                self._free.append(reader)
+        return self._readers.borrowed()
 
     def give_up(self) -> None:
         """Let all of them stop before their next forward pass."""

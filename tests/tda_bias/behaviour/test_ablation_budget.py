@@ -109,7 +109,7 @@ def test_a_plan_is_kept_for_the_run_that_goes_on(plan, tmp_path, monkeypatch):
 
 
 def test_measured_costs_are_times_and_count_further_outcomes(ablator):
-    found = measured_cost(ablator, lambda: {"R": 1.0})
+    found = measured_cost(ablator, lambda _: {"R": 1.0})
     assert min(found.layer, found.first_order, found.behaviour) > 0
     assert found.read >= 0
     assert measured_cost(ablator).behaviour == 0

@@ -69,7 +69,7 @@ def test_with_twins_every_table_has_effects_on_beta(tiny, run, triples, twins):
         for twin in own
     ]
     ablators = [Ablator(model, texts, ablation="mean") for texts in (triples, as_triples)]
-    ablators[1]._remover.replacement = ablators[0].replacement
+    ablators[1]._first.replacement = ablators[0].replacement
 
     def beta(heads):
         odds = [one.without([heads])[0].log_odds for one in ablators]
@@ -142,9 +142,10 @@ def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):
 def test_further_outcomes_are_measured_with_heads_removed(tiny, run, triples):
     model, values = tiny("gpt2"), iter(range(100))
 
-    def behaviour():
+    def behaviour(without):
+        assert without is model
         with torch.no_grad():
-            model.hf_model(input_ids=torch.tensor([[5, 6, 7]]))
+            without.hf_model(input_ids=torch.tensor([[5, 6, 7]]))
         return {"R": float(next(values))}
 
     ablator = Ablator(model, triples)

@@ -7,11 +7,11 @@ import torch
 from tda_bias import load_triples
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.neutral import Retention, neutral_text
-from tda_bias.debias.precision import Computing
 from tda_bias.debias.protocol import Fold, Protocol, protocol_hash
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import train
 from tda_bias.models.load import LanguageModel
+from tda_bias.models.precision import Computing
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId
 from tests.support.models import tiny_hf_model

@@ -21,14 +21,6 @@ HOOKED = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "blo
 BY_THEMSELVES = ["distilbert", "albert"]
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def triples():
     return load_triples("starter", category="gender", limit=3)
