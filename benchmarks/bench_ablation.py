@@ -1,7 +1,8 @@
-"""Removing many sets of heads in one go against the whole model run anew for each.
+"""Removing many sets of heads: what is shared, side by side, and in half precision.
 
-SmolLM2-135M, ten gender triples; single heads of several layers, a set of ten heads and random sets
-of the same layers, as ``tdabias ablate`` removes them.
+SmolLM2-135M, twenty gender triples; the whole network, single heads of several layers, ten heads
+together and random sets of the same layers, as ``tdabias ablate`` removes them. The ways to do it
+are run in turn.
 """
 
 from __future__ import annotations
@@ -20,26 +21,46 @@ from tda_bias.triples import load_triples
 from tda_bias.types import HeadId
 
 RUNS = 3
-CHOSEN = [HeadId(layer, layer % 9) for layer in (5, 8, 11, 15, 17, 18, 20, 22, 24, 28)]
+LAYERS = (5, 8, 11, 15, 17, 18, 20, 22, 24, 28)
+CHOSEN = [HeadId(layer, layer % 9) for layer in LAYERS]
+OTHERS = [HeadId(layer, (layer + by) % 9) for by in (3, 5) for layer in LAYERS]
 
 
 def main() -> None:
     model = load_language_model("smollm2-135m", device="cpu")
-    triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender", limit=1)
-    ablator = Ablator(model, triples)
-    drawn = random_sets(CHOSEN, 9, 5, rng=np.random.default_rng(0))
-    sets = [(), *((head,) for head in CHOSEN), tuple(CHOSEN), *drawn]
-    times: dict[bool, list[float]] = {True: [], False: []}
+    triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender", limit=2)
+    exact, rounded = (
+        Ablator(model, triples, precision=precision) for precision in ("float32", "bfloat16")
+    )
+    threads = exact.at_a_time
+    drawn = random_sets(CHOSEN, 9, 20, rng=np.random.default_rng(0))
+    sets = [(), *((head,) for head in (*CHOSEN, *OTHERS)), tuple(CHOSEN), *drawn]
+    ways = {
+        "every network anew, batch after batch": (exact, 1, False),
+        "what networks share once, batch after batch": (exact, 1, True),
+        "the same, batches side by side": (exact, threads, True),
+        "the same in bfloat16": (rounded, threads, True),
+    }
+    for ablator in (exact, rounded):
+        ablator.without([()])
+    times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(RUNS):
-        for share in (True, False):
+        for name, (ablator, at_a_time, share) in ways.items():
+            ablator.at_a_time = at_a_time
             start = time.perf_counter()
             ablator.without(sets, share=share)
-            times[share].append(time.perf_counter() - start)
-    fast, slow = (statistics.median(times[share]) for share in (True, False))
-    layers = layers_run(removal_plan(sets), ablator.n_layers) / (len(sets) * ablator.n_layers)
-    print("| networks | each anew, s | in one go, s | ratio | layers run |")
-    print("|---|---|---|---|---|")
-    print(f"| {len(sets)} | {slow:.1f} | {fast:.1f} | {fast / slow:.2f} | {layers:.2f} |")
+            times[name].append(time.perf_counter() - start)
+    plan = removal_plan(sets)
+    whole = len(sets) * exact.n_layers
+    print(f"{len(sets)} networks, {len(triples)} triples, {threads} threads; layers that are run:")
+    print(f"{layers_run(plan, exact.n_layers) / whole:.2f} of those of all networks\n")
+    first = statistics.median(times[next(iter(ways))])
+    print("| way | seconds (min to max) | ratio |")
+    print("|---|---|---|")
+    for name, took in times.items():
+        median = statistics.median(took)
+        between = f"{min(took):.1f} to {max(took):.1f}"
+        print(f"| {name} | {median:.1f} ({between}) | {median / first:.2f} |")
 
 
 if __name__ == "__main__":

@@ -134,7 +134,6 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
     twins = [] if made is None else [made.of(triple) for triple in triples]
     reach_hub_for(heads.record.model.name, also=settings.text == "wikitext2")
 
-    from tda_bias.behaviour.ablation import Ablator
     from tda_bias.behaviour.perplexity import text_windows
     from tda_bias.behaviour.prune_curve import prune_curve as curve_of
     from tda_bias.behaviour.prune_curve import split_targets
@@ -154,13 +153,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
         curve: PruneCurve = curve_of(
-            Ablator(
-                model,
-                triples,
-                twins=twins,
-                batch_size=settings.batch_size,
-                precision=settings.precision,
-            ),
+            _ablator(settings, model, triples, twins),
             triples,
             _rankings(settings, heads, category, model, triples, twins, choosing),
             windows,
@@ -183,6 +176,18 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
         },
         twins=None if made is None else made.record(),
     )  # fmt: skip
+
+
+def _ablator(
+    settings: PruneCurveSettings,
+    model: LanguageModel,
+    triples: list[Triple],
+    twins: list[tuple[Triple, ...]],
+) -> Ablator:
+    from tda_bias.behaviour.ablation import Ablator
+
+    how: dict[str, Any] = {"batch_size": settings.batch_size, "precision": settings.precision}
+    return Ablator(model, triples, twins=twins, **how)
 
 
 def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str, team: Team) -> PartStore:
@@ -226,16 +231,11 @@ def _first_order(
     choosing: Any,
 ) -> dict[str, list[HeadId]]:
     """Orders from the targets that choose; the others are not looked at."""
-    from tda_bias.behaviour.ablation import Ablator
     from tda_bias.behaviour.prune_curve import first_order_rankings
 
     kept = [i for i, chooses in enumerate(choosing) if chooses]
-    ablator: Ablator = Ablator(
-        model,
-        [triples[i] for i in kept],
-        twins=[twins[i] for i in kept] if twins else (),
-        batch_size=settings.batch_size,
-    )
+    of_kept = [triples[i] for i in kept], [twins[i] for i in kept] if twins else []
+    ablator = _ablator(settings, model, *of_kept)
     (now,) = ablator.without([()])
     summary = now.summary()
     quantity = "beta" if "beta" in summary else "log_odds"

@@ -94,8 +94,8 @@ class PrecisionOption(BaseModel):
 
     precision: Precision = Field(
         "float32",
-        description="of matrix products while heads are removed: float32, or bfloat16, about twice "
-        "as fast on many processors, and rounded",
+        description="of matrix products while heads are removed: float32, or bfloat16, faster "
+        "on processors with instructions for it, and rounded",
     )
 
 

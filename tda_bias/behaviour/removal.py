@@ -36,6 +36,8 @@ _NO_CHANGE = 1e-12
 # Tokens that stand side by side in one batch, padding included.
 _TOKENS = {"cpu": 1 << 11}
 _TOKENS_ELSEWHERE = 1 << 15
+# Of networks that others begin with, run up to the layer in which they part.
+_WAITING_BYTES = 1 << 29
 
 
 class _EnoughError(Exception):
@@ -144,7 +146,33 @@ class HeadRemover:
                     values[number] = self._log_probs(tree_pass, tree_pass.inputs, 1)[0]
             return values
         positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
-        plan = removal_plan(positions)
+        for part in self._fitting(positions, tree_pass):
+            values[part] = self._read_together(positions[part], tree_pass)
+        return values
+
+    # -- parts --
+
+    def _fitting(self, sets: Sequence[Sequence[HeadId]], tree_pass: TreePass) -> Iterator[slice]:
+        """Parts of the sets whose networks can wait in memory for those that begin with them."""
+        width = self.model.hf_model.config.get_text_config().hidden_size
+        size = tree_pass.inputs["input_ids"].numel() * width * self.model.dtype.itemsize
+        most = max(1, _WAITING_BYTES // size)
+        start = waiting = 0
+        for end, heads in enumerate(sets):
+            # A network waits before every layer that lacks heads.
+            new = len({head.layer for head in heads})
+            if end > start and waiting + new > most:
+                yield slice(start, end)
+                start, waiting = end, 0
+            waiting += new
+        yield slice(start, len(sets))
+
+    def _read_together(
+        self, sets: Sequence[Sequence[HeadId]], tree_pass: TreePass
+    ) -> Float[np.ndarray, "set reading"]:
+        """The readings without each set of heads, what they share run once."""
+        values = np.empty((len(sets), len(tree_pass.place)))
+        plan = removal_plan(sets)
         kept: dict[tuple[int, int], Any] = {}
         with self._computing.running():
             for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
@@ -154,8 +182,6 @@ class HeadRemover:
                     key: given for key, given in kept.items() if key[1] > layer[1] or not layer[0]
                 }
         return values
-
-    # -- parts --
 
     def _side_by_side(
         self, plan: Sequence[Removal], nodes: Sequence[int], tree_pass: TreePass

@@ -34,6 +34,7 @@ from tda_bias.debias.training import (
     train,
     untouched_check,
 )
+from tda_bias.memory import give_back_memory
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LoadedModel
 from tda_bias.models.precision import Computing
@@ -291,6 +292,7 @@ class Study:
             orders["gates"] = gate_order(self.every_head, learned.values["gates"])
         if self.from_file:
             orders["file"] = list(self.from_file)
+        give_back_memory()
         return {name: orders[name] for name in self.protocol.by}
 
     # -- training --
@@ -335,6 +337,7 @@ class Study:
                 self.protocol, rate=rate, goal=arm.goal, untouched=untouched,
                 keep_values=arm.how != "full", progress=self._step_done,
             )  # fmt: skip
+        give_back_memory()
         return trajectory.arrays()
 
     def _retention(self, how: How) -> Retention:

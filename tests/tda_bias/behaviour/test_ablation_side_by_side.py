@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias.behaviour import removal
 from tda_bias.behaviour.ablation import Ablator
 from tda_bias.behaviour.perplexity import log_perplexity, text_windows
 from tda_bias.behaviour.prune_curve import prune_curve, split_targets
+from tda_bias.behaviour.removal import HeadRemover
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.shared_weights import is_unhooked
 from tda_bias.triples import load_triples
@@ -118,6 +120,34 @@ def test_what_nobody_wants_any_more_ends_early(lm, triples, two_threads):
 
     with pytest.raises(RuntimeError, match="stop"):
         list(ablator.each(of_batch, range(2)))
+
+
+@pytest.mark.parametrize("waiting", [1, 20_000, 60_000])
+def test_sets_are_read_in_parts_that_fit_into_memory(lm, triples, monkeypatch, waiting):
+    model = lm("llama")
+    heads = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
+    sets = [(), *((head,) for head in heads), *zip(heads, heads[4:], strict=False)]
+    ablator = Ablator(model, triples, batch_size=6)
+    whole = ablator.without(sets)
+    read, fits = [], []
+    together = HeadRemover._read_together
+
+    def counted(remover, part, tree_pass):
+        tokens = tree_pass.inputs["input_ids"].numel()
+        layers = sum(len({head.layer for head in heads}) for heads in part)
+        fitting = waiting // (tokens * model.hf_model.config.hidden_size * 4)
+        fits.append(layers <= max(1, fitting) or len(part) == 1)
+        read.append(len(part))
+        return together(remover, part, tree_pass)
+
+    monkeypatch.setattr(removal, "_WAITING_BYTES", waiting)
+    monkeypatch.setattr(HeadRemover, "_read_together", counted)
+    parts = ablator.without(sets)
+    assert sum(read) == len(sets) * len(ablator.readings.passes)
+    assert all(fits)
+    assert len(read) > len(ablator.readings.passes)
+    for first, second in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(first.continuation, second.continuation, atol=2e-4)
 
 
 def test_weights_are_in_memory_once(lm, triples, two_threads):
