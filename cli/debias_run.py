@@ -183,21 +183,19 @@ def _fix(settings: DebiasSettings, protocol: Protocol, identity: str) -> str:
 
 
 def print_cost(prepared: Prepared, console: Console, team: Team) -> None:
-    """Say what is going to be done and how long that takes, from one step and one check."""
+    """Say what is going to be done and how long that takes, from a step and a check."""
     from tda_bias.debias.study import cost
 
     if console.quiet:
         return
-    trainings, steps = cost(prepared.study.protocol, prepared.study.dealt)
-    step, check = prepared.study.seconds()
-    checks = trainings * (
-        3 + prepared.study.protocol.epochs * prepared.study.protocol.checks_per_epoch
-    )
-    minutes = (steps * step + checks * check) / 60
+    plan = prepared.study.protocol, prepared.study.dealt
+    trainings, steps = cost(*plan)
+    pace = prepared.study.pace()
+    minutes = pace.of(*plan) / 60
     console.print(
         f"{counted(trainings, 'training')} of {counted(steps // trainings, 'step')} on average: "
         f"about {counted(max(1, round(minutes)), 'minute')} here at most "
-        f"({step:.1f} s a step, {check:.1f} s a check)"
+        f"({pace.step:.1f} s a step, {pace.check:.1f} s a check)"
         f"{f', shared by {team.count} processes' if team.count > 1 else ''}. Protocol "
         f"{prepared.identity[:12]}, fixed {prepared.fixed}.",
         highlight=False,

@@ -102,6 +102,29 @@ def cost(protocol: Protocol, dealt: Sequence[Fold]) -> tuple[int, int]:
     return trainings, steps
 
 
+@dataclass(frozen=True)
+class Pace:
+    """Seconds that parts of a training take.
+
+    Attributes:
+        step: A step.
+        check: The outcomes of the targets that stop and test, with the perplexity.
+        perplexity: That alone.
+    """
+
+    step: float
+    check: float
+    perplexity: float
+
+    def of(self, protocol: Protocol, dealt: Sequence[Fold]) -> float:
+        """Seconds of a whole comparison in which no training stops early."""
+        trainings, steps = cost(protocol, dealt)
+        # The untouched model is checked once in a fold, and every training reports a perplexity.
+        checks = trainings * protocol.epochs * protocol.checks_per_epoch + len(dealt)
+        reports = trainings + len(dealt)
+        return steps * self.step + checks * self.check + reports * self.perplexity
+
+
 @dataclass
 class ArmResult:
     """An arm over the folds, with the learning rate that the stop targets chose in each.
@@ -193,29 +216,32 @@ class Study:
         heads = self.heads_of(arm, self.orders(fold), fold)
         return fold, self.trained(arm, heads, fold)[0], heads
 
-    def seconds(self) -> tuple[float, float]:
-        """What a step and a check cost here: one of each, of gates on all heads, timed."""
+    def pace(self) -> Pace:
+        """What parts of a training cost here, of gates on all heads: each is done and timed."""
         fold, protocol = self.dealt[0], self.protocol
         items = fold.train[: protocol.batch].tolist()
         passages = list(range(min(protocol.passages, len(self.neutral.learn.ids))))
         few = replace(self.neutral.learn, ids=self.neutral.learn.ids[: len(passages)])
         retention = Retention(self.texts.model, few)
         computing = Computing(self.texts.model, protocol.precision)
+
+        def step() -> None:
+            loss = self.texts.gaps(items).mean() + retention.divergence(passages)
+            loss.backward()  # type: ignore[no-untyped-call]
+
         with undone(learner("gates", self.texts.model, self.every_head)) as gates:
-            clock = time.monotonic()
-            with computing.running(), gates.running():
-                loss = self.texts.gaps(items).mean() + retention.divergence(passages)
-                loss.backward()  # type: ignore[no-untyped-call]
-            step = time.monotonic() - clock
-            clock = time.monotonic()
-            with computing.running(), gates.running():
-                self.texts.outcomes(items)
-            scored = (time.monotonic() - clock) / max(1, len(items))
-            clock = time.monotonic()
-            with computing.running():
-                log_ppl_of(self.texts.model, self.neutral.watch)
-            watched = time.monotonic() - clock
-        return step, scored * (len(fold.stop) + len(fold.test)) + watched
+
+            def seconds(run: Callable[[], object]) -> float:
+                clock = time.monotonic()
+                with computing.running(), gates.running():
+                    run()
+                return time.monotonic() - clock
+
+            seconds(step)  # the first is slower than all later ones
+            of_step = seconds(step)
+            of_item = seconds(lambda: self.texts.outcomes(items)) / max(1, len(items))
+            of_text = seconds(lambda: log_ppl_of(self.texts.model, self.neutral.watch))
+        return Pace(of_step, of_item * (len(fold.stop) + len(fold.test)) + of_text, of_text)
 
     # -- choosing --
 
