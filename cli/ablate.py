@@ -24,7 +24,7 @@ from .loading import (
     twins_of,
 )
 from .options import Positional, command
-from .output import Output
+from .output import Output, rounded_lines
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings, TwinsOption
@@ -295,6 +295,7 @@ def output(study: AblationStudy, folder: Path) -> Output:
             set_table(study),
             *(agreement_table(study, end) for end in _ends(study)),
             *_lines(study),
+            *rounded_lines(study.record.precision),
             files,
         ],
         values={

@@ -52,3 +52,10 @@ class Output:
                     print_table(part)
                 else:
                     print_lines(part)
+
+
+def rounded_lines(precision: str) -> list[str]:
+    """What is said of numbers that come from rounded matrix products."""
+    if precision == "float32":
+        return []
+    return [f"Matrix products were computed in {precision}: numbers are rounded."]

@@ -23,7 +23,7 @@ from .loading import (
     twins_of,
 )
 from .options import Positional, command
-from .output import Output
+from .output import Output, rounded_lines
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings
@@ -170,6 +170,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
         model=model_record(model, weights=model.weight_hash()),
         run=str(settings.run),
         category=category,
+        precision=settings.precision,
         windows={
             "read": len(windows.ids), "of": windows.of, "width": windows.width,
             "stride": windows.stride, "source": text.source, "revision": text.revision,
@@ -284,6 +285,7 @@ def output(curve: PruneCurveRun, folder: Path) -> Output:
         "Maps of the run saw all of its targets; importance and effect only those that choose.",
         f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
         f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
+        *rounded_lines(record.precision),
         f"Files: {folder}/ (curve.csv, chosen.csv, prune_curve.png, run.json, ...)",
     ]
     values = {

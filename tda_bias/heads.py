@@ -165,7 +165,7 @@ def _results(
         for group in ordered
     ]
     results, texts = {}, 0
-    together = partial(each_in_threads, threads=side_by_side, cancel=readers.give_up)
+    together = partial(each_in_threads, threads=side_by_side)
     for group, arrays in zip(ordered, parts.each(jobs, computed=together), strict=True):
         results[group.name] = GroupResult.from_arrays(group.category, group.group, arrays)
         texts += group.layout.n_texts

@@ -37,7 +37,6 @@ def each_in_threads(
     *,
     ahead: int | None = None,
     threads: int | None = None,
-    cancel: Task | None = None,
 ) -> Iterator[Result]:
     """What a function returns for each item, in their order.
 
@@ -45,20 +44,26 @@ def each_in_threads(
         function: Releases the interpreter most of its time.
         items: Its arguments.
         ahead: Results that wait to be taken at most; by default one per thread.
-        threads: How many; as many as torch uses if None. Fewer have several of torch's each.
-        cancel: Called when what is still running is of no use any more, so that it may end early.
+        threads: How many share torch's threads, however few the items are: what is computed must
+            not depend on that. If None, as many as torch uses and there are items.
 
     Raises:
         Exception: the first that the function raised, in the order of the items; what has not
-            begun is dropped.
+            begun is dropped, and what is running may end early (``stop_if_unwanted``).
     """
     items = list(items)
-    threads = min(threads or torch.get_num_threads(), len(items))
+    threads = threads or min(torch.get_num_threads(), len(items))
     if threads <= 1:
         yield from map(function, items)
         return
     waiting: deque[Future[Result]] = deque()
-    with torch_shared_by(threads), ThreadPoolExecutor(threads) as pool:
+    unwanted = threading.Event()
+    workers = ThreadPoolExecutor(
+        max(1, min(threads, len(items))),
+        initializer=_wanted_until,
+        initargs=((*_signs_here(), unwanted),),
+    )
+    with torch_shared_by(threads), workers as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
@@ -67,11 +72,38 @@ def each_in_threads(
             while waiting:
                 yield waiting.popleft().result()
         except BaseException:
-            if cancel is not None:
-                cancel()
+            unwanted.set()
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class UnwantedError(Exception):
+    """Nobody wants the result of a task any more."""
+
+
+_here = threading.local()
+
+
+def _wanted_until(signs: tuple[threading.Event, ...]) -> None:
+    _here.signs = signs
+
+
+def _signs_here() -> tuple[threading.Event, ...]:
+    signs: tuple[threading.Event, ...] = getattr(_here, "signs", ())
+    return signs
+
+
+def stop_if_unwanted() -> None:
+    """End the task of this thread if another has failed, or the whole was interrupted.
+
+    For functions that are called with each of many parts of a long task.
+
+    Raises:
+        UnwantedError: which nobody waits for.
+    """
+    if any(sign.is_set() for sign in _signs_here()):
+        raise UnwantedError("nobody wants this result any more")
 
 
 class Pool(Generic[Item]):
@@ -91,7 +123,7 @@ class Pool(Generic[Item]):
     def borrowed(self) -> Iterator[Item]:
         """One that nobody else uses meanwhile."""
         with self._lock:
-            # Hooking a model changes settings of whole libraries: one copy after the other.
+            # One copy after the other: making it may change settings of whole libraries.
             item = self._free.pop() if self._free else self._copied()
         try:
             yield item

@@ -12,7 +12,7 @@ Of encoder-decoders, the heads are those of the encoder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.behaviour.first_order import FirstOrder, first_order, slopes
-from tda_bias.behaviour.removal import HeadRemover
+from tda_bias.behaviour.first_order import FirstOrder, first_order, only_activations, slopes
+from tda_bias.behaviour.removal import WAITING_BYTES, HeadRemover
 from tda_bias.behaviour.triple_readings import TripleReadings, triple_readings
 from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.batching import batches_of_similar_width, padded
@@ -41,7 +41,7 @@ from tda_bias.progress import Progress
 from tda_bias.records.parts import PartStore, texts_hash
 from tda_bias.records.work import Job
 from tda_bias.threads import Pool, each_in_threads
-from tda_bias.types import HeadId, InputError, Triple
+from tda_bias.types import HeadId, Triple
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -132,11 +132,6 @@ class Ablator:
         batch_size: int = 32,
         precision: Precision = "float32",
     ) -> None:
-        if precision != "float32" and model.dtype != torch.float32:
-            raise InputError(
-                f"`precision` {precision} rounds a model in float32; `model` {model.name} is in "
-                f"{model.dtype_name}"
-            )
         self.model = model
         self.readings = triple_readings(model, triples, twins, batch_size=batch_size)
         self.layers = attention_layers(model)
@@ -146,7 +141,6 @@ class Ablator:
                 model, self.layers, self.readings.unrelated, batch_size=batch_size
             )
         self.precision = precision
-        self._first = HeadRemover(model, self.layers, self.replacement, precision=precision)
         self.at_a_time = 1
         plain: PreTrainedModel = model.hf_model
         if not isinstance(model, LoadedModel) and is_unhooked(plain):
@@ -154,6 +148,11 @@ class Ablator:
         if self.at_a_time > 1:
             # The first may be running, with hooks in it, when another copy is needed.
             plain = with_the_same_weights(plain)
+        self._first = HeadRemover(
+            model, self.layers, self.replacement, precision=precision,
+            waiting_bytes=WAITING_BYTES // self.at_a_time,
+        )  # fmt: skip
+        self._side_by_side = False
         self._removers = Pool(
             self._first, lambda: self._first.of_copy(with_the_same_weights(plain))
         )
@@ -187,7 +186,7 @@ class Ablator:
 
     def borrowed(self) -> AbstractContextManager[HeadRemover]:
         """What removes heads of a model that nobody else runs meanwhile."""
-        return self._removers.borrowed()
+        return self._removers.borrowed() if self._side_by_side else nullcontext(self._first)
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """What a function returns for each item, in order; several side by side where that pays.
@@ -196,8 +195,22 @@ class Ablator:
             function: Uses the model only through ``borrowed``, ``read`` and ``slopes``.
             items: Its arguments.
         """
-        cancel = self._first.give_up
-        return each_in_threads(function, items, threads=self.at_a_time, cancel=cancel)
+        # Hooks that somebody has put into the model since, ``removed`` for one, are in no copy.
+        if self.at_a_time == 1 or not is_unhooked(self.model.hf_model):
+            return map(function, items)
+        return self._each_side_by_side(function, items)
+
+    def _each_side_by_side(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        self._side_by_side = True
+        try:
+            # Copies have their parameters in common: what a backward pass would freeze for itself
+            # is frozen for all.
+            with only_activations(self.model.hf_model):
+                yield from each_in_threads(function, items, threads=self.at_a_time)
+        finally:
+            self._side_by_side = False
 
     def without(
         self,

@@ -1,7 +1,8 @@
 """How many heads and random sets an ablation can afford in a given time.
 
-Measured on one batch of texts: a layer, and reading the outcomes. What a plan runs is known exactly
-(``removal_plan``), so the time of each possible study follows.
+Measured on one batch of texts: a layer, and reading the outcomes. What a plan runs is known
+(``removal_plan``), so the time of each possible study follows; what is run twice where networks do
+not fit into memory together is left out.
 """
 
 from __future__ import annotations

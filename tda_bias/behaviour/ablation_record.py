@@ -20,6 +20,7 @@ class AblationRecord(RunRecord):
         rank_by: Which of its values did.
         top: Heads from each end of the ranking.
         ablation: What replaces a removed head's output.
+        precision: Of matrix products while heads were removed.
         n_random: Random sets of heads, all different.
         n_possible: How many different ones are possible; None in records of version 0.1.
         n_resamples: Permutations for the agreement.
@@ -39,6 +40,7 @@ class AblationRecord(RunRecord):
     rank_by: RankBy
     top: int = Field(ge=1)
     ablation: Literal["mean", "zero"] | None = None
+    precision: str = "float32"
     n_random: int
     n_possible: int | None = None
     n_resamples: int | None = None

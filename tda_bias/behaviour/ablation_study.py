@@ -148,6 +148,7 @@ def ablation_study(
             rank_by=run.rank_by,
             top=top,
             ablation="zero" if ablator.replacement is None else "mean",
+            precision=ablator.precision,
             n_random=sum(removal.kind == "random_set" for removal in labelled),
             n_possible=n_possible,
             n_resamples=n_resamples,
@@ -257,7 +258,7 @@ def _measured(
     first_order = ablator.first_order(islice(parts, len(slopes)))
     summaries = [outcome.summary() for outcome in outcomes]
     whole = (place for place, removal in enumerate(labelled) if removal.kind in _WHOLE)
-    for place, values in zip(whole, parts, strict=False):
+    for values, place in zip(parts, whole, strict=bool(further)):
         summaries[place] |= {name: float(value) for name, value in values.items()}
     return _Measured(outcomes, first_order, summaries)
 

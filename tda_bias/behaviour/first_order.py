@@ -21,6 +21,7 @@ from tda_bias.models.attention import AttentionLayer, writes_to_the_stream
 from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at
+from tda_bias.threads import stop_if_unwanted
 
 # Weight of each part of a text in the log-odds: stereotype, anti-stereotype, unrelated, context.
 _SIGN = np.array([1.0, -1.0, 0.0, 0.0])
@@ -117,13 +118,14 @@ def slopes(
         replacement: What replaces a head's output; None for nothing.
         tree_pass: The pass.
     """
+    stop_if_unwanted()
     part = np.concatenate(
         [
             readings.part[text][which]
             for text, which in zip(tree_pass.tree, tree_pass.readings, strict=True)
         ]
     )
-    with torch.enable_grad(), _only_activations(model.hf_model), _watched(layers) as seen:
+    with torch.enable_grad(), only_activations(model.hf_model), _watched(layers) as seen:
         logits = logits_at(model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True)
         device = logits.device
         values = torch.log_softmax(logits, -1)[
@@ -184,7 +186,7 @@ def _watched(layers: Sequence[AttentionLayer]) -> Iterator[_Seen]:
 
 
 @contextmanager
-def _only_activations(hf_model: Any) -> Iterator[None]:
+def only_activations(hf_model: Any) -> Iterator[None]:
     """No gradients of parameters, which would cost memory and are not wanted."""
     frozen = [p for p in hf_model.parameters() if p.requires_grad]
     for parameter in frozen:

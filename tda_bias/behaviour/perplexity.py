@@ -21,8 +21,9 @@ from torch import Tensor
 
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import log_probs, logits_at, refuse_undefined
+from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.progress import Progress
+from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import InputError
 
 WIDTH = 1024
@@ -154,8 +155,9 @@ def log_perplexity(
     """
     total = np.zeros(len(windows.ids))
     for batch in _passes(model, windows, batch_size, progress):
-        logits = logits_at(model.hf_model, batch.inputs, batch.places)
-        values = log_probs(logits, np.arange(len(batch.token)), batch.token)
+        stop_if_unwanted()
+        every = np.arange(len(batch.token))
+        values = token_log_probs(model.hf_model, batch.inputs, batch.places, every, batch.token)
         refuse_undefined(model, [values])
         total -= np.bincount(batch.window, weights=values, minlength=len(total))
     return PerToken(total, _counts(windows))

@@ -22,6 +22,7 @@ class PruneCurveRecord(RunRecord):
         category: Its category.
         quantity: What was brought to 0: ``beta`` or ``log_odds``.
         choosing: Targets on which the number of heads was chosen.
+        precision: Of matrix products while heads were removed.
         windows: Of the neutral text: how many of how many, their width and stride.
         twins: How twins came about; None without.
     """
@@ -31,6 +32,7 @@ class PruneCurveRecord(RunRecord):
     category: str
     quantity: str
     choosing: tuple[str, ...]
+    precision: str = "float32"
     windows: dict[str, Any]
     twins: dict[str, Any] | None = None
 

@@ -8,7 +8,6 @@ begin at the same layer stand side by side in one batch.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -26,6 +25,7 @@ from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.precision import Computing, Precision
+from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _NO_CHANGE = 1e-12
 _TOKENS = {"cpu": 1 << 11}
 _TOKENS_ELSEWHERE = 1 << 15
 # Of networks that others begin with, run up to the layer in which they part.
-_WAITING_BYTES = 1 << 29
+WAITING_BYTES = 1 << 29
 
 
 class _EnoughError(Exception):
@@ -52,6 +52,7 @@ class HeadRemover:
         layers: Its layers with attention.
         replacement: What replaces a head's output, ``(layer, head, d)``; None for nothing.
         precision: Of matrix products while heads are removed.
+        waiting_bytes: Memory for networks that others begin with.
     """
 
     def __init__(
@@ -61,13 +62,14 @@ class HeadRemover:
         replacement: Float[Tensor, "layer head d"] | None,
         *,
         precision: Precision = "float32",
+        waiting_bytes: int = WAITING_BYTES,
     ) -> None:
         self.model = model
         self.layers = layers
         self.replacement = replacement
         self._position = {layer.number: i for i, layer in enumerate(layers)}
         self._computing = Computing(model, precision, frozen=True)
-        self._given_up = threading.Event()
+        self._waiting_bytes = waiting_bytes
 
     def of_copy(self, hf_model: PreTrainedModel) -> HeadRemover:
         """The same for another model with the same weights, which may run beside this one."""
@@ -76,10 +78,6 @@ class HeadRemover:
         other.layers = attention_layers(other.model)
         other._computing = self._computing.of_copy(other.model)
         return other
-
-    def give_up(self) -> None:
-        """Let this one and its copies stop before their next forward pass."""
-        self._given_up.set()
 
     def check(self, heads: Sequence[HeadId]) -> None:
         """Refuse heads the model does not have.
@@ -108,7 +106,7 @@ class HeadRemover:
             by_layer.setdefault(self._position[head.layer], []).append(head.head)
         changed = dict.fromkeys(by_layer, 0.0)
 
-        def replace(position: int, its_heads: list[int]) -> Callable[..., tuple[Tensor, ...]]:
+        def without(position: int, its_heads: list[int]) -> Callable[..., tuple[Tensor, ...]]:
             def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
                 z, size = self._without(arguments[0], position, [tuple(its_heads)])
                 changed[position] = max(changed[position], size[0])
@@ -120,7 +118,7 @@ class HeadRemover:
             stack.enter_context(self._computing.running())
             for position, its_heads in by_layer.items():
                 projection = self.layers[position].projection
-                handle = projection.register_forward_pre_hook(replace(position, its_heads))
+                handle = projection.register_forward_pre_hook(without(position, its_heads))
                 stack.callback(handle.remove)
             yield
         idle = {self.layers[p].number for p, size in changed.items() if size <= _NO_CHANGE}
@@ -156,7 +154,7 @@ class HeadRemover:
         """Parts of the sets whose networks can wait in memory for those that begin with them."""
         width = self.model.hf_model.config.get_text_config().hidden_size
         size = tree_pass.inputs["input_ids"].numel() * width * self.model.dtype.itemsize
-        most = max(1, _WAITING_BYTES // size)
+        most = max(1, self._waiting_bytes // size)
         start = waiting = 0
         for end, heads in enumerate(sets):
             # A network waits before every layer that lacks heads.
@@ -203,8 +201,7 @@ class HeadRemover:
         values: Float[np.ndarray, "set reading"],
     ) -> dict[tuple[int, int], Any]:
         """Run networks that begin at one layer; what others begin with is handed back."""
-        if self._given_up.is_set():
-            raise InterruptedError("nobody wants these outcomes any more")
+        stop_if_unwanted()
         nodes = [plan[i] for i in group]
         rows, copies = tree_pass.inputs["input_ids"].shape[0], len(group)
         start = nodes[0].layer
@@ -220,14 +217,14 @@ class HeadRemover:
             inputs = {name: _repeated(value, copies) for name, value in tree_pass.inputs.items()}
             if nodes[0].is_read:
                 read = self._log_probs(tree_pass, inputs, copies)
-                for node, of_copy in zip(nodes, read, strict=True):
-                    values[node.sets] = of_copy
+                for node, readings in zip(nodes, read, strict=True):
+                    values[node.sets] = readings
             else:
                 self._run_to(max(branches, default=0), inputs)
         return {
-            (index, layer): of_copy
+            (index, layer): _part(output, number, copies, rows)
             for layer, output in outputs.items()
-            for index, of_copy, node in zip(group, _split(output, copies, rows), nodes, strict=True)
+            for number, (index, node) in enumerate(zip(group, nodes, strict=True))
             if layer in node.branches
         }
 
@@ -254,11 +251,11 @@ class HeadRemover:
         whole = self.layers[position].by_head(new)
         by_head = whole.view(len(heads), -1, *whole.shape[1:])
         sizes = []
-        for of_copy, its_heads in zip(by_head, heads, strict=True):
+        for part, its_heads in zip(by_head, heads, strict=True):
             chosen = list(its_heads)
             value = 0.0 if self.replacement is None else self.replacement[position][chosen].to(z)
-            sizes.append(float((of_copy[:, :, chosen] - value).abs().max()))
-            of_copy[:, :, chosen] = value
+            sizes.append(float((part[:, :, chosen] - value).abs().max()))
+            part[:, :, chosen] = value
         return new, sizes
 
     @contextmanager
@@ -332,13 +329,14 @@ def _repeated(value: Any, copies: int) -> Any:
     return value.repeat(copies, *[1] * (value.ndim - 1)) if isinstance(value, Tensor) else value
 
 
-def _split(output: Any, copies: int, rows: int) -> list[Any]:
-    """What a layer hands on, by copy; what has no row for each text is the same for all."""
+def _part(output: Any, number: int, copies: int, rows: int) -> Any:
+    """What a layer hands on of one copy; what has no row for each text is the same for all."""
     if isinstance(output, tuple):
-        return list(zip(*(_split(part, copies, rows) for part in output), strict=True))
+        return tuple(_part(part, number, copies, rows) for part in output)
     if isinstance(output, Tensor) and output.ndim and len(output) == copies * rows:
-        return list(torch.split(output, rows))
-    return [output] * copies
+        part = output[number * rows : (number + 1) * rows]
+        return part if copies == 1 else part.clone()  # a view would keep all of them
+    return output
 
 
 def _joined(outputs: Sequence[Any], rows: int) -> Any:

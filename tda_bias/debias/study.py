@@ -345,10 +345,17 @@ class Study:
                 f"fold {fold.number} {arm.part} {rate:g}",
                 n_steps(self.protocol, fold),
                 lambda: depends_on,
-                partial(self._train, arm, heads, fold, rate),
+                partial(self._train_and_tidy, arm, heads, fold, rate),
             )
             for rate in self.protocol.rates(arm.how)
         ]
+
+    def _train_and_tidy(
+        self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold, rate: float
+    ) -> dict[str, np.ndarray]:
+        arrays = self._train(arm, heads, fold, rate)
+        give_back_memory()
+        return arrays
 
     def _train(
         self, arm: Arm, heads: tuple[HeadId, ...], fold: Fold, rate: float
@@ -363,7 +370,6 @@ class Study:
                 self.protocol, rate=rate, goal=arm.goal, untouched=untouched,
                 keep_values=arm.how != "full", progress=self._step_done,
             )  # fmt: skip
-        give_back_memory()
         return trajectory.arrays()
 
     def _retention(self, how: How) -> Retention:

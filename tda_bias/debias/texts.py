@@ -18,7 +18,7 @@ from tda_bias.debias.stream import LowerLayers
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.causal import TreePass, reader_of
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.token_trees import (
     Grid,
     TokenTree,
@@ -202,15 +202,8 @@ class TwinTexts:
         """Mean log-probability of every continuation of every text, and its tokens."""
         tree_pass, grid, lengths = self._pass([text.tree for text in used])
         with _skipping(below, tree_pass, grid, lengths, texts, kind):
-            logits = logits_at(
-                self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
-            )
-        device = logits.device
-        log_probs = torch.log_softmax(logits, -1)
-        values = log_probs[
-            torch.from_numpy(tree_pass.place).to(device),
-            torch.from_numpy(tree_pass.token).to(device),
-        ]
+            values = self._log_probs(tree_pass)
+        device = values.device
         slots = [
             n_parts * tree + used[tree].part[reading]
             for tree, reading in zip(tree_pass.tree, tree_pass.readings, strict=True)
@@ -220,6 +213,19 @@ class TwinTexts:
         total = values.new_zeros(n_parts * len(used)).index_add(0, slot, values)
         mean = total / count.clamp_min(1)
         return mean.view(-1, n_parts), count.view(-1, n_parts)
+
+    def _log_probs(self, tree_pass: TreePass) -> Float[Tensor, " reading"]:
+        """The readings of a pass, with gradients where these are wanted."""
+        reading = tree_pass.inputs, tree_pass.places
+        if not torch.is_grad_enabled():  # the logits of the whole vocabulary are never together
+            read = token_log_probs(self.model.hf_model, *reading, tree_pass.place, tree_pass.token)
+            return torch.from_numpy(read).to(self.model.device)
+        logits = logits_at(self.model.hf_model, *reading, gradients=True)
+        device = logits.device
+        return torch.log_softmax(logits, -1)[
+            torch.from_numpy(tree_pass.place).to(device),
+            torch.from_numpy(tree_pass.token).to(device),
+        ]
 
 
 def _contrast(

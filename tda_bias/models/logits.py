@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.precision import weight_now
+from tda_bias.models.precision import in_single_precision
 from tda_bias.types import InputError
 
 _CACHED_ROWS = 16
@@ -116,7 +116,6 @@ def _by_tiles(
 ) -> Float[np.ndarray, " reading"]:
     rows = torch.from_numpy(place).to(hidden.device)
     columns = torch.from_numpy(token).to(hidden.device)
-    weight = weight_now(head)
     size = max(256, _TILE.get(hidden.device.type, _TILE_ELSEWHERE) // len(hidden))
     normaliser: Tensor | None = None
     chosen = torch.empty(len(token), dtype=torch.float32, device=hidden.device)
@@ -125,17 +124,13 @@ def _by_tiles(
     for first in range(0, head.out_features, size):
         part = slice(first, first + size)
         bias = None if head.bias is None else head.bias[part]
-        logits = nn.functional.linear(hidden, weight[part], bias).to(chosen.dtype)
+        logits = in_single_precision(head.weight[part], bias, hidden).to(chosen.dtype)
         inside = torch.from_numpy(np.flatnonzero((token >= first) & (token < first + size)))
         inside = inside.to(hidden.device)
         chosen[inside] = logits[rows[inside], columns[inside] - first]
         of_tile = torch.logsumexp(logits, dim=-1)
         normaliser = of_tile if normaliser is None else torch.logaddexp(normaliser, of_tile)
     assert normaliser is not None  # every vocabulary has a word
-    if weight is not head.weight:
-        # Rounding averages out in a sum over the vocabulary, and not in a single token's logit.
-        chosen = (hidden[rows].float() * head.weight[columns]).sum(-1)
-        chosen = chosen if head.bias is None else chosen + head.bias[columns]
     return np.asarray((chosen - normaliser[rows]).double().cpu().numpy())
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Matrices of larger models are worth sharing between threads.
 _MOST_PARAMETERS = 1_000_000_000
+# Each copy's passes take memory of their own.
+_MOST_COPIES = 8
 
 
 def with_the_same_weights(hf_model: PreTrainedModel) -> PreTrainedModel:
@@ -39,7 +41,7 @@ def is_unhooked(hf_model: PreTrainedModel) -> bool:
 
 
 def copies_at_a_time(model: LanguageModel, most: int) -> int:
-    """How many copies of a model are worth running at a time, with a thread each.
+    """How many copies of a model are worth running at a time, with as many threads each.
 
     A small model on a processor runs short texts faster so than with all threads in each pass.
 
@@ -48,4 +50,4 @@ def copies_at_a_time(model: LanguageModel, most: int) -> int:
         most: At most so many.
     """
     small = model.device.type == "cpu" and model.n_parameters <= _MOST_PARAMETERS
-    return max(1, min(torch.get_num_threads(), most)) if small else 1
+    return max(1, min(torch.get_num_threads(), most, _MOST_COPIES)) if small else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +17,7 @@ from tda_bias.patterns.kept import MAX_TOKENS, KeptPatterns, PatternText
 from tda_bias.patterns.passes import ContextTexts, ForwardPass, forward_passes, tokenize
 from tda_bias.patterns.row_sums import LayerCheck, RowCheck
 from tda_bias.patterns.writers import HeadWriters
+from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import Edges, HeadId, InputError, Triple
 
 if TYPE_CHECKING:
@@ -91,7 +91,6 @@ class PatternReader:
         self._sharing_known = share_prefix == "never"
         self.sharing = PrefixSharing(False, "off: as asked")
         self.rows = self.new_row_check()
-        self._given_up = threading.Event()
 
     def copied(self) -> PatternReader:
         """A reader of the same weights, which may be used beside this one."""
@@ -100,10 +99,6 @@ class PatternReader:
         other._writers = HeadWriters(other.model) if self._writers is not None else None
         other.new_row_check()
         return other
-
-    def give_up(self) -> None:
-        """Let this reader and its copies stop before their next forward pass."""
-        self._given_up.set()
 
     def new_row_check(self) -> RowCheck:
         """Begin counting rows anew."""
@@ -175,8 +170,7 @@ class PatternReader:
             most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self.model.n_heads),
         )
         for forward_pass in passes:
-            if self._given_up.is_set():
-                raise InterruptedError("nobody wants these patterns any more")
+            stop_if_unwanted()
             yield PatternBatch(self._run(forward_pass), forward_pass.text, forward_pass.length)
 
     def _run(self, forward_pass: ForwardPass) -> Float[Tensor, "text layer head query key"]:

@@ -56,7 +56,3 @@ class Readers:
     def borrowed(self) -> AbstractContextManager[PatternReader]:
         """A reader that nobody else uses meanwhile."""
         return self._readers.borrowed()
-
-    def give_up(self) -> None:
-        """Let all of them stop before their next forward pass."""
-        self._first.give_up()

@@ -79,6 +79,26 @@ def test_a_budget_is_planned_before_it_starts(heads, tmp_path, capsys):
     assert "`budget` must be" in capsys.readouterr().err
 
 
+def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
+    assert run([*command, "--precision", "bfloat16"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "computed in bfloat16: numbers are rounded" in printed
+    assert AblationStudy.load(out).record.precision == "bfloat16"
+    assert run(command) == 2
+    assert "precision was 'bfloat16', now 'float32'" in capsys.readouterr().err
+    rounded = AblationStudy.load(out)
+    assert run([*command, "--overwrite"]) == 0
+    assert "numbers are rounded" not in capsys.readouterr().out
+    exact = AblationStudy.load(out)
+    assert exact.record.precision == "float32"
+    assert exact.base["log_odds"] != rounded.base["log_odds"]
+    assert exact.base["log_odds"] == pytest.approx(rounded.base["log_odds"], abs=0.5)
+    assert run([*command, "--precision", "float16"]) == 2
+    assert "`precision` must be" in capsys.readouterr().err
+
+
 def test_what_cannot_be_used_is_one_line(heads, tmp_path, capsys):
     for command, message in (
         (["ablate", str(tmp_path)], "holds no finished run of `tdabias heads`"),

@@ -65,6 +65,14 @@ def test_all_rankings_stand_against_random_orders(call, tmp_path):
     assert found.chosen["p_random"].between(1 / 20, 1).all()
 
 
+def test_rounded_numbers_say_so(call, tmp_path):
+    options = ["--by", "evidence", "--most", "1", "--n-random", "19", "--precision", "bfloat16"]
+    status, out, err = call(*options)
+    assert status == 0, err
+    assert "computed in bfloat16: numbers are rounded" in " ".join(out.split())
+    assert PruneCurveRun.load(tmp_path / "out").record.precision == "bfloat16"
+
+
 def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
     status, _, error = call("--twins", "none", "--by", "evidence")
     assert status == 0, error

@@ -1,18 +1,22 @@
 """Batches side by side and in half precision: the same outcomes, exactly or up to rounding."""
 
+import copy
 import threading
 
 import numpy as np
 import pytest
 import torch
 
-from tda_bias.behaviour import removal
+from tda_bias import HeadBiasConfig, head_bias
+from tda_bias.behaviour import ablation
 from tda_bias.behaviour.ablation import Ablator
+from tda_bias.behaviour.ablation_study import ablation_study
 from tda_bias.behaviour.perplexity import log_perplexity, text_windows
 from tda_bias.behaviour.prune_curve import prune_curve, split_targets
 from tda_bias.behaviour.removal import HeadRemover
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.shared_weights import is_unhooked
+from tda_bias.threads import UnwantedError
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError
@@ -25,7 +29,7 @@ OUTCOMES = ("continuation", "context", "n_tokens", "twin_log_odds")
 
 @pytest.fixture(scope="module")
 def triples():
-    return load_triples("starter", category="gender", limit=3)[:9]
+    return load_triples("starter", category="gender", limit=2)
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +39,21 @@ def twins(triples):
 
 
 @pytest.fixture
+def run(tiny, triples):
+    return head_bias(tiny("gpt2"), triples, config=HeadBiasConfig(n_resamples=99))
+
+
+@pytest.fixture
 def lm(tiny_lm):
     def make(kind):
         return tiny_lm(kind, decoder_start_token_id=1) if kind == "t5" else tiny_lm(kind)
 
     return make
+
+
+def test_an_unknown_precision_is_refused(lm, triples):
+    with pytest.raises(InputError, match="`precision` must be one of float32, bfloat16; got"):
+        Ablator(lm("llama"), triples, precision="float16")
 
 
 @pytest.mark.parametrize("precision", ["float64", "bfloat16"])
@@ -57,16 +71,14 @@ def test_outcomes_are_those_of_a_thread_alone(lm, triples, twins, two_threads, k
 
     def read():
         ablator = Ablator(model, triples, twins=twins, ablation=ablation, batch_size=6)
-        of_thread = set()
-        whole = ablator.read
-        ablator.read = lambda *a, **k: of_thread.add(threading.get_ident()) or whole(*a, **k)
-        return ablator.without(SETS), ablator.first_order(), len(of_thread), ablator.at_a_time
+        return ablator.without(SETS), ablator.first_order(), ablator.at_a_time
 
-    together, estimates, n_threads, at_a_time = read()
-    assert n_threads == at_a_time == 2
+    together, estimates, at_a_time = read()
+    assert at_a_time == 2
+    assert all(parameter.requires_grad for parameter in model.hf_model.parameters())
     torch.set_num_threads(1)
-    alone, estimates_alone, n_threads, at_a_time = read()
-    assert n_threads == at_a_time == 1
+    alone, estimates_alone, at_a_time = read()
+    assert at_a_time == 1
     for first, second in zip(together, alone, strict=True):
         for name in OUTCOMES:
             np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
@@ -107,19 +119,75 @@ def test_hooked_models_are_run_alone(tiny, lm, triples, two_threads, kind):
 def test_what_nobody_wants_any_more_ends_early(lm, triples, two_threads):
     """An error in one batch ends the other before its next pass, not after all its sets."""
     ablator = Ablator(lm("llama"), triples, batch_size=3)
-    assert ablator.at_a_time == 2
-    both, log = threading.Barrier(2), []
+    both, ended = threading.Barrier(2), []
 
     def of_batch(number):
-        both.wait()
+        both.wait(60)
         if number == 0:
             raise RuntimeError("stop")
-        make = ablator.readings.passes[number]
-        while True:  # more sets than anybody could wait for
-            log.append(ablator.read(make(), SETS))
+        try:
+            for _ in range(10_000):  # more sets than anybody would wait for
+                ablator.read(ablator.readings.passes[number](), SETS)
+        except UnwantedError:
+            ended.append(number)
+            raise
 
     with pytest.raises(RuntimeError, match="stop"):
         list(ablator.each(of_batch, range(2)))
+    assert ended == [1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, InputError])
+def test_an_ablator_goes_on_after_an_interruption_and_an_error(lm, triples, two_threads, error):
+    ablator = Ablator(lm("llama"), triples, batch_size=3)
+    whole = ablator.without(SETS)
+
+    def stop(*_):
+        raise error("stop")
+
+    with pytest.raises(error):
+        ablator.without(SETS, progress=stop)
+    for first, second in zip(whole, ablator.without(SETS), strict=True):
+        np.testing.assert_array_equal(first.continuation, second.continuation)
+
+
+def test_an_ablator_goes_on_after_a_study_with_further_outcomes(lm, run, triples, two_threads):
+    ablator = Ablator(lm("gpt2"), triples, batch_size=3)
+    of_thread = []
+
+    def behaviour(model):
+        of_thread.append(model.hf_model)
+        with torch.no_grad():
+            logits = model.hf_model(input_ids=torch.tensor([[5, 6, 7]])).logits
+        return {"R": float(logits[0, -1, 9])}
+
+    study = ablation_study(
+        ablator, run, category="gender", top=1, n_resamples=99, behaviour=behaviour
+    )
+    assert len({id(hf_model) for hf_model in of_thread}) == 2
+    alone = Ablator(tiny_alone(ablator.model), triples, batch_size=3)
+    torch.set_num_threads(1)
+    again = ablation_study(
+        alone, run, category="gender", top=1, n_resamples=99, behaviour=behaviour
+    )
+    assert study.effects.equals(again.effects)
+    ablator.without(SETS)
+
+
+def tiny_alone(model):
+    """The same weights in a model of their own."""
+    return LanguageModel(copy.deepcopy(model.hf_model), model.tokenizer, model.name)
+
+
+def test_heads_that_are_removed_around_a_reading_are_removed_in_all_of_it(lm, triples, two_threads):
+    ablator = Ablator(lm("llama"), triples, batch_size=3)
+    outer, inner = HeadId(0, 1), HeadId(1, 2)
+    (both,) = ablator.without([(outer, inner)])
+    with ablator.removed([outer]):
+        (nested,) = ablator.without([(inner,)])
+    np.testing.assert_allclose(nested.continuation, both.continuation, atol=2e-4)
+    (only,) = ablator.without([(inner,)])
+    assert np.abs(only.continuation - both.continuation).max() > 1e-2
 
 
 @pytest.mark.parametrize("waiting", [1, 20_000, 60_000])
@@ -127,8 +195,10 @@ def test_sets_are_read_in_parts_that_fit_into_memory(lm, triples, monkeypatch, w
     model = lm("llama")
     heads = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
     sets = [(), *((head,) for head in heads), *zip(heads, heads[4:], strict=False)]
+    whole = Ablator(model, triples, batch_size=6).without(sets)
+    monkeypatch.setattr(ablation, "WAITING_BYTES", waiting)
     ablator = Ablator(model, triples, batch_size=6)
-    whole = ablator.without(sets)
+    waiting //= ablator.at_a_time
     read, fits = [], []
     together = HeadRemover._read_together
 
@@ -140,7 +210,6 @@ def test_sets_are_read_in_parts_that_fit_into_memory(lm, triples, monkeypatch, w
         read.append(len(part))
         return together(remover, part, tree_pass)
 
-    monkeypatch.setattr(removal, "_WAITING_BYTES", waiting)
     monkeypatch.setattr(HeadRemover, "_read_together", counted)
     parts = ablator.without(sets)
     assert sum(read) == len(sets) * len(ablator.readings.passes)
@@ -150,18 +219,55 @@ def test_sets_are_read_in_parts_that_fit_into_memory(lm, triples, monkeypatch, w
         np.testing.assert_allclose(first.continuation, second.continuation, atol=2e-4)
 
 
+def test_what_waits_is_not_a_view_of_more(lm, triples, monkeypatch):
+    """A network that others begin with holds its rows, not those of all that ran beside it."""
+    run, sizes = HeadRemover._run, []
+
+    def watched(remover, plan, group, tree_pass, kept, values):
+        waiting = run(remover, plan, group, tree_pass, kept, values)
+        for output in waiting.values():
+            hidden = output[0] if isinstance(output, tuple) else output
+            sizes.append((hidden.untyped_storage().nbytes(), hidden.numel() * 4, len(group)))
+        return waiting
+
+    monkeypatch.setattr(HeadRemover, "_run", watched)
+    first, second = ([HeadId(layer, head) for head in range(4)] for layer in (0, 1))
+    Ablator(lm("llama"), triples).without([(a, b) for a in first for b in second])
+    assert max(n for *_, n in sizes) > 1
+    assert all(held == used for held, used, _ in sizes)
+
+
 def test_weights_are_in_memory_once(lm, triples, two_threads):
+    """Also where two threads round them at the same time."""
     ablator = Ablator(lm("llama"), triples, batch_size=3, precision="bfloat16")
-    ablator.without(SETS[:2])
-    with ablator.borrowed() as first, ablator.borrowed() as second:
-        assert first.model.hf_model is not second.model.hf_model
-        pairs = zip(
-            first.model.hf_model.parameters(), second.model.hf_model.parameters(), strict=True
-        )
-        assert all(a is b for a, b in pairs)
-        rounded = [remover._computing._rounded for remover in (first, second)]
-    assert rounded[0] is rounded[1]
-    assert rounded[0]
+    both, weights, used = threading.Barrier(2), [], []
+
+    def of_batch(_):
+        with ablator.borrowed() as remover:
+            both.wait(60)
+            weights.append(list(remover.model.hf_model.parameters()))
+            with remover.removed(()):
+                projection = remover.layers[0].projection
+                used.append(vars(projection)["forward"].__closure__)
+                both.wait(60)
+
+    list(ablator.each(of_batch, range(2)))
+    assert all(a is b for a, b in zip(*weights, strict=True))
+    rounded = [
+        [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, torch.Tensor)]
+        for cells in used
+    ]
+    assert rounded[0][0].dtype == torch.bfloat16
+    assert rounded[0][0] is rounded[1][0]
+
+
+def test_half_precision_may_stand_around_itself(lm, triples):
+    ablator = Ablator(lm("llama"), triples, precision="bfloat16")
+    (whole,) = ablator.without([SETS[1]])
+    with ablator.removed(SETS[1]):
+        (nested,) = ablator.without([()])
+    np.testing.assert_allclose(nested.continuation, whole.continuation, rtol=0.02)
+    assert is_unhooked(ablator.model.hf_model)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "bert", "t5"])

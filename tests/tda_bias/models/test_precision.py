@@ -1,14 +1,18 @@
 """Rounded products, what is rounded in them, and readings made with them."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
-from tda_bias.models.precision import Computing, weight_now
+from tda_bias.models.precision import Computing
 from tda_bias.models.shared_weights import with_the_same_weights
 from tests.support.models import tiny_hf_model
+
+HEAD = "lm_head"
 
 
 @pytest.fixture
@@ -16,62 +20,104 @@ def model(tokenizer):
     return LanguageModel(tiny_hf_model("llama", len(tokenizer)), tokenizer, "tiny")
 
 
+def linear(model):
+    return {n: m for n, m in model.hf_model.named_modules() if isinstance(m, torch.nn.Linear)}
+
+
 def rounded_names(model):
-    return {
-        name
-        for name, module in model.hf_model.named_modules()
-        if isinstance(module, torch.nn.Linear) and weight_now(module) is not module.weight
-    }
+    """Linear maps whose products are in half precision now."""
+    names = set()
+    for name, module in linear(model).items():
+        given = torch.ones(1, module.in_features)
+        if module(given).dtype == torch.bfloat16 and "forward" in vars(module):
+            names.add(name)
+    return names
 
 
 def test_weights_that_may_learn_are_not_rounded_unless_all_are_frozen(model):
-    linear = {n for n, m in model.hf_model.named_modules() if isinstance(m, torch.nn.Linear)}
+    every = set(linear(model))
     model.hf_model.requires_grad_(False)
     learning = model.hf_model.model.layers[0].self_attn.q_proj
     learning.weight.requires_grad_(True)
     with Computing(model, "bfloat16").running():
-        assert rounded_names(model) == linear - {"model.layers.0.self_attn.q_proj"}
+        assert rounded_names(model) == every - {"model.layers.0.self_attn.q_proj"}
     with Computing(model, "bfloat16", frozen=True).running():
-        assert rounded_names(model) == linear
-    assert rounded_names(model) == set()
+        assert rounded_names(model) == every - {HEAD}
+        logits = linear(model)[HEAD](torch.ones(1, 32, dtype=torch.bfloat16))
+        assert logits.dtype == torch.float32
+    assert not any("forward" in vars(module) for module in model.hf_model.modules())
     with Computing(model, "float32", frozen=True).running():
         assert rounded_names(model) == set()
 
 
-def test_a_rounded_weight_is_the_nearest_and_copies_share_it(model):
+def test_what_others_put_into_a_module_stays(model):
+    module = model.hf_model.model.layers[1].mlp.up_proj
+    theirs = module.forward
+    vars(module)["forward"] = theirs
+    with Computing(model, "bfloat16", frozen=True).running():
+        assert vars(module)["forward"] is theirs
+    assert vars(module)["forward"] is theirs
+
+
+def test_running_may_stand_around_itself(model):
     computing = Computing(model, "bfloat16", frozen=True)
-    other = LanguageModel(with_the_same_weights(model.hf_model), model.tokenizer, "copy")
-    heads = [each.hf_model.get_output_embeddings() for each in (model, other)]
-    with computing.running(), computing.of_copy(other).running():
-        first, second = (weight_now(head) for head in heads)
-    assert torch.equal(first, heads[0].weight.bfloat16())
-    assert first is second
+    with computing.running():
+        before = rounded_names(model)
+        with computing.running():
+            assert rounded_names(model) == before
+        assert rounded_names(model) == before
+    assert rounded_names(model) == set()
 
 
+def test_a_weight_is_rounded_to_the_nearest_and_once_for_all_copies(model):
+    computing = Computing(model, "bfloat16", frozen=True)
+    others = [
+        LanguageModel(with_the_same_weights(model.hf_model), model.tokenizer, "copy")
+        for _ in range(3)
+    ]
+    all_of_them = [computing, *(computing.of_copy(other) for other in others)]
+    meet, rounded = threading.Barrier(4), []
+
+    def run(each):
+        meet.wait(60)
+        with each.running():
+            meet.wait(60)
+            rounded.append({id(weight) for weight in each._rounded.values()})
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in all_of_them]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(rounded[0]) == len(linear(model)) - 1
+    assert all(weights == rounded[0] for weights in rounded)
+    weight = linear(model)["model.layers.0.mlp.up_proj"].weight
+    assert torch.equal(computing._rounded[weight], weight.bfloat16())
+
+
+@pytest.mark.parametrize("size", [1, 30])
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_token_is_read_exactly_and_only_the_normaliser_is_rounded(model, bias):
-    """Against logits of the same rounded hidden states, by single precision products."""
+def test_the_output_embeddings_are_not_rounded(model, bias, size):
+    """Also where predictions are confident, and a rounded logit would be all of the normaliser."""
     head = model.hf_model.get_output_embeddings()
+    with torch.no_grad():
+        head.weight.mul_(size)
     if bias:
         head.bias = torch.nn.Parameter(torch.randn(head.out_features))
     hidden = []
     handle = head.register_forward_pre_hook(lambda _, given: hidden.append(given[0]))
     ids = torch.arange(4, 18).reshape(2, 7)
-    places, place, token = torch.tensor([0, 3, 9]), np.array([2, 0, 1]), np.array([5, 40, 7])
+    places = torch.tensor([0, 3, 9])
+    inputs = {"input_ids": ids}
     with torch.inference_mode(), Computing(model, "bfloat16", frozen=True).running():
-        read = token_log_probs(model.hf_model, {"input_ids": ids}, places, place, token)
+        logits = model.hf_model(**inputs).logits.flatten(0, 1)[places]
+        place, token = np.array([2, 0, 1]), logits.argmax(-1)[[2, 0, 1]].numpy()
+        read = token_log_probs(model.hf_model, inputs, places, place, token)
     handle.remove()
-    states = hidden[-1].float().flatten(0, 1)[places].double()
-    logits = states @ head.weight.detach().double().T
+    states = hidden[-1].flatten(0, 1)[places].double()
+    exact = states @ head.weight.detach().double().T
     if bias:
-        logits += head.bias.detach().double()
-    chosen = logits[place, token].numpy()
-    normaliser = torch.logsumexp(logits, -1)[place].numpy()
-    np.testing.assert_allclose(read, chosen - normaliser, atol=3e-3)
-    # Rounded logits of single tokens would be off by more.
-    with torch.inference_mode():
-        coarse = torch.nn.functional.linear(states.bfloat16(), head.weight.bfloat16())
-    assert (
-        np.abs(coarse.double().numpy() - (states @ head.weight.detach().double().T).numpy()).max()
-        > 3e-3
-    )
+        exact += head.bias.detach().double()
+    by_definition = torch.log_softmax(exact, -1)[place, token].numpy()
+    np.testing.assert_allclose(read, by_definition, atol=2e-5 * size)
+    assert (read <= 1e-5 * size).all()

@@ -13,6 +13,7 @@ from tda_bias.models.load import hook_model
 from tda_bias.patterns.capture import PatternReader
 from tda_bias.patterns.passes import tokenize
 from tda_bias.patterns.side_by_side import Readers, groups_at_a_time
+from tda_bias.threads import UnwantedError
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
@@ -99,7 +100,7 @@ def test_an_error_ends_the_other_groups_before_their_next_pass(
         time.sleep(0.1)  # by now nobody wants it
         try:
             return computed(group, reader, *rest)
-        except InterruptedError:
+        except UnwantedError:
             ended.append(group.group)
             raise
 
