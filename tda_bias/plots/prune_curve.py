@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tda_bias.behaviour.prune_curve import ALLOWED_LOSS
 from tda_bias.records.figures import (
     BLUE,
     GREEN,
@@ -18,7 +19,7 @@ from tda_bias.records.figures import (
     print_figure,
 )
 
-_COLOURS, _MARKERS, _LINES = (BLUE, ORANGE, GREEN, PINK), "osD^", ("-", ":")
+_COLOURS, _MARKERS, _LINES = (BLUE, ORANGE, GREEN, PINK, "black"), "osD^vP*", ("-", ":")
 _TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
 
 
@@ -26,7 +27,8 @@ _TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
 def plot_prune_curve(curve: pd.DataFrame) -> Figure:
     """Quantities on the targets that chose nothing, against what the removal costs.
 
-    A point is 0, 1, 2, 4, ... heads; the number at the end of a line is its last.
+    A point is 0, 1, 2, 4, ... heads; the number at the end of a line is its last. What stands left
+    of the dashed line costs no more than is allowed.
 
     Args:
         curve: From ``prune_curve``.
@@ -37,7 +39,7 @@ def plot_prune_curve(curve: pd.DataFrame) -> Figure:
     for ax, name in zip(panels, quantities, strict=True):
         _panel(ax, curve, name)
     lines, labels = panels[0].get_legend_handles_labels()
-    figure.legend(lines, labels, loc="outside lower center", ncols=5, frameon=False)
+    figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
@@ -51,8 +53,8 @@ def _panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
     named = curve[curve["ranking"] != "random"]
     for number, (name, rows) in enumerate(named.groupby("ranking", sort=False)):
         cost, left = rows["log_ppl"].to_numpy() - base, _shown(rows, quantity)
-        colour, line = _COLOURS[number % 4], _LINES[number // 4 % 2]
-        ax.plot(cost, left, line, color=colour, marker=_MARKERS[number % 4], ms=3.5, lw=1,
+        colour, line = _COLOURS[number % 5], _LINES[number // 5 % 2]
+        ax.plot(cost, left, line, color=colour, marker=_MARKERS[number % 7], ms=3.5, lw=1,
                 label=str(name))  # fmt: skip
         ax.annotate(
             f"{rows['k'].iloc[-1]}",
@@ -62,6 +64,7 @@ def _panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
             fontsize=6,
             color=colour,
         )
+    ax.axvline(ALLOWED_LOSS, color="black", lw=0.5, ls="--", label="2 % of perplexity")
     if quantity != "beta":
         ax.axhline(0, color="black", lw=0.5)
     ax.set_xlabel("Change of log-perplexity (nats)")
