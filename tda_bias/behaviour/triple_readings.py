@@ -42,7 +42,8 @@ class TripleReadings:
         part: Per triple and twin, what each of its readings belongs to: 0, 1 or 2 for a
             continuation in the order of ``ROLES``, 3 for the context.
         twin_of: The triple of each twin.
-        passes: Makes each of the passes; ``TreePass.tree`` counts triples, then twins.
+        passes: Makes each of the passes, those of the longest texts first: side by side, no thread
+            then waits long for another at the end. ``TreePass.tree`` counts triples, then twins.
         tokens: How many tokens each pass runs, padding left out.
         packed: Whether a triple's texts are one row.
         unrelated: Token ids of the unrelated texts with all special tokens.
@@ -139,7 +140,7 @@ def _causal(
     ]
     trees = [tree for tree, _ in made]
     reader = reader_of(model, trees, batch_size=batch_size, texts_per_tree=3)
-    planned = reader.plan(trees)
+    planned = reader.plan(trees)[::-1]
     return replace(
         readings,
         part=[part for _, part in made],
@@ -162,7 +163,7 @@ def _masked(
     for triple, its_part in zip(made.triple, made.part, strict=True):
         reading.append(len(part[triple]))
         part[triple].append(its_part)
-    batches = list(batches_of_similar_width(lengths, batch_size))
+    batches = list(batches_of_similar_width(lengths, batch_size))[::-1]
     return replace(
         readings,
         part=[np.array(parts) for parts in part],
@@ -204,7 +205,7 @@ def _seq2seq(
     widths = [
         len(made.sources[tree]) + len(row) for tree, row in zip(rows.tree, rows.rows, strict=True)
     ]
-    batches = list(batches_of_similar_width(widths, batch_size))
+    batches = list(batches_of_similar_width(widths, batch_size))[::-1]
     return replace(
         readings,
         part=made.part,
