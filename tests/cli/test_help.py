@@ -27,8 +27,8 @@ _RANKING = [
 ]
 NEW_OPTIONS = {
     "ablate": [
-        "--budget", "--config", "--format", "--model", "--overwrite", "--quiet", "--shard",
-        "--twins",
+        "--budget", "--config", "--format", "--model", "--overwrite", "--precision", "--quiet",
+        "--shard", "--twins",
     ],
     "crossref": [
         "--config", "--format", "--items", "--overwrite", "--published", "--quiet", "--scoring",

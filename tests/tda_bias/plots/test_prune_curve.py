@@ -34,9 +34,16 @@ def test_costs_start_at_zero_and_beta_is_shown_by_its_size(curve):
 def test_seven_rankings_and_the_random_orders_are_named_once_and_look_different(curve):
     figure = plot_prune_curve(curve)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["random orders", *(f"ranking {i}" for i in range(7))]
-    looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines}
-    assert len(looks) == 8
+    named = [f"ranking {i}" for i in range(7)]
+    assert names == ["random orders", *named, "2 % of perplexity"]
+    looks = {
+        (line.get_color(), line.get_linestyle(), line.get_marker())
+        for line in figure.axes[0].lines
+        if line.get_label() in named
+    }
+    assert len(looks) == 7
+    [allowed] = [ax for ax in figure.axes[0].lines if ax.get_label() == "2 % of perplexity"]
+    assert allowed.get_xdata() == pytest.approx([np.log(1.02)] * 2)
 
 
 def test_without_twins_there_is_one_panel(curve):
