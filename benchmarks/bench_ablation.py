@@ -12,6 +12,7 @@ import statistics
 import time
 
 import numpy as np
+import torch
 
 from tda_bias.behaviour.ablation import Ablator
 from tda_bias.behaviour.random_sets import random_sets
@@ -32,7 +33,7 @@ def main() -> None:
     exact, rounded = (
         Ablator(model, triples, precision=precision) for precision in ("float32", "bfloat16")
     )
-    threads = exact.at_a_time
+    threads = torch.get_num_threads()
     drawn = random_sets(CHOSEN, 9, 20, rng=np.random.default_rng(0))
     sets = [(), *((head,) for head in (*CHOSEN, *OTHERS)), tuple(CHOSEN), *drawn]
     ways = {
@@ -52,7 +53,8 @@ def main() -> None:
             times[name].append(time.perf_counter() - start)
     plan = removal_plan(sets)
     whole = len(sets) * exact.n_layers
-    print(f"{len(sets)} networks, {len(triples)} triples, {threads} threads; layers that are run:")
+    batches = len(exact.readings.passes)
+    print(f"{len(sets)} networks, {batches} batches, {threads} threads; layers that are run:")
     print(f"{layers_run(plan, exact.n_layers) / whole:.2f} of those of all networks\n")
     first = statistics.median(times[next(iter(ways))])
     print("| way | seconds (min to max) | ratio |")

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 Ablation = Literal["mean", "zero"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+# Batches that each thread has at least, where several are run side by side.
+_EACH = 2
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3
 
@@ -142,7 +144,8 @@ class Ablator:
         self.at_a_time = 1
         plain: PreTrainedModel = model.hf_model
         if not isinstance(model, LoadedModel) and is_unhooked(plain):
-            self.at_a_time = copies_at_a_time(model, len(self.readings.passes))
+            # With fewer batches each, threads would wait for the last.
+            self.at_a_time = copies_at_a_time(model, len(self.readings.passes) // _EACH)
         if self.at_a_time > 1:
             # The first may be running, with hooks in it, when another copy is needed.
             plain = with_the_same_weights(plain)
