@@ -27,7 +27,7 @@ from tda_bias.behaviour.removal import WAITING_BYTES, HeadRemover
 from tda_bias.behaviour.triple_readings import TripleReadings, triple_readings
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.causal import TreePass
-from tda_bias.models.load import LanguageModel, LoadedModel
+from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.precision import Precision
 from tda_bias.models.shared_weights import (
@@ -143,7 +143,7 @@ class Ablator:
         self.precision = precision
         self.at_a_time = 1
         plain: PreTrainedModel = model.hf_model
-        if not isinstance(model, LoadedModel) and is_unhooked(plain):
+        if is_unhooked(plain):
             # With fewer batches each, threads would wait for the last.
             self.at_a_time = copies_at_a_time(model, len(self.readings.passes) // _EACH)
         if self.at_a_time > 1:
@@ -213,6 +213,19 @@ class Ablator:
         finally:
             self._side_by_side = False
 
+    def parts(
+        self, jobs: Sequence[Job], store: PartStore | None = None, progress: Progress | None = None
+    ) -> Iterator[Mapping[str, np.ndarray]]:
+        """The arrays of jobs that run the model as ``each`` has it; saved ones as they are.
+
+        Args:
+            jobs: The parts, as ``removals`` and ``slope_parts`` give them.
+            store: Where finished ones are kept; nowhere if None.
+            progress: As ``PartStore.each`` calls it.
+        """
+        store = store or PartStore(None, {})
+        return store.each(jobs, progress=progress, computed=self.each)
+
     def without(
         self,
         sets: Sequence[Sequence[HeadId]],
@@ -234,8 +247,7 @@ class Ablator:
                 is NaN.
         """
         jobs = self.removals(sets, share=share)
-        store = store or PartStore(None, {})
-        return self.outcomes(sets, store.each(jobs, progress=progress, computed=self.each))
+        return self.outcomes(sets, self.parts(jobs, store, progress))
 
     def removals(self, sets: Sequence[Sequence[HeadId]], *, share: bool = True) -> list[Job]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
@@ -318,7 +330,7 @@ class Ablator:
             parts: Those of ``slope_parts``, where they are kept; computed now if None.
         """
         if parts is None:
-            parts = PartStore(None, {}).each(self.slope_parts(), computed=self.each)
+            parts = self.parts(self.slope_parts())
         rows = (arrays["values"] for arrays in parts)
         return first_order(self.model, self.layers, self.readings, rows)
 

@@ -252,8 +252,7 @@ def _measured(
     removals, slopes = ablator.removals(sets), ablator.slope_parts()
     further = [] if behaviour is None else _behaviours(ablator, labelled, behaviour)
     jobs = [*removals, *slopes, *further]
-    store = store or PartStore(None, {})
-    parts = store.each(jobs, progress=progress, computed=ablator.each)
+    parts = ablator.parts(jobs, store, progress)
     outcomes = ablator.outcomes(sets, islice(parts, len(removals)))
     first_order = ablator.first_order(islice(parts, len(slopes)))
     summaries = [outcome.summary() for outcome in outcomes]

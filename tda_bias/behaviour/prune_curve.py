@@ -155,9 +155,7 @@ def prune_curve(
     sets = {(name, draw, k): tuple(order[:k]) for name, draw, order in orders for k in steps}
     removed = [(), *sets.values()]
     removals, perplexities = ablator.removals(removed), _perplexities(ablator, removed, windows)
-    store = store or PartStore(None, {})
-    jobs = [*removals, *perplexities]
-    parts = store.each(jobs, progress=progress, computed=ablator.each)
+    parts = ablator.parts([*removals, *perplexities], store, progress)
     outcomes = ablator.outcomes(removed, islice(parts, len(removals)))
     losses = [float(arrays["mean"]) for arrays in parts]
     quantity: Quantity = "beta" if np.isfinite(outcomes[0].twin_log_odds).any() else "log_odds"

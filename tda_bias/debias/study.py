@@ -30,6 +30,7 @@ from tda_bias.debias.training import (
     Goal,
     Trajectory,
     log_ppl_of,
+    n_checks,
     n_steps,
     train,
     untouched_check,
@@ -120,7 +121,7 @@ class Pace:
         """Seconds of a whole comparison in which no training stops early."""
         trainings, steps = cost(protocol, dealt)
         # The untouched model is checked once in a fold, and every training reports a perplexity.
-        checks = trainings * protocol.epochs * protocol.checks_per_epoch + len(dealt)
+        checks = trainings * (n_checks(protocol) - 1) + len(dealt)
         reports = trainings + len(dealt)
         return steps * self.step + checks * self.check + reports * self.perplexity
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tda_bias.models.placement import is_spread
+from tda_bias.models.placement import WRAPPED, is_spread
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,7 +35,10 @@ def is_unhooked(hf_model: PreTrainedModel) -> bool:
     if is_spread(hf_model):
         return False
     return not any(
-        module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or "forward" in vars(module)
+        or hasattr(module, WRAPPED)  # by TransformerLens
         for module in hf_model.modules()
     )
 

@@ -53,9 +53,9 @@ def _panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
     named = curve[curve["ranking"] != "random"]
     for number, (name, rows) in enumerate(named.groupby("ranking", sort=False)):
         cost, left = rows["log_ppl"].to_numpy() - base, _shown(rows, quantity)
-        colour, line = _COLOURS[number % 5], _LINES[number // 5 % 2]
-        ax.plot(cost, left, line, color=colour, marker=_MARKERS[number % 7], ms=3.5, lw=1,
-                label=str(name))  # fmt: skip
+        colour, line = _COLOURS[number % len(_COLOURS)], _LINES[number // len(_COLOURS) % 2]
+        marker = _MARKERS[number % len(_MARKERS)]
+        ax.plot(cost, left, line, color=colour, marker=marker, ms=3.5, lw=1, label=str(name))
         ax.annotate(
             f"{rows['k'].iloc[-1]}",
             (cost[-1], left[-1]),

@@ -109,6 +109,7 @@ def test_hooked_models_are_run_alone(tiny, lm, triples, two_threads, kind):
     plain = lm(kind)
     assert is_unhooked(plain.hf_model)
     assert Ablator(plain, triples, batch_size=3).at_a_time == 2
+    assert not is_unhooked(tiny(kind).hf_model)
     assert Ablator(tiny(kind), triples, batch_size=3).at_a_time == 1
     handle = plain.hf_model.lm_head.register_forward_hook(lambda *_: None)
     assert not is_unhooked(plain.hf_model)
