@@ -42,6 +42,7 @@ def protocol_of(settings: DebiasSettings, *, n_heads: int, n_targets: int) -> Pr
         "epochs": settings.epochs,
         "n_rates": settings.rates,
         "train_items": settings.train_items,
+        "check_items": settings.check_items,
         "top": settings.top or max(1, n_heads // 10),
         "how": settings.how,
         "loss": settings.loss,

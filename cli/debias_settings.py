@@ -55,6 +55,9 @@ class DebiasSettings(SharedRunSettings):
     train_items: int | None = Field(
         None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
     )
+    check_items: int | None = Field(
+        None, ge=4, le=MAX_COUNT, description="items of a fold that stop, and that test, at most"
+    )
     loss: Literal["twins", "equalise"] = Field(
         "twins", description="twins (what changes with the target) or equalise (all differences)"
     )

@@ -230,7 +230,7 @@ def test_tune_and_lora_change_the_slices_of_heads_json_alone(
 ):
     out = tmp_path / how
     options = ["--how", how, "--by", by, "--n-random", "1", "--epochs", "1"]
-    options += ["--train-items", "8", "--out", str(out)]
+    options += ["--limit", "6", "--train-items", "8", "--check-items", "4", "--out", str(out)]
     assert called(capsys, tiny_folder, text, *options)[0] == 0
     original = AutoModelForCausalLM.from_pretrained(tiny_folder)
     trained = AutoModelForCausalLM.from_pretrained(out / "model")
@@ -247,3 +247,5 @@ def test_tune_and_lora_change_the_slices_of_heads_json_alone(
     if how == "lora":
         assert (out / "model" / "adapter" / "adapter_config.json").is_file()
     assert torch.isfinite(next(trained.parameters())).all()
+    tested = pd.read_parquet(out / "items.parquet")
+    assert (tested.groupby("arm").size() == 4).all()
