@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rich.console import Console
 
 from tda_bias.records.text import counted
@@ -13,7 +13,7 @@ from tda_bias.types import InputError
 
 from .options import Positional, command
 from .output import Output
-from .settings import FilePath, Format, Several
+from .settings import CommandSettings, FilePath, Format, Several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from tda_bias.records.runs import Run
 
 
-class FiguresSettings(BaseModel):
+class FiguresSettings(CommandSettings):
     """Everything ``tdabias figures`` can be told."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         (),

@@ -59,10 +59,14 @@ Format = Literal["table", "json", "csv"]
 Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 
 
-class PlacementSettings(BaseModel):
-    """Where a model goes, and the type of its weights."""
+class CommandSettings(BaseModel):
+    """Something that a command can be told: checked once, and fixed from there on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PlacementSettings(CommandSettings):
+    """Where a model goes, and the type of its weights."""
 
     device: Device = Field(
         "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
@@ -78,19 +82,15 @@ class PlacementSettings(BaseModel):
     )
 
 
-class OutputSettings(BaseModel):
+class OutputSettings(CommandSettings):
     """How a command speaks."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Format = Field("table", description="what to print")
     quiet: bool = Field(False, description="no progress and no table: errors only")
 
 
-class PrecisionOption(BaseModel):
+class PrecisionOption(CommandSettings):
     """How a command computes that removes heads."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     precision: Precision = Field(
         "float32",
@@ -145,10 +145,8 @@ class TriplesSettings(PlacementSettings):
     )
 
 
-class TwinsOption(BaseModel):
+class TwinsOption(CommandSettings):
     """Whether and how the texts are compared with the same texts about other targets."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     twins: Name = Field(
         "auto",
