@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from tda_bias.debias.protocol import Protocol
 from tda_bias.debias.study import RANDOM, ArmResult
-from tda_bias.debias.training import Trajectory, at_loss
+from tda_bias.debias.training import at_loss
 from tda_bias.records.text import counted
 from tda_bias.resampling import generator, permutation_pvalue, times_drawn, tolerance
 
@@ -195,7 +195,10 @@ def frontier_table(results: Sequence[ArmResult]) -> pd.DataFrame:
 
 
 def trainings_table(results: Sequence[ArmResult]) -> pd.DataFrame:
-    """One row per training: ``arm draw fold rate steps best ended`` and the stop targets' loss."""
+    """One row per training: ``arm draw fold rate steps best ended heads``.
+
+    And of the stop targets the loss and the language-model score, before and at the best check.
+    """
     rows: list[dict[str, Any]] = []
     for result in results:
         for fold, t, rate, heads in zip(
@@ -211,6 +214,8 @@ def trainings_table(results: Sequence[ArmResult]) -> pd.DataFrame:
                     "best": t.step[t.best],
                     "stop_loss_before": t.stop_loss[0],
                     "stop_loss": t.stop_loss[t.best],
+                    "stop_lms_before": 100 * t.stop_language[0],
+                    "stop_lms": 100 * t.stop_language[t.best],
                     "ended": t.ended,
                     "heads": " ".join(map(str, heads)) if len(heads) <= 64 else f"{len(heads)}",
                 }
@@ -244,19 +249,27 @@ def items_table(
 def recommended(results: Sequence[ArmResult]) -> str:
     """The arm whose model is saved: the least loss on the stop targets, over folds.
 
-    Only arms that train chosen heads, or all of them, for the gaps; test targets have no say.
+    Only arms that train chosen heads, or all of them, for the gaps, and that keep the
+    language-model score on the stop targets, where any does; test targets have no say.
     """
     allowed = [
         result
         for result in results
         if result.arm.goal == "gaps" and result.arm.name != RANDOM and result.arm.how != "full"
     ]
-    best = min(allowed, key=lambda result: np.mean([_least(t) for t in result.trajectories]))
+    most = ALLOWED_LMS + float(tolerance(ALLOWED_LMS))
+    keeping = [result for result in allowed if _lost_language(result) <= most]
+    best = min(
+        keeping or allowed,
+        key=lambda result: np.mean([t.stop_loss[t.best] for t in result.trajectories]),
+    )
     return best.arm.name
 
 
-def _least(t: Trajectory) -> float:
-    return t.stop_loss[t.best]
+def _lost_language(result: ArmResult) -> float:
+    """Points of the language-model score that an arm lost on the stop targets, over folds."""
+    lost = [t.stop_language[0] - t.stop_language[t.best] for t in result.trajectories]
+    return 100 * float(np.mean(lost))
 
 
 def broken(results: Sequence[ArmResult]) -> list[str]:

@@ -37,6 +37,7 @@ class Trajectory:
     Attributes:
         step: Steps taken.
         stop_loss: Mean Huber loss of the gaps on the stop targets.
+        stop_language: Share of won language-model comparisons on the stop targets.
         log_ppl: Log-perplexity of the watched passages, nats per token.
         gap: Beta per token of every test item.
         total: Beta of sums of every test item.
@@ -49,6 +50,7 @@ class Trajectory:
 
     step: list[int] = field(default_factory=list)
     stop_loss: list[float] = field(default_factory=list)
+    stop_language: list[float] = field(default_factory=list)
     log_ppl: list[float] = field(default_factory=list)
     gap: list[np.ndarray] = field(default_factory=list)
     total: list[np.ndarray] = field(default_factory=list)
@@ -60,10 +62,8 @@ class Trajectory:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a saved part."""
-        arrays = {
-            name: np.array(getattr(self, name))
-            for name in ("step", "stop_loss", "log_ppl", "gap", "total", "language", "best")
-        }
+        checks = ("step", "stop_loss", "stop_language", "log_ppl", "gap", "total", "language")
+        arrays = {name: np.array(getattr(self, name)) for name in (*checks, "best")}
         arrays["ended"] = np.array(self.ended)
         arrays["report_log_ppl"] = np.array(self.report_log_ppl)
         return arrays | {f"values {name}": value.numpy() for name, value in self.values.items()}
@@ -84,6 +84,7 @@ class Trajectory:
         return cls(
             step=arrays["step"].tolist(),
             stop_loss=arrays["stop_loss"].tolist(),
+            stop_language=arrays["stop_language"].tolist(),
             log_ppl=arrays["log_ppl"].tolist(),
             gap=list(arrays["gap"]),
             total=list(arrays["total"]),
@@ -256,6 +257,7 @@ def _check(
     log_ppl = log_ppl_of(texts.model, watch)
     trajectory.step.append(step)
     trajectory.stop_loss.append(float(loss))
+    trajectory.stop_language.append(float(stop.language.mean()))
     trajectory.log_ppl.append(log_ppl)
     trajectory.gap.append(test.gap)
     trajectory.total.append(test.total)

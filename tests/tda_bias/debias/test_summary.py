@@ -17,7 +17,9 @@ FOLDS = [
 BEFORE = np.random.default_rng(0).normal(0.2, 0.05, 24)
 
 
-def result(name, share, *, stop=0.5, draw=-1, ppl=0.005, goal="gaps", how="gates"):
+def result(
+    name, share, *, stop=0.5, draw=-1, ppl=0.005, goal="gaps", how="gates", stop_language=0.8
+):
     """An arm that leaves a share of every gap."""
     ranking = "effect" if name == "effect" else None
     own = ArmResult(Arm(name, how, ranking=ranking, draw=draw, goal=goal))
@@ -26,7 +28,8 @@ def result(name, share, *, stop=0.5, draw=-1, ppl=0.005, goal="gaps", how="gates
         own.folds.append(fold)
         own.trajectories.append(
             Trajectory(
-                step=[0, 5], stop_loss=[1.0, stop], log_ppl=[3.0, 3.0 + ppl], gap=gap,
+                step=[0, 5], stop_loss=[1.0, stop], stop_language=[0.8, stop_language],
+                log_ppl=[3.0, 3.0 + ppl], gap=gap,
                 total=[10 * values for values in gap],
                 language=[np.full(6, 0.8), np.full(6, 0.8)], best=1, ended="all 5 steps",
                 report_log_ppl=(3.0, 3.0 + ppl),
@@ -87,6 +90,17 @@ def test_the_recommended_arm_is_chosen_on_stop_targets_and_never_random_full_or_
     ]
     assert recommended(results) == "effect"
     assert recommended(study(0.1, [0.1], stop=0.85)) == "all"
+
+
+@pytest.mark.parametrize(("left", "expected"), [(0.79, "effect"), (0.78, "all"), (0.9, "effect")])
+def test_an_arm_that_loses_language_on_the_stop_targets_is_recommended_only_if_all_do(
+    left, expected
+):
+    results = study(0.1, [0.1], stop=0.6, stop_language=left)
+    assert recommended(results) == expected
+    for trajectory in results[-1].trajectories:
+        trajectory.stop_language[1] = 0.5
+    assert recommended(results) == "effect"
 
 
 def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
