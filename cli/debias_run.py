@@ -121,6 +121,11 @@ def prepare(
     protocol = protocol_of(settings, n_heads=n_heads, n_targets=n_targets)
     if protocol.top >= n_heads:
         raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
+    if settings.save not in (None, "all", *protocol.by):
+        raise InputError(
+            f"`save` must be {', '.join(protocol.by)} or all, which this run trains; got "
+            f"{settings.save!r}"
+        )
     if settings.heads is not None:
         chosen_from_file(from_file[0], from_file[1], weights)
     dealt = folds(triples, protocol)
@@ -208,7 +213,7 @@ def print_cost(prepared: Prepared, console: Console, team: Team) -> None:
 
 
 def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> DebiasRun:
-    """Train every arm, save the recommended model, and write the run."""
+    """Train every arm, save the model of the best or the one that was asked for, and the run."""
     from tda_bias.debias import summary
     from tda_bias.debias.record import DebiasRecord, DebiasRun
     from tda_bias.models.record import model_record
@@ -223,7 +228,7 @@ def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> 
     with progress_bar(console, title, "steps") as bar:
         study = replace(prepared.study, progress=bar)
         results: list[ArmResult] = study.run()
-        arm = summary.recommended(results)
+        arm = settings.save or summary.recommended(results)
         fold, trajectory, heads = study.recommended(arm)
     table = summary.arms_table(results, prepared.groups, protocol)
     said = summary.verdict(table, arm, protocol)

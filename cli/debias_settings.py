@@ -62,6 +62,11 @@ class DebiasSettings(SharedRunSettings):
         "twins", description="twins (what changes with the target) or equalise (all differences)"
     )
     kl: float = Field(1.0, ge=0, le=1000, description="weight of the divergence from the original")
+    save: str | None = Field(
+        None,
+        description="arm whose model is saved: a ranking of --by, or all (default: what does best "
+        "on the targets that stop)",
+    )
     text: Name = Field(
         "self",
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",

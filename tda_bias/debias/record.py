@@ -37,7 +37,7 @@ class DebiasRecord(RunRecord):
         folds: Targets that train, stop and test, fold by fold.
         neutral: The neutral text: source, revision, passages of each part.
         matching: Whether random heads were of the same layers as the first ranking's.
-        recommended: The arm whose model is saved; chosen on the stop targets.
+        recommended: The arm whose model is saved: chosen on the stop targets, or asked for.
         verdict: What came out, in a sentence.
         broken: Trainings in which numbers became undefined, and at which step.
         twins: How twins came about; None without.

@@ -21,6 +21,8 @@ ALLOWED_LMS = 1.0
 _LEVEL = 0.05
 # An interval over fewer says little.
 _FEWEST_TARGETS = 5
+# Columns that hold an arm against random sets.
+_COMPARED = ("p", "p_at_2", "p_rms", "than_random", "than_random_low", "than_random_high")
 
 
 def arms_table(
@@ -47,8 +49,10 @@ def arms_table(
         ``sum_before sum``, language-model score ``lms_before lms`` in percent; ``perplexity``, the
         change in percent on passages that nothing was chosen on, and ``guard``. Interpolated to a
         loss of 1 and 2 % of the perplexity: ``beta_at_1 beta_at_2 rms_at_1 rms_at_2``, and the rank
-        p of their sizes among random sets, ``p`` (|beta| at 1 %), ``p_at_2``, ``p_rms``; NaN for
-        random sets, placebo, retention and the untouched model.
+        p of their sizes among random sets, ``p`` (|beta| at 1 %), ``p_at_2``, ``p_rms``; and
+        ``beta`` item by item less the mean of the random sets, with limits over targets,
+        ``than_random than_random_low than_random_high``. What compares with random sets is NaN for
+        these, placebo, retention and the untouched model.
     """
     tests = np.concatenate([fold.test for fold in results[0].folds])
     target = np.array(groups)[tests]
@@ -60,10 +64,13 @@ def arms_table(
     for row in rows:
         row["targets"] = len(names)
     random = [row for row in rows if row["arm"] == RANDOM]
-    compared = [row for row, result in zip(rows, results, strict=True) if result.arm.goal == "gaps"]
-    for row in compared:
-        if row["arm"] != RANDOM:
+    left_by_random = np.mean([_at_best(r, "gap") for r in results if r.arm.name == RANDOM], axis=0)
+    for row, result in zip(rows, results, strict=True):
+        if result.arm.goal == "gaps" and result.arm.name != RANDOM:
+            less = _at_best(result, "gap") - left_by_random
+            low, high = _limits(less, often, confidence)
             row |= _rank_p(row, random)
+            row |= {"than_random": less.mean(), "than_random_low": low, "than_random_high": high}
     merged = [row for row in rows if row["arm"] != RANDOM]
     first = dict(rows[0])
     untouched = {"arm": UNTOUCHED, "how": "none", "heads": 0, "guard": "pass", "perplexity": 0.0}
@@ -74,7 +81,7 @@ def arms_table(
     untouched |= {"low": low, "high": high, "change_low": 0.0, "change_high": 0.0}
     untouched |= {f"{name}_before": first[f"{name}_before"] for name in ("rms", "sum", "lms")}
     table = pd.DataFrame([untouched, *merged, _mean_of(random)])
-    return table.reindex(columns=[*dict.fromkeys([*first, "p", "p_at_2", "p_rms"])])
+    return table.reindex(columns=[*dict.fromkeys([*first, *_COMPARED])])
 
 
 def _row(

@@ -51,6 +51,7 @@ def called(capsys, tiny_folder, text, *options):
         (["--data", "crows_pairs.csv"], "is CrowS-Pairs, which must not be trained on"),
         (["--twins", "none"], "`loss` twins needs twins"),
         (["--top", "8"], "`top` must be below the model's 8 heads"),
+        (["--save", "gates"], "`save` must be effect or all, which this run trains; got 'gates'"),
         (["--text", "no.txt"], "no.txt"),
         (["--category", "religion"], "targets that train, stop and test must be others"),
     ],
@@ -230,6 +231,7 @@ def test_tune_and_lora_change_the_slices_of_heads_json_alone(
 ):
     out = tmp_path / how
     options = ["--how", how, "--by", by, "--n-random", "1", "--epochs", "1"]
+    options += ["--save", by.split(",")[0]]
     options += ["--limit", "6", "--train-items", "8", "--check-items", "4", "--out", str(out)]
     assert called(capsys, tiny_folder, text, *options)[0] == 0
     original = AutoModelForCausalLM.from_pretrained(tiny_folder)
@@ -247,5 +249,6 @@ def test_tune_and_lora_change_the_slices_of_heads_json_alone(
     if how == "lora":
         assert (out / "model" / "adapter" / "adapter_config.json").is_file()
     assert torch.isfinite(next(trained.parameters())).all()
+    assert json.loads((out / "run.json").read_text())["recommended"] == by.split(",")[0]
     tested = pd.read_parquet(out / "items.parquet")
     assert (tested.groupby("arm").size() == 4).all()

@@ -71,6 +71,17 @@ def test_the_table_has_means_over_items_of_test_targets_and_the_untouched_model(
     assert row["change_low"] <= row["change"] <= row["change_high"] < 0
 
 
+def test_an_arm_is_held_against_random_sets_item_by_item():
+    table = arms_table(study(0.2, [0.4, 0.6]), GROUPS, Protocol(n_random=2)).set_index("arm")
+    expected = -0.3 * BEFORE[:12]
+    row = table.loc["effect"]
+    assert row["than_random"] == pytest.approx(expected.mean())
+    by_target = expected.reshape(-1, 2).mean(1)
+    assert by_target.min() <= row["than_random_low"] < row["than_random"]
+    assert row["than_random"] < row["than_random_high"] <= by_target.max() < 0
+    assert table.loc[["untouched", "random"], "than_random"].isna().all()
+
+
 def test_the_guard_fails_where_perplexity_or_language_is_lost():
     table = arms_table(study(0.5, [0.5], ppl=0.03), GROUPS, Protocol(n_random=1)).set_index("arm")
     assert table.loc["effect", "guard"] == "fail"
