@@ -256,20 +256,20 @@ def items_table(
 def recommended(results: Sequence[ArmResult]) -> str:
     """The arm whose model is saved: the least loss on the stop targets, over folds.
 
-    Only arms that train chosen heads, or all of them, for the gaps, and that keep the
-    language-model score on the stop targets, where any does; test targets have no say.
+    Only arms that train heads for the gaps and are no control, and of these such as keep the
+    language-model score on the stop targets; where none does, as lose least of it. Test targets
+    have no say.
     """
     allowed = [
         result
         for result in results
-        if result.arm.goal == "gaps" and result.arm.name != RANDOM and result.arm.how != "full"
+        if result.arm.goal == "gaps"
+        and result.arm.name not in (RANDOM, "bottom")
+        and result.arm.how != "full"
     ]
-    most = ALLOWED_LMS + float(tolerance(ALLOWED_LMS))
-    keeping = [result for result in allowed if _lost_language(result) <= most]
-    best = min(
-        keeping or allowed,
-        key=lambda result: np.mean([t.stop_loss[t.best] for t in result.trajectories]),
-    )
+    most = max(ALLOWED_LMS, min(map(_lost_language, allowed)))
+    keeping = [r for r in allowed if _lost_language(r) <= most + tolerance(most)]
+    best = min(keeping, key=lambda r: np.mean([t.stop_loss[t.best] for t in r.trajectories]))
     return best.arm.name
 
 

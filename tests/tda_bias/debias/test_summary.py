@@ -104,12 +104,12 @@ def test_the_recommended_arm_is_chosen_on_stop_targets_and_never_random_full_or_
 
 
 @pytest.mark.parametrize(("left", "expected"), [(0.79, "effect"), (0.78, "all"), (0.9, "effect")])
-def test_an_arm_that_loses_language_on_the_stop_targets_is_recommended_only_if_all_do(
-    left, expected
-):
+def test_the_recommended_arm_keeps_language_on_the_stop_targets_or_loses_least(left, expected):
     results = study(0.1, [0.1], stop=0.6, stop_language=left)
+    results.append(result("bottom", 0.1, stop=0.1))  # a control, which is not recommended
     assert recommended(results) == expected
-    for trajectory in results[-1].trajectories:
+    everything = results[2]
+    for trajectory in everything.trajectories:
         trajectory.stop_language[1] = 0.5
     assert recommended(results) == "effect"
 
