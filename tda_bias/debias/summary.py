@@ -315,7 +315,8 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
             f" It costs more than the guard allows (language-model score {scores}): not for use."
         )
     ranked = table[table["arm"].isin(protocol.by)]
-    best = ranked.iloc[int(ranked["p"].argmin())]
+    # Few random sets give few values of p: of equal ones, what leaves least.
+    best = ranked.iloc[int(np.lexsort((ranked["beta_at_1"].abs(), ranked["p"]))[0])]
     lowest = len(ranked) / (1 + protocol.n_random)
     if best["p"] * len(ranked) < _LEVEL:
         helped = "Choosing heads helped"

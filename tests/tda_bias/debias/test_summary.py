@@ -127,6 +127,13 @@ def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
     assert last["beta"] == pytest.approx(expected.mean())
 
 
+def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_least():
+    protocol = Protocol(by=("effect", "mediation"), n_random=3)
+    results = [*study(0.3, [0.8] * 3), result("mediation", 0.2)]
+    table = arms_table(results, GROUPS, protocol)
+    assert "the best ranking (mediation) leaves" in verdict(table, "effect", protocol)
+
+
 def test_the_sentence_follows_from_the_numbers():
     protocol = Protocol(n_random=20)
     few = arms_table(study(0.2, [0.8] * 3), GROUPS, Protocol(n_random=3))
