@@ -30,7 +30,11 @@ _PROBES = 3
 
 
 def protocol_of(settings: DebiasSettings, *, n_heads: int, n_targets: int) -> Protocol:
-    """The preset, with what was asked for otherwise; as many folds as there are targets for."""
+    """The preset, with what was asked for otherwise; as many folds as there are targets for.
+
+    Raises:
+        InputError: if the model of an arm is to be saved that is not trained.
+    """
     from tda_bias.debias.protocol import N_FOLDS, PRESETS, Protocol
 
     asked: dict[str, Any] = {
@@ -51,7 +55,13 @@ def protocol_of(settings: DebiasSettings, *, n_heads: int, n_targets: int) -> Pr
         "seed": settings.seed,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return Protocol(**{**PRESETS[settings.preset], **given})
+    protocol = Protocol(**{**PRESETS[settings.preset], **given})
+    if settings.save not in (None, "all", *protocol.by):
+        raise InputError(
+            f"`save` must be {', '.join(protocol.by)} or all, which this run trains; got "
+            f"{settings.save!r}"
+        )
+    return protocol
 
 
 @dataclass(frozen=True)
@@ -121,11 +131,6 @@ def prepare(
     protocol = protocol_of(settings, n_heads=n_heads, n_targets=n_targets)
     if protocol.top >= n_heads:
         raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
-    if settings.save not in (None, "all", *protocol.by):
-        raise InputError(
-            f"`save` must be {', '.join(protocol.by)} or all, which this run trains; got "
-            f"{settings.save!r}"
-        )
     if settings.heads is not None:
         chosen_from_file(from_file[0], from_file[1], weights)
     dealt = folds(triples, protocol)
