@@ -48,7 +48,7 @@ Ablation = Literal["mean", "zero"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 # Batches that each thread has at least, where several are run side by side.
-_EACH = 2
+_BATCHES_OF_A_THREAD = 2
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3
 
@@ -145,7 +145,8 @@ class Ablator:
         plain: PreTrainedModel = model.hf_model
         if is_unhooked(plain):
             # With fewer batches each, threads would wait for the last.
-            self.at_a_time = copies_at_a_time(model, len(self.readings.passes) // _EACH)
+            busy = len(self.readings.passes) // _BATCHES_OF_A_THREAD
+            self.at_a_time = copies_at_a_time(model, busy)
         if self.at_a_time > 1:
             # The first may be running, with hooks in it, when another copy is needed.
             plain = with_the_same_weights(plain)

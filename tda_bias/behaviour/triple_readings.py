@@ -120,11 +120,13 @@ def triple_readings(
     )
     match model.kind:
         case "causal":
-            return _causal(model, readings, split, leading, batch_size)
+            planned = _causal(model, readings, split, leading, batch_size)
         case "masked":
-            return _masked(model, readings, masked_rows(model, split), len(split), batch_size)
+            planned = _masked(model, readings, masked_rows(model, split), len(split), batch_size)
         case _:
-            return _seq2seq(model, readings, [*triples, *others], split, batch_size)
+            planned = _seq2seq(model, readings, [*triples, *others], split, batch_size)
+    # They were planned from short to long.
+    return replace(planned, passes=planned.passes[::-1], tokens=planned.tokens[::-1])
 
 
 def _causal(
@@ -140,7 +142,7 @@ def _causal(
     ]
     trees = [tree for tree, _ in made]
     reader = reader_of(model, trees, batch_size=batch_size, texts_per_tree=3)
-    planned = reader.plan(trees)[::-1]
+    planned = reader.plan(trees)
     return replace(
         readings,
         part=[part for _, part in made],
@@ -163,7 +165,7 @@ def _masked(
     for triple, its_part in zip(made.triple, made.part, strict=True):
         reading.append(len(part[triple]))
         part[triple].append(its_part)
-    batches = list(batches_of_similar_width(lengths, batch_size))[::-1]
+    batches = list(batches_of_similar_width(lengths, batch_size))
     return replace(
         readings,
         part=[np.array(parts) for parts in part],
@@ -205,7 +207,7 @@ def _seq2seq(
     widths = [
         len(made.sources[tree]) + len(row) for tree, row in zip(rows.tree, rows.rows, strict=True)
     ]
-    batches = list(batches_of_similar_width(widths, batch_size))[::-1]
+    batches = list(batches_of_similar_width(widths, batch_size))
     return replace(
         readings,
         part=made.part,

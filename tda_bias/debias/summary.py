@@ -21,8 +21,6 @@ ALLOWED_LMS = 1.0
 _LEVEL = 0.05
 # An interval over fewer says little.
 _FEWEST_TARGETS = 5
-# Columns that hold an arm against random sets.
-_COMPARED = ("p", "p_at_2", "p_rms", "than_random", "than_random_low", "than_random_high")
 
 
 def arms_table(
@@ -72,7 +70,7 @@ def arms_table(
             row |= _rank_p(row, random)
             row |= {"than_random": less.mean(), "than_random_low": low, "than_random_high": high}
     merged = [row for row in rows if row["arm"] != RANDOM]
-    first = dict(rows[0])
+    first = rows[0]  # of a ranking, which is held against random sets: it has all columns
     untouched = {"arm": UNTOUCHED, "how": "none", "heads": 0, "guard": "pass", "perplexity": 0.0}
     untouched["targets"] = len(names)
     untouched |= {name: first[f"{name}_before"] for name in ("rms", "sum", "lms")}
@@ -81,7 +79,7 @@ def arms_table(
     untouched |= {"low": low, "high": high, "change_low": 0.0, "change_high": 0.0}
     untouched |= {f"{name}_before": first[f"{name}_before"] for name in ("rms", "sum", "lms")}
     table = pd.DataFrame([untouched, *merged, _mean_of(random)])
-    return table.reindex(columns=[*dict.fromkeys([*first, *_COMPARED])])
+    return table.reindex(columns=[*first])
 
 
 def _row(
@@ -267,8 +265,13 @@ def recommended(results: Sequence[ArmResult]) -> str:
         and result.arm.name not in (RANDOM, "bottom")
         and result.arm.how != "full"
     ]
-    most = max(ALLOWED_LMS, min(map(_lost_language, allowed)))
-    keeping = [r for r in allowed if _lost_language(r) <= most + tolerance(most)]
+    lost = [_lost_language(result) for result in allowed]
+    most = max(ALLOWED_LMS, min(lost))
+    keeping = [
+        result
+        for result, points in zip(allowed, lost, strict=True)
+        if points <= most + tolerance(most)
+    ]
     best = min(keeping, key=lambda r: np.mean([t.stop_loss[t.best] for t in r.trajectories]))
     return best.arm.name
 
