@@ -31,7 +31,7 @@ lint: $(INSTALLED)
 
 # The site, strictly and offline. The variable silences an advertisement for MkDocs' successors.
 docs: $(INSTALLED)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html"
 
 # What the commands of the docs print, replayed in a folder of their own and written into the pages.

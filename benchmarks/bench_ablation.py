@@ -14,9 +14,9 @@ import time
 import numpy as np
 import torch
 
-from tda_bias.behaviour.ablation import Ablator
-from tda_bias.behaviour.random_sets import random_sets
-from tda_bias.behaviour.removal_plan import layers_run, removal_plan
+from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.random_sets import random_sets
+from tda_bias.ablation.removal_plan import layers_run, removal_plan
 from tda_bias.models.load import load_language_model
 from tda_bias.triples import load_triples
 from tda_bias.types import HeadId

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from benchmarks.bench_long_texts import random_contexts, sampler_of
+from tda_bias.heads.patterns import PatternReader
 from tda_bias.models.load import LoadedModel, bridge_model
-from tda_bias.patterns.capture import PatternReader
 
 ROUNDS = 3
 N_TEXTS = 32

@@ -23,10 +23,10 @@ import numpy as np
 
 from benchmarks.load import MACHINES
 from tda_bias.config import HeadBiasConfig
-from tda_bias.inference.location import LocationMap
-from tda_bias.records.parts import PartStore
-from tda_bias.results.location import location_tests
-from tda_bias.statistic.group_result import GroupResult
+from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.location_tables import location_tests
+from tda_bias.heads.location_test import LocationMap
+from tda_bias.runs.cache import PartStore
 from tda_bias.threads import each_in_threads
 
 RUNS = 3

@@ -24,14 +24,14 @@ import numpy as np
 import torch
 
 from benchmarks.load import MACHINES
+from tda_bias.heads.group_result import GroupReducer
+from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.passes import ContextTexts
+from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.sampler import GroupSampler
 from tda_bias.models.load import LoadedModel, load_model
-from tda_bias.patterns.capture import PatternReader
-from tda_bias.patterns.passes import ContextTexts
 from tda_bias.progress import Stopwatch
-from tda_bias.statistic.group_result import GroupReducer
-from tda_bias.statistic.layout import GroupLayout
 from tda_bias.topology.persistence import n_deaths
-from tda_bias.topology.sampler import GroupSampler
 
 ROUNDS = 3
 N_TRIPLES = 25

@@ -10,7 +10,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, number_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
@@ -30,13 +30,13 @@ from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings, TwinsOption
 
 if TYPE_CHECKING:
-    from tda_bias.behaviour.ablation import Ablator
-    from tda_bias.behaviour.ablation_budget import AblationPlan
-    from tda_bias.behaviour.ablation_study import AblationStudy
+    from tda_bias.ablation.ablation_budget import AblationPlan
+    from tda_bias.ablation.ablator import Ablator
+    from tda_bias.ablation.study import AblationStudy
+    from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
-    from tda_bias.records.parts import PartStore
-    from tda_bias.records.work import Team
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.runs.cache import PartStore
+    from tda_bias.runs.work import Team
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
@@ -94,7 +94,7 @@ class AblateSettings(TwinsOption, PrecisionOption, SharedRunSettings):
 @command(AblateSettings)
 def ablate(settings: AblateSettings) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
     team = _team(settings)
     heads = HeadBias.load(settings.run)
@@ -149,8 +149,8 @@ def _study(
     )
     refuse_other_weights(model, heads.record)
 
-    from tda_bias.behaviour.ablation import Ablator
-    from tda_bias.behaviour.ablation_study import FEWEST_RANDOM, ablation_study
+    from tda_bias.ablation.ablator import Ablator
+    from tda_bias.ablation.study import FEWEST_RANDOM, ablation_study
 
     ablator = Ablator(
         model,
@@ -210,7 +210,7 @@ def _planned(
     """What a budget allows, said before it starts; None without a budget."""
     if settings.budget is None:
         return None
-    from tda_bias.behaviour.ablation_budget import planned
+    from tda_bias.ablation.ablation_budget import planned
 
     asked = settings.n_random if "n_random" in settings.model_fields_set else _MOST_RANDOM
     with console.status("measuring"):
@@ -282,7 +282,7 @@ def saved(folder: Path) -> Output:
     Raises:
         InputError: as ``AblationStudy.load``.
     """
-    from tda_bias.behaviour.ablation_study import AblationStudy
+    from tda_bias.ablation.study import AblationStudy
 
     return output(AblationStudy.load(folder), folder)
 

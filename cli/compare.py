@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, number_text, p_text
 
 from .compare_settings import CompareSettings
 from .loading import (
@@ -73,7 +73,7 @@ def _compared(settings: CompareSettings) -> ModelComparison:
         )
 
         from tda_bias.plots.comparison import plot_comparison
-        from tda_bias.records.figures import print_style
+        from tda_bias.runs.figures import print_style
 
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_comparison(comparison)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, number_text, p_text
 
 from .output import Output
 from .run_folder import run_folder
@@ -29,9 +29,9 @@ def compare_runs(settings: CompareSettings) -> Output:
         InputError: if the runs cannot be compared, or the folder cannot be written.
     """
     from tda_bias.comparison.head_maps import compare_heads
-    from tda_bias.records.record import DataRecord
-    from tda_bias.records.runs import content_hash
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.record import DataRecord
+    from tda_bias.runs.run import content_hash
 
     before, after = (HeadBias.load(name) for name in (settings.before, settings.after))
     hashes = [str(content_hash(run.record)) for run in (before, after)]
@@ -51,7 +51,7 @@ def compare_runs(settings: CompareSettings) -> Output:
         )
 
         from tda_bias.plots.comparison import plot_head_comparison
-        from tda_bias.records.figures import print_style
+        from tda_bias.runs.figures import print_style
 
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_head_comparison(comparison)})

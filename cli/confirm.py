@@ -9,7 +9,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, number_text, p_text
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
 
 from .loading import language_model
@@ -20,10 +20,10 @@ from .settings import FilePath, Name, OutputSettings
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.heads.confirmation import Confirmation
+    from tda_bias.heads.group_result import GroupResult
+    from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
-    from tda_bias.results.confirmation import Confirmation
-    from tda_bias.results.head_bias import HeadBias
-    from tda_bias.statistic.group_result import GroupResult
 
 
 class ConfirmSettings(OutputSettings):
@@ -55,14 +55,14 @@ class ConfirmSettings(OutputSettings):
 @command(ConfirmSettings)
 def confirm(settings: ConfirmSettings) -> None:
     """Choose heads on half of the targets and test them on the others, or on other data."""
-    from tda_bias.records.runs import refuse_run_of_another_command
+    from tda_bias.runs.run import refuse_run_of_another_command
 
     refuse_run_of_another_command(_folder(settings), "confirm")
     if settings.pairs is not None:
         _model(settings, settings.pairs)
         return
 
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
     run = HeadBias.load(settings.run)
     category = _category(run, settings.category)
@@ -70,7 +70,7 @@ def confirm(settings: ConfirmSettings) -> None:
         _on_other_data(settings, run, category)
         return
 
-    from tda_bias.results.confirmation import confirmation
+    from tda_bias.heads.confirmation import confirmation
 
     result = confirmation(
         _groups(settings.run, run, category),
@@ -99,9 +99,9 @@ def _model(settings: ConfirmSettings, source: str) -> None:
         read_items,
         refuse_second_look,
     )
-    from tda_bias.records.lock import locked
-    from tda_bias.records.record import ModelRecord, RunRecord
-    from tda_bias.records.writing import writing_run
+    from tda_bias.runs.lock import locked
+    from tda_bias.runs.record import ModelRecord, RunRecord
+    from tda_bias.runs.writing import writing_run
 
     about = read_about(settings.run)
     refuse_second_look(settings.run, about)
@@ -166,8 +166,8 @@ def _category(run: HeadBias, category: str | None) -> str:
 
 def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
     """The saved groups of a category."""
-    from tda_bias.records.parts import PartStore
-    from tda_bias.statistic.group_result import GroupResult, part_identity
+    from tda_bias.heads.group_result import GroupResult, part_identity
+    from tda_bias.runs.cache import PartStore
 
     model = run.record.model
     identity = part_identity(
@@ -194,8 +194,8 @@ def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
 
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> None:
-    from tda_bias.records.settings import validated
-    from tda_bias.results.confirmation import confirmed_on
+    from tda_bias.heads.confirmation import confirmed_on
+    from tda_bias.runs.settings import validated
     from tda_bias.triples import load_triples
 
     from . import heads
@@ -251,9 +251,9 @@ def _folder(settings: ConfirmSettings) -> Path:
 def _save(
     settings: ConfirmSettings, run: HeadBias, table: pd.DataFrame, summary: dict[str, Any]
 ) -> None:
-    from tda_bias.records.lock import locked
-    from tda_bias.records.record import RunRecord
-    from tda_bias.records.writing import writing_run
+    from tda_bias.runs.lock import locked
+    from tda_bias.runs.record import RunRecord
+    from tda_bias.runs.writing import writing_run
 
     record = RunRecord(
         command="confirm", model=run.record.model, settings=settings.model_dump(mode="json")

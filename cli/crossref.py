@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, number_text, p_text
 from tda_bias.types import HeadId, InputError
 
 from .crossref_settings import CrossrefSettings
@@ -19,8 +19,8 @@ from .text import uncut_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.behaviour.crossref import CrossReference
-    from tda_bias.behaviour.item_crossref import ItemCrossReference
+    from tda_bias.crossref.crossref import CrossReference
+    from tda_bias.crossref.item_crossref import ItemCrossReference
 
 
 @command(CrossrefSettings)
@@ -41,11 +41,11 @@ def by_target(settings: CrossrefSettings) -> Output:
     Raises:
         InputError: if the runs cannot be read or joined.
     """
-    from tda_bias.behaviour.crossref import cross_reference
-    from tda_bias.behaviour.stereoset_scores import StereoSetScores
-    from tda_bias.behaviour.targets import Said
+    from tda_bias.crossref.crossref import cross_reference
+    from tda_bias.crossref.targets import Said
+    from tda_bias.heads.result import HeadBias
     from tda_bias.plots.behaviour import crossref_figures
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.scores.stereoset_scores import StereoSetScores
 
     with run_folder(settings.folder, "crossref", settings):
         scores = None if settings.stereoset is None else StereoSetScores.load(settings.stereoset)
@@ -79,9 +79,9 @@ def by_item(settings: CrossrefSettings) -> Output:
         name = min(for_targets)
         raise InputError(f"`{name}` is about targets; leave --{name} out, or --items")
 
-    from tda_bias.behaviour.item_crossref import COMMAND, cross_reference_items
-    from tda_bias.behaviour.stereoset_scores import StereoSetScores
-    from tda_bias.records.runs import open_run
+    from tda_bias.crossref.item_crossref import COMMAND, cross_reference_items
+    from tda_bias.runs.run import open_run
+    from tda_bias.scores.stereoset_scores import StereoSetScores
 
     with run_folder(settings.folder, COMMAND, settings):
         result = cross_reference_items(
@@ -118,7 +118,7 @@ def target_output(result: CrossReference, folder: Path) -> Output:
 
 def correlation_table(result: CrossReference) -> Table:
     """The correlations with the smallest p."""
-    from tda_bias.behaviour.targets import match_counts
+    from tda_bias.crossref.targets import match_counts
 
     about = f"{counted(len(result.targets), 'target')} ({match_counts(result.targets)})"
     shown = Table(title=f"{result.record.model.name} · {about}", title_justify="left")
@@ -137,7 +137,7 @@ def correlation_table(result: CrossReference) -> Table:
 
 def covariate_line(table: pd.DataFrame) -> str:
     """What the partial correlations are free of."""
-    from tda_bias.behaviour.target_tests import usable_covariates
+    from tda_bias.crossref.target_tests import usable_covariates
 
     about = {
         "n_items": "number of items",
@@ -151,7 +151,7 @@ def covariate_line(table: pd.DataFrame) -> str:
 
 def target_lines(result: CrossReference) -> list[str]:
     """What survives, and what could have been found."""
-    from tda_bias.behaviour.rank_tests import power
+    from tda_bias.crossref.rank_tests import power
 
     n = len(result.targets)
     needed = power(n)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import HeadId, InputError
 
 from .debias_settings import DebiasSettings
@@ -93,7 +93,7 @@ def _texts(
 
 
 def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None]:
-    from tda_bias.behaviour.head_weights import read_export
+    from tda_bias.ablation.head_weights import read_export
 
     asked = "file" in (settings.by or "").split(",")
     if asked != (settings.heads is not None):

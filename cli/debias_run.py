@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tda_bias.records.text import counted
-from tda_bias.records.work import Shard, Team
+from tda_bias.runs.text import counted
+from tda_bias.runs.work import Shard, Team
 from tda_bias.types import HeadId, InputError
 
 from .loading import hooked_model, progress_bar, triples_record
@@ -120,7 +120,7 @@ def prepare(
     from tda_bias.debias.study import Study, parts_folder
     from tda_bias.debias.texts import TwinTexts
     from tda_bias.models.attention import attention_layers
-    from tda_bias.records.parts import open_parts, texts_hash
+    from tda_bias.runs.cache import open_parts, texts_hash
     from tda_bias.triples import triple_ids
 
     if settings.how == "lora":
@@ -172,8 +172,8 @@ def _fix(settings: DebiasSettings, protocol: Protocol, identity: str) -> str:
     """
     from tda_bias.debias.record import PROTOCOL
     from tda_bias.debias.study import parts_folder
-    from tda_bias.records.files import to_json, write_text
-    from tda_bias.records.record import now
+    from tda_bias.runs.files import to_json, write_text
+    from tda_bias.runs.record import now
 
     path = settings.out / PROTOCOL
     try:
@@ -223,7 +223,7 @@ def computed(settings: DebiasSettings, prepared: Prepared, console: Console) -> 
     from tda_bias.debias.record import DebiasRecord, DebiasRun
     from tda_bias.models.record import model_record
     from tda_bias.plots.debias import plot_frontier
-    from tda_bias.records.figures import print_style
+    from tda_bias.runs.figures import print_style
     from tda_bias.triples import triple_ids
 
     start = time.monotonic()
@@ -286,7 +286,7 @@ def _save_model(
     fold: Fold,
 ) -> dict[str, Any]:
     """Write the recommended model; what ``heads.json`` holds."""
-    from tda_bias.behaviour.head_weights import export_record
+    from tda_bias.ablation.head_weights import export_record
     from tda_bias.debias.saving import model_card, save_debiased
     from tda_bias.models.record import model_record
 

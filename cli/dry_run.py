@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 
 from .loading import hooked_model, texts_of
 from .output import Output

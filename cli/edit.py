@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 from rich.console import Console
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError, RankBy
 
 from .loading import (
@@ -27,7 +27,7 @@ from .output import Output
 from .settings import Device, FilePath, Name, OutputSettings, Several
 
 if TYPE_CHECKING:
-    from tda_bias.behaviour.edited_folder import EditedModel
+    from tda_bias.ablation.edited_folder import EditedModel
     from tda_bias.models.load import LanguageModel
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
@@ -80,14 +80,14 @@ class EditSettings(OutputSettings):
 @command(EditSettings)
 def edit(settings: EditSettings) -> None:
     """Switch off, damp or average heads for good; the model loads with plain transformers."""
-    from tda_bias.behaviour.edited_folder import refuse_existing
-    from tda_bias.behaviour.edits import edit_rule
+    from tda_bias.ablation.edited_folder import refuse_existing
+    from tda_bias.ablation.edits import edit_rule
 
     rule = edit_rule(settings.how)
     refuse_existing(settings.out)
     chosen = _chosen(settings)
 
-    from tda_bias.behaviour.edited_folder import stored_dtype, write_edited_model
+    from tda_bias.ablation.edited_folder import stored_dtype, write_edited_model
     from tda_bias.triples import load_triples
 
     probes = [t.texts()[0] for t in load_triples("starter")[:_PROBES]]
@@ -166,7 +166,7 @@ def _chosen(settings: EditSettings) -> Chosen:
 
 
 def _of_run(settings: EditSettings, run: Path) -> Chosen:
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
     heads = HeadBias.load(run)
     category = settings.category or heads.categories[0]
@@ -190,7 +190,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
 
 
 def _of_file(path: Path) -> tuple[list[HeadId], dict[str, Any]]:
-    from tda_bias.behaviour.head_weights import read_export
+    from tda_bias.ablation.head_weights import read_export
 
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 from rich.console import Console
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import language_model, model_of, refuse_other_weights
@@ -18,7 +18,7 @@ from .settings import FilePath, Name, OutputSettings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
 
 class ExportSettings(OutputSettings):
@@ -44,9 +44,9 @@ class ExportSettings(OutputSettings):
 @command(ExportSettings)
 def export(settings: ExportSettings) -> None:
     """Write chosen heads for other programs: rule, p and q, parameter names and slices."""
-    from tda_bias.records.files import to_json, write_text
-    from tda_bias.records.runs import refuse_file_of_a_run
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.files import to_json, write_text
+    from tda_bias.runs.run import refuse_file_of_a_run
 
     refuse_file_of_a_run(settings.to, setting="to")
 
@@ -69,7 +69,7 @@ def export(settings: ExportSettings) -> None:
     model = language_model(name, device="cpu", dtype=about.dtype, console=console)
     refuse_other_weights(model, heads.record)
 
-    from tda_bias.behaviour.head_weights import export_record
+    from tda_bias.ablation.head_weights import export_record
 
     rule = {
         "map": by,
@@ -102,7 +102,7 @@ def _random_instead(
     """As many other heads of the same layers, with what the run knows of them."""
     import numpy as np
 
-    from tda_bias.behaviour.random_sets import random_sets
+    from tda_bias.ablation.random_sets import random_sets
 
     places = chosen[["layer", "head"]].to_numpy(int).tolist()
     wanted = [HeadId(layer, head) for layer, head in places]

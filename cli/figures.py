@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from pydantic import Field
 from rich.console import Console
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 from .options import Positional, command
@@ -18,8 +18,8 @@ from .settings import CommandSettings, FilePath, Format, Several
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tda_bias.records.figures import Entry
-    from tda_bias.records.runs import Run
+    from tda_bias.runs.figures import Entry
+    from tda_bias.runs.run import Run
 
 
 class FiguresSettings(CommandSettings):
@@ -51,8 +51,8 @@ def figures(settings: FiguresSettings) -> None:
     formats, printed = _formats(settings.format)
     out = settings.out
 
-    from tda_bias.records.figures import drawings, write_print
-    from tda_bias.records.runs import refuse_run_of_another_command, with_parts
+    from tda_bias.runs.figures import drawings, write_print
+    from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 
     refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
@@ -122,7 +122,7 @@ def catalogue() -> tuple[Entry, ...]:
 
 def _formats(text: str) -> tuple[list[str], Format]:
     """The formats of pictures, and that of what is printed."""
-    from tda_bias.records.figures import FORMATS
+    from tda_bias.runs.figures import FORMATS
 
     words = [part.strip() for part in text.split(",") if part.strip()]
     pictures = [word for word in words if word in FORMATS]
@@ -150,14 +150,14 @@ def _tables(runs: Sequence[Run], out: Path, *, left_out: Callable[[str], None]) 
 
 
 def _head_tables(runs: Sequence[Run], out: Path) -> int:
+    from tda_bias.heads.result import HeadBias
     from tda_bias.paper.published import (
         TABLE_NUMBER,
         beside_published,
         extreme_groups,
         unlike_the_paper,
     )
-    from tda_bias.records.tables import write_table
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.runs.tables import write_table
 
     written = 0
     for run in (run for run in runs if run.command == "heads"):
@@ -179,7 +179,7 @@ def _risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]
     from pvf.published import published, risk_table, unlike_the_papers
     from pvf.record import PreferencesRecord
     from pvf.report import load_report
-    from tda_bias.records.tables import write_table
+    from tda_bias.runs.tables import write_table
 
     pvf = [run for run in runs if run.command == "pvf"]
     written = 0
@@ -206,7 +206,7 @@ def _regressions(
     from pvf.plots import plot_regression
     from pvf.report import load_report
     from pvf.social import load_factors
-    from tda_bias.records.figures import COLUMN, captioned, print_figure, print_style, write_print
+    from tda_bias.runs.figures import COLUMN, captioned, print_figure, print_style, write_print
 
     used = [run for run in runs if run.command == "pvf"]
     if not used:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
-from tda_bias.records.work import ALONE, Team
+from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.work import ALONE, Team
 from tda_bias.types import HeadId
 
 from .heads_settings import UNTRAINED, HeadsSettings
@@ -29,9 +29,9 @@ from .run_folder import parts_in, run_folder
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.heads.record import ControlsRecord
+    from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LoadedModel
-    from tda_bias.results.head_bias import HeadBias
-    from tda_bias.results.record import ControlsRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
@@ -85,8 +85,8 @@ def compute(settings: HeadsSettings, *, team: Team = ALONE) -> HeadBias:
         with stage([]):
             run(model, folder)
 
+        from tda_bias.heads.result import HeadBias
         from tda_bias.models.random_weights import initialised
-        from tda_bias.results.head_bias import HeadBias
 
         run(initialised(model, seed=settings.seed), folder / UNTRAINED)
         return HeadBias.load(folder)
@@ -101,9 +101,9 @@ def _result(
     console: Console,
     team: Team,
 ) -> HeadBias:
-    from tda_bias.heads import head_bias
-    from tda_bias.patterns.capture import example_pattern, kept_patterns
-    from tda_bias.results.carriers import texts_to_keep
+    from tda_bias.heads.carriers import texts_to_keep
+    from tda_bias.heads.head_bias import head_bias
+    from tda_bias.heads.patterns import example_pattern, kept_patterns
 
     with (
         progress_bar(console, f"{model.name} · {settings.named}", "texts") as progress,
@@ -131,7 +131,7 @@ def saved(folder: Path, top: int) -> Output:
     Raises:
         InputError: as ``HeadBias.load``.
     """
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
     return output(HeadBias.load(folder), folder, top)
 
@@ -234,8 +234,8 @@ def twin_lines(result: HeadBias, category: str) -> list[str]:
 
 def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
     """What a network with random weights shows on the same texts; nothing if none was run."""
-    from tda_bias.resampling import spearman_over_items
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.stats.resampling import spearman_over_items
 
     if not (folder / UNTRAINED / "run.json").is_file():
         return []

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from tda_bias.models.smollm2 import NAME as SMOLLM2
+from tda_bias.models.packaged import PACKAGED
 from tda_bias.types import STARTER_CAUTION, InputError
 
 from .progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
+    from tda_bias.heads.record import HeadsRecord
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
-    from tda_bias.records.record import DataRecord, RunRecord
-    from tda_bias.results.record import HeadsRecord
+    from tda_bias.runs.record import DataRecord, RunRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
@@ -55,7 +55,7 @@ def _answers() -> bool:
 
 def reach_hub_for(model: str, *, also: bool = False) -> None:
     """Find out whether the hub answers, if the model (or something else) comes from there."""
-    if also or not (model == SMOLLM2 or Path(model).is_dir()):
+    if also or not (model in PACKAGED or Path(model).exists()):
         use_cache_if_unreachable()
 
 
@@ -123,7 +123,7 @@ def triples_with_twins(
 
 def triples_record(source: str, category: str) -> DataRecord:
     """Where triples were read, and what is odd about them."""
-    from tda_bias.records.record import DataRecord
+    from tda_bias.runs.record import DataRecord
     from tda_bias.triples import source_revision, triple_remarks
 
     remarks = triple_remarks(source, category=category)
@@ -209,7 +209,7 @@ def texts_of(
     settings: HeadsSettings, console: Console
 ) -> tuple[list[Triple], Twins | None, DataRecord]:
     """What is compared: triples and their twins, or pairs; and where they were read."""
-    from tda_bias.records.record import DataRecord
+    from tda_bias.runs.record import DataRecord
 
     if settings.pairs is None:
         reach_hub_for(settings.model, also=settings.data == "stereoset")

@@ -10,7 +10,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 from .loading import use_cache_if_unreachable
@@ -60,12 +60,12 @@ def models() -> tuple[Rows, str]:
     """Models that packages carry, and those in the hub's cache."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    from tda_bias.models.without_hub import packaged_models
+    from tda_bias.models.packaged import PACKAGED
 
     rows = []
-    for name, model in packaged_models().items():
+    for name, model in PACKAGED.items():
         try:
-            model.file()
+            model.found()
             state = "installed"
         except InputError:
             state = model.install
@@ -137,8 +137,8 @@ def runs(folder: Path, errors: Console) -> tuple[Rows, str]:
     Raises:
         InputError: if there is no such folder.
     """
-    from tda_bias.records.files import RECORD
-    from tda_bias.records.runs import open_run
+    from tda_bias.runs.files import RECORD
+    from tda_bias.runs.run import open_run
 
     if not folder.is_dir():
         raise InputError(f"`folder` {folder} is no folder; name one with --folder")

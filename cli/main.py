@@ -50,7 +50,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
-    from tda_bias.records.work import ShareDone
+    from tda_bias.runs.work import ShareDone
     from tda_bias.types import InputError
 
     from .commands import program

@@ -11,7 +11,7 @@ from pydantic import Field
 from rich.console import Console
 
 from pvf.config import Kind
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import progress_bar, use_cache_if_unreachable
@@ -56,8 +56,8 @@ def mine(settings: MineSettings) -> None:
     """Mine context templates from a corpus, and compare them with the published ten."""
     from pvf.mined import mined_table, overlap
     from pvf.templates import load_templates
-    from tda_bias.records.files import write_csv
-    from tda_bias.records.runs import refuse_file_of_a_run
+    from tda_bias.runs.files import write_csv
+    from tda_bias.runs.run import refuse_file_of_a_run
 
     refuse_file_of_a_run(settings.out, setting="out")
     mined, pipeline, state = _mined(settings)

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
-from tda_bias.records.settings import (
+from tda_bias.runs.settings import (
     is_number,
     plain_type,
     read_settings,

@@ -39,11 +39,11 @@ class Output:
             quiet: Leave out the tables that are for people.
         """
         if format == "json":
-            from tda_bias.records.files import plain
+            from tda_bias.runs.files import plain
 
             typer.echo(json.dumps(plain(self.values), indent=2, allow_nan=False))
         elif format == "csv":
-            from tda_bias.records.spreadsheets import csv_text
+            from tda_bias.runs.spreadsheets import csv_text
 
             typer.echo(csv_text(self.rows), nl=False)
         elif not quiet:

@@ -9,7 +9,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
@@ -28,10 +28,10 @@ from .settings import Device, Dtype, FilePath, Name, Several, SharedRunSettings,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.behaviour.pair_set import PairSetScores
     from tda_bias.models.load import LanguageModel
     from tda_bias.pairs import PairSet
-    from tda_bias.records.work import Team
+    from tda_bias.runs.work import Team
+    from tda_bias.scores.pair_set import PairSetScores
 
 # Folder of finished pairs, inside a run.
 PARTS = "parts"
@@ -121,7 +121,7 @@ def compute(settings: PairsSettings) -> PairSetScores:
     """
     read = _read(settings)
 
-    from tda_bias.records.record import DataRecord
+    from tda_bias.runs.record import DataRecord
 
     console = Console(stderr=True, quiet=settings.quiet)
     team = team_of(settings)
@@ -145,7 +145,7 @@ def compute(settings: PairsSettings) -> PairSetScores:
 def _scored(
     settings: PairsSettings, model: LanguageModel, read: PairSet, console: Console, team: Team
 ) -> PairSetScores:
-    from tda_bias.behaviour.pair_set import pair_set_scores
+    from tda_bias.scores.pair_set import pair_set_scores
 
     with (
         progress_bar(console, f"{settings.model} · {read.name}", "pairs") as progress,

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tda_bias.records.work import ALONE, Shard, ShareDone, Team
+from tda_bias.runs.work import ALONE, Shard, ShareDone, Team
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -29,13 +29,13 @@ from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings
 
 if TYPE_CHECKING:
-    from tda_bias.behaviour.ablation import Ablator
-    from tda_bias.behaviour.prune_curve import PruneCurve
-    from tda_bias.behaviour.prune_record import PruneCurveRun
+    from tda_bias.ablation.ablator import Ablator
+    from tda_bias.ablation.prune_curve import PruneCurve
+    from tda_bias.ablation.prune_record import PruneCurveRun
+    from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
-    from tda_bias.records.parts import PartStore
-    from tda_bias.records.work import Team
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.runs.cache import PartStore
+    from tda_bias.runs.work import Team
     from tda_bias.types import Triple
 
 MAPS: tuple[RankBy, ...] = get_args(RankBy)
@@ -101,7 +101,7 @@ class PruneCurveSettings(PrecisionOption, SharedRunSettings):
 @command(PruneCurveSettings)
 def prune_curve(settings: PruneCurveSettings) -> None:
     """Remove more and more heads by rankings: what is left of the bias, at what cost."""
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
     team = team_of(settings)
     heads = HeadBias.load(settings.run)
@@ -113,7 +113,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
         curve = curve.with_record(settings=settings.model_dump(mode="json"))
 
         from tda_bias.plots.prune_curve import plot_prune_curve
-        from tda_bias.records.figures import print_style
+        from tda_bias.runs.figures import print_style
 
         with print_style():
             curve.save(settings.folder, figures={"prune_curve": plot_prune_curve(curve.curve)})
@@ -134,12 +134,12 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
     twins = [] if made is None else [made.of(triple) for triple in triples]
     reach_hub_for(heads.record.model.name, also=settings.text == "wikitext2")
 
-    from tda_bias.behaviour.perplexity import text_windows
-    from tda_bias.behaviour.prune_curve import prune_curve as curve_of
-    from tda_bias.behaviour.prune_curve import split_targets
-    from tda_bias.behaviour.prune_record import PruneCurveRun
+    from tda_bias.ablation.prune_curve import prune_curve as curve_of
+    from tda_bias.ablation.prune_curve import split_targets
+    from tda_bias.ablation.prune_record import PruneCurveRun
     from tda_bias.models.record import model_record
     from tda_bias.pairs.neutral import load_neutral_text
+    from tda_bias.scores.perplexity import text_windows
 
     text = load_neutral_text(settings.text)
     choosing, _ = split_targets(triples, seed=settings.seed)
@@ -185,7 +185,7 @@ def _ablator(
     triples: list[Triple],
     twins: list[tuple[Triple, ...]],
 ) -> Ablator:
-    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.ablation.ablator import Ablator
 
     how: dict[str, Any] = {"batch_size": settings.batch_size, "precision": settings.precision}
     return Ablator(model, triples, twins=twins, **how)
@@ -232,7 +232,7 @@ def _first_order(
     choosing: Any,
 ) -> dict[str, list[HeadId]]:
     """Orders from the targets that choose; the others are not looked at."""
-    from tda_bias.behaviour.prune_curve import first_order_rankings
+    from tda_bias.ablation.prune_curve import first_order_rankings
 
     kept = [i for i, chooses in enumerate(choosing) if chooses]
     of_kept = [triples[i] for i in kept], [twins[i] for i in kept] if twins else []
@@ -254,7 +254,7 @@ def saved(folder: Path) -> Output:
     Raises:
         InputError: as ``PruneCurveRun.load``.
     """
-    from tda_bias.behaviour.prune_record import PruneCurveRun
+    from tda_bias.ablation.prune_record import PruneCurveRun
 
     return output(PruneCurveRun.load(folder), folder)
 

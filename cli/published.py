@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from tda_bias.records.text import number_text, p_text
+from tda_bias.runs.text import number_text, p_text
 from tda_bias.types import InputError
 
 from .crossref_settings import CrossrefSettings
@@ -30,8 +30,8 @@ def by_published(settings: CrossrefSettings, model: str) -> Output:
     if others:
         raise InputError(f"`{min(others)}` is not read with --published; leave one of them out")
 
+    from tda_bias.heads.result import HeadBias
     from tda_bias.paper.published_run import COMMAND, published_agreement
-    from tda_bias.results.head_bias import HeadBias
 
     with run_folder(settings.folder, COMMAND, settings):
         result = published_agreement(

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.records.text import counted
-from tda_bias.records.work import ShareDone
+from tda_bias.runs.text import counted
+from tda_bias.runs.work import ShareDone
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import interruptible, language_model, out_of_memory_in_one_line, progress_bar
@@ -269,7 +269,7 @@ def _score(
 def _refuse_other_risks(settings: PvfSettings, folder: Path) -> None:
     """Before the model is read: make sure that no risks under other settings would be lost."""
     from pvf.report import saved_config
-    from tda_bias.records.runs import open_run
+    from tda_bias.runs.run import open_run
 
     if settings.overwrite or not (folder / "run.json").exists():
         return
@@ -288,7 +288,7 @@ def _report(
     from pvf.plots import report_figures
     from pvf.report import risk_report
     from pvf.weights import load_x_weights
-    from tda_bias.records.lock import locked
+    from tda_bias.runs.lock import locked
 
     weights = None
     if settings.x_weights is not None:

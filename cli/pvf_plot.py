@@ -47,9 +47,9 @@ def social(settings: SocialSettings) -> None:
     from pvf.plots import plot_regression
     from pvf.report import load_report
     from pvf.social import load_factors, regressions
-    from tda_bias.records.figures import write_figure
-    from tda_bias.records.files import write_csv
-    from tda_bias.records.runs import refuse_run_of_another_command
+    from tda_bias.runs.figures import write_figure
+    from tda_bias.runs.files import write_csv
+    from tda_bias.runs.run import refuse_run_of_another_command
 
     folder = settings.out or settings.run / "social"
     refuse_run_of_another_command(folder, "pvf social")
@@ -79,8 +79,8 @@ def plot(settings: PlotSettings) -> None:
 
     from pvf import plots
     from pvf.report import comparison, load_report
-    from tda_bias.records.figures import write_figure
-    from tda_bias.records.runs import refuse_run_of_another_command
+    from tda_bias.runs.figures import write_figure
+    from tda_bias.runs.run import refuse_run_of_another_command
 
     refuse_run_of_another_command(settings.out, "pvf plot")
     reports: dict[str, RiskReport] = {}

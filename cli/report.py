@@ -17,9 +17,9 @@ from .output import Output
 from .settings import FilePath, OutputSettings
 
 if TYPE_CHECKING:
-    from tda_bias.records.page import Chart, Finding, Section, TablePart
-    from tda_bias.records.runs import Run
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.page import Chart, Finding, Section, TablePart
+    from tda_bias.runs.run import Run
 
 
 class ReportSettings(OutputSettings):
@@ -36,9 +36,9 @@ def report(settings: ReportSettings) -> None:
     """Write one page that opens anywhere: findings, map of heads, texts, charts, tables."""
     import pandas as pd
 
-    from tda_bias.records.files import write_text
-    from tda_bias.records.page import Page, page_html
-    from tda_bias.records.runs import refuse_file_of_a_run
+    from tda_bias.runs.files import write_text
+    from tda_bias.runs.page import Page, page_html
+    from tda_bias.runs.run import refuse_file_of_a_run
 
     refuse_file_of_a_run(settings.out, setting="out")
     runs = _opened(settings.runs)
@@ -66,8 +66,8 @@ def report(settings: ReportSettings) -> None:
 
 def _opened(folders: Sequence[Path]) -> list[Run]:
     """The runs that were given, and those inside that were made from them."""
-    from tda_bias.records.files import RECORD
-    from tda_bias.records.runs import made_from, open_run
+    from tda_bias.runs.files import RECORD
+    from tda_bias.runs.run import made_from, open_run
 
     runs = [open_run(folder) for folder in dict.fromkeys(folders)]
     for run in list(runs):
@@ -84,7 +84,7 @@ def _opened(folders: Sequence[Path]) -> list[Run]:
 
 
 def _section(run: Run, runs: Sequence[Run]) -> Section:
-    from tda_bias.records.page import Section, plain_record
+    from tda_bias.runs.page import Section, plain_record
 
     parts = _heads(run, runs) if run.command == "heads" else _others(run, runs)
     record = json.loads(run.record.model_dump_json())
@@ -97,10 +97,10 @@ def _section(run: Run, runs: Sequence[Run]) -> Section:
 
 
 def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
+    from tda_bias.heads.result import HeadBias
     from tda_bias.plots.explorer import explorer
-    from tda_bias.records.page import TablePart
-    from tda_bias.records.runs import made_from
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.runs.page import TablePart
+    from tda_bias.runs.run import made_from
 
     result = run.load(HeadBias.load)
     others = [other for other in runs if other.command == "ablate" and made_from(other, run)]
@@ -122,7 +122,7 @@ def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
 
 def _finding(result: HeadBias, folder: Path, category: str) -> Finding:
     """What is found in a category, the plain sentence first."""
-    from tda_bias.records.page import Finding
+    from tda_bias.runs.page import Finding
 
     from . import heads
 
@@ -177,7 +177,7 @@ def plain_lines(result: HeadBias, category: str) -> list[str]:
 
 def _caution(result: HeadBias) -> list[Finding]:
     """What is true of the whole run."""
-    from tda_bias.records.page import Finding
+    from tda_bias.runs.page import Finding
 
     from . import heads
 
@@ -186,7 +186,7 @@ def _caution(result: HeadBias) -> list[Finding]:
 
 
 def _others(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
-    from tda_bias.records.page import Finding
+    from tda_bias.runs.page import Finding
 
     plain, said = _plain(run), _said(run)
     first, rest = (plain, said) if plain else (said[:2], said[2:])
@@ -234,7 +234,7 @@ def _charts(run: Run, runs: Sequence[Run]) -> list[Chart]:
 
 def _texts(runs: Sequence[Run]) -> dict[str, str]:
     """Texts of items by name, from runs of heads, which keep them."""
-    from tda_bias.results.item_differences import ARRAYS, ItemDifferences
+    from tda_bias.heads.item_differences import ARRAYS, ItemDifferences
 
     texts: dict[str, str] = {}
     for run in runs:
@@ -247,7 +247,7 @@ def _texts(runs: Sequence[Run]) -> dict[str, str]:
 
 def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
     """Every table of a run."""
-    from tda_bias.records.page import TablePart
+    from tda_bias.runs.page import TablePart
 
     texts = _texts(runs)
     parts = []

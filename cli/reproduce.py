@@ -52,13 +52,13 @@ def reproduce(settings: ReproduceSettings) -> None:
 
     import pandas as pd
 
+    from tda_bias.heads.result import HeadBias
     from tda_bias.paper.page import page, survivors_line
     from tda_bias.paper.published import TABLE_NUMBER, beside_published
-    from tda_bias.records.figures import drawings, write_print
-    from tda_bias.records.files import write_text
-    from tda_bias.records.runs import open_run
-    from tda_bias.records.tables import write_table
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.runs.figures import drawings, write_print
+    from tda_bias.runs.files import write_text
+    from tda_bias.runs.run import open_run
+    from tda_bias.runs.tables import write_table
 
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tda_bias.records.work import ALONE, Shard, Team
+from tda_bias.runs.work import ALONE, Shard, Team
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
-    from tda_bias.records.parts import Store
-    from tda_bias.records.record import DataRecord
+    from tda_bias.runs.cache import Store
+    from tda_bias.runs.record import DataRecord
 
     from .settings import SharedRunSettings
 
@@ -56,9 +56,9 @@ def run_folder(
         InputError: if the folder holds a finished run of something else, is held by another
             process, or cannot be written.
     """
-    from tda_bias.records.files import prepare_folder
-    from tda_bias.records.lock import locked, locked_share
-    from tda_bias.records.runs import refuse_other_run
+    from tda_bias.runs.files import prepare_folder
+    from tda_bias.runs.lock import locked, locked_share
+    from tda_bias.runs.run import refuse_other_run
 
     depends_on = settings.numbers_depend_on()
 
@@ -99,7 +99,7 @@ def parts_in(folder: Path, settings: SharedRunSettings, team: Team) -> Store:
         settings: Whether earlier ones are reused (``resume``) or may be lost.
         team: The processes that share the work.
     """
-    from tda_bias.records.parts import open_parts
+    from tda_bias.runs.cache import open_parts
 
     resume = getattr(settings, "resume", True)
     return partial(open_parts, folder, resume=resume, overwrite=settings.overwrite, team=team)

@@ -17,10 +17,10 @@ from .run_folder import parts_in, run_folder
 from .text import uncut_table
 
 if TYPE_CHECKING:
-    from tda_bias.behaviour.intrasentence_record import SentenceRun
     from tda_bias.models.load import LanguageModel
     from tda_bias.pairs.stereoset import SentenceTriple
-    from tda_bias.records.work import Team
+    from tda_bias.runs.work import Team
+    from tda_bias.scores.intrasentence_record import SentenceRun
 
     from .stereoset_settings import StereoSetSettings
 
@@ -48,9 +48,9 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
     source = source_of(settings.data)
     reach_hub_for(settings.model, also=source == "stereoset")
 
-    from tda_bias.behaviour.intrasentence_record import COMMAND
     from tda_bias.pairs.stereoset import load_sentence_triples
-    from tda_bias.records.record import DataRecord
+    from tda_bias.runs.record import DataRecord
+    from tda_bias.scores.intrasentence_record import COMMAND
 
     sentences, revision = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit
@@ -83,9 +83,9 @@ def _scored(
     console: Console,
     team: Team,
 ) -> SentenceRun:
-    from tda_bias.behaviour.intrasentence import sentence_scores
-    from tda_bias.behaviour.intrasentence_record import SentenceRun
     from tda_bias.models.record import model_record
+    from tda_bias.scores.intrasentence import sentence_scores
+    from tda_bias.scores.intrasentence_record import SentenceRun
 
     drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
     with (
@@ -208,6 +208,6 @@ def saved(folder: Path) -> Output:
     Raises:
         InputError: as ``SentenceRun.load``.
     """
-    from tda_bias.behaviour.intrasentence_record import SentenceRun
+    from tda_bias.scores.intrasentence_record import SentenceRun
 
     return output(SentenceRun.load(folder), folder)

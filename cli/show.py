@@ -15,7 +15,7 @@ from .output import Output
 from .settings import FilePath, OutputSettings
 
 if TYPE_CHECKING:
-    from tda_bias.records.runs import Run
+    from tda_bias.runs.run import Run
 
 
 class ShowSettings(OutputSettings):
@@ -30,7 +30,7 @@ class ShowSettings(OutputSettings):
 @command(ShowSettings)
 def show(settings: ShowSettings) -> None:
     """Print a finished run again, from its folder and without the model."""
-    from tda_bias.records.runs import open_run
+    from tda_bias.runs.run import open_run
 
     record = open_run(settings.run, *_PRINTED).record
     top = settings.top or record.told("top", 10)
@@ -73,7 +73,7 @@ def _ablate(folder: Path, top: int) -> Output:
 
 
 def _stereoset(folder: Path, top: int) -> Output:
-    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+    from tda_bias.scores.stereoset_scores import StereoSetScores
 
     from .stereoset import output
 
@@ -87,7 +87,7 @@ def _sentences(folder: Path, top: int) -> Output:
 
 
 def _crossref(folder: Path, top: int) -> Output:
-    from tda_bias.behaviour.crossref import CrossReference
+    from tda_bias.crossref.crossref import CrossReference
 
     from .crossref import target_output
 
@@ -95,7 +95,7 @@ def _crossref(folder: Path, top: int) -> Output:
 
 
 def _crossref_items(folder: Path, top: int) -> Output:
-    from tda_bias.behaviour.item_crossref import ItemCrossReference
+    from tda_bias.crossref.item_crossref import ItemCrossReference
 
     from .crossref import item_output
 
@@ -103,7 +103,7 @@ def _crossref_items(folder: Path, top: int) -> Output:
 
 
 def _compare(folder: Path, top: int) -> Output:
-    from tda_bias.records.runs import open_run
+    from tda_bias.runs.run import open_run
 
     if getattr(open_run(folder, "compare").record, "compares", None) == "heads":
         from tda_bias.comparison.head_maps import HeadsComparison

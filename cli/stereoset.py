@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, number_text, p_text
 
 from .loading import (
     interruptible,
@@ -31,7 +31,7 @@ from .text import uncut_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.behaviour.stereoset_scores import StereoSetScores
+    from tda_bias.scores.stereoset_scores import StereoSetScores
 
 _PER = {"sum": "sum", "mean": "per token"}
 _SCORES = ("lms", "ss", "icat")
@@ -80,7 +80,7 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
         )
         refuse_other_weights(model)
 
-        from tda_bias.behaviour.stereoset_scores import stereoset_scores
+        from tda_bias.scores.stereoset_scores import stereoset_scores
 
         with (
             progress_bar(console, f"{model.name} · {settings.category}", "triples") as progress,
@@ -180,7 +180,7 @@ def twin_lines(result: StereoSetScores) -> list[str]:
     """What is about the target and what is wording, category by category."""
     if not result.has_twins:
         return []
-    from tda_bias.behaviour.beta import about_the_target
+    from tda_bias.scores.beta import about_the_target
 
     table = result.beta
     lines = [

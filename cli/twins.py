@@ -64,7 +64,7 @@ def twins(settings: TwinsSettings) -> None:
 
     import pandas as pd
 
-    from tda_bias.records.runs import refuse_file_of_a_run
+    from tda_bias.runs.run import refuse_file_of_a_run
     from tda_bias.triples import load_triples
     from tda_bias.twins import load_kinds, make_twins, save_twins
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.records.text import counted, p_text
+from tda_bias.runs.text import counted, p_text
 from tda_bias.types import MAX_COUNT
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
 
@@ -29,7 +29,7 @@ from .settings import FilePath, Name, PlacementSettings, SharedRunSettings, fold
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.records.work import Team
+    from tda_bias.runs.work import Team
     from unqover.answers import Answers
     from unqover.design import Design
     from unqover.report import Report

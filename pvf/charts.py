@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tda_bias.records.page import Chart
-from tda_bias.records.runs import Run
-from tda_bias.records.text import counted
+from tda_bias.runs.page import Chart
+from tda_bias.runs.run import Run
+from tda_bias.runs.text import counted
 
 # Lines of a chart: more cannot be read.
 MOST = 40

@@ -15,9 +15,9 @@ from pvf.plots import (
     plot_signed_means,
 )
 from pvf.report import RiskReport, comparison, load_report
-from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
-from tda_bias.records.runs import Run
-from tda_bias.records.text import counted
+from tda_bias.runs.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
+from tda_bias.runs.run import Run
+from tda_bias.runs.text import counted
 
 
 def signed_means(runs: Sequence[Run]) -> Figure:

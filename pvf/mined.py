@@ -17,7 +17,7 @@ from scipy import stats
 
 from pvf.templates import Template
 from pvf.words import load_words
-from tda_bias.records.files import write_text
+from tda_bias.runs.files import write_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.distributions import survival
-from tda_bias.records.figures import BLUE, GREY, ORANGE, plain_numbers, plain_text
-from tda_bias.records.text import counted, short_name
+from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers, plain_text
+from tda_bias.runs.text import counted, short_name
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

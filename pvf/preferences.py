@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float, Int
 from pvf.config import Aggregate
 from pvf.record import CLASS_COLUMNS, WORD_COLUMNS, PreferencesRecord
 from pvf.templates import Template
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import updated
-from tda_bias.records.result import Recorded
-from tda_bias.records.runs import Run, open_run
-from tda_bias.records.text import counted
-from tda_bias.records.writing import writing_run
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.record import updated
+from tda_bias.runs.result import Recorded
+from tda_bias.runs.run import Run, open_run
+from tda_bias.runs.text import counted
+from tda_bias.runs.writing import writing_run
 from tda_bias.types import InputError
 
 _KEYS = ["x", "template"]

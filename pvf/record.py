@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.records.record import RecordPart, RunRecord
-from tda_bias.records.tables import columns, finite, numbers, shares, texts
+from tda_bias.runs.record import RecordPart, RunRecord
+from tda_bias.runs.tables import columns, finite, numbers, shares, texts
 
 
 class SourceRecord(RecordPart):

@@ -23,8 +23,8 @@ from pvf.words import WordClasses, WordList
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
-from tda_bias.records.parts import PartStore, open_parts, texts_hash
-from tda_bias.records.work import ALONE, Job, Team
+from tda_bias.runs.cache import PartStore, open_parts, texts_hash
+from tda_bias.runs.work import ALONE, Job, Team
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
-from tda_bias.records.files import read_text
+from tda_bias.runs.files import read_text
 from tda_bias.types import InputError
 
 WEIGHT = "weight"

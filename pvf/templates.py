@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from tda_bias.records.files import read_text
+from tda_bias.runs.files import read_text
 from tda_bias.types import InputError
 
 PUBLISHED = ("gender", "race")

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from pvf.risk import Risk, norm_order, positive_norm, volatility
-from tda_bias.resampling import Intervals, bootstrap_intervals, times_drawn
+from tda_bias.stats.resampling import Intervals, bootstrap_intervals, times_drawn
 from tda_bias.types import InputError
 
 Over = Literal["templates", "x", "both"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tda_bias.records.files import read_text
+from tda_bias.runs.files import read_text
 from tda_bias.types import InputError
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from tda_bias.records.files import read_text
-from tda_bias.records.settings import parse_yaml
+from tda_bias.runs.files import read_text
+from tda_bias.runs.settings import parse_yaml
 from tda_bias.types import InputError
 
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig as HeadBiasConfig
-    from tda_bias.heads import head_bias as head_bias
+    from tda_bias.heads.head_bias import head_bias as head_bias
+    from tda_bias.heads.result import HeadBias as HeadBias
     from tda_bias.models.load import LanguageModel as LanguageModel
     from tda_bias.models.load import LoadedModel as LoadedModel
     from tda_bias.models.load import bridge_model as bridge_model
     from tda_bias.models.load import load_language_model as load_language_model
     from tda_bias.models.load import load_model as load_model
-    from tda_bias.results.head_bias import HeadBias as HeadBias
     from tda_bias.triples import load_triples as load_triples
     from tda_bias.types import HeadId as HeadId
     from tda_bias.types import InputError as InputError
     from tda_bias.types import Triple as Triple
 
 _WHERE = {
-    "HeadBias": "results",
+    "HeadBias": "heads.result",
     "HeadBiasConfig": "config",
     "HeadId": "types",
     "InputError": "types",
@@ -31,7 +31,7 @@ _WHERE = {
     "LoadedModel": "models",
     "Triple": "types",
     "bridge_model": "models",
-    "head_bias": "heads",
+    "head_bias": "heads.head_bias",
     "load_language_model": "models",
     "load_model": "models",
     "load_triples": "triples",

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads import TokenizedGroup, computed_group, tokenized_groups
+from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.head_bias import TokenizedGroup, computed_group, tokenized_groups
+from tda_bias.heads.passes import ContextTexts
+from tda_bias.heads.patterns import MOST_PASS_ELEMENTS, PatternReader
+from tda_bias.heads.sampler import MOST_BYTES, SIZE_OF, WORKING_BYTES
+from tda_bias.heads.side_by_side import groups_at_a_time
+from tda_bias.heads.tables import tables
 from tda_bias.models.load import LoadedModel
-from tda_bias.patterns.capture import MOST_PASS_ELEMENTS, PatternReader
-from tda_bias.patterns.passes import ContextTexts
-from tda_bias.patterns.side_by_side import groups_at_a_time
 from tda_bias.progress import Counter, Stopwatch
-from tda_bias.results.tables import tables
-from tda_bias.statistic.group_result import GroupResult
 from tda_bias.threads import torch_shared_by
-from tda_bias.topology.sampler import MOST_BYTES, SIZE_OF, WORKING_BYTES
 from tda_bias.twins.twins import Twins
 from tda_bias.types import Triple
 

@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tda_bias.records.files import json_objects, read_text
-from tda_bias.records.text import is_visible
+from tda_bias.runs.files import json_objects, read_text
+from tda_bias.runs.text import is_visible
 from tda_bias.types import CATEGORIES, ROLES, InputError, Triple
 
 HUB_DATASET = "McGill-NLP/stereoset"

@@ -11,10 +11,10 @@ from hypothesis import settings
 from pvf.config import RiskConfig
 from pvf.report import risk_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
-from tda_bias.behaviour.ablation import Ablator
-from tda_bias.behaviour.ablation_study import ablation_study
+from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.study import ablation_study
+from tda_bias.heads.patterns import example_pattern
 from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_model
-from tda_bias.patterns.capture import example_pattern
 from tda_bias.types import Triple
 from tests.support.answers import made_up_answers
 from tests.support.models import tiny_hf_model

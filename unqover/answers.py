@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.records.files import RECORD
-from tda_bias.records.record import updated
-from tda_bias.records.result import Recorded
-from tda_bias.records.runs import Run, open_run
-from tda_bias.records.text import counted
-from tda_bias.records.writing import writing_run
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.record import updated
+from tda_bias.runs.result import Recorded
+from tda_bias.runs.run import Run, open_run
+from tda_bias.runs.text import counted
+from tda_bias.runs.writing import writing_run
 from tda_bias.types import InputError
 from unqover.record import ANSWER_COLUMNS, CELLS, KEYS, MASSES, AnswersRecord
 

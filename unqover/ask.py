@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
-from tda_bias.records.parts import open_parts
-from tda_bias.records.record import validated_part
-from tda_bias.records.work import ALONE, Job, Team
+from tda_bias.runs.cache import open_parts
+from tda_bias.runs.record import validated_part
+from tda_bias.runs.work import ALONE, Job, Team
 from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.askers import asker

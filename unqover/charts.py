@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tda_bias.records.page import Chart
-from tda_bias.records.runs import Run
+from tda_bias.runs.page import Chart
+from tda_bias.runs.run import Run
 
 # Lines of a chart: more cannot be read.
 MOST = 40

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from tda_bias.records.figures import Entry
-from tda_bias.records.runs import Run
+from tda_bias.runs.figures import Entry
+from tda_bias.runs.run import Run
 from unqover.answers import Answers
 from unqover.plots import report_figures
 from unqover.report import Report, bias_report

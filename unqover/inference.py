@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.resampling import benjamini_hochberg, bootstrap_intervals, share_reached
+from tda_bias.stats.resampling import benjamini_hochberg, bootstrap_intervals, share_reached
 from tda_bias.types import InputError
 from unqover.bias import Membership, Sums, mean_largest, mean_size, sums
 

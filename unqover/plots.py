@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE, plain_text
-from tda_bias.records.text import counted
+from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, plain_text
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 from unqover.bias import comparative, factorial, scores
 from unqover.report import Report, cells_of

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pandera.pandas as pa
 from pydantic import Field, model_validator
 
-from tda_bias.records.record import RecordPart, RunRecord
-from tda_bias.records.tables import columns, finite, numbers, texts
+from tda_bias.runs.record import RecordPart, RunRecord
+from tda_bias.runs.tables import columns, finite, numbers, texts
 from unqover.config import AskConfig
 
 

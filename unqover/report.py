@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.records.notebook import summary_html
-from tda_bias.records.writing import adding_to_run
-from tda_bias.resampling import share_reached
+from tda_bias.runs.notebook import summary_html
+from tda_bias.runs.writing import adding_to_run
+from tda_bias.stats.resampling import share_reached
 from tda_bias.types import InputError
 from unqover.answers import Answers
 from unqover.bias import (

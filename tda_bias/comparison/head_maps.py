@@ -17,18 +17,18 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from tda_bias.comparison.paired import holm
-from tda_bias.records.record import HookedModelRecord, RunRecord
-from tda_bias.records.result import SavedResult
-from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
-from tda_bias.resampling import (
+from tda_bias.heads.maps import map_columns
+from tda_bias.heads.result import HeadBias
+from tda_bias.runs.record import HookedModelRecord, RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.tables import columns, counts, finite, numbers, shares, texts
+from tda_bias.stats.resampling import (
     benjamini_hochberg,
     generator,
     permutations_within,
     share_reached,
     standardised_ranks,
 )
-from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.maps import map_columns
 from tda_bias.types import InputError, RankBy
 
 MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")

@@ -16,8 +16,8 @@ from tda_bias.comparison.paired import after_names, holm, is_kept, paired_change
 from tda_bias.comparison.record import ComparisonRecord, ModelComparison, NotMeasured
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
-from tda_bias.records.parts import PartStore, open_parts
-from tda_bias.records.record import ModelRecord
+from tda_bias.runs.cache import PartStore, open_parts
+from tda_bias.runs.record import ModelRecord
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

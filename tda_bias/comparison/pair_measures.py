@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tda_bias.behaviour.pair_scores import compared, pair_items
 from tda_bias.comparison.outcome import Guard, Outcome, equal_weights, item_rows
 from tda_bias.progress import Progress
+from tda_bias.scores.pair_scores import compared, pair_items
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel

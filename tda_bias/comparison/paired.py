@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from statsmodels.stats.multitest import multipletests
 
 from tda_bias.comparison.outcome import Guard
-from tda_bias.resampling import (
+from tda_bias.stats.resampling import (
     Intervals,
     bootstrap_intervals,
     exchanges,

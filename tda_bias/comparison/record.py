@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from tda_bias.records.record import ModelRecord, RecordPart, RunRecord
-from tda_bias.records.result import SavedResult
-from tda_bias.records.runs import Run
-from tda_bias.records.tables import columns, counts, finite, flags, numbers, shares
-from tda_bias.records.tables import texts as text_column
-from tda_bias.records.text import counted
+from tda_bias.runs.record import ModelRecord, RecordPart, RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.run import Run
+from tda_bias.runs.tables import columns, counts, finite, flags, numbers, shares
+from tda_bias.runs.tables import texts as text_column
+from tda_bias.runs.text import counted
 
 
 class NotMeasured(RecordPart):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tda_bias.behaviour.perplexity import (
+from tda_bias.comparison.outcome import Guard, Outcome, item_rows
+from tda_bias.progress import Progress
+from tda_bias.scores.perplexity import (
     PerToken,
     Windows,
     divergence,
     log_perplexity,
     text_windows,
 )
-from tda_bias.comparison.outcome import Guard, Outcome, item_rows
-from tda_bias.progress import Progress
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.behaviour.beta import log_odds, twin_table, with_beta
-from tda_bias.behaviour.intrasentence import sentence_items
-from tda_bias.behaviour.likelihood import triple_likelihoods
-from tda_bias.behaviour.stereoset import SCORINGS, item_table, wins
 from tda_bias.comparison.outcome import Guard, Outcome, equal_weights, item_rows
 from tda_bias.progress import Progress
+from tda_bias.scores.beta import log_odds, twin_table, with_beta
+from tda_bias.scores.intrasentence import sentence_items
+from tda_bias.scores.likelihood import triple_likelihoods
+from tda_bias.scores.stereoset import SCORINGS, item_table, wins
 from tda_bias.triples import triple_ids
 from tda_bias.twins import make_twins
 from tda_bias.types import CATEGORIES, Triple

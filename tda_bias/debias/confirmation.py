@@ -12,16 +12,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.behaviour.pair_scores import compared, pair_items
 from tda_bias.debias.saving import ABOUT
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
 from tda_bias.pairs.sources import hash_of
-from tda_bias.records.files import read_text, write_text
-from tda_bias.records.record import now
-from tda_bias.records.text import counted
-from tda_bias.resampling import exchanges, generator, share_reached, times_drawn
+from tda_bias.runs.files import read_text, write_text
+from tda_bias.runs.record import now
+from tda_bias.runs.text import counted
+from tda_bias.scores.pair_scores import compared, pair_items
+from tda_bias.stats.resampling import exchanges, generator, share_reached, times_drawn
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple

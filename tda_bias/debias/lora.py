@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tda_bias.behaviour.head_weights import Part
+from tda_bias.ablation.head_weights import Part
 from tda_bias.debias.mask import PARTS, HeadMask
 from tda_bias.types import HeadId, InputError
 

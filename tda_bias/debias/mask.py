@@ -15,7 +15,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from tda_bias.behaviour.head_weights import Part, Slice, head_slices
+from tda_bias.ablation.head_weights import Part, Slice, head_slices
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tda_bias.behaviour.perplexity import Windows, text_windows
 from tda_bias.debias.loss import divergence
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.models.batching import padded, special_tokens_around
@@ -20,7 +19,8 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
 from tda_bias.models.token_trees import below_each_other
 from tda_bias.pairs.neutral import load_neutral_text
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
+from tda_bias.scores.perplexity import Windows, text_windows
 from tda_bias.types import InputError
 
 SELF = "self"

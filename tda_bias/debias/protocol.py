@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tda_bias.debias.learners import How
 from tda_bias.debias.loss import LossName
 from tda_bias.models.precision import Precision
-from tda_bias.resampling import generator
+from tda_bias.stats.resampling import generator
 from tda_bias.types import MAX_SEED, InputError, Triple
 
 Preset = Literal["smoke", "paper"]

@@ -11,18 +11,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tda_bias.behaviour.ablation import Ablator
-from tda_bias.behaviour.first_order import FirstOrder
-from tda_bias.behaviour.likelihood import SplitTriple, split_triples
-from tda_bias.behaviour.prune_curve import first_order_rankings
+from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.first_order import FirstOrder
+from tda_bias.ablation.prune_curve import first_order_rankings
 from tda_bias.debias.protocol import Ranking
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel, LoadedModel
+from tda_bias.scores.likelihood import SplitTriple, split_triples
 from tda_bias.types import HeadId, InputError, Triple
 
 if TYPE_CHECKING:
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
 _ITEMS_PER_PASS = 6
 
@@ -65,7 +65,7 @@ def topology_orders(
         seed: Of flips.
     """
     from tda_bias.config import HeadBiasConfig
-    from tda_bias.heads import head_bias
+    from tda_bias.heads.head_bias import head_bias
     from tda_bias.twins import Twins
 
     pairs = tuple(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tda_bias.debias.protocol import Protocol
-from tda_bias.records.files import RECORD
-from tda_bias.records.notebook import summary_html
-from tda_bias.records.record import RunRecord
-from tda_bias.records.result import Recorded
-from tda_bias.records.runs import open_run
-from tda_bias.records.tables import columns, counts, finite, numbers, texts
-from tda_bias.records.writing import writing_run
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.notebook import summary_html
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.result import Recorded
+from tda_bias.runs.run import open_run
+from tda_bias.runs.tables import columns, counts, finite, numbers, texts
+from tda_bias.runs.writing import writing_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,13 +12,13 @@ import torch
 import yaml
 from torch import Tensor
 
-from tda_bias.behaviour.edited_folder import new_model_folder
-from tda_bias.behaviour.edits import TOLERANCE
-from tda_bias.behaviour.head_weights import head_slices
+from tda_bias.ablation.edited_folder import new_model_folder
+from tda_bias.ablation.edits import TOLERANCE
+from tda_bias.ablation.head_weights import head_slices
 from tda_bias.debias.learners import How, LoraLearner, learner
 from tda_bias.models.load import LanguageModel, load_language_model
-from tda_bias.records.files import to_json
-from tda_bias.records.text import counted
+from tda_bias.runs.files import to_json
+from tda_bias.runs.text import counted
 from tda_bias.types import HeadId, InputError
 
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"

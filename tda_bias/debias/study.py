@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tda_bias.behaviour.random_sets import n_possible_sets, random_sets
+from tda_bias.ablation.random_sets import n_possible_sets, random_sets
 from tda_bias.debias.learners import How, learner, undone
 from tda_bias.debias.neutral import NeutralText, Retention
 from tda_bias.debias.protocol import FINAL, Fold, Protocol, Ranking
@@ -40,9 +40,9 @@ from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LoadedModel
 from tda_bias.models.precision import Computing
 from tda_bias.progress import Progress
-from tda_bias.records.parts import PartStore
-from tda_bias.records.work import Job
-from tda_bias.resampling import generator
+from tda_bias.runs.cache import PartStore
+from tda_bias.runs.work import Job
+from tda_bias.stats.resampling import generator
 from tda_bias.types import HeadId
 
 RANDOM = "random"

@@ -12,8 +12,8 @@ from jaxtyping import Float
 from tda_bias.debias.protocol import Protocol
 from tda_bias.debias.study import RANDOM, ArmResult
 from tda_bias.debias.training import at_loss
-from tda_bias.records.text import counted
-from tda_bias.resampling import generator, permutation_pvalue, times_drawn, tolerance
+from tda_bias.runs.text import counted
+from tda_bias.stats.resampling import generator, permutation_pvalue, times_drawn, tolerance
 
 UNTOUCHED = "untouched"
 # The language-model score may lose so many points.

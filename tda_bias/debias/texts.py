@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.behaviour.likelihood import continuation_tree, split_triples
 from tda_bias.debias.loss import LossName, gaps
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.models.batching import special_tokens_around
@@ -27,6 +26,7 @@ from tda_bias.models.token_trees import (
     separate_paths,
     whole_trees,
 )
+from tda_bias.scores.likelihood import continuation_tree, split_triples
 from tda_bias.types import InputError, Triple
 
 

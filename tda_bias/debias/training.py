@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.behaviour.perplexity import Windows, log_perplexity
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.loss import huber
 from tda_bias.debias.neutral import Retention
@@ -20,8 +19,9 @@ from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.precision import Computing
-from tda_bias.records.text import counted
-from tda_bias.resampling import generator
+from tda_bias.runs.text import counted
+from tda_bias.scores.perplexity import Windows, log_perplexity
+from tda_bias.stats.resampling import generator
 from tda_bias.types import InputError
 
 Goal = Literal["gaps", "placebo", "retention"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from tda_bias.models.placement import WRAPPED, device_of_inputs, weights
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

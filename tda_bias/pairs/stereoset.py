@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tda_bias.pairs.pair import Pair, refuse_unknown_group
 from tda_bias.pairs.sources import commit_of, hash_of, hub_split, located, text_of
-from tda_bias.records.files import json_objects
+from tda_bias.runs.files import json_objects
 from tda_bias.types import CATEGORIES, ROLES, Category, InputError
 
 HUB_NAME, HUB_SPLIT = "McGill-NLP/stereoset", "validation"

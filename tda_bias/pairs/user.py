@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tda_bias.pairs.pair import Pair, checked
-from tda_bias.records.files import json_objects
+from tda_bias.runs.files import json_objects
 from tda_bias.types import InputError
 
 NEEDED = ("id", "group", "more", "less")

@@ -13,11 +13,11 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
+from tda_bias.heads.result import HeadBias
+from tda_bias.heads.summaries import category_summary
 from tda_bias.paper.published import stable_means
-from tda_bias.records.text import counted
-from tda_bias.resampling import spearman_over_items, two_sided_share
-from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.summaries import category_summary
+from tda_bias.runs.text import counted
+from tda_bias.stats.resampling import spearman_over_items, two_sided_share
 from tda_bias.types import HeadId, RankBy
 
 _TOP = 10

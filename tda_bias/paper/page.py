@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tda_bias.heads.result import HeadBias
 from tda_bias.paper.claims import claims, counts_of_tests
 from tda_bias.paper.published import (
     TABLE_NUMBER,
@@ -13,9 +14,8 @@ from tda_bias.paper.published import (
     published,
     unlike_the_paper,
 )
-from tda_bias.records.tables import markdown
-from tda_bias.records.text import counted, number_text
-from tda_bias.results.head_bias import HeadBias
+from tda_bias.runs.tables import markdown
+from tda_bias.runs.text import counted, number_text
 from tda_bias.types import STARTER_CAUTION, HeadId
 
 

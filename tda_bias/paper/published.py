@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from tda_bias.records.text import counted
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
 TABLE_NUMBER = {"gender": 1, "profession": 2, "race": 3, "religion": 4}
 

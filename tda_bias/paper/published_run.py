@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tda_bias.paper.rankings import TOP, against_published
-from tda_bias.records.record import RunRecord
-from tda_bias.records.result import SavedResult
-from tda_bias.records.runs import content_hash
-from tda_bias.records.tables import columns, counts, finite, numbers, shares, texts
-from tda_bias.records.text import counted
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.run import content_hash
+from tda_bias.runs.tables import columns, counts, finite, numbers, shares, texts
+from tda_bias.runs.text import counted
 from tda_bias.types import RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
 COMMAND = "crossref published"
 

@@ -23,13 +23,13 @@ import yaml
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.records.files import write_text
-from tda_bias.records.tables import markdown
-from tda_bias.resampling import generator, permutation_pvalue, standardised_ranks
+from tda_bias.runs.files import write_text
+from tda_bias.runs.tables import markdown
+from tda_bias.stats.resampling import generator, permutation_pvalue, standardised_ranks
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
 TOP = 10
 _PAGE_RESAMPLES = 999

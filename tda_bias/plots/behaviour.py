@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.behaviour.targets import signed_quantity
-from tda_bias.records.figures import GREY, ORANGE, plain_numbers, plain_text
-from tda_bias.records.text import counted
+from tda_bias.crossref.targets import signed_quantity
+from tda_bias.runs.figures import GREY, ORANGE, plain_numbers, plain_text
+from tda_bias.runs.text import counted
 
 if TYPE_CHECKING:
-    from tda_bias.behaviour.ablation_study import AblationStudy
-    from tda_bias.behaviour.crossref import CrossReference
-    from tda_bias.behaviour.target_tests import HeadMap
+    from tda_bias.ablation.study import AblationStudy
+    from tda_bias.crossref.crossref import CrossReference
+    from tda_bias.crossref.target_tests import HeadMap
 
 
 @plain_text
@@ -29,7 +29,7 @@ def plot_targets(
     """Targets as points: what their heads do against what the model says, with Spearman's rho.
 
     Args:
-        table: From ``tda_bias.behaviour.targets.joined``.
+        table: From ``tda_bias.crossref.targets.joined``.
         quantity: Column on the vertical axis.
         summary: Column on the horizontal axis.
         ax: Where to draw; a new figure without it.
@@ -83,7 +83,7 @@ def plot_correlation_map(tests: HeadMap, *, n: int, ax: Axes | None = None) -> A
     Filled dots: family-wise p < .05; open ones: q < .05.
 
     Args:
-        tests: From ``tda_bias.behaviour.target_tests.head_map``.
+        tests: From ``tda_bias.crossref.target_tests.head_map``.
         n: Number of targets, for the title.
         ax: Where to draw; a new figure without it.
     """
@@ -130,7 +130,7 @@ def plot_ablation(
     """Size of the effect of every head on an outcome against its place in a ranking.
 
     Args:
-        study: From ``tda_bias.behaviour.ablation_study.ablation_study``.
+        study: From ``tda_bias.ablation.study.ablation_study``.
         by: Column of ``study.heads``; the map the run ranks by if None.
         outcome: The mean log-odds, or the mean of beta, which needs twins.
         ax: Where to draw; a new figure without it.

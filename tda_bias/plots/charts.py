@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from tda_bias.behaviour.ablation_study import AblationStudy
-from tda_bias.behaviour.beta import log_odds
-from tda_bias.behaviour.prune_record import PruneCurveRun
-from tda_bias.behaviour.stereoset_scores import StereoSetScores
+from tda_bias.ablation.prune_record import PruneCurveRun
+from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
-from tda_bias.records.figures import BLUE, GREEN, ORANGE, PINK
-from tda_bias.records.page import Chart
-from tda_bias.records.runs import Run
+from tda_bias.runs.figures import BLUE, GREEN, ORANGE, PINK
+from tda_bias.runs.page import Chart
+from tda_bias.runs.run import Run
+from tda_bias.scores.beta import log_odds
+from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import HeadId
 
 # Okabe and Ito's, without yellow and black: told apart by colour-blind readers, on white and black.

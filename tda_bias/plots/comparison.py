@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.record import ModelComparison
-from tda_bias.records.figures import (
+from tda_bias.runs.figures import (
     BLUE,
     COLUMN,
     GREEN,

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.records.figures import (
+from tda_bias.runs.figures import (
     BLUE,
     GREEN,
     GREY,

@@ -12,15 +12,15 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
-from tda_bias.behaviour.ablation_study import AblationStudy
-from tda_bias.patterns.kept import TABLE as KEPT
-from tda_bias.patterns.kept import KeptPatterns
-from tda_bias.records.page import packed, rounded
-from tda_bias.records.runs import Run
-from tda_bias.results.carriers import carriers, shares
-from tda_bias.results.head_bias import NULLS, HeadBias
-from tda_bias.results.item_differences import ARRAYS, TEXTS, ItemDifferences
-from tda_bias.results.maps import map_columns
+from tda_bias.ablation.study import AblationStudy
+from tda_bias.heads.carriers import carriers, shares
+from tda_bias.heads.item_differences import ARRAYS, TEXTS, ItemDifferences
+from tda_bias.heads.kept_patterns import TABLE as KEPT
+from tda_bias.heads.kept_patterns import KeptPatterns
+from tda_bias.heads.maps import map_columns
+from tda_bias.heads.result import NULLS, HeadBias
+from tda_bias.runs.page import packed, rounded
+from tda_bias.runs.run import Run
 from tda_bias.types import HeadId
 
 # Texts of a head that are shown.

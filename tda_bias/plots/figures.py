@@ -7,16 +7,17 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
-from tda_bias.behaviour.ablation_study import AblationStudy
-from tda_bias.behaviour.crossref import CrossReference
-from tda_bias.behaviour.rank_tests import power
-from tda_bias.behaviour.stereoset_scores import StereoSetScores
-from tda_bias.behaviour.targets import match_counts, signed_quantity
+from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.record import ModelComparison
+from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.rank_tests import power
+from tda_bias.crossref.targets import match_counts, signed_quantity
 from tda_bias.debias.record import DebiasRun
-from tda_bias.inference.calibration import calibration as simulated
-from tda_bias.patterns.example import ExamplePattern
+from tda_bias.heads.calibration import calibration as simulated
+from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.maps import PUBLISHED
+from tda_bias.heads.result import HeadBias
 from tda_bias.plots.behaviour import plot_ablation, plot_targets
 from tda_bias.plots.comparison import plot_comparison, plot_head_comparison
 from tda_bias.plots.debias import plot_frontier
@@ -36,11 +37,10 @@ from tda_bias.plots.overview import (
     plot_reliability,
 )
 from tda_bias.plots.twins import plot_items_against_twins
-from tda_bias.records.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
-from tda_bias.records.runs import Run
-from tda_bias.records.text import counted
-from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.maps import PUBLISHED
+from tda_bias.runs.figures import COLUMN, PAGE, Entry, captioned, named_apart, print_figure
+from tda_bias.runs.run import Run
+from tda_bias.runs.text import counted
+from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import CATEGORIES
 
 # -- heads -----------------------------------------------------------------------------------------

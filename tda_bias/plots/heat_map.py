@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from tda_bias.records.figures import plain_text
-from tda_bias.records.text import counted, number_text
-from tda_bias.results.maps import map_columns
+from tda_bias.heads.maps import map_columns
+from tda_bias.runs.figures import plain_text
+from tda_bias.runs.text import counted, number_text
 from tda_bias.types import RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
 # Visible on dark cells too.
 _OUTLINE = [withStroke(linewidth=2.2, foreground="white")]

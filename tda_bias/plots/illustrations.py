@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tda_bias.patterns.example import ExamplePattern
-from tda_bias.records.figures import BLUE, LIGHT_GREY, ORANGE, plain_text
-from tda_bias.records.text import counted
+from tda_bias.heads.example import ExamplePattern
+from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE, plain_text
+from tda_bias.runs.text import counted
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
 from tda_bias.types import HeadId, InputError

@@ -11,14 +11,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
-from tda_bias.records.figures import BLUE, GREEN, GREY, ORANGE, PINK, plain_text
-from tda_bias.records.text import counted
-from tda_bias.results.summaries import agreement, category_summary
+from tda_bias.heads.summaries import agreement, category_summary
+from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, PINK, plain_text
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.inference.calibration import Calibration
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.calibration import Calibration
+    from tda_bias.heads.result import HeadBias
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK)
 

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.behaviour.prune_curve import ALLOWED_LOSS
-from tda_bias.records.figures import (
+from tda_bias.ablation.prune_curve import ALLOWED_LOSS
+from tda_bias.runs.figures import (
     BLUE,
     GREEN,
     LIGHT_GREY,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tda_bias.records.figures import BLUE, GREY, ORANGE, plain_text
+from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_text
 from tda_bias.types import InputError
 
 

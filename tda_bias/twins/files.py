@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tda_bias.records.files import DoubledKeyError, each_key_once, read_text, write_text
+from tda_bias.runs.files import DoubledKeyError, each_key_once, read_text, write_text
 from tda_bias.twins.twins import Excluded, Key, Twins, content, text_fields
 from tda_bias.types import ROLES, Category, InputError, Triple
 

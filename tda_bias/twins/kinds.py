@@ -12,8 +12,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tda_bias.records.files import read_text
-from tda_bias.records.settings import parse_yaml, validated
+from tda_bias.runs.files import read_text
+from tda_bias.runs.settings import parse_yaml, validated
 from tda_bias.types import InputError
 
 Form = Literal["place", "faith", "adjective", "noun", "nouns"]

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tda_bias.behaviour.ablation_study import AblationStudy
+from tda_bias.ablation.study import AblationStudy
 from tdabias_cli.main import run
 from tests.support.runs import resealed
 

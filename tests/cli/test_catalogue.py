@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tda_bias.records.figures import COLUMN, PAGE, drawings, write_print
-from tda_bias.records.runs import open_run, with_parts
+from tda_bias.runs.figures import COLUMN, PAGE, drawings, write_print
+from tda_bias.runs.run import open_run, with_parts
 from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 
@@ -121,8 +121,8 @@ def test_the_same_weights_are_no_before_and_after(folders, tmp_path):
 def test_agreement_is_spearman_over_groups(heads_run):
     from scipy.stats import spearmanr
 
+    from tda_bias.heads.summaries import agreement
     from tda_bias.plots.overview import plot_agreement
-    from tda_bias.results.summaries import agreement
 
     other = heads_run.combined.copy()
     rng = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.records.record import RunRecord
-from tda_bias.records.writing import writing_run
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.writing import writing_run
 from tdabias_cli.main import run
 from tests.support.runs import file_names
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tda_bias.behaviour.head_weights import head_slices, read_export
+from tda_bias.ablation.head_weights import head_slices, read_export
 from tdabias_cli.main import run
 
 TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")

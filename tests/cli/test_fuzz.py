@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tda_bias.models.load
-from tda_bias.records.files import RECORD
-from tda_bias.records.runs import file_hash
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.run import file_hash
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 from tdabias_cli.commands import COMMANDS, loaded

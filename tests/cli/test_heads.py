@@ -88,7 +88,7 @@ def test_csv_is_the_ranking_and_quiet_says_nothing(arguments, capsys):
 def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
     assert run(arguments) == 0
     first = (tmp_path / "out" / "heads.csv").read_text()
-    monkeypatch.setattr("tda_bias.heads.computed_group", None)
+    monkeypatch.setattr("tda_bias.heads.head_bias.computed_group", None)
     assert run(arguments) == 0
     assert (tmp_path / "out" / "heads.csv").read_text() == first
 
@@ -238,9 +238,9 @@ def test_a_text_longer_than_the_context_is_refused(tokenizer, tmp_path, capsys):
 def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
     arguments, tmp_path, capsys, monkeypatch
 ):
-    import tda_bias.heads
+    import tda_bias.heads.head_bias
 
-    whole = tda_bias.heads.computed_group
+    whole = tda_bias.heads.head_bias.computed_group
     calls = []
 
     def interrupted(*positional, **named):
@@ -249,11 +249,11 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
             raise KeyboardInterrupt
         return whole(*positional, **named)
 
-    monkeypatch.setattr(tda_bias.heads, "computed_group", interrupted)
+    monkeypatch.setattr(tda_bias.heads.head_bias, "computed_group", interrupted)
     assert run(arguments) == 130
     assert "Interrupted. Finished groups are kept" in capsys.readouterr().err
     assert len(list((tmp_path / "out" / "groups").glob("*.npz"))) == 2
-    monkeypatch.setattr(tda_bias.heads, "computed_group", whole)
+    monkeypatch.setattr(tda_bias.heads.head_bias, "computed_group", whole)
     assert run(arguments) == 0
 
 

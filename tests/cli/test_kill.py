@@ -17,8 +17,9 @@ MOMENTS = {"heads": 14, "pvf": 6}
 PRELOADED = [
     "accelerate", "numba", "torch._dynamo", "transformers.generation.utils",
     "transformers.models.gpt2.modeling_gpt2", "transformer_lens.model_bridge.sources.transformers",
-    "tda_bias.heads", "tda_bias.plots.heat_map", "tda_bias.topology.compiled", "pvf.plots",
-    "pvf.report", "pvf.score", "tdabias_cli.heads", "tdabias_cli.main", "tdabias_cli.pvf",
+    "tda_bias.heads.head_bias", "tda_bias.plots.heat_map", "tda_bias.topology.compiled",
+    "pvf.plots", "pvf.report", "pvf.score",
+    "tdabias_cli.heads", "tdabias_cli.main", "tdabias_cli.pvf",
 ]  # fmt: skip
 
 

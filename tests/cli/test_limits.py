@@ -7,7 +7,7 @@ import pytest
 from annotated_types import Le, Lt
 from pydantic import BaseModel
 
-from tda_bias.records.settings import is_number
+from tda_bias.runs.settings import is_number
 from tda_bias.types import MAX_RESAMPLES
 from tdabias_cli.main import run
 

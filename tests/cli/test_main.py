@@ -83,7 +83,7 @@ def test_what_a_message_quotes_sends_no_commands_to_the_terminal(tmp_path, capsy
 # A command that works, keeps something, and waits to be stopped.
 _WAITING = """
 import time, pathlib, tdabias_cli.heads as heads
-from tda_bias.records.files import write_text
+from tda_bias.runs.files import write_text
 def compute(settings, **_):
     write_text(settings.folder / 'groups' / 'finished.npz', 'x')
     print('at work', flush=True)

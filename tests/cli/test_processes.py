@@ -3,7 +3,7 @@
 import pytest
 
 from tda_bias import HeadBias
-from tda_bias.records.work import ALONE, Shard, ShareDone
+from tda_bias.runs.work import ALONE, Shard, ShareDone
 from tdabias_cli.main import run
 from tdabias_cli.processes import Processes, launched
 from tests.support.pairs import write_lines
@@ -11,7 +11,8 @@ from tests.support.processes import launch, results
 
 # A process that dies as soon as it has something to compute.
 DYING = (
-    "import os, tda_bias.heads as heads; heads.computed_group = lambda *_: os.kill(os.getpid(), 9);"
+    "import os; from tda_bias.heads import head_bias as heads; "
+    "heads.computed_group = lambda *_: os.kill(os.getpid(), 9);"
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.behaviour.prune_record import PruneCurveRun
+from tda_bias.ablation.prune_record import PruneCurveRun
 from tda_bias.models.load import load_model
 from tdabias_cli.main import run
 

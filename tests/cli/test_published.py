@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias
+from tda_bias.heads.result import HeadBias
 from tda_bias.paper.published_run import PublishedAgreement
 from tda_bias.paper.rankings import against_published
-from tda_bias.results.head_bias import HeadBias
 from tdabias_cli.main import run
 
 

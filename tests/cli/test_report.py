@@ -53,7 +53,7 @@ def test_quiet_says_nothing(runs, tmp_path, capsys):
 def test_the_finding_says_in_words_that_nothing_stands_out_or_what_does(heads_run):
     from dataclasses import replace
 
-    from tda_bias.results.head_bias import HeadBias
+    from tda_bias.heads.result import HeadBias
 
     quiet: HeadBias = heads_run
     table = quiet.category.copy()

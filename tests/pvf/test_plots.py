@@ -9,7 +9,7 @@ from pvf import plots
 from pvf.config import RiskConfig
 from pvf.report import risk_report
 from pvf.social import Factors
-from tda_bias.records.figures import write_figure
+from tda_bias.runs.figures import write_figure
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
 

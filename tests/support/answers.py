@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tda_bias.records.record import ModelRecord, validated_part
+from tda_bias.runs.record import ModelRecord, validated_part
 from unqover.answers import Answers
 from unqover.ask import as_answers
 from unqover.classes import load_class

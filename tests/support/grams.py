@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tda_bias.inference.hot_spots import GroupTerms
-from tda_bias.inference.resampled import random_flips
-from tda_bias.statistic.layout import GroupLayout
+from tda_bias.heads.hot_spots import GroupTerms
+from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.resampled import random_flips
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.patterns.example import ExamplePattern
-from tda_bias.records.record import HookedModelRecord
-from tda_bias.results.head_bias import HeadBias
-from tda_bias.results.record import ControlsRecord, HeadsRecord
+from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.record import ControlsRecord, HeadsRecord
+from tda_bias.heads.result import HeadBias
+from tda_bias.runs.record import HookedModelRecord
 
 WORDS = ("My", "sister", "is", "here", ".", "She", "can", "cook", "well")
 

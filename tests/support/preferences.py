@@ -8,7 +8,7 @@ from pvf.preferences import Preferences
 from pvf.record import PreferencesRecord, SourceRecord, WordsRecord
 from pvf.templates import Template, load_templates
 from pvf.words import load_classes, load_words
-from tda_bias.records.record import ModelRecord
+from tda_bias.runs.record import ModelRecord
 
 
 def made_up(seed=0, *, n_x=5, n_contexts=3, words=("he", "him", "she"), class_of=(0, 0, 1)):

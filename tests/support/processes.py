@@ -12,7 +12,12 @@ from pathlib import Path
 import torch
 
 # Imported once, by the process that the others are forked from.
-_IMPORTED = ["tests.support.processes", "transformer_lens", "torch.distributed", "tda_bias.heads"]
+_IMPORTED = [
+    "tests.support.processes",
+    "transformer_lens",
+    "torch.distributed",
+    "tda_bias.heads.head_bias",
+]
 
 
 @dataclass(frozen=True)

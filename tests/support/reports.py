@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
-from tda_bias.behaviour.ablation import Ablator
-from tda_bias.behaviour.ablation_study import ablation_study
-from tda_bias.behaviour.stereoset_scores import stereoset_scores
-from tda_bias.patterns.capture import example_pattern, kept_patterns
-from tda_bias.results.carriers import texts_to_keep
+from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.study import ablation_study
+from tda_bias.heads.carriers import texts_to_keep
+from tda_bias.heads.patterns import example_pattern, kept_patterns
+from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.twins import make_twins
 from unqover.answers import Answers
 from unqover.config import InferenceConfig

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from tda_bias.records.record import ModelRecord, RunRecord
-from tda_bias.records.tables import columns, counts, texts
-from tda_bias.records.writing import writing_run
+from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.tables import columns, counts, texts
+from tda_bias.runs.writing import writing_run
 
 COLUMNS = columns({"name": texts(), "n": counts()})
 # What version 0.1 did not write.
@@ -50,7 +50,7 @@ def as_version_0_1(folder: Path) -> None:
 
 def resealed(folder: Path, change) -> None:
     """Change the plain values of a record, with a checksum that fits: somebody's other version."""
-    from tda_bias.records.record import checksum
+    from tda_bias.runs.record import checksum
 
     path = folder / "run.json"
     values = json.loads(path.read_text(encoding="utf-8"))

@@ -6,11 +6,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.cost import _Numbers, _Trial, estimated_cost, flops
-from tda_bias.heads import tokenized_groups
+from tda_bias.heads.head_bias import tokenized_groups
+from tda_bias.heads.passes import ContextTexts
+from tda_bias.heads.patterns import PatternReader
 from tda_bias.models.load import hook_model
-from tda_bias.patterns.capture import PatternReader
-from tda_bias.patterns.passes import ContextTexts
-from tda_bias.records.parts import PartStore
+from tda_bias.runs.cache import PartStore
 from tda_bias.twins import make_twins
 from tests.support.models import tiny_hf_model
 

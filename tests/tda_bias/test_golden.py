@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tda_bias.inference.paper import paper_pvalue
-from tda_bias.inference.resampled import label_test, paired_test
-from tda_bias.statistic.group_statistic import GroupStatistic, group_statistic
+from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
+from tda_bias.heads.paper_p import paper_pvalue
+from tda_bias.heads.resampled import label_test, paired_test
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
 

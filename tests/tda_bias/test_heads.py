@@ -10,10 +10,10 @@ import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.inference.paper import paper_pvalue
-from tda_bias.records.parts import PartStore
-from tda_bias.statistic.controls import adjust_for_length
-from tda_bias.statistic.group_statistic import group_statistic
+from tda_bias.heads.group_statistic import group_statistic
+from tda_bias.heads.paper_p import paper_pvalue
+from tda_bias.heads.reliability import adjust_for_length
+from tda_bias.runs.cache import PartStore
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 from tests.support.models import tiny_hf_model
@@ -380,7 +380,7 @@ def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_p
         return PartStore(tmp_path, identity)
 
     head_bias(model, gender, config=QUICK, store=store)
-    monkeypatch.setattr("tda_bias.patterns.capture.PatternReader._run", None)
+    monkeypatch.setattr("tda_bias.heads.patterns.PatternReader._run", None)
     found = head_bias(model, gender, config=quick(pvalue="label"), store=store)
     assert found.record.config.pvalue == "label"
     with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.patterns.capture import PatternReader
-from tda_bias.patterns.passes import tokenize
+from tda_bias.heads.passes import tokenize
+from tda_bias.heads.patterns import PatternReader
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import HeadId
 from tests.support.patterns import read
@@ -89,7 +89,7 @@ def test_a_real_result_comes_back_as_it_was_saved(result, tmp_path):
 
 
 def test_continuations_are_scored_as_by_the_plain_model(smollm2, triples):
-    from tda_bias.behaviour.likelihood import triple_likelihoods
+    from tda_bias.scores.likelihood import triple_likelihoods
 
     found = triple_likelihoods(smollm2, triples[:2])
     for triple, own in zip(triples[:2], found, strict=True):
@@ -105,10 +105,10 @@ def test_continuations_are_scored_as_by_the_plain_model(smollm2, triples):
 
 
 def test_removing_a_real_head_is_zeroing_its_exported_slice(smollm2, triples):
-    from tda_bias.behaviour.ablation import Ablator
-    from tda_bias.behaviour.head_weights import head_slices
-    from tda_bias.behaviour.likelihood import triple_likelihoods
+    from tda_bias.ablation.ablator import Ablator
+    from tda_bias.ablation.head_weights import head_slices
     from tda_bias.models.load import load_language_model
+    from tda_bias.scores.likelihood import triple_likelihoods
 
     head = HeadId(20, 3)
     ablator = Ablator(smollm2, triples[:2], ablation="zero")
@@ -127,7 +127,7 @@ def test_removing_a_real_head_is_zeroing_its_exported_slice(smollm2, triples):
 def test_first_order_estimates_go_with_real_effects(smollm2, triples):
     from scipy import stats
 
-    from tda_bias.behaviour.ablation import Ablator
+    from tda_bias.ablation.ablator import Ablator
 
     ablator = Ablator(smollm2, triples[:4])
     heads = [HeadId(layer, head) for layer in (5, 15, 25) for head in range(0, 9, 2)]

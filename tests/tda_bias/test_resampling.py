@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tda_bias.resampling import (
+from tda_bias.stats.resampling import (
     ENUMERATED,
     benjamini_hochberg,
     bootstrap_intervals,

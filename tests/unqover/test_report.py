@@ -170,7 +170,7 @@ def test_attributes_join_heads_like_risks(made_up):
 
 
 def test_the_join_works(made_up):
-    from tda_bias.behaviour.targets import joined
+    from tda_bias.crossref.targets import joined
 
     answers = made_up(attributes=70)
     professions = ["nurse", "engineer", "tailor", "plumber", "politician", "butcher"]

@@ -172,9 +172,9 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
 
 def test_scores_of_the_measures_are_those_of_the_commands(two):
     """Means over weighted items against the tables of ``stereoset`` and ``pairs``."""
-    from tda_bias.behaviour.pair_set import pair_set_scores
-    from tda_bias.behaviour.perplexity import log_perplexity, text_windows
-    from tda_bias.behaviour.stereoset_scores import stereoset_scores
+    from tda_bias.scores.pair_set import pair_set_scores
+    from tda_bias.scores.perplexity import log_perplexity, text_windows
+    from tda_bias.scores.stereoset_scores import stereoset_scores
 
     triples = load_triples("starter", category="gender", limit=4)
     twins = make_twins(triples)
@@ -210,7 +210,7 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
 
 def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference(two):
     """By hand from single texts; an item that the swap does not change has none."""
-    from tda_bias.behaviour.text_likelihood import Contrast, text_log_probs
+    from tda_bias.scores.text_likelihood import Contrast, text_log_probs
 
     texts = [
         ("The man cried.", "The man knew.", "The man he."),

@@ -5,7 +5,7 @@ import builtins
 import pytest
 import torch
 
-from tda_bias.behaviour.head_weights import head_slices
+from tda_bias.ablation.head_weights import head_slices
 from tda_bias.debias.lora import HeadLora
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model

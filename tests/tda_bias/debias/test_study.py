@@ -11,7 +11,7 @@ from tda_bias.debias.protocol import Protocol, folds
 from tda_bias.debias.study import Pace, Study
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
-from tda_bias.records.parts import PartStore
+from tda_bias.runs.cache import PartStore
 from tda_bias.twins import make_twins
 from tests.support.models import tiny_hf_model
 

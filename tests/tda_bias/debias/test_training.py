@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from tda_bias import load_triples
-from tda_bias.behaviour.perplexity import log_perplexity
 from tda_bias.debias import training
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.loss import divergence
@@ -14,6 +13,7 @@ from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import Trajectory, at_loss, train
 from tda_bias.models.load import LanguageModel
+from tda_bias.scores.perplexity import log_perplexity
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model

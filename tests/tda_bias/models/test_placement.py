@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias
-from tda_bias.behaviour.stereoset_scores import stereoset_scores
 from tda_bias.models.load import load_language_model, load_model
 from tda_bias.models.placement import is_spread, read_device_map
+from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.patterns import made_up, read

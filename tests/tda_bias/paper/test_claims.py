@@ -7,7 +7,7 @@ from scipy import stats
 from tda_bias.paper.claims import claims, counts_of_tests, edge_difference
 from tda_bias.paper.page import page, survivors_line
 from tda_bias.paper.published import unlike_the_paper
-from tda_bias.records.record import DataRecord
+from tda_bias.runs.record import DataRecord
 from tda_bias.types import STARTER_CAUTION
 
 

@@ -13,7 +13,7 @@ from tda_bias.paper.published import (
     published,
     published_groups,
 )
-from tda_bias.records.tables import latex, markdown, write_table
+from tda_bias.runs.tables import latex, markdown, write_table
 from tda_bias.types import InputError
 
 

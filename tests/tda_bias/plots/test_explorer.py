@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tda_bias.behaviour.ablation_study import AblationStudy
+from tda_bias.ablation.study import AblationStudy
+from tda_bias.heads.result import HeadBias
 from tda_bias.plots.explorer import explorer
-from tda_bias.records.page import unpacked
-from tda_bias.records.runs import open_run
-from tda_bias.results.head_bias import HeadBias
+from tda_bias.runs.page import unpacked
+from tda_bias.runs.run import open_run
 from tests.support.reports import runs_for_report
 
 

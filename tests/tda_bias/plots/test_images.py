@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.inference.calibration import calibration
+from tda_bias.heads.calibration import calibration
 from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.plots.illustrations import (
     filtration_figure,
@@ -20,7 +20,7 @@ from tda_bias.plots.overview import (
     plot_length_control,
     plot_reliability,
 )
-from tda_bias.records.figures import COLUMN, PAGE, print_style
+from tda_bias.runs.figures import COLUMN, PAGE, print_style
 from tests.support.plotted import made_up_example, made_up_heads
 
 compare = pytest.mark.mpl_image_compare(

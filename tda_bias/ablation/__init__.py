@@ -1,0 +1,1 @@
+"""Heads changed while a model runs: ablation, edits, attributions."""

@@ -1,0 +1,286 @@
+"""Removing more and more heads: what of the bias is left, and what it costs in perplexity.
+
+Heads are removed in the order of a ranking, 1, 2, 4, ... together. The targets are split in two: on
+one half the number of heads is chosen, on the other, never looked at for that, its value is read.
+Random orders choose in the same way; a ranking is worth something if it does better than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+
+from tda_bias.ablation.ablator import Ablator, Outcomes
+from tda_bias.ablation.first_order import FirstOrder
+from tda_bias.progress import Progress
+from tda_bias.runs.cache import PartStore, texts_hash
+from tda_bias.runs.work import Job
+from tda_bias.scores.perplexity import Windows, log_perplexity
+from tda_bias.stats.resampling import generator
+from tda_bias.types import HeadId, InputError, Triple
+
+Quantity = Literal["beta", "log_odds"]
+MOST_HEADS = 64
+RANDOM = "random"
+# A model may lose so much: 2 % of its perplexity.
+ALLOWED_LOSS = float(np.log(1.02))
+
+
+@dataclass(frozen=True)
+class PruneCurve:
+    """What ``prune_curve`` found.
+
+    Attributes:
+        curve: One row per ranking, draw (of ``random``) and number of heads ``k``: ``log_ppl``,
+            and of each quantity (``log_odds`` and, with twins, ``beta``) the mean over the items of
+            the targets that ``choose`` and of the others, ``test``, the latter with ``_low`` and
+            ``_high`` over targets. k = 0 is the unchanged model.
+        chosen: One row per ranking: the number of heads chosen, its values, those of the unchanged
+            model, and ``p_random``, the share of random orders that do at least as well on the
+            other targets, each with its own choice.
+        choosing: The targets on which numbers of heads were chosen.
+        quantity: What was brought to 0: ``beta``, or ``log_odds`` without twins.
+    """
+
+    curve: pd.DataFrame
+    chosen: pd.DataFrame
+    choosing: tuple[str, ...]
+    quantity: Quantity
+
+
+def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
+    """1, 2, 4, ... heads, at most half of all."""
+    powers = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    return [k for k in powers if 2 * k <= n_heads]
+
+
+def split_targets(
+    triples: Sequence[Triple], *, seed: int = 0
+) -> tuple[Bool[np.ndarray, " triple"], tuple[str, ...]]:
+    """Half of the targets, drawn: which triples are theirs, and their names.
+
+    Raises:
+        InputError: if there are fewer than four targets.
+    """
+    targets = sorted({triple.group for triple in triples})
+    if len(targets) < 4:
+        raise InputError(
+            f"a prune curve splits targets in two halves and needs at least 4; got {len(targets)}"
+        )
+    order = generator(seed, "split targets").permutation(len(targets))
+    chosen = {targets[i] for i in order[: len(targets) // 2]}
+    mask = np.array([triple.group in chosen for triple in triples])
+    return mask, tuple(sorted(chosen))
+
+
+def first_order_rankings(
+    estimates: FirstOrder, quantity: Quantity, mean: float
+) -> dict[str, list[HeadId]]:
+    """Orders of all heads from first-order estimates, what is removed first in front.
+
+    Args:
+        estimates: From an ``Ablator`` on the targets that choose, and on no others.
+        quantity: What is to be brought to 0.
+        mean: Its mean on those targets.
+
+    Returns:
+        ``effect``: by how far removing a head brings the mean toward 0; ``importance``: by what
+        removing it does to the loss, most first.
+    """
+    change = estimates.beta if quantity == "beta" else estimates.effect
+    toward_zero = -np.sign(mean or 1.0) * change
+    return {"effect": _order(toward_zero), "importance": _order(estimates.importance)}
+
+
+def _order(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:
+    """Heads by value, largest first; undefined ones (layers without attention) are left out."""
+    places = np.argwhere(np.isfinite(values))
+    worth = values[tuple(places.T)]
+    return [HeadId(int(a), int(b)) for a, b in places[np.argsort(-worth, kind="stable")]]
+
+
+def prune_curve(
+    ablator: Ablator,
+    triples: Sequence[Triple],
+    rankings: Mapping[str, Sequence[HeadId]],
+    windows: Windows,
+    *,
+    choosing: Bool[np.ndarray, " triple"],
+    n_random: int = 20,
+    most: int = MOST_HEADS,
+    n_resamples: int = 2000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    store: PartStore | None = None,
+    progress: Progress | None = None,
+) -> PruneCurve:
+    """Remove heads in the order of every ranking, and of random ones.
+
+    Args:
+        ablator: On all triples.
+        triples: The same.
+        rankings: Orders of heads by name, what is removed first in front.
+        windows: Of neutral text, for the perplexity.
+        choosing: Triples of the targets on which the number of heads is chosen.
+        n_random: Random orders, at least 19: with fewer no p can reach .05.
+        most: Heads removed at most.
+        n_resamples: Bootstrap resamples of targets.
+        confidence: Coverage of the intervals.
+        seed: Of random orders and resamples.
+        store: Where finished batches of texts and perplexities are kept.
+        progress: Called with tokens done and all, each as often as it is read: those of texts,
+            then those of windows. Of several processes, with those of this one's share.
+
+    Raises:
+        InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
+            is too small.
+        ShareDone: if the store's parts are shared by several processes and another one gathers.
+    """
+    heads = [HeadId(layer.number, h) for layer in ablator.layers for h in range(layer.n_heads)]
+    steps = sizes(len(heads), most)
+    _check(rankings, n_random, steps)
+    rng = generator(seed, "random orders")
+    orders: list[tuple[str, int, Sequence[HeadId]]] = [
+        (n, 0, order) for n, order in rankings.items()
+    ]
+    orders += [
+        (RANDOM, i, [heads[j] for j in rng.permutation(len(heads))]) for i in range(n_random)
+    ]
+    sets = {(name, draw, k): tuple(order[:k]) for name, draw, order in orders for k in steps}
+    removed = [(), *sets.values()]
+    removals, perplexities = ablator.removals(removed), _perplexities(ablator, removed, windows)
+    parts = ablator.parts([*removals, *perplexities], store, progress)
+    outcomes = ablator.outcomes(removed, islice(parts, len(removals)))
+    losses = [float(arrays["mean"]) for arrays in parts]
+    quantity: Quantity = "beta" if np.isfinite(outcomes[0].twin_log_odds).any() else "log_odds"
+    target = np.array([triple.group for triple in triples])
+    often = _times_drawn(target[~choosing], n_resamples, generator(seed, "targets"))
+    measured = [
+        _values(outcome, choosing, target, often, confidence) | {"log_ppl": loss}
+        for outcome, loss in zip(outcomes, losses, strict=True)
+    ]
+    rows = [{"ranking": name, "draw": draw, "k": 0, **measured[0]} for name, draw, _ in orders]
+    rows += [
+        {"ranking": name, "draw": draw, "k": k, **values}
+        for (name, draw, k), values in zip(sets, measured[1:], strict=True)
+    ]
+    curve = pd.DataFrame(rows).sort_values(["ranking", "draw", "k"], ignore_index=True)
+    names = tuple(sorted(set(target[choosing])))
+    return PruneCurve(curve, _chosen(curve, quantity, list(rankings)), names, quantity)
+
+
+def _check(rankings: Mapping[str, Sequence[HeadId]], n_random: int, steps: Sequence[int]) -> None:
+    if not rankings:
+        raise InputError("there is no ranking to remove heads by")
+    if n_random < 19:
+        raise InputError(f"`n_random` must be at least 19; got {n_random}")
+    for name, order in rankings.items():
+        if len(order) < max(steps) or len(set(order)) < len(order):
+            raise InputError(
+                f"the ranking {name} must name {max(steps)} heads or more, each once; it has "
+                f"{len(set(order))}"
+            )
+
+
+def _perplexities(
+    ablator: Ablator, sets: Sequence[Sequence[HeadId]], windows: Windows
+) -> list[Job]:
+    """One part per set of heads."""
+    ids = texts_hash([(list(window),) for window in windows.ids])
+    cost = float(sum(map(len, windows.ids)))
+
+    def job(number: int, heads: Sequence[HeadId]) -> Job:
+        def computed() -> dict[str, np.ndarray]:
+            with ablator.borrowed() as remover, remover.removed(heads):
+                return {"mean": np.array(log_perplexity(remover.model, windows).mean)}
+
+        about = {"heads": [str(head) for head in heads], "windows": ids, **ablator.about}
+        return Job(f"perplexity {number}", cost, lambda: about, computed)
+
+    return [job(number, heads) for number, heads in enumerate(sets)]
+
+
+def _times_drawn(
+    target: np.ndarray, n_resamples: int, rng: np.random.Generator
+) -> Float[np.ndarray, "draw item"]:
+    """How often each item is in a resample of whole targets."""
+    unit = np.unique(target, return_inverse=True)[1]
+    n = int(unit.max()) + 1
+    return np.asarray(rng.multinomial(n, np.full(n, 1 / n), size=n_resamples)[:, unit], float)
+
+
+def _values(
+    outcome: Outcomes,
+    choosing: Bool[np.ndarray, " triple"],
+    target: np.ndarray,
+    often: Float[np.ndarray, "draw item"],
+    confidence: float,
+) -> dict[str, float]:
+    """Means of log-odds and beta on both halves of the targets."""
+    row: dict[str, float] = {}
+    quantities = {"log_odds": outcome.log_odds}
+    if np.isfinite(outcome.twin_log_odds).any():
+        quantities["beta"] = outcome.beta
+    tail = (1 - confidence) / 2
+    for name, values in quantities.items():
+        there = np.isfinite(values)
+        row[f"{name}_choose"] = _mean(values[choosing & there])
+        test, kept = values[~choosing], there[~choosing]
+        row[f"{name}_test"] = _mean(test[kept])
+        weight = often[:, kept]
+        total = weight.sum(1)
+        drawn = (weight @ test[kept])[total > 0] / total[total > 0]
+        limits = np.quantile(drawn, [tail, 1 - tail]) if len(drawn) else (np.nan, np.nan)
+        row[f"{name}_test_low"], row[f"{name}_test_high"] = map(float, limits)
+    return row
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd.DataFrame:
+    """The choice of every ranking, and how random orders fare with theirs."""
+    picked: dict[tuple[str, int], pd.Series[Any]] = {}
+    for name, of_ranking in curve.groupby("ranking"):
+        for draw in of_ranking["draw"].unique():
+            of_draw = of_ranking[of_ranking["draw"] == draw]
+            picked[str(name), int(draw)] = _choice(of_draw, quantity)
+    random = np.array(
+        [abs(row[f"{quantity}_test"]) for (n, _), row in picked.items() if n == RANDOM]
+    )
+    base = curve[curve["k"] == 0].iloc[0]
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        row = picked[name, 0]
+        left = abs(row[f"{quantity}_test"])
+        rows.append(
+            {
+                "ranking": name,
+                "k": int(row["k"]),
+                "before_choose": base[f"{quantity}_choose"],
+                "choose": row[f"{quantity}_choose"],
+                "before_test": base[f"{quantity}_test"],
+                "test": row[f"{quantity}_test"],
+                "test_low": row[f"{quantity}_test_low"],
+                "test_high": row[f"{quantity}_test_high"],
+                "d_log_ppl": row["log_ppl"] - base["log_ppl"],
+                "random_test": float(random.mean()),
+                "p_random": (1 + int(np.sum(random <= left + 1e-12))) / (1 + len(random)),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _choice(of_draw: pd.DataFrame, quantity: Quantity) -> pd.Series[Any]:
+    """The number of heads with the least left on the choosing targets, at an allowed loss."""
+    base = float(of_draw.loc[of_draw["k"] == 0, "log_ppl"].iloc[0])
+    allowed = of_draw[of_draw["log_ppl"] <= base + ALLOWED_LOSS]
+    left = allowed[f"{quantity}_choose"].abs().to_numpy(float)
+    return allowed.iloc[int(np.argmin(left))]

@@ -1,0 +1,349 @@
+"""A model without some of its heads.
+
+A head is removed by replacing its output, before the output projection, by a mean or by nothing.
+Many sets are removed in one go: what sets share is run once (``removal_plan``), and networks that
+begin at the same layer stand side by side in one batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tda_bias.ablation.removal_plan import Removal, removal_plan
+from tda_bias.models.attention import AttentionLayer, attention_layers
+from tda_bias.models.causal import TreePass
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import token_log_probs
+from tda_bias.models.precision import Computing, Precision
+from tda_bias.threads import stop_if_unwanted
+from tda_bias.types import HeadId, InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# A replacement that moves a head's output by less than this changed nothing.
+_NO_CHANGE = 1e-12
+# Tokens that stand side by side in one batch, padding included.
+_TOKENS = {"cpu": 1 << 11}
+_TOKENS_ELSEWHERE = 1 << 15
+# Of networks that others begin with, run up to the layer in which they part.
+WAITING_BYTES = 1 << 29
+
+
+class _EnoughError(Exception):
+    """No later layer is needed."""
+
+
+class HeadRemover:
+    """Runs a model without heads.
+
+    Args:
+        model: The model.
+        layers: Its layers with attention.
+        replacement: What replaces a head's output, ``(layer, head, d)``; None for nothing.
+        precision: Of matrix products while heads are removed.
+        waiting_bytes: Memory for networks that others begin with.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        layers: Sequence[AttentionLayer],
+        replacement: Float[Tensor, "layer head d"] | None,
+        *,
+        precision: Precision = "float32",
+        waiting_bytes: int = WAITING_BYTES,
+    ) -> None:
+        self.model = model
+        self.layers = layers
+        self.replacement = replacement
+        self._position = {layer.number: i for i, layer in enumerate(layers)}
+        self._computing = Computing(model, precision, frozen=True)
+        self._waiting_bytes = waiting_bytes
+
+    def of_copy(self, hf_model: PreTrainedModel) -> HeadRemover:
+        """The same for another model with the same weights, which may run beside this one."""
+        other = copy.copy(self)
+        other.model = replace(self.model, hf_model=hf_model)
+        other.layers = attention_layers(other.model)
+        other._computing = self._computing.of_copy(other.model)
+        return other
+
+    def check(self, heads: Sequence[HeadId]) -> None:
+        """Refuse heads the model does not have.
+
+        Raises:
+            InputError: naming the first.
+        """
+        there = {layer.number: layer.n_heads for layer in self.layers}
+        for head in heads:
+            if not 0 <= head.head < there.get(head.layer, 0):
+                raise InputError(
+                    f"{head} does not exist: `model` {self.model.name} has layers {min(there)} to "
+                    f"{max(there)} with heads 0 to {max(there.values()) - 1}"
+                )
+
+    @contextmanager
+    def removed(self, heads: Sequence[HeadId]) -> Iterator[None]:
+        """The model without some heads, for whatever runs inside.
+
+        Raises:
+            InputError: if the output of a removed head was what replaced it in every place.
+        """
+        self.check(heads)
+        by_layer: dict[int, list[int]] = {}
+        for head in heads:
+            by_layer.setdefault(self._position[head.layer], []).append(head.head)
+        changed = dict.fromkeys(by_layer, 0.0)
+
+        def without(position: int, its_heads: list[int]) -> Callable[..., tuple[Tensor, ...]]:
+            def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+                z, size = self._without(arguments[0], position, [tuple(its_heads)])
+                changed[position] = max(changed[position], size[0])
+                return (z, *arguments[1:])
+
+            return hook
+
+        with ExitStack() as stack:
+            stack.enter_context(self._computing.running())
+            for position, its_heads in by_layer.items():
+                projection = self.layers[position].projection
+                handle = projection.register_forward_pre_hook(without(position, its_heads))
+                stack.callback(handle.remove)
+            yield
+        idle = {self.layers[p].number for p, size in changed.items() if size <= _NO_CHANGE}
+        self._refuse_idle([head for head in heads if head.layer in idle])
+
+    def read(
+        self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
+    ) -> Float[np.ndarray, "set reading"]:
+        """The readings of a pass without each set of heads.
+
+        Args:
+            tree_pass: The pass.
+            sets: Heads to remove together; the empty set is the whole model.
+            share: Run once what sets share; False runs the whole model for each.
+
+        Raises:
+            InputError: if removing heads changes nothing.
+        """
+        values = np.empty((len(sets), len(tree_pass.place)))
+        if not share:
+            for number, heads in enumerate(sets):
+                with self.removed(heads):
+                    values[number] = self._log_probs(tree_pass, tree_pass.inputs, 1)[0]
+            return values
+        positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
+        for part in self._fitting(positions, tree_pass):
+            values[part] = self._read_together(positions[part], tree_pass)
+        return values
+
+    # -- parts --
+
+    def _fitting(self, sets: Sequence[Sequence[HeadId]], tree_pass: TreePass) -> Iterator[slice]:
+        """Parts of the sets whose networks can wait in memory for those that begin with them."""
+        width = self.model.hf_model.config.get_text_config().hidden_size
+        size = tree_pass.inputs["input_ids"].numel() * width * self.model.dtype.itemsize
+        most = max(1, self._waiting_bytes // size)
+        start = waiting = 0
+        for end, heads in enumerate(sets):
+            # A network waits before every layer that lacks heads.
+            new = len({head.layer for head in heads})
+            if end > start and waiting + new > most:
+                yield slice(start, end)
+                start, waiting = end, 0
+            waiting += new
+        yield slice(start, len(sets))
+
+    def _read_together(
+        self, sets: Sequence[Sequence[HeadId]], tree_pass: TreePass
+    ) -> Float[np.ndarray, "set reading"]:
+        """The readings without each set of heads, what they share run once."""
+        values = np.empty((len(sets), len(tree_pass.place)))
+        plan = removal_plan(sets)
+        kept: dict[tuple[int, int], Any] = {}
+        with self._computing.running():
+            for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
+                for group in self._side_by_side(plan, list(nodes), tree_pass):
+                    kept |= self._run(plan, group, tree_pass, kept, values)
+                kept = {
+                    key: given for key, given in kept.items() if key[1] > layer[1] or not layer[0]
+                }
+        return values
+
+    def _side_by_side(
+        self, plan: Sequence[Removal], nodes: Sequence[int], tree_pass: TreePass
+    ) -> Iterator[list[int]]:
+        """Networks that fit into one batch: those that are read, and those that are not."""
+        tokens = max(tree_pass.inputs["input_ids"].numel(), tree_pass.written.numel())
+        most = max(1, _TOKENS.get(self.model.device.type, _TOKENS_ELSEWHERE) // tokens)
+        for is_read in (False, True):
+            alike = [i for i in nodes if plan[i].is_read == is_read]
+            for first in range(0, len(alike), most):
+                yield alike[first : first + most]
+
+    def _run(
+        self,
+        plan: Sequence[Removal],
+        group: Sequence[int],
+        tree_pass: TreePass,
+        kept: Mapping[tuple[int, int], Any],
+        values: Float[np.ndarray, "set reading"],
+    ) -> dict[tuple[int, int], Any]:
+        """Run networks that begin at one layer; what others begin with is handed back."""
+        stop_if_unwanted()
+        nodes = [plan[i] for i in group]
+        rows, copies = tree_pass.inputs["input_ids"].shape[0], len(group)
+        start = nodes[0].layer
+        branches = set().union(*(node.branches for node in nodes))
+        outputs: dict[int, Any] = {}
+        with ExitStack() as stack, torch.inference_mode():
+            if start > 0:
+                before = _joined([kept[node.parent, start] for node in nodes], rows)
+                stack.enter_context(self._from(start, before))
+            if nodes[0].parent >= 0:
+                stack.enter_context(self._replaced(start, [node.heads for node in nodes]))
+            stack.enter_context(self._recorded(branches - {0}, outputs))
+            inputs = {name: _repeated(value, copies) for name, value in tree_pass.inputs.items()}
+            if nodes[0].is_read:
+                read = self._log_probs(tree_pass, inputs, copies)
+                for node, readings in zip(nodes, read, strict=True):
+                    values[node.sets] = readings
+            else:
+                self._run_to(max(branches, default=0), inputs)
+        return {
+            (index, layer): _part(output, number, copies, rows)
+            for layer, output in outputs.items()
+            for number, (index, node) in enumerate(zip(group, nodes, strict=True))
+            if layer in node.branches
+        }
+
+    def _log_probs(
+        self, tree_pass: TreePass, inputs: Mapping[str, Any], copies: int
+    ) -> Float[np.ndarray, "copy reading"]:
+        """The readings of a pass, for every copy of it that stands in a batch."""
+        n_places, n_tokens = len(tree_pass.places), tree_pass.written.numel()
+        offsets = torch.arange(copies, device=tree_pass.places.device)[:, None]
+        log_probs = token_log_probs(
+            self.model.hf_model,
+            inputs,
+            (tree_pass.places + offsets * n_tokens).reshape(-1),
+            (tree_pass.place + np.arange(copies)[:, None] * n_places).reshape(-1),
+            np.tile(tree_pass.token, copies),
+        )
+        return log_probs.reshape(copies, -1)
+
+    def _without(
+        self, z: Float[Tensor, "row token width"], position: int, heads: Sequence[tuple[int, ...]]
+    ) -> tuple[Float[Tensor, "row token width"], list[float]]:
+        """A projection's input without heads, copy by copy, and how much each copy changed."""
+        new = z.clone()
+        whole = self.layers[position].by_head(new)
+        by_head = whole.view(len(heads), -1, *whole.shape[1:])
+        sizes = []
+        for part, its_heads in zip(by_head, heads, strict=True):
+            chosen = list(its_heads)
+            value = 0.0 if self.replacement is None else self.replacement[position][chosen].to(z)
+            sizes.append(float((part[:, :, chosen] - value).abs().max()))
+            part[:, :, chosen] = value
+        return new, sizes
+
+    @contextmanager
+    def _replaced(self, position: int, heads: Sequence[tuple[int, ...]]) -> Iterator[None]:
+        """Copies in a batch without heads of one layer, others in each."""
+
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            z, sizes = self._without(arguments[0], position, heads)
+            number = self.layers[position].number
+            for its_heads, size in zip(heads, sizes, strict=True):
+                if size <= _NO_CHANGE:
+                    self._refuse_idle([HeadId(number, head) for head in its_heads])
+            return (z, *arguments[1:])
+
+        handle = self.layers[position].projection.register_forward_pre_hook(hook)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _refuse_idle(self, heads: Sequence[HeadId]) -> None:
+        if heads:
+            raise InputError(
+                f"removing {', '.join(map(str, heads))} changes nothing in `model` "
+                f"{self.model.name}: what they give is already what would replace it"
+            )
+
+    @contextmanager
+    def _recorded(self, positions: set[int], outputs: dict[int, Any]) -> Iterator[None]:
+        """Keep what the layer before each of some layers hands on."""
+        with ExitStack() as stack:
+            for position in positions:
+
+                def keep(_: nn.Module, __: Any, output: Any, position: int = position) -> None:
+                    outputs[position] = output
+
+                block = self.layers[position - 1].block
+                stack.callback(block.register_forward_hook(keep).remove)
+            yield
+
+    @contextmanager
+    def _from(self, position: int, output: Any) -> Iterator[None]:
+        """Let a pass start at a layer: those before hand on what came before it."""
+        skipped = [layer.block for layer in self.layers[:position]]
+        for block in skipped:
+            # Setting the attribute would reach through to the module that a bridge wraps.
+            vars(block)["forward"] = lambda *_, **__: output
+        try:
+            yield
+        finally:
+            for block in skipped:
+                del vars(block)["forward"]
+
+    def _run_to(self, position: int, inputs: Mapping[str, Any]) -> None:
+        """Run the layers before one."""
+
+        def stop(*_: Any) -> None:
+            raise _EnoughError
+
+        handle = self.layers[position].block.register_forward_pre_hook(stop)
+        try:
+            self.model.hf_model(**inputs)
+        except _EnoughError:
+            pass
+        finally:
+            handle.remove()
+
+
+def _repeated(value: Any, copies: int) -> Any:
+    """An input for so many copies of a batch."""
+    return value.repeat(copies, *[1] * (value.ndim - 1)) if isinstance(value, Tensor) else value
+
+
+def _part(output: Any, number: int, copies: int, rows: int) -> Any:
+    """What a layer hands on of one copy; what has no row for each text is the same for all."""
+    if isinstance(output, tuple):
+        return tuple(_part(part, number, copies, rows) for part in output)
+    if isinstance(output, Tensor) and output.ndim and len(output) == copies * rows:
+        part = output[number * rows : (number + 1) * rows]
+        return part if copies == 1 else part.clone()  # a view would keep all of them
+    return output
+
+
+def _joined(outputs: Sequence[Any], rows: int) -> Any:
+    """The reverse."""
+    first = outputs[0]
+    if isinstance(first, tuple):
+        return tuple(_joined(parts, rows) for parts in zip(*outputs, strict=True))
+    if isinstance(first, Tensor) and first.ndim and len(first) == rows:
+        return torch.cat(list(outputs))
+    return first

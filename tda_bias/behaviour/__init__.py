@@ -1,1 +1,0 @@
-"""What the model says, what removing heads changes in it, and how it goes with the heads."""

@@ -1,0 +1,1 @@
+"""Correlations of what heads do with what the model says."""

@@ -1,0 +1,260 @@
+"""Do targets whose heads treat stereotypes differently also show risk in what the model says?
+
+The one composition of cross-referencing: per StereoSet target, what the heads of a run do is joined
+with what the model says of it (prejudice, volatility, signed mean stereotype), and the two are
+correlated over targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from tda_bias.crossref.crossref_record import PROFILE_COLUMNS, PROFILES, TABLES, CrossrefRecord
+from tda_bias.crossref.rank_tests import Distance, mantel
+from tda_bias.crossref.target_tests import (
+    HeadMap,
+    correlations,
+    head_map,
+    head_summaries,
+    head_vectors,
+)
+from tda_bias.crossref.targets import (
+    Said,
+    joined,
+    same_model,
+    signed_quantity,
+    with_frequency,
+)
+from tda_bias.heads.maps import map_columns
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.run import Run, content_hash
+from tda_bias.runs.text import counted
+from tda_bias.types import InputError, RankBy
+
+if TYPE_CHECKING:
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.scores.stereoset_scores import StereoSetScores
+
+RISKS = ("r", "r_p", "r_v")
+DISTANCES: tuple[Distance, ...] = ("cosine", "spearman")
+_KEY = ["category", "target"]
+
+
+@dataclass(frozen=True)
+class CrossReference(SavedResult):
+    """What ``cross_reference`` found.
+
+    Attributes:
+        targets: One row per target: summaries of its heads, and what the model says of it.
+        correlations: Every quantity against every summary; see ``target_tests.correlations``.
+        heads: One row per quantity and head: does |T| of the head go with the quantity? See
+            ``target_tests.head_map``.
+        profiles: One row per quantity and distance: do targets with similar heads have similar
+            values? See ``rank_tests.mantel``.
+        record: Everything needed to repeat it.
+    """
+
+    COMMAND = "crossref"
+    RECORD = CrossrefRecord
+    TABLES = (*TABLES, ("profiles", PROFILES, PROFILE_COLUMNS))
+    SHOWN = (("over targets", "correlations"),)
+
+    targets: pd.DataFrame
+    correlations: pd.DataFrame
+    heads: pd.DataFrame
+    profiles: pd.DataFrame
+    record: CrossrefRecord
+
+    def __repr__(self) -> str:
+        tested = int(self.correlations["p"].notna().sum())
+        return (
+            f"CrossReference({self.record.model.name}: {counted(len(self.targets), 'target')}, "
+            f"{tested} correlations)"
+        )
+
+    @property
+    def quantities(self) -> list[str]:
+        """The quantities that heads were held against."""
+        return list(dict.fromkeys(self.heads["quantity"]))
+
+    def head_map(self, quantity: str) -> HeadMap:
+        """The heads against one quantity.
+
+        Raises:
+            InputError: if there is no such quantity.
+        """
+        if quantity not in self.quantities:
+            allowed = ", ".join(self.quantities)
+            raise InputError(f"`quantity` must be one of {allowed}; got {quantity!r}")
+        rows = self.heads[self.heads["quantity"] == quantity].drop(columns="quantity")
+        shuffled = dict(self.record.shuffled_heads.get(quantity, {}))
+        return HeadMap(quantity, rows.reset_index(drop=True), shuffled)
+
+    @classmethod
+    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
+        if run.record.files is not None:
+            return super()._read(run)
+        # Version 0.1 kept the profiles in its record.
+        profiles = getattr(run.record_as(CrossrefRecord), "mantel", [])
+        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
+        return {**tables, "profiles": pd.DataFrame(profiles, columns=list(_PROFILE))}
+
+
+_PROFILE = ("quantity", "distance", "rho", "p")
+
+
+def cross_reference(
+    heads: HeadBias,
+    behaviour: Said,
+    *,
+    stereoset: StereoSetScores | None = None,
+    by: RankBy | None = None,
+    match: str = "exact",
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> CrossReference:
+    """Correlate, over StereoSet's targets, what heads do with what the model says.
+
+    Args:
+        heads: From ``head_bias``.
+        behaviour: What the model says of words; see ``targets.Said.load``.
+        stereoset: The same model's scores; adds the mean log-odds of every target's items and, with
+            twins, their mean beta.
+        by: Which combined value of a head is T; that which ranks the run's heads if None.
+        match: ``exact``, ``near`` or ``weak``: how loosely a word may stand for a target.
+        n_resamples: Permutations of targets within categories.
+        seed: Of all draws.
+
+    Raises:
+        InputError: if the three are not of one model, share fewer than 4 targets, or a target lacks
+            a value.
+    """
+    by = by or heads.rank_by
+    column = map_columns(by, heads.category.columns).combined
+    table, quantities, bridge = _joined(heads, behaviour, stereoset, column, match)
+    tests = correlations(
+        table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
+    )
+    if bridge:
+        direct = correlations(
+            table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
+        )
+        tests = pd.concat([tests, direct], ignore_index=True)
+    keys, values, columns = head_vectors(heads.combined, column=column)
+    maps, profiles = _head_tests(
+        table, places_of(keys, table), values, columns, [*quantities, *bridge], n_resamples, seed
+    )
+    parts = {"heads": heads.record, behaviour.record.command: behaviour.record}
+    if stereoset is not None:
+        parts["stereoset"] = stereoset.record
+    return CrossReference(
+        targets=table,
+        correlations=tests,
+        heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
+        profiles=pd.DataFrame(profiles, columns=list(_PROFILE)),
+        record=CrossrefRecord(
+            model=heads.record.model,
+            made_from=_contents(parts),
+            by=by,
+            match=match,
+            n_resamples=n_resamples,
+            seed=seed,
+            shuffled_heads={m.quantity: m.shuffled for m in maps},
+        ),
+    )
+
+
+def _head_tests(
+    table: pd.DataFrame,
+    places: np.ndarray,
+    values: Float[np.ndarray, "target head"],
+    columns: Sequence[tuple[int, int]],
+    quantities: Sequence[str],
+    n_resamples: int,
+    seed: int,
+) -> tuple[list[HeadMap], list[dict[str, Any]]]:
+    """Heads one by one, and their profiles, against every quantity."""
+    values, category = values[places], list(table["category"])
+    maps, profiles = [], []
+    for number, name in enumerate(quantities):
+        quantity = table[name].to_numpy(float)
+        options: dict[str, Any] = {"n_resamples": n_resamples}
+        options["rng"] = np.random.default_rng([seed, 2 + number])
+        maps.append(head_map(values, columns, quantity, category, name=name, **options))
+        for distance in DISTANCES:
+            test = mantel(values, quantity, category, distance=distance, **options)
+            profiles.append({"quantity": name, "distance": distance, **test})
+    return maps, profiles
+
+
+def places_of(keys: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
+    """Rows of ``keys`` that hold the targets of a table, in its order.
+
+    Raises:
+        InputError: naming the first target that ``keys`` does not have.
+    """
+    places = pd.MultiIndex.from_frame(keys[_KEY]).get_indexer(pd.MultiIndex.from_frame(table[_KEY]))
+    if (places < 0).any():
+        category, target = table[_KEY].iloc[int((places < 0).argmax())]
+        raise InputError(f"the run of the heads has no values of {target!r} ({category})")
+    return np.asarray(places)
+
+
+def _joined(
+    heads: HeadBias,
+    behaviour: Said,
+    stereoset: StereoSetScores | None,
+    column: str,
+    match: str,
+) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """The table over targets, and the names of its quantities and of StereoSet's own."""
+    same_model(heads.record, behaviour.record)
+    by_x = behaviour.by_x
+    quantities = [*RISKS, signed_quantity(by_x.columns)]
+    summaries = head_summaries(heads.table, heads.combined, column=column)
+    kept = ["x", *quantities, *(["tokens"] if "tokens" in by_x else [])]
+    table = with_frequency(joined(summaries, by_x[kept], match=match))
+    if stereoset is None:
+        return table, quantities, []
+    same_model(heads.record, stereoset.record)
+    per_target = preferences_of_targets(stereoset)
+    both = table.merge(per_target, on=_KEY, how="left", validate="one_to_one")
+    if both["log_odds"].isna().any():
+        lacking = both["target"][both["log_odds"].isna()].iloc[0]
+        raise InputError(
+            f"the run of `tdabias stereoset` has no items of {lacking!r}; run it on the same "
+            "category"
+        )
+    return both, quantities, [str(name) for name in per_target if name not in _KEY]
+
+
+def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
+    """One row per target: the mean preference of its items, and its size.
+
+    Returns:
+        Columns ``category target log_odds abs_log_odds``, in nats, and with twins ``beta
+        abs_beta``: the part that is about the target.
+    """
+    items = stereoset.items.rename(columns={"group": "target"})
+    items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
+    names = ["log_odds"]
+    if stereoset.has_twins:
+        items["beta"] = items["beta_sum"]
+        names.append("beta")
+    means = items.groupby(_KEY)[names].mean().reset_index()
+    for name in names:
+        means[f"abs_{name}"] = means[name].abs()
+    return means[[*_KEY, *(column for name in names for column in (name, f"abs_{name}"))]]
+
+
+def _contents(records: Mapping[str, RunRecord]) -> dict[str, str]:
+    """Hashes of the results this was made from, of those that were read from a folder."""
+    hashes = {command: content_hash(record) for command, record in records.items()}
+    return {command: value for command, value in hashes.items() if value is not None}

@@ -1,0 +1,177 @@
+"""Item by item: do heads treat an item's two texts as differently as the model rates them?
+
+Over all items of a category, the difference of every head between the stereotype and the
+anti-stereotype text against the model's preference for the former. As published both hold the
+wording of the item, and texts of other lengths have other topologies and other probabilities; so
+the same stands beside it without what token counts explain, and with twins on both sides, where
+wording and length cancel.
+
+Items of a target resemble each other: permutations exchange items of the same target only. n is
+the number of items, 242 to 976 in StereoSet, not the 3 to 38 of targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from tda_bias.crossref.rank_tests import column_tests, power
+from tda_bias.heads.item_differences import ItemDifferences, Measured
+from tda_bias.runs.text import counted
+from tda_bias.scores.stereoset import Scoring
+from tda_bias.stats.resampling import generator, permutations_within
+from tda_bias.types import CATEGORIES, InputError
+
+# raw: as published; length: token counts partialled out; twins: minus the twins, on both sides.
+Way = Literal["raw", "length", "twins"]
+WAYS: tuple[Way, ...] = get_args(Way)
+COUNTS = ("tokens_s", "tokens_a")
+FEWEST_ITEMS = 10
+
+
+@dataclass(frozen=True)
+class ItemTests:
+    """Which heads' item differences go with the model's preference.
+
+    Attributes:
+        table: One row per category, way, measure, dimension and head: ``rho p p_max q``; p_max and
+            q are over the heads of one dimension.
+        summary: One row per category, way, measure and dimension: ``n`` items, ``heads``,
+            ``p05`` (heads with p < .05) and ``expected``, ``family_wise`` (heads with p_max < .05),
+            the ``largest`` |rho| with its ``layer`` and ``head``, ``needed`` (the |rho| that is
+            family-wise significant) and ``smallest`` (the true |rho| of a single head that is found
+            four times out of five).
+        left_out: Items of the heads without preference, and the reverse, by category.
+    """
+
+    table: pd.DataFrame
+    summary: pd.DataFrame
+    left_out: Mapping[str, int]
+
+
+def item_tests(
+    heads: ItemDifferences,
+    behaviour: pd.DataFrame,
+    *,
+    scoring: Scoring = "sum",
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> ItemTests:
+    """Rank correlations over items of every head with the model's preference.
+
+    Args:
+        heads: What heads do to every item.
+        behaviour: One row per item, from ``stereoset`` of the same model: ``id log_prob_s
+            log_prob_a tokens_s tokens_a`` and, where twins were run, ``beta_SCORING``.
+        scoring: Log-probabilities as sums or per token.
+        n_resamples: Permutations of items within targets.
+        seed: Of the permutations.
+
+    Raises:
+        InputError: if a category shares fewer than 10 items between the two.
+    """
+    rows, summaries = [], []
+    left_out: dict[str, int] = {}
+    for category in CATEGORIES:
+        if not (heads.items["category"] == category).any():
+            continue
+        joined, place = _joined(heads.items, behaviour, category, scoring)
+        left_out[category] = int((heads.items["category"] == category).sum()) - len(joined)
+        for way in WAYS:
+            measured = heads.twins if way == "twins" else heads.raw
+            if not measured or (way == "twins" and joined["beta"].isna().all()):
+                continue
+            rng = generator(seed, "items", category, way)
+            tested = _way(way, measured, joined, place, heads.layers, n_resamples, rng)
+            rows += [table.assign(category=category) for table, _ in tested]
+            summaries += [{"category": category, **summary} for _, summary in tested]
+    table = pd.concat(rows, ignore_index=True)
+    leading = ["category", "way", "measure", "dim", "layer", "head"]
+    return ItemTests(table[[*leading, "rho", "p", "p_max", "q"]], pd.DataFrame(summaries), left_out)
+
+
+def _joined(
+    items: pd.DataFrame, behaviour: pd.DataFrame, category: str, scoring: Scoring
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Items of a category that both tables have, and their rows in the first."""
+    of_category = items.reset_index(names="row")
+    of_category = of_category.loc[
+        of_category["category"] == category, ["row", "category", "group", "id"]
+    ]
+    wanted = behaviour.set_index("id")
+    if not wanted.index.is_unique:
+        raise InputError("the table of items names an item twice; run `tdabias stereoset` again")
+    both = of_category[of_category["id"].isin(wanted.index)]
+    if len(both) < FEWEST_ITEMS:
+        raise InputError(
+            f"the runs share {counted(len(both), 'item')} of {category}, {FEWEST_ITEMS} are "
+            "needed; run "
+            "`tdabias stereoset` on the data of the run of `tdabias heads`"
+        )
+    said = wanted.loc[both["id"]].reset_index(drop=True)
+    joined = both.reset_index(drop=True)
+    size = {name: 1 if scoring == "sum" else said[f"tokens_{name}"] for name in "sa"}
+    joined["log_odds"] = said["log_prob_s"] / size["s"] - said["log_prob_a"] / size["a"]
+    joined["beta"] = said.get(f"beta_{scoring}", np.nan)
+    return joined.assign(**{name: said[name] for name in COUNTS}), both["row"].to_numpy()
+
+
+def _way(
+    way: Way,
+    measured: Measured,
+    joined: pd.DataFrame,
+    place: np.ndarray,
+    layers: Sequence[int],
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
+    """The tests of one way, for every measure and dimension, under the same permutations."""
+    quantity = joined["beta" if way == "twins" else "log_odds"].to_numpy(float)
+    used = np.isfinite(quantity)
+    if way == "twins":
+        used &= np.all([np.isfinite(v[place]).any((1, 2, 3)) for v in measured.values()], axis=0)
+    if used.sum() < FEWEST_ITEMS:
+        return []
+    orders = permutations_within(joined["group"].to_numpy()[used], n_resamples, rng)
+    counts = joined.loc[used, list(COUNTS)].to_numpy(float)
+    covariates = np.column_stack([counts, counts[:, 0] - counts[:, 1]])
+    tested = []
+    for measure, values in measured.items():
+        for dim in range(values.shape[1]):
+            tests = column_tests(
+                values[place][used, dim].reshape(int(used.sum()), -1).astype(float),
+                quantity[used],
+                orders,
+                covariates=covariates if way == "length" else None,
+            )
+            table = pd.DataFrame(
+                {
+                    "way": way,
+                    "measure": measure,
+                    "dim": dim,
+                    "layer": np.repeat(layers, values.shape[3]),
+                    "head": np.tile(np.arange(values.shape[3]), len(layers)),
+                    "rho": tests.rho,
+                    "p": tests.pvalue,
+                    "p_max": tests.pvalue_max,
+                    "q": tests.qvalue,
+                }
+            )
+            tested.append((table, _summary(table, int(used.sum()), tests.needed)))
+    return tested
+
+
+def _summary(table: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
+    defined = table[table["rho"].notna()]
+    row = {name: table[name].iloc[0] for name in ("way", "measure", "dim")}
+    row |= {"n": n, "heads": len(defined), "p05": int((defined["p"] < 0.05).sum())}
+    row |= {"expected": 0.05 * len(defined), "family_wise": int((defined["p_max"] < 0.05).sum())}
+    row |= {"largest": np.nan, "layer": None, "head": None}
+    if len(defined):
+        best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
+        row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
+    return row | {"needed": needed, "smallest": power(n)["power_80"]}

@@ -1,0 +1,271 @@
+"""Do heads that stand out on some targets stand out on others?
+
+Targets are split in two halves. The heads that rank first on one half are tested on the other, and
+the other way round; over many splits. How often they replicate is held against the same procedure
+on maps whose labels were exchanged: choosing and testing are both in the chance line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.hot_spots import z_over_heads
+from tda_bias.heads.location_test import location_under_exchange, location_under_flips
+from tda_bias.heads.maps import map_columns
+from tda_bias.heads.resampled import random_flips, version_draws
+from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import relative_shares
+from tda_bias.runs.notebook import summary_html
+from tda_bias.runs.text import counted
+from tda_bias.stats.resampling import generator, share_reached, standardised_ranks
+from tda_bias.types import InputError
+
+By = Literal["evidence", "location"]
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What replicates between halves of the targets.
+
+    Attributes:
+        heads: One row per head that was chosen at least once: ``layer head chosen replicated``, the
+            share of the halves in which it was among the first, and of these in which it had
+            p <= .05 on the other half.
+        replicated: Share of all chosen heads with p <= .05 on the other half.
+        chance: The same where labels were exchanged, mean; about .05.
+        p: Of ``replicated`` among the values under exchange.
+        correlation: Mean Spearman over heads between the maps of the halves.
+        correlation_chance: The same under exchange.
+        p_correlation: Of ``correlation``.
+        record: Settings: targets, splits, whether these are all there are.
+    """
+
+    heads: pd.DataFrame
+    replicated: float
+    chance: float
+    p: float
+    correlation: float
+    correlation_chance: float
+    p_correlation: float
+    record: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return (
+            f"Confirmation({counted(len(self.heads), 'head')} chosen, {self.replicated:.1%} "
+            "confirmed, "
+            f"{self.chance:.1%} by chance)"
+        )
+
+    def _repr_html_(self) -> str:
+        return summary_html(repr(self), tables={"heads that were chosen": self.heads})
+
+
+def confirmation(
+    results: Sequence[GroupResult],
+    *,
+    by: By = "evidence",
+    top: int = 10,
+    n_splits: int = 200,
+    n_resamples: int = 999,
+    seed: int = 0,
+) -> Confirmation:
+    """Choose on half of the targets, test on the other half, and back, over many splits.
+
+    Args:
+        results: The groups of one category; with twins where all of them have some.
+        by: Which ranking: the spread (``evidence``) or the shift (``location``).
+        top: Heads that are chosen on a half.
+        n_splits: Random splits; all of them where there are no more.
+        n_resamples: Exchanges.
+        seed: Of splits and exchanges.
+
+    Raises:
+        InputError: if there are fewer than 2 targets, or not more heads than ``top``.
+    """
+    if len(results) < 2:
+        raise InputError(f"a confirmation needs at least 2 targets; got {len(results)}")
+    shape = results[0].contrast.location.shape[1:]
+    if not 1 <= top < shape[0] * shape[1]:
+        raise InputError(f"`top` must lie between 1 and {shape[0] * shape[1] - 1}; got {top}")
+    twins = all(result.has_twins for result in results)
+    maps = [_maps(result, by, twins, n_resamples, seed) for result in results]
+    # The first row is the data, the others are exchanges: all go the same way.
+    stacked = np.stack([np.concatenate([observed[None], null]) for observed, null in maps])
+    chosen = np.zeros((2, shape[0] * shape[1]))
+    rates, correlations, halves = [], [], list(splits(len(results), n_splits, seed))
+    for first in halves:
+        other = [group for group in range(len(results)) if group not in first]
+        sides = [_standardised(stacked[list(part)].mean(0)) for part in (first, other)]
+        correlations.append((_ranks(sides[0]) * _ranks(sides[1])).sum(1))
+        for choosing, testing in (sides, sides[::-1]):
+            places = np.argsort(-choosing, axis=1, kind="stable")[:, :top]
+            pvalues = _pvalues(testing)
+            rates.append((np.take_along_axis(pvalues, places, axis=1) <= LEVEL).mean(1))
+            chosen[0, places[0]] += 1
+            chosen[1, places[0]] += pvalues[0, places[0]] <= LEVEL
+    rate, correlation = np.mean(rates, axis=0), np.mean(correlations, axis=0)
+    ever = np.flatnonzero(chosen[0])
+    table = pd.DataFrame(
+        {
+            "layer": ever // shape[1],
+            "head": ever % shape[1],
+            "chosen": chosen[0, ever] / len(rates),
+            "replicated": chosen[1, ever] / chosen[0, ever],
+        }
+    ).sort_values("chosen", ascending=False, kind="stable", ignore_index=True)
+    return Confirmation(
+        heads=table,
+        replicated=float(rate[0]),
+        chance=float(rate[1:].mean()),
+        p=float(share_reached(rate[1:], rate[0])),
+        correlation=float(correlation[0]),
+        correlation_chance=float(correlation[1:].mean()),
+        p_correlation=float(share_reached(correlation[1:], correlation[0])),
+        record={
+            "by": by,
+            "twins": twins,
+            "targets": [result.group for result in results],
+            "top": top,
+            "splits": len(halves),
+            "all_splits": len(halves) == _n_splits(len(results)),
+            "n_resamples": n_resamples,
+            "seed": seed,
+        },
+    )
+
+
+def splits(n: int, n_splits: int, seed: int) -> Iterator[tuple[int, ...]]:
+    """One half of every split of n targets: all there are, or so many random ones.
+
+    The half holds ``n // 2`` targets; of an even number each split is given once.
+    """
+    if _n_splits(n) <= n_splits:
+        for half in combinations(range(n), n // 2):
+            if n % 2 or 0 in half:
+                yield half
+        return
+    rng = generator(seed, "splits of targets")
+    for _ in range(n_splits):
+        yield tuple(sorted(rng.permutation(n)[: n // 2].tolist()))
+
+
+def _n_splits(n: int) -> int:
+    return comb(n, n // 2) // (1 if n % 2 else 2)
+
+
+def _maps(
+    result: GroupResult, by: By, twins: bool, n_resamples: int, seed: int
+) -> tuple[Float[np.ndarray, " head"], Float[np.ndarray, "resample head"]]:
+    """A group's part of the category's map, and the same under exchange."""
+    rng = generator(seed, "confirmation", result.category, result.group)
+    n, contrast = result.versions.n, result.contrast
+    dims = contrast.location.shape[0]
+    if by == "location":
+        rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
+        if twins:
+            draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
+            null = location_under_exchange(draws, rows)
+        else:
+            null = location_under_flips(random_flips(n, n_resamples, rng), rows[:n])
+        observed = contrast.location_twin if twins else contrast.location
+        mean = observed.reshape(dims, -1).mean(0), null.reshape(n_resamples, dims, -1).mean(1)
+        return np.nan_to_num(mean[0], nan=1.0), np.nan_to_num(mean[1], nan=1.0)
+    if twins:
+        shares = contrast.dispersion / contrast.dispersion_total
+        draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
+        weights, given = draws.signs, draws.given
+    else:
+        shares = relative_shares(result)
+        weights, given = random_flips(n, n_resamples, rng), np.ones(n)
+    terms = shares.mean(1).reshape(len(shares), -1)
+    observed, null = z_over_heads(np.abs(given @ terms)), z_over_heads(np.abs(weights @ terms))
+    return np.nan_to_num(observed), np.nan_to_num(null)
+
+
+def _standardised(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
+    """Every head by its mean and SD under exchange."""
+    mean, sd = maps[1:].mean(0), maps[1:].std(0)
+    return np.asarray((maps - mean) / np.where(sd > 0, sd, 1.0))
+
+
+def _ranks(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
+    return np.asarray(np.nan_to_num(standardised_ranks(maps, axis=1)))
+
+
+def _pvalues(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
+    """Of every row among all of them: (1 + others at least as large) over all."""
+    order = np.sort(maps, axis=0)
+    above = np.stack(
+        [
+            len(maps) - np.searchsorted(order[:, head], maps[:, head] - 1e-9)
+            for head in range(maps.shape[1])
+        ],
+        axis=1,
+    )
+    return np.asarray(above / len(maps))
+
+
+# -- other data ------------------------------------------------------------------------------------
+
+
+def confirmed_on(
+    run: HeadBias,
+    other: HeadBias,
+    *,
+    category: str | None = None,
+    by: By = "evidence",
+    top: int = 10,
+) -> pd.DataFrame:
+    """The heads that rank first in a run, tested in a run on other targets.
+
+    Args:
+        run: Where heads are chosen.
+        other: Where they are tested: the same model, and no target in common.
+        category: The category of both, where they have several.
+        by: Which ranking.
+        top: Heads to test.
+
+    Returns:
+        Columns ``layer head z z_other p_other p_holm``; Holm's p is for the heads tested together.
+
+    Raises:
+        InputError: if the weights differ, the runs share a target, or only one has twins.
+    """
+    if run.record.model.weights != other.record.model.weights:
+        raise InputError("the runs are of models with different weights: nothing can be confirmed")
+    targets = [{str(g).casefold() for g in result.groups["group"]} for result in (run, other)]
+    if shared := sorted(targets[0] & targets[1]):
+        raise InputError(
+            f"the runs share {counted(len(shared), 'target')} ({', '.join(shared[:3])}): heads "
+            "chosen on a "
+            "target cannot be confirmed on it; give data with other targets"
+        )
+    columns = [map_columns(by, result.category.columns) for result in (run, other)]
+    if columns[0] != columns[1]:
+        raise InputError("one run has twins and the other has none; run both alike")
+    chosen = run.top(top, category=category, by=by)[["layer", "head", "z"]]
+    tested = other.top(10**9, category=category, by=by).set_index(["layer", "head"])
+    places = list(zip(chosen["layer"], chosen["head"], strict=True))
+    rows = tested.loc[places]
+    table = chosen.assign(z_other=rows["z"].to_numpy(), p_other=rows["p"].to_numpy())
+    return table.assign(p_holm=_holm(table["p_other"].to_numpy(float)))
+
+
+def _holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
+    from statsmodels.stats.multitest import multipletests
+
+    adjusted = np.full(pvalue.shape, np.nan)
+    known = np.isfinite(pvalue)
+    if known.any():
+        adjusted[known] = multipletests(pvalue[known], method="holm")[1]
+    return adjusted

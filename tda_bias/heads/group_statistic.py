@@ -1,0 +1,199 @@
+"""Step functions of one group to the head statistic and the scalars its permutations need.
+
+With m the midpoint of the two cluster centres and q(f) the squared distance of a text to m,
+
+    S = (var_anti - var_stereotype) / var_unrelated
+      = (mean q_anti - mean q_stereotype) / var_unrelated
+
+exactly, and m does not move when texts are swapped between the clusters. Every permuted statistic
+is therefore a difference of means of the 2 n numbers q.
+
+Source: Varadarajan & Songdechakraiwut, section 2.3 (S); docs/method/heads.md derives the identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tda_bias.heads.layout import GroupLayout
+from tda_bias.types import InputError
+
+# Pooled variances below this, squared attention-weight units, leave nothing to compare.
+POOLED_VARIANCE_FLOOR = 1e-12
+# An unrelated variance below this share of the median over heads makes S a ratio to almost nothing.
+UNSTABLE_SHARE = 1e-3
+# Variances below this share of the largest square come from rounding in double precision.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class GroupStatistic:
+    """The statistic of one group and dimension; ``...`` are the axes of the input (layer, head).
+
+    Attributes:
+        S: ``(...)``; positive where the stereotype texts form the tighter cluster. NaN where the
+            unrelated texts do not vary at all.
+        relative: ``(...)`` in [-1, 1]; the numerator of S over twice the pooled variance about the
+            midpoint. NaN where that is below ``POOLED_VARIANCE_FLOOR``.
+        var_stereotype: ``(...)``, mean squared distance to the cluster's own centre, squared
+            attention-weight units.
+        var_anti: The same for the anti-stereotype texts.
+        var_unrelated: The same for the unrelated texts: the denominator of S. NaN without such.
+        q_stereotype: ``(n, ...)``, squared distances of the stereotype texts to the midpoint.
+        q_anti: The same for the anti-stereotype texts, in the same order of contexts.
+    """
+
+    S: Float[np.ndarray, "..."]
+    relative: Float[np.ndarray, "..."]
+    var_stereotype: Float[np.ndarray, "..."]
+    var_anti: Float[np.ndarray, "..."]
+    var_unrelated: Float[np.ndarray, "..."]
+    q_stereotype: Float[np.ndarray, "n ..."]
+    q_anti: Float[np.ndarray, "n ..."]
+
+    @property
+    def n(self) -> int:
+        """Number of contexts."""
+        return int(self.q_stereotype.shape[0])
+
+    @property
+    def reason(self) -> np.ndarray:
+        """``(...)`` strings: why a value is NaN, empty where none is."""
+        no_pool = self.pooled_variance < POOLED_VARIANCE_FLOOR
+        reason = np.where(no_pool, f"pooled variance below {POOLED_VARIANCE_FLOOR:g}", "")
+        reason = np.where(self.var_unrelated == 0, "unrelated texts do not vary", reason)
+        return np.where(np.isnan(self.var_unrelated), "no unrelated texts", reason)
+
+    @property
+    def pooled_variance(self) -> Float[np.ndarray, "..."]:
+        """``(...)``, mean of q over both clusters, squared attention-weight units."""
+        return np.asarray((self.q_stereotype.mean(0) + self.q_anti.mean(0)) / 2)
+
+
+def unstable_heads(var_unrelated: Float[np.ndarray, "... layer head"]) -> np.ndarray:
+    """Where S is a ratio to almost nothing: booleans of the same shape.
+
+    That is, var_unrelated is below ``UNSTABLE_SHARE`` of its median over layers and heads.
+    """
+    median = np.median(var_unrelated, axis=(-2, -1), keepdims=True)
+    return np.asarray(var_unrelated < UNSTABLE_SHARE * median)  # without such texts: none is
+
+
+def group_statistic(
+    stereotype: Float[np.ndarray | Tensor, "n ... steps"],
+    anti_stereotype: Float[np.ndarray | Tensor, "n ... steps"],
+    unrelated: Float[np.ndarray | Tensor, "k ... steps"],
+) -> GroupStatistic:
+    """The head statistic of one group from the step functions of its texts.
+
+    Args:
+        stereotype: Step functions of the stereotype texts, NumPy or torch.
+        anti_stereotype: The same contexts in the same order, anti-stereotype texts.
+        unrelated: Step functions of the unrelated texts, usually of the same contexts.
+
+    Raises:
+        InputError: if the clusters differ in shape, have fewer than 2 texts, or hold NaN.
+
+    Source: Varadarajan & Songdechakraiwut, section 2.3.
+    """
+    s, a, u = (torch.as_tensor(f) for f in (stereotype, anti_stereotype, unrelated))
+    if s.shape != a.shape or s.shape[1:] != u.shape[1:]:
+        shapes = ", ".join(str(tuple(f.shape)) for f in (s, a, u))
+        raise InputError(
+            f"the three clusters must have the same shape (n, ..., steps); got {shapes}"
+        )
+    if s.shape[0] < 2 or u.shape[0] < 2:
+        raise InputError(
+            f"a variance needs at least 2 texts per role; got {s.shape[0]} and {u.shape[0]}"
+        )
+    centre_s, centre_a = s.mean(0), a.mean(0)
+    midpoint = (centre_s + centre_a) / 2
+    q_s, q_a = _squared_distances(s, midpoint), _squared_distances(a, midpoint)
+    # Both centres lie half their difference away from the midpoint.
+    off_centre = _squared_distances(centre_s, midpoint)
+    var_s, var_a = (np.maximum(q.mean(0) - off_centre, 0.0) for q in (q_s, q_a))
+    var_u = _squared_distances(u, u.mean(0)).mean(0)
+    if not (np.isfinite(q_s).all() and np.isfinite(q_a).all() and np.isfinite(var_u).all()):
+        raise InputError("the step functions hold NaN or infinite values")
+    difference = q_a.mean(0) - q_s.mean(0)
+    return GroupStatistic(
+        S=_ratio(difference, var_u, var_u > 0),
+        relative=relative_difference(q_s.mean(0), q_a.mean(0)),
+        var_stereotype=var_s,
+        var_anti=var_a,
+        var_unrelated=var_u,
+        q_stereotype=q_s,
+        q_anti=q_a,
+    )
+
+
+def statistic_from_gram(
+    gram: Float[np.ndarray, "... text text"], layout: GroupLayout
+) -> GroupStatistic:
+    """The same from inner products of the step functions: nothing as long as they are is needed.
+
+    Args:
+        gram: Inner products about any common origin over the number of steps, double precision.
+        layout: Which text is which.
+
+    Raises:
+        InputError: if there are fewer than 2 contexts, or the products hold NaN.
+    """
+    n = layout.n
+    if n < 2 or layout.n_unrelated == 1:
+        raise InputError(f"a variance needs at least 2 texts per role; got {n}")
+    if not np.isfinite(gram).all():
+        raise InputError("the step functions hold NaN or infinite values")
+    squares = np.diagonal(gram, axis1=-2, axis2=-1)
+    both = gram[..., : 2 * n, : 2 * n]
+    towards = both.mean(-1)
+    q = squares[..., : 2 * n] - 2 * towards + towards.mean(-1, keepdims=True)
+    q_s, q_a = (np.maximum(q[..., part], 0.0) for part in (layout.stereotype, layout.anti))
+    inside, across = (
+        gram[..., layout.stereotype, layout.stereotype].mean((-2, -1))
+        + gram[..., layout.anti, layout.anti].mean((-2, -1)),
+        gram[..., layout.stereotype, layout.anti].mean((-2, -1)),
+    )
+    off_centre = np.maximum(inside - 2 * across, 0.0) / 4
+    var_s, var_a = (np.maximum(part.mean(-1) - off_centre, 0.0) for part in (q_s, q_a))
+    var_u = np.full(var_s.shape, np.nan)
+    if layout.n_unrelated:
+        unrelated = gram[..., layout.unrelated, layout.unrelated]
+        spread = squares[..., layout.unrelated].mean(-1) - unrelated.mean((-2, -1))
+        # Identical texts: what is left of the difference is rounding.
+        var_u = np.where(spread > _ROUNDING * squares.max(-1), spread, 0.0)
+    difference = q_a.mean(-1) - q_s.mean(-1)
+    return GroupStatistic(
+        S=_ratio(difference, var_u, var_u > 0),
+        relative=relative_difference(q_s.mean(-1), q_a.mean(-1)),
+        var_stereotype=var_s,
+        var_anti=var_a,
+        var_unrelated=var_u,
+        q_stereotype=np.moveaxis(q_s, -1, 0),
+        q_anti=np.moveaxis(q_a, -1, 0),
+    )
+
+
+def relative_difference(
+    mean_q_stereotype: Float[np.ndarray, "..."], mean_q_anti: Float[np.ndarray, "..."]
+) -> Float[np.ndarray, "..."]:
+    """Difference of two mean squared distances over their sum, in [-1, 1]; NaN where undefined."""
+    total = mean_q_anti + mean_q_stereotype
+    return _ratio(mean_q_anti - mean_q_stereotype, total, total >= 2 * POOLED_VARIANCE_FLOOR)
+
+
+def _squared_distances(f: Tensor, point: Tensor) -> np.ndarray:
+    """Mean squared difference along the last axis, without keeping the squares."""
+    norm = torch.linalg.vector_norm(f - point, dim=-1).double().cpu().numpy()
+    return np.asarray(norm**2 / f.shape[-1])
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray, defined: np.ndarray) -> np.ndarray:
+    result = np.full(np.shape(numerator), np.nan)
+    np.divide(numerator, denominator, out=result, where=np.asarray(defined))
+    return result

@@ -1,0 +1,373 @@
+"""Forward passes to attention patterns: texts in, patterns out, batch by batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.kept_patterns import MAX_TOKENS, KeptPatterns, PatternText
+from tda_bias.heads.passes import ContextTexts, ForwardPass, forward_passes, tokenize
+from tda_bias.heads.row_sums import LayerCheck, RowCheck
+from tda_bias.heads.writers import HeadWriters
+from tda_bias.threads import stop_if_unwanted
+from tda_bias.types import Edges, HeadId, InputError, Triple
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+
+    from tda_bias.models.load import LoadedModel
+
+# Patterns of running a shared prefix once must equal the plain run's to this.
+SHARING_TOLERANCE = 1e-5
+# Pattern entries of all layers and heads that one forward pass makes, unless one text has more.
+MOST_PASS_ELEMENTS = 32_000_000
+
+
+@dataclass(frozen=True)
+class PatternBatch:
+    """Patterns of all layers of one forward pass.
+
+    Attributes:
+        patterns: ``(text, layer, head, query, key)``; beyond a text's length, anything.
+        text: As in ``ForwardPass``.
+        length: As in ``ForwardPass``, on the CPU.
+    """
+
+    patterns: Float[Tensor, "text layer head query key"]
+    text: Int[Tensor, " text"]
+    length: Int[Tensor, " text"]
+
+
+@dataclass(frozen=True)
+class PrefixSharing:
+    """Whether common prefixes are run once.
+
+    Attributes:
+        used: Whether they are.
+        why: The reason, for the run record.
+    """
+
+    used: bool
+    why: str
+
+
+class PatternReader:
+    """Runs a model over texts and gives their patterns, batch by batch.
+
+    Args:
+        model: The model.
+        batch_size: Texts per forward pass.
+        share_prefix: ``auto`` runs the tokens that a context's texts share once, where
+            ``find_sharing`` has shown that this is exact; ``never`` runs every text alone.
+        edges: ``attention``, or ``output``: the norm of what the head writes from each token, so
+            that attention parked on a token whose value is small weighs little.
+
+    Attributes:
+        model: The model.
+        rows: The check of the row sums of everything read since ``new_row_check``.
+        sharing: Whether prefixes are run once, and why.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        *,
+        batch_size: int,
+        share_prefix: Literal["auto", "never"] = "never",
+        edges: Edges = "attention",
+    ) -> None:
+        self.model = model
+        self._batch_size = batch_size
+        self._direction_checked = False
+        self._writers = HeadWriters(model) if edges == "output" else None
+        self._sharing_known = share_prefix == "never"
+        self.sharing = PrefixSharing(False, "off: as asked")
+        self.rows = self.new_row_check()
+
+    def copied(self) -> PatternReader:
+        """A reader of the same weights, which may be used beside this one."""
+        other = copy.copy(self)
+        other.model = self.model.copied()
+        other._writers = HeadWriters(other.model) if self._writers is not None else None
+        other.new_row_check()
+        return other
+
+    def new_row_check(self) -> RowCheck:
+        """Begin counting rows anew."""
+        half = self.model.dtype.itemsize < 4
+        self.rows = RowCheck(tolerance=2e-2 if half else 1e-4)
+        return self.rows
+
+    def find_sharing(self, contexts: Sequence[ContextTexts]) -> PrefixSharing:
+        """Find out whether common prefixes can be run once; later calls know it already.
+
+        Measured on the context that makes the longest sequence, where limited attention windows
+        would show first.
+
+        Raises:
+            InputError: as ``read``, if the plain run fails.
+        """
+        if not self._sharing_known:
+            self.sharing, self._sharing_known = self._tried(contexts), True
+        return self.sharing
+
+    def _tried(self, contexts: Sequence[ContextTexts]) -> PrefixSharing:
+        if self.model.attention == "bidirectional":
+            return PrefixSharing(False, "off: later tokens change the patterns of earlier ones")
+        if max((context.prefix for context in contexts), default=0) == 0:
+            return PrefixSharing(False, "off: no triple's texts begin alike")
+        probe = max(contexts, key=lambda context: context.n_packed)
+        plain = self._patterns_of(probe, shared=False)
+        try:
+            shared = self._patterns_of(probe, shared=True)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return PrefixSharing(False, f"off: {_why_refused(error)}")
+        difference = max(float((shared[text] - plain[text]).abs().max()) for text in plain)
+        if difference > SHARING_TOLERANCE:
+            return PrefixSharing(
+                False, f"off: patterns differ by {difference:.1e} from the plain run"
+            )
+        return PrefixSharing(True, f"on: patterns equal the plain run's to {difference:.1e}")
+
+    def _patterns_of(
+        self, context: ContextTexts, *, shared: bool
+    ) -> dict[int, Float[Tensor, "layer head query key"]]:
+        patterns = {}
+        for batch in self._batches([context], shared=shared):
+            for index, (text, n) in enumerate(
+                zip(batch.text.tolist(), batch.length.tolist(), strict=True)
+            ):
+                patterns[text] = batch.patterns[index, :, :, :n, :n].clone()
+        return patterns
+
+    def read(self, contexts: Sequence[ContextTexts]) -> Iterator[PatternBatch]:
+        """Every text's patterns, once.
+
+        Args:
+            contexts: The texts, as many of each context.
+
+        Raises:
+            InputError: on NaN or infinite patterns, or if the model shows attention to later
+                tokens though it should not.
+        """
+        return self._batches(contexts, shared=self.sharing.used)
+
+    def _batches(self, contexts: Sequence[ContextTexts], *, shared: bool) -> Iterator[PatternBatch]:
+        hooks = self.model.pattern_hooks
+        passes = forward_passes(
+            contexts,
+            batch_size=self._batch_size,
+            shared=shared,
+            mask_dtype=self.model.dtype,
+            most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self.model.n_heads),
+        )
+        for forward_pass in passes:
+            stop_if_unwanted()
+            yield PatternBatch(self._run(forward_pass), forward_pass.text, forward_pass.length)
+
+    def _run(self, forward_pass: ForwardPass) -> Float[Tensor, "text layer head query key"]:
+        device, hooks = self.model.device, self.model.pattern_hooks
+        # One array from the start: stacking layers would hold all of them twice.
+        patterns = torch.empty(0)
+        seen = 0
+        checks: dict[int, LayerCheck] = {}
+        causal = self.model.attention == "causal"
+        inside = torch.arange(int(forward_pass.length.max())) < forward_pass.length[:, None]
+
+        def take(pattern: Tensor, number: int, written: Tensor | None = None) -> None:
+            nonlocal patterns, seen, inside
+            layer = self._texts(pattern, forward_pass)
+            inside = inside.to(layer.device)
+            checks[number] = LayerCheck.of(
+                layer,
+                inside,
+                tolerance=self.rows.tolerance,
+                direction=causal and not self._direction_checked,
+            )
+            if written is not None:
+                layer = layer * _per_text(written, forward_pass)[:, :, None]
+            if not seen:
+                patterns = layer.new_empty((len(layer), len(hooks), *layer.shape[1:]))
+            elif layer.shape != patterns[:, 0].shape:
+                raise InputError(f"`model` {self.model.name}: its layers differ in number of heads")
+            patterns[:, seen] = layer
+            seen += 1
+
+        inputs: dict[str, Any] = {"attention_mask": forward_pass.attention_mask.to(device)}
+        if forward_pass.position_ids is not None:
+            inputs["position_ids"] = forward_pass.position_ids.to(device)
+        ids = forward_pass.ids.to(device)
+        with torch.inference_mode():
+            if self.model.bridge is None:
+                self.model.patterns_of.run(ids, take, **inputs)
+            else:
+                self._run_bridge(self.model.bridge, ids, take, inputs)
+            if seen != len(hooks):
+                raise InputError(
+                    f"`model` {self.model.name} gave patterns for {seen} of {len(hooks)} layers; "
+                    "its attention cannot be hooked"
+                )
+            self._check(checks, int(forward_pass.length.sum()))
+            return patterns
+
+    def _run_bridge(
+        self,
+        bridge: TransformerBridge,
+        ids: Int[Tensor, "row token"],
+        take: Callable[..., None],
+        inputs: dict[str, Any],
+    ) -> None:
+        """Hand over the pattern of every layer, and what its heads write where that counts."""
+        from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+        hooks, writers = self.model.pattern_hooks, self._writers
+        last = list(hooks)[-1]
+        values: dict[str, Tensor] = {}
+
+        def keep(value: Tensor, hook: Any) -> None:
+            values[hook.name] = value
+
+        def pass_on(pattern: Tensor, hook: Any) -> None:
+            written = writers.norms(hook.name, values) if writers is not None else None
+            take(pattern, hooks[hook.name], written)
+            if hook.name == last:  # nothing after it is needed, least of all the logits
+                raise StopAtLayerException(pattern)
+
+        bridge.run_with_hooks(
+            ids,
+            fwd_hooks=[
+                *((name, keep) for name in (writers.hooks if writers is not None else ())),
+                *((name, pass_on) for name in hooks),
+            ],
+            return_type=None,
+            use_cache=False,
+            **inputs,
+        )
+
+    def _texts(self, pattern: Tensor, forward_pass: ForwardPass) -> Tensor:
+        """The patterns of one layer, a text each, cropped."""
+        n = int(forward_pass.length.max())
+        if forward_pass.place is None:
+            return pattern[:, :, :n, :n]
+        rows, heads, _, width = pattern.shape
+        place = forward_pass.place.to(pattern.device)
+        entry = place[:, :, None] * width + place[:, None, :]
+        entry = entry.reshape(rows, 1, -1).expand(-1, heads, -1)
+        cropped = pattern.flatten(2).gather(2, entry).reshape(rows, heads, -1, n, n)
+        return cropped.transpose(1, 2).flatten(0, 1)
+
+    def _check(self, checks: Mapping[int, LayerCheck], n_rows: int) -> None:
+        """Look at what was measured of a pass: the device is waited for here only."""
+        for layer, check in checks.items():
+            worst, failed, undefined, later = check.values.tolist()
+            if later > 0:
+                raise InputError(
+                    f"`model` {self.model.name} attends to later tokens though it is causal"
+                )
+            if undefined:
+                raise InputError(
+                    f"attention patterns of layer {layer} are NaN or infinite for {undefined:.0f} "
+                    f"of {check.n_texts} texts of a batch; run with --dtype float32"
+                )
+            self.rows.checked += n_rows * check.n_heads
+            self.rows.worst = max(self.rows.worst, worst)
+            if failed:
+                self.rows.failed[layer] = self.rows.failed.get(layer, 0) + int(failed)
+        self._direction_checked = True
+
+
+def _per_text(
+    norms: Float[Tensor, "row head token"], forward_pass: ForwardPass
+) -> Float[Tensor, "text head token"]:
+    """Values of the tokens of a row as those of its texts."""
+    n = int(forward_pass.length.max())
+    if forward_pass.place is None:
+        return norms[:, :, :n]
+    rows, heads, _ = norms.shape
+    place = forward_pass.place.to(norms.device).reshape(rows, 1, -1).expand(-1, heads, -1)
+    chosen = norms.gather(2, place).reshape(rows, heads, -1, n)
+    return chosen.transpose(1, 2).flatten(0, 1)
+
+
+def _why_refused(error: Exception) -> str:
+    """Why a run with the mask that sharing needs failed where the plain run did not."""
+    if isinstance(error, InputError):
+        return f"with the mask it needs, {error}"
+    first_line = str(error).strip().split("\n")[0][:100]
+    if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in first_line:
+        return "out of memory on the longest context"
+    reason = f"{type(error).__name__}: {first_line}"
+    return f"the model does not take the attention mask it needs ({reason})"
+
+
+def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:
+    """The patterns of a triple's stereotype text.
+
+    Raises:
+        InputError: if the text is too long for the model.
+    """
+    tokens = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens, roles=("stereotype",))
+    (batch,) = PatternReader(model, batch_size=1).read(tokens)
+    ids = tokens[0].ids[0]
+    return ExamplePattern(
+        model=model.name,
+        group=triple.group,
+        text=triple.texts()[0],
+        tokens=tuple(model.tokenizer.decode([token]).strip() for token in ids),
+        attention=model.attention,
+        patterns=batch.patterns[0].float().cpu().numpy(),
+    )
+
+
+def kept_patterns(
+    model: LoadedModel,
+    wanted: Sequence[PatternText],
+    *,
+    edges: Edges = "attention",
+    batch_size: int = 8,
+) -> KeptPatterns:
+    """The patterns of heads on texts; each text is run once, however many heads want it.
+
+    Texts of more than ``kept.MAX_TOKENS`` tokens are left out.
+
+    Args:
+        model: The model.
+        wanted: Which texts, and whose patterns on them; a head's layer counts hooked layers.
+        edges: As in ``PatternReader``.
+        batch_size: Texts per forward pass.
+    """
+    words = list(dict.fromkeys(asked.text for asked in wanted))
+    read = model.tokenizer(words, verbose=False)["input_ids"] if words else []
+    ids = {text: tokens for text, tokens in zip(words, read, strict=True) if _few(tokens)}
+    needed: dict[str, list[HeadId]] = {}
+    for asked in wanted:
+        if asked.text in ids:
+            needed.setdefault(asked.text, []).append(asked.head)
+    patterns: dict[tuple[str, HeadId], np.ndarray] = {}
+    texts = list(needed)
+    reader = PatternReader(model, batch_size=batch_size, edges=edges)
+    for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
+        for row, (number, n) in enumerate(
+            zip(batch.text.tolist(), batch.length.tolist(), strict=True)
+        ):
+            for head in needed[texts[number]]:
+                pattern = batch.patterns[row, head.layer, head.head, :n, :n]
+                patterns[texts[number], head] = pattern.half().cpu().numpy()
+    kept = [asked for asked in wanted if asked.text in ids]
+    return KeptPatterns.of(
+        kept,
+        [[model.tokenizer.decode([token]).strip() for token in ids[asked.text]] for asked in kept],
+        [patterns[asked.text, asked.head] for asked in kept],
+    )
+
+
+def _few(tokens: Sequence[int]) -> bool:
+    return 0 < len(tokens) <= MAX_TOKENS

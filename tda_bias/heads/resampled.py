@@ -1,0 +1,282 @@
+"""p-values of the head statistic from resampling: pure arrays in, frozen results out.
+
+All of them work on the 2 n squared distances q of ``GroupStatistic``. What is exchanged is defined
+once, in ``sign_flips`` (the two labels of a context) and ``relabellings`` (any texts of the two
+clusters); all heads share one set of draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.stats import norm
+from torch import Tensor
+
+from tda_bias.heads.group_statistic import GroupStatistic
+from tda_bias.heads.layout import Versions
+from tda_bias.heads.paper_p import log_choose
+from tda_bias.stats.resampling import Exchanges, exchanges, permutation_pvalue, tolerance
+from tda_bias.types import InputError
+
+# Enumerated instead of sampled: 2^12 sign flips, and relabellings up to about the same number.
+EXACT_PAIRS = 12
+EXACT_RELABELLINGS = 4096
+# Draws are worked off in blocks of about this many numbers: memory does not grow with them, and
+# a block stays in the processor's cache.
+BLOCK = 100_000
+
+
+@dataclass(frozen=True)
+class ResampledTest:
+    """A p-value from resampling.
+
+    Attributes:
+        pvalue: ``(...)``, two-sided; NaN where the statistic is.
+        n_resamples: Draws made, or arrangements enumerated.
+        exact: Whether all arrangements were enumerated.
+    """
+
+    pvalue: Float[np.ndarray, "..."]
+    n_resamples: int
+    exact: bool
+
+
+# -- what is exchanged -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Arrangements of the labels, one per row, as signs: a test statistic is ``signs @ terms``.
+
+    Attributes:
+        signs: ``(resample, unit)`` of +1 and -1.
+        given: ``(unit,)``, the arrangement the data came in.
+        exact: Whether ``signs`` are all arrangements there are.
+    """
+
+    signs: Float[np.ndarray, "resample unit"]
+    given: Float[np.ndarray, " unit"]
+    exact: bool
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    def sd(self, terms: Float[np.ndarray, "unit test"]) -> Float[np.ndarray, " test"]:
+        """Standard deviation of ``signs @ terms`` over all arrangements."""
+        if np.all(self.given == 1):  # independent signs
+            return np.asarray(np.sqrt((terms**2).sum(0)))
+        units = len(self.given)  # half of the units are +1, drawn without replacement
+        return np.asarray(np.sqrt(units / (units - 1) * ((terms - terms.mean(0)) ** 2).sum(0)))
+
+    def sizes(self, terms: Float[np.ndarray, "unit test"]) -> Iterator[Float[Tensor, "block test"]]:
+        """|signs @ terms| in blocks that stay small; a block is overwritten by the next.
+
+        In torch, which uses all cores for the comparisons as well.
+        """
+        signs, columns = torch.from_numpy(self.signs), torch.from_numpy(np.ascontiguousarray(terms))
+        step = max(1, BLOCK // max(1, columns.shape[1]))
+        product = columns.new_empty(min(step, len(signs)), columns.shape[1])
+        for block in torch.split(signs, step):
+            yield torch.matmul(block, columns, out=product[: len(block)]).abs_()
+
+
+@dataclass(frozen=True)
+class VersionDraws(Draws):
+    """Exchanges of triples with their twins: ``signs`` are weights of versions.
+
+    Attributes:
+        versions: The triples and their twins.
+        member: ``(resample, twinned)`` which version stands for the triple; 0 is the triple.
+    """
+
+    versions: Versions
+    member: Int[np.ndarray, "resample twinned"]
+
+    def sd(self, terms: Float[np.ndarray, "unit test"]) -> Float[np.ndarray, " test"]:
+        """Standard deviation over all arrangements; each context's contrasts have the mean 0."""
+        squares = self.versions.contrasts(terms) ** 2
+        alike = 1 + self.versions.n_twins[self.versions.context]
+        return np.asarray(np.sqrt((squares / alike[:, None]).sum(0)))
+
+
+def version_draws(
+    versions: Versions, n_resamples: int, rng: np.random.Generator, *, enumerated: bool = True
+) -> VersionDraws:
+    """Exchanges of every triple with one of its twins, all versions alike probable.
+
+    For a single twin per context this flips the sign of its difference.
+
+    Args:
+        versions: The triples and their twins.
+        n_resamples: Random draws.
+        rng: The generator they come from.
+        enumerated: Give all arrangements where they are few; else always draw.
+    """
+    size = versions.n_twins[versions.twinned] + 1
+    if enumerated:
+        drawn = exchanges(size, n_resamples, rng)
+    else:
+        member = rng.integers(0, size, size=(n_resamples, len(size)))
+        drawn = Exchanges(member, exact=False)
+    return VersionDraws(
+        signs=versions.weights(drawn.member),
+        given=versions.given,
+        exact=drawn.exact,
+        versions=versions,
+        member=drawn.member,
+    )
+
+
+def sign_flips(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
+    """Flips of the two labels within n contexts: all 2^n for n <= ``EXACT_PAIRS``, else random."""
+    given = np.ones(n)
+    if n <= EXACT_PAIRS:
+        bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+        return Draws(1.0 - 2.0 * bits, given, exact=True)
+    return Draws(random_flips(n, n_resamples, rng), given, exact=False)
+
+
+def random_flips(
+    n: int, n_resamples: int, rng: np.random.Generator
+) -> Float[np.ndarray, "resample n"]:
+    """Random signs, also where all of them could be enumerated."""
+    return np.asarray(1.0 - 2.0 * rng.integers(0, 2, size=(n_resamples, n), dtype=np.int8))
+
+
+def relabellings(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
+    """Relabellings of n stereotype (-1) and n anti-stereotype (+1) texts, contexts ignored.
+
+    All C(2n, n) where these are at most ``EXACT_RELABELLINGS``, else random ones.
+    """
+    given = np.repeat(np.array([-1.0, 1.0]), n)
+    if comb(2 * n, n) <= EXACT_RELABELLINGS:
+        chosen = np.array(list(combinations(range(2 * n), n)))
+        signs = np.full((len(chosen), 2 * n), -1.0)
+        np.put_along_axis(signs, chosen, 1.0, axis=1)
+        return Draws(signs, given, exact=True)
+    return Draws(rng.permuted(np.tile(given, (n_resamples, 1)), axis=1), given, exact=False)
+
+
+# -- one head at a time ----------------------------------------------------------------------------
+
+
+def paired_test(
+    stat: GroupStatistic, *, n_resamples: int = 9999, rng: np.random.Generator
+) -> ResampledTest:
+    """Two-sided test of S by flipping the labels within contexts: the default.
+
+    Null hypothesis: the stereotype and the anti-stereotype text of a context are exchangeable. The
+    same flips serve all heads. Exact by enumeration for n <= 12.
+
+    Args:
+        stat: From ``group_statistic``.
+        n_resamples: Random flips where they are not enumerated.
+        rng: The generator all draws come from.
+    """
+    draws = sign_flips(stat.n, n_resamples, rng)
+    return two_sided(draws, paired_terms(stat))
+
+
+def paired_terms(stat: GroupStatistic) -> Float[np.ndarray, "n ..."]:
+    """``(n, ...)``: each context's share of S, whose sum over contexts is S; NaN where S is."""
+    return np.asarray((stat.q_anti - stat.q_stereotype) / _denominator(stat))
+
+
+def label_terms(stat: GroupStatistic) -> Float[np.ndarray, "2n ..."]:
+    """``(2n, ...)``: each text's share of S, stereotype texts first, for ``relabellings``."""
+    return np.asarray(np.concatenate([stat.q_stereotype, stat.q_anti]) / _denominator(stat))
+
+
+def _denominator(stat: GroupStatistic) -> np.ndarray:
+    return np.where(stat.var_unrelated > 0, stat.n * stat.var_unrelated, np.nan)
+
+
+def label_test(
+    stat: GroupStatistic,
+    *,
+    n_resamples: int = 9999,
+    rng: np.random.Generator,
+    method: Literal["resample", "normal"] = "resample",
+) -> ResampledTest:
+    """Two-sided test of S under all relabellings of the texts, contexts ignored.
+
+    Args:
+        stat: From ``group_statistic``.
+        n_resamples: Random relabellings where they are not enumerated.
+        rng: The generator all draws come from.
+        method: ``resample``, or the ``normal`` approximation: a mixture over the number t of
+            swapped texts with hypergeometric weights C(n, t)^2 / C(2n, n).
+    """
+    if method == "normal":
+        return ResampledTest(_label_normal(stat), 0, False)
+    if method != "resample":
+        raise InputError(f"`method` must be one of resample, normal; got {method!r}")
+    draws = relabellings(stat.n, n_resamples, rng)
+    return two_sided(draws, label_terms(stat))
+
+
+def _label_normal(stat: GroupStatistic) -> np.ndarray:
+    n = stat.n
+    t = np.arange(n + 1).reshape((-1,) + (1,) * stat.S.ndim)
+    weight = np.exp(2 * log_choose(n, t) - log_choose(2 * n, np.array(n)))
+    mean = (1.0 - 2.0 * t / n) * stat.S
+    spread = stat.q_stereotype.var(0) + stat.q_anti.var(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sd = 2.0 / (n * stat.var_unrelated) * np.sqrt(t * (n - t) / (n - 1) * spread)
+        size = np.abs(stat.S)
+        tail = norm.sf((size - mean) / sd) + norm.cdf((-size - mean) / sd)
+    # No spread at t = 0 and t = n: these relabellings have |S*| = |S| and count in full.
+    tail = np.where(sd > 0, tail, (np.abs(mean) >= size - tolerance(size)) * 1.0)
+    return np.where(np.isnan(stat.S), np.nan, np.minimum(np.sum(weight * tail, axis=0), 1.0))
+
+
+def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:
+    """Share of draws whose statistic is at least as far from 0 as the observed one.
+
+    Args:
+        draws: From ``sign_flips`` or ``relabellings``.
+        terms: ``(unit, ...)``, each unit's share of every statistic, from ``paired_terms`` or
+            ``label_terms``.
+    """
+    flat = terms.reshape(len(terms), -1)
+    size = np.abs(draws.given @ flat)
+    threshold = size - tolerance(size)
+    reached = torch.from_numpy(threshold)
+    count = torch.stack([(null >= reached).sum(0) for null in draws.sizes(flat)]).sum(0).numpy()
+    pvalue = np.where(np.isnan(size), np.nan, permutation_pvalue(count, len(draws), draws.exact))
+    return ResampledTest(pvalue.reshape(terms.shape[1:]), len(draws), draws.exact)
+
+
+# -- many heads ------------------------------------------------------------------------------------
+
+
+def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:
+    """Family-wise p of every test from the largest |z| over all tests under shared draws.
+
+    Args:
+        draws: From ``sign_flips`` or ``relabellings``.
+        terms: As in ``two_sided``. Tests with NaN or without any spread get NaN and take no part.
+
+    Returns:
+        p-values never smaller than the single ones, up to Monte Carlo error.
+
+    Source: Westfall & Young (1993), single-step maxT.
+    """
+    flat = terms.reshape(len(terms), -1)
+    observed, sd = draws.given @ flat, draws.sd(flat)
+    usable = np.isfinite(observed) & (sd > 0)
+    pvalue = np.full(flat.shape[1], np.nan)
+    if usable.any():
+        scaled = flat[:, usable] / sd[usable]
+        size = np.abs(observed[usable] / sd[usable])
+        largest = torch.cat([null.amax(1) for null in draws.sizes(scaled)]).numpy()
+        count = len(draws) - np.searchsorted(np.sort(largest), size - tolerance(size))
+        pvalue[usable] = permutation_pvalue(count, len(draws), draws.exact)
+    return ResampledTest(pvalue.reshape(terms.shape[1:]), len(draws), draws.exact)

@@ -1,0 +1,265 @@
+"""The result of a run: tidy tables, their files, and the maps drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from tda_bias.heads.example import FILE as EXAMPLE
+from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.kept_patterns import KeptPatterns
+from tda_bias.heads.maps import map_columns, ranked
+from tda_bias.heads.record import TABLES, HeadsRecord, read_tables
+from tda_bias.heads.tables import in_order
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.notebook import summary_html
+from tda_bias.runs.result import Recorded
+from tda_bias.runs.run import open_run
+from tda_bias.runs.text import counted
+from tda_bias.runs.writing import writing_run
+from tda_bias.types import InputError, RankBy
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+NULLS = "nulls.npz"
+
+
+@dataclass(frozen=True)
+class HeadBias(Recorded):
+    """What ``head_bias`` found.
+
+    Attributes:
+        table: One row per group, layer, head and dimension: the statistic and its p-values.
+        combined: One row per group, layer and head: the mean of both dimensions, z over heads.
+        category: One row per category, layer and head: the maps and the hot-spot tests.
+        groups: One row per group: mean, minimum and maximum over heads, lengths, reliability.
+        record: Everything needed to repeat the run, and the controls.
+        example: The patterns of one text, for pictures; ``ExamplePattern.load`` reads it again.
+        items: What every head does to every item; ``ItemDifferences.read`` reads it again.
+        nulls: By ``CATEGORY.MAP``, ``(quantile, head)``: map values under exchange; see
+            ``inference.hot_spots.NULL_QUANTILES``.
+        kept: Patterns of the heads and texts that matter most.
+    """
+
+    table: pd.DataFrame
+    combined: pd.DataFrame
+    category: pd.DataFrame
+    groups: pd.DataFrame
+    record: HeadsRecord
+    example: ExamplePattern | None = field(default=None, repr=False)
+    items: ItemDifferences | None = field(default=None, repr=False)
+    nulls: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
+    kept: KeptPatterns | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        heads = len(self.category) // max(1, len(self.categories))
+        return (
+            f"HeadBias({self.record.model.name}: {', '.join(self.categories)}; "
+            f"{counted(len(self.groups), 'group')}, {counted(heads, 'head')})"
+        )
+
+    def _repr_html_(self) -> str:
+        lines = []
+        for category in self.categories:
+            controls = self.controls(category)
+            lines.append(
+                f"{category}: {controls['hot_spots_p05']} of {controls['heads']} heads have p < "
+                f".05, {controls['hot_spots_expected']:.1f} expected by chance; "
+                f"{len(self.survivors(category=category))} survive correction."
+            )
+        tables = {f"{c}, first of the ranking": self.top(5, category=c) for c in self.categories}
+        return summary_html(repr(self), lines, tables)
+
+    @property
+    def categories(self) -> list[str]:
+        """The categories of the run, in their usual order."""
+        return in_order(list(self.category["category"].unique()))
+
+    @property
+    def rank_by(self) -> RankBy:
+        """The map the run ranks heads by."""
+        return self.record.config.rank_by
+
+    def with_example(self, example: ExamplePattern) -> HeadBias:
+        """The same result with the patterns of one text, which ``save`` writes too."""
+        return replace(self, example=example)
+
+    def with_kept(self, kept: KeptPatterns) -> HeadBias:
+        """The same result with patterns, which ``save`` writes too."""
+        return replace(self, kept=kept)
+
+    def controls(self, category: str | None = None) -> dict[str, Any]:
+        """What must be read beside a category's ranking: chance, reliability, length."""
+        name = self._category(category)
+        return next(c for c in self.record.controls if c.category == name).model_dump()
+
+    def category_map(
+        self, category: str | None = None, *, by: RankBy | None = None
+    ) -> Float[np.ndarray, "layer head"]:
+        """The values that heads are ranked by, layers by heads.
+
+        Args:
+            category: May be left out where the run has one.
+            by: Which map; default the one the run ranks by. ``evidence`` and ``location`` are in
+                standard deviations under exchange; the published maps are the mean over groups of
+                the z-score over heads of |combined|.
+        """
+        columns = map_columns(by or self.rank_by, self.category.columns)
+        return self.layer_by_head(columns.value, category)
+
+    def layer_by_head(self, column: str, category: str | None = None) -> np.ndarray:
+        """Any column of ``category`` as an array, layers by heads."""
+        rows = self._rows(category)
+        return rows.pivot(index="layer", columns="head", values=column).to_numpy()
+
+    def top(
+        self, k: int = 10, *, category: str | None = None, by: RankBy | None = None
+    ) -> pd.DataFrame:
+        """The k heads with the largest map values; unstable heads come after all others.
+
+        Returns:
+            Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the
+            ranking by the paper's metric it is that of the statistic.
+
+        Raises:
+            InputError: if k is below 1, or there is no such category or map.
+        """
+        if k < 1:
+            raise InputError(f"`k` must be at least 1; got {k}")
+        name = by or self.rank_by
+        return _with_short_names(ranked(self._rows(category), name).head(k), name)
+
+    def survivors(
+        self, *, category: str | None = None, by: RankBy | None = None, level: float = 0.05
+    ) -> pd.DataFrame:
+        """Heads whose hot-spot test survives correction: max-z p or q below the level.
+
+        A head is judged against its own values under flipped labels, so a survivor need not stand
+        high in the map.
+
+        Returns:
+            As ``top``, in ascending order of p.
+        """
+        name = by or self.rank_by
+        rows = _with_short_names(self._rows(category), name)
+        kept = rows[(rows["p_max"] < level) | (rows["q"] < level)]
+        return kept.sort_values("p", kind="stable").reset_index(drop=True)
+
+    def to_xarray(self) -> xr.Dataset:
+        """The maps and the groups' values with named axes; needs xarray.
+
+        Returns:
+            Every number of ``category`` with the axes (category, layer, head), and of ``combined``
+            with (group, layer, head), where the coordinate ``category_of_group`` says whose groups
+            they are.
+
+        Raises:
+            InputError: if xarray is not installed.
+        """
+        try:
+            import xarray as xr
+        except ImportError:
+            raise InputError("to_xarray needs xarray: pip install 'tdabias[notebooks]'") from None
+        axes = ["category", "layer", "head"]
+        maps = self.category.set_index(axes).drop(columns="model").to_xarray()
+        place = {
+            (row["category"], row["group"]): number
+            for number, row in enumerate(self.groups.to_dict("records"))
+        }
+        keys = zip(self.combined["category"], self.combined["group"], strict=True)
+        numbered = self.combined.assign(group=[place[key] for key in keys])
+        values = numbered.drop(columns=["model", "category"]).set_index(["group", *axes[1:]])
+        groups = values.rename(columns={"unstable": "unstable_in_group"}).to_xarray()
+        z_of_group = {name: f"{name}_of_group" for name in groups if str(name).startswith("z_")}
+        named = groups.rename(z_of_group).assign_coords(
+            group=[group for _, group in place],
+            category_of_group=("group", [category for category, _ in place]),
+        )
+        return xr.merge([maps.sel(category=self.categories), named], compat="no_conflicts")
+
+    def plot_heatmap(
+        self,
+        ax: Axes | None = None,
+        *,
+        category: str | None = None,
+        by: RankBy | None = None,
+    ) -> Axes:
+        """Draw the map of a category; see ``tda_bias.plots.heat_map.plot_heatmap``."""
+        from tda_bias.plots.heat_map import plot_heatmap
+
+        return plot_heatmap(self, ax=ax, category=self._category(category), by=by or self.rank_by)
+
+    # -- files --
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the tables, the heat map and ``run.json``: all of them, or none.
+
+        Returns:
+            The files, ``run.json`` last: where it is, the others are.
+
+        Raises:
+            InputError: if the folder cannot be written.
+        """
+        from tda_bias.plots.heat_map import heatmap_figure
+
+        folder = Path(folder)
+        with writing_run(folder, self.record) as run:
+            for attribute, name, _ in TABLES:
+                run.table(name, getattr(self, attribute))
+            run.table("heads.csv", self.table)
+            run.figure("heatmap", heatmap_figure(self))
+            if self.example is not None:
+                run.arrays(EXAMPLE, self.example.to_arrays())
+            if self.items is not None:
+                self.items.write(run)
+            if self.nulls is not None:
+                run.arrays(NULLS, self.nulls)
+            if self.kept is not None:
+                self.kept.write(run)
+        return [*(folder / name for name in run.names), folder / RECORD]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> HeadBias:
+        """Read what ``save`` wrote.
+
+        Raises:
+            InputError: if the folder holds no finished run, or a file is not as it was written.
+        """
+        run = open_run(folder, "heads")
+        record = run.record_as(HeadsRecord)
+        tables = read_tables(run, record)
+        return cls(
+            table=tables["table"],
+            combined=tables["combined"],
+            category=tables["category"],
+            groups=tables["groups"],
+            record=record,
+        )
+
+    # -- helpers --
+
+    def _category(self, category: str | None) -> str:
+        if category is None and len(self.categories) == 1:
+            return self.categories[0]
+        if category not in self.categories:
+            allowed = ", ".join(self.categories)
+            raise InputError(f"`category` must be one of {allowed}; got {category!r}")
+        return str(category)
+
+    def _rows(self, category: str | None) -> pd.DataFrame:
+        return self.category[self.category["category"] == self._category(category)]
+
+
+def _with_short_names(category: pd.DataFrame, by: RankBy) -> pd.DataFrame:
+    names = map_columns(by, category.columns).short_names
+    columns = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
+    return category.rename(columns=names)[columns].reset_index(drop=True)

@@ -1,1 +1,0 @@
-"""Texts to attention patterns."""

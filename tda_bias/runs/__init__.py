@@ -1,0 +1,1 @@
+"""Runs on disk: the cache of finished parts, files, records and tables."""

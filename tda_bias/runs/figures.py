@@ -1,0 +1,297 @@
+"""How figures look in print, which there are, and how they are written.
+
+Each package lists its figures as entries; what stands here draws any list of them from saved runs.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+from tda_bias.runs.files import atomic
+from tda_bias.runs.run import Run
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+Parameters = ParamSpec("Parameters")
+Shown = TypeVar("Shown")
+
+# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+GREY, LIGHT_GREY = "#666666", "#999999"
+# Widths of a column and of a page of the usual two-column paper, in inches.
+COLUMN, PAGE = 3.4, 6.9
+FORMATS = ("svg", "pdf", "png")
+# Fixed, so that the same run gives the same SVG.
+_RC: Any = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    # Names are data: one with dollar signs is no formula.
+    "text.parse_math": False,
+    "svg.hashsalt": "tdabias",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+
+
+# -- the look --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def print_style() -> Iterator[None]:
+    """Sizes that can be read at a column's width."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_RC):
+        yield
+
+
+def print_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def captioned(figure: Figure, text: str) -> Figure:
+    """The figure with a line under it: how much data, and what to hold it against."""
+    width = int(figure.get_figwidth() * 22)
+    figure.supxlabel(textwrap.fill(text, width), fontsize=6, x=0.01, ha="left", color="#333333")
+    return figure
+
+
+def plain_text(plot: Callable[Parameters, Shown]) -> Callable[Parameters, Shown]:
+    """Let a plotting function take no text for a formula: names are data, also with dollar signs.
+
+    It holds wherever and whenever its Axes are drawn; what else stands in a caller's Axes stays.
+    """
+
+    @wraps(plot)
+    def plain(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Shown:
+        import matplotlib as mpl
+        from matplotlib.text import Text
+
+        given: Axes | None = kwargs.get("ax")  # type: ignore[assignment]
+        before = {text: text.get_text() for text in given.findobj(Text)} if given else {}
+        with mpl.rc_context({"text.parse_math": False}):
+            shown = plot(*args, **kwargs)
+        for text in given.findobj(Text) if given else ():
+            if text.get_text() != before.get(text, ""):
+                text.set_parse_math(False)
+        return shown
+
+    return plain
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Label a logarithmic axis 0.01, not ten to a power, which would be a formula.
+
+    The shorter it is, the more numbers get a label.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
+    """Write a figure as ``name.png`` and ``name.svg``, each whole or not at all."""
+    written = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
+    for path in written:
+        with atomic(path) as temporary:
+            save_figure(temporary, figure)
+    return written
+
+
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
+    metadata: Any = {"Date": None} if path.suffix == ".svg" else None
+    with _as_it_is_written(figure):
+        figure.savefig(path, dpi=200, metadata=metadata)
+
+
+@contextmanager
+def _as_it_is_written(figure: Figure) -> Iterator[None]:
+    """No text is taken for mathematics, also of what was drawn elsewhere; SVG names no chance."""
+    import matplotlib as mpl
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"], "text.parse_math": False}):
+        yield
+
+
+def write_print(
+    folder: Path, name: str, figure: Figure, *, formats: Sequence[str], title: str, run_id: str
+) -> list[Path]:
+    """Write a figure in several formats, each whole or not at all, with its run in the metadata.
+
+    Raises:
+        InputError: if the folder cannot be written.
+    """
+    about = f"{title}; drawn by tdabias from run {run_id}"
+    metadata: dict[str, dict[str, Any]] = {
+        "png": {"Title": title, "Description": about},
+        "svg": {"Title": title, "Description": about, "Identifier": run_id, "Date": None},
+        "pdf": {"Title": title, "Subject": about, "Keywords": run_id, "CreationDate": None},
+    }
+    written = []
+    with print_style(), _as_it_is_written(figure):
+        for suffix in formats:
+            path = folder / f"{name}.{suffix}"
+            with atomic(path) as temporary:
+                figure.savefig(temporary, dpi=300, metadata=metadata[suffix])
+            written.append(path)
+    return written
+
+
+# -- catalogues ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure.
+
+    Attributes:
+        name: File name without its ending.
+        title: What it is, with the paper's number.
+        figure: The figure.
+        run_id: The run it is drawn from; several are joined.
+    """
+
+    name: str
+    title: str
+    figure: Figure
+    run_id: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure of a catalogue.
+
+    Attributes:
+        name: As it is asked for.
+        title: What it is, with the paper's number.
+        command: Whose runs it needs; empty for none.
+        draw: From runs of that command to the figure; runs are all of one command.
+        together: Whether it is drawn once per run (``never``), or once from all comparable ones,
+            of which there may be ``two`` only.
+        comparable: Runs with the same key may stand in one figure.
+        fewest: Runs it needs.
+        holds: Whether a run has what it draws.
+        option: What the command needs for that, for messages.
+    """
+
+    name: str
+    title: str
+    command: str
+    draw: Callable[[Sequence[Run]], Figure]
+    together: Literal["never", "all", "two"] = "never"
+    comparable: Callable[[Run], object] = lambda run: None
+    fewest: int = 1
+    holds: Callable[[Run], bool] = lambda run: True
+    option: str = ""
+
+
+def drawings(
+    runs: Sequence[Run],
+    catalogue: Sequence[Entry],
+    *,
+    only: Sequence[str] = (),
+    left_out: Callable[[str], None] | None = None,
+) -> Iterator[Drawn]:
+    """The figures of a catalogue that runs allow, one after the other.
+
+    Args:
+        runs: Finished runs, of any commands.
+        catalogue: The figures there are.
+        only: Names to draw; whatever one of them lacks is then an error.
+        left_out: Called with a line about each figure that cannot be drawn, where ``only`` is not
+            given.
+
+    Raises:
+        InputError: if a name is unknown, or a figure asked for needs another run or a part that
+            its run lacks; the message says which command makes it.
+    """
+    names = [entry.name for entry in catalogue]
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise InputError(f"`only` must be among {', '.join(names)}; got {unknown[0]!r}")
+    for entry in catalogue:
+        if only and entry.name not in only:
+            continue
+        try:
+            with print_style():
+                yield from _drawn(entry, runs, asked=bool(only))
+        except InputError as error:
+            if only:
+                raise
+            if left_out is not None:
+                left_out(f"{entry.name}: {error}")
+
+
+def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]:
+    if not entry.command:
+        yield Drawn(entry.name, entry.title, entry.draw(()), "simulated")
+        return
+    usable = [run for run in runs if run.command == entry.command and entry.holds(run)]
+    if len(usable) < entry.fewest:
+        if asked:
+            number = "a run" if entry.fewest == 1 else f"{entry.fewest} runs or more"
+            raise InputError(
+                f"{entry.name} needs {number} of `tdabias {entry.command}{entry.option}`; got "
+                f"{len(usable)}"
+            )
+        return
+    for used in _sets(entry, usable):
+        if len(used) >= entry.fewest and (entry.together != "two" or len(used) == 2):
+            ids = "+".join(run.id for run in used)
+            yield Drawn(_name(entry, used, usable), entry.title, entry.draw(used), ids)
+
+
+def _sets(entry: Entry, runs: Sequence[Run]) -> list[list[Run]]:
+    """What is drawn together."""
+    if entry.together == "never":
+        return [[run] for run in runs]
+    by_key: dict[object, list[Run]] = {}
+    for run in runs:
+        by_key.setdefault(entry.comparable(run), []).append(run)
+    return list(by_key.values())
+
+
+def _name(entry: Entry, used: Sequence[Run], all_runs: Sequence[Run]) -> str:
+    """The entry's name, with the runs' where there are others of the kind."""
+    if len(used) == len(all_runs):
+        return entry.name
+    parts = used[0].folder.parts[-2:]
+    return f"{entry.name}-{'-'.join(parts)}" if len(parts) else entry.name
+
+
+def named_apart(runs: Sequence[Run]) -> Mapping[str, Run]:
+    """Runs by their model's name; by their folder where several are of one model."""
+    names = [run.model for run in runs]
+    return {run.model if names.count(run.model) == 1 else str(run.folder): run for run in runs}

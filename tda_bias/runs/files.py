@@ -1,0 +1,241 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tda_bias.runs.spreadsheets import csv_text
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What stands in a folder whose run is finished.
+RECORD = "run.json"
+_TEMPORARY = ".unfinished-"
+_LEFTOVER = re.compile(re.escape(_TEMPORARY) + r"[0-9a-f]{8}~(?P<name>.+)")
+_STAGE = "run"
+
+
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside a path, whose file or folder is a leftover if the process is killed."""
+    # The suffix stays, because some writers choose the format by it.
+    return path.with_name(f"{_TEMPORARY}{secrets.token_hex(4)}~{path.name}")
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` that becomes ``path`` when the block ends well.
+
+    Raises:
+        InputError: if the folder cannot be written or the disk is full; ``path`` is as it was.
+    """
+    temporary = temporary_name(path)
+    try:
+        with write_errors(path):
+            make_folder(path.parent)
+            yield temporary
+            put_in_place(temporary, path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """An empty hidden folder inside ``folder``, gone when the block ends."""
+    stage = temporary_name(folder / _STAGE)
+    with write_errors(folder):
+        make_folder(stage)
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn whatever the file system refuses into one line.
+
+    Raises:
+        InputError: naming the path and the reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+        ) from error
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, once its content is on the disk."""
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())
+    os.replace(temporary, path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, however many they are.
+
+    Raises:
+        InputError: if no path can look like that.
+    """
+    if "\0" in str(folder):
+        raise InputError(f"no folder can be called {str(folder)!r}")
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(exist_ok=True)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make sure, before hours of work, that results can be written to a folder.
+
+    Only for the process that holds the folder: what another one is just writing looks like the
+    leftover of a killed one.
+
+    Raises:
+        InputError: if it cannot be made or written.
+    """
+    with write_errors(folder):
+        make_folder(folder)
+        with tempfile.TemporaryFile(dir=folder, prefix=_TEMPORARY):
+            pass
+    remove_leftovers(folder)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what a process left that was killed while it wrote there, or into a folder inside."""
+    for path in (*folder.glob(f"{_TEMPORARY}*~*"), *folder.glob(f"*/{_TEMPORARY}*~*")):
+        name = _LEFTOVER.fullmatch(path.name)
+        if name is None:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            # Any other folder of such a name is the user's.
+            if name["name"] == _STAGE:
+                shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):  # it disturbs nobody
+                path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a table, whole or not at all."""
+    with atomic(path) as temporary:
+        temporary.write_text(csv_text(table), encoding="utf-8")
+
+
+def arrays_from(data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file.
+
+    Raises:
+        ValueError: if the bytes are none, or hold anything but plain arrays.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as saved:
+            return {name: saved[name] for name in saved.files}
+    except Exception as error:
+        # What a damaged archive makes zipfile, zlib and NumPy stumble over has no common class.
+        raise ValueError(f"no archive of arrays: {error}") from error
+
+
+def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
+    """The text of a user's file.
+
+    Args:
+        source: Its path.
+        setting: What it was given as, for the message.
+        named: What could have been given instead of a file.
+
+    Raises:
+        InputError: if it cannot be read or is not UTF-8.
+    """
+    try:
+        return Path(source).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"`{setting}` {source} is not a UTF-8 text file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InputError(
+            f"`{setting}` must be {', '.join(named)} or a readable file; {str(source)!r}: {reason}"
+        ) from None
+
+
+def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a JSON Lines text, each with where it stands.
+
+    Raises:
+        InputError: if a line is no object, or has a key twice.
+    """
+    # Split at line feeds alone: other line separators may stand inside a JSON string.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{source} line {number}"
+        try:
+            item = json.loads(line, object_pairs_hook=each_key_once)
+        except DoubledKeyError as error:
+            raise InputError(f"{where}: the key {error} stands twice") from None
+        except (ValueError, RecursionError):
+            raise InputError(f"{where}: not a JSON object") from None
+        if not isinstance(item, dict):
+            raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
+        yield where, item
+
+
+class DoubledKeyError(Exception):
+    """A JSON object has a key twice, of which the json module would keep the last."""
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its entries, for ``object_pairs_hook`` of the json module.
+
+    Raises:
+        DoubledKeyError: if a key stands twice.
+    """
+    item: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in item:
+            raise DoubledKeyError(repr(key))
+        item[key] = value
+    return item
+
+
+def to_json(record: Mapping[str, Any]) -> str:
+    """Readable JSON; NaN, which JSON does not know, becomes null."""
+    return json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """The same without NumPy's types, and with None for NaN and infinities."""
+    match value:
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case np.generic():
+            return plain(value.item())
+        case Path():
+            return str(value)
+        case float():
+            return value if np.isfinite(value) else None
+        case _:
+            return value

@@ -1,0 +1,274 @@
+"""The record of a run: what every command says of it, typed and versioned, in ``run.json``.
+
+What one command says beside this stands in a subclass, next to the result that it describes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import xxhash
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from tda_bias.runs.files import RECORD, to_json
+from tda_bias.types import Attention, InputError
+
+VERSION = 2
+V = TypeVar("V")
+# Commands whose runs have figures.
+COMMANDS = ("heads", "stereoset", "pvf", "unqover", "ablate", "crossref", "compare", "debias")
+_PACKAGES = (
+    "datasets gudhi numpy pandas pyarrow scipy tokenizers torch transformer-lens transformers"
+)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages whose numbers these are."""
+    versions = {name: installed(name) for name in _PACKAGES.split()}
+    return {**versions, "python": platform.python_version()}
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+# A number that may be undefined: NaN here, null in JSON.
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+
+
+class RecordPart(BaseModel):
+    """A part of a record. It keeps entries it does not know: a subclass may."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="allow", protected_namespaces=(), populate_by_name=True
+    )
+
+
+class ModelRecord(RecordPart):
+    """A model as it was run; what an older version did not write is None.
+
+    Attributes:
+        name: As it was asked for.
+        architecture: Its class in transformers.
+        revision: On the hub.
+        weights: Hash of the weights.
+        dtype: Their type.
+        device: Where they were.
+        parameters: Their number.
+        tokenizer: Class of the tokenizer.
+        vocabulary: Its size.
+    """
+
+    name: str
+    architecture: str | None = None
+    revision: str | None = None
+    weights: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    parameters: int | None = None
+    tokenizer: str | None = None
+    vocabulary: int | None = None
+
+
+class HookedModelRecord(ModelRecord):
+    """A model whose attention was read: with the direction and the layers that were hooked.
+
+    Attributes:
+        patterns: Who showed the patterns: TransformerLens, or Hugging Face's eager attention.
+    """
+
+    weights: str
+    dtype: str
+    attention: Attention
+    layers: tuple[int, ...] = Field(min_length=1)
+    patterns: Literal["transformer-lens", "eager"] = "transformer-lens"
+
+
+class DataRecord(RecordPart):
+    """Where texts came from.
+
+    Attributes:
+        source: What was given.
+        revision: Which state of it.
+        remarks: What is odd about it, a sentence each.
+    """
+
+    source: str
+    revision: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+class FileRecord(RecordPart):
+    """A file of a run.
+
+    Attributes:
+        hash: Of its bytes (XXH3, 128 bits).
+        rows: Of a table.
+        added: Whether it was added later: it follows from the others.
+    """
+
+    hash: str
+    rows: int | None = None
+    added: bool = False
+
+
+class RunRecord(RecordPart):
+    """What every command writes of its run.
+
+    Attributes:
+        version: Of the record's form.
+        command: Which command wrote it.
+        tdabias: Version of this package.
+        created: When, in UTC.
+        model: The model.
+        settings: What the command was told.
+        data: The texts.
+        made_from: Hashes of the results it was made from, by command; see ``Run.content``.
+        packages: Versions of the packages whose numbers these are.
+        files: Every file of the run; None in runs of version 0.1.
+    """
+
+    version: Literal[2] = 2
+    command: str
+    tdabias: str | None = Field(default_factory=lambda: installed("tdabias"))
+    created: str | None = Field(default_factory=now)
+    model: ModelRecord
+    settings: dict[str, Any] = Field(default_factory=dict)
+    data: DataRecord | None = None
+    made_from: dict[str, str] = Field(default_factory=dict)
+    packages: dict[str, str] = Field(default_factory=package_versions)
+    files: dict[str, FileRecord] | None = None
+
+    def told(self, name: str, default: V) -> V:
+        """What the command was told of one of its settings.
+
+        Args:
+            name: The setting.
+            default: What a run that does not say it was told, or was told null; it says which type
+                is meant. A tuple stands for several texts.
+
+        Raises:
+            InputError: if the record holds something else.
+        """
+        value: Any = self.settings.get(name)
+        if value is None:
+            return default
+        if isinstance(default, tuple) and isinstance(value, list | tuple):
+            value = tuple(value)
+            fits = all(isinstance(item, str) for item in value)
+        else:
+            fits = type(value) is type(default)
+        if not fits:
+            raise InputError(
+                f"the record of the run is not as `tdabias {self.command}` writes it: "
+                f"`settings.{name}` is {value!r}; run it again"
+            )
+        told: V = value
+        return told
+
+    @field_validator("files")
+    @classmethod
+    def _inside_the_folder(cls, files: dict[str, FileRecord] | None) -> Any:
+        for name in files or ():
+            if name in ("", ".", "..", RECORD) or set(name) & set("/\\\0"):
+                raise ValueError(f"names {name!r}, which is no file of a run")
+        return files
+
+
+R = TypeVar("R", bound=RunRecord)
+P = TypeVar("P", bound=RecordPart)
+
+
+def updated(record: R, entries: Mapping[str, Any]) -> R:
+    """The same record with further entries; new ones win.
+
+    Raises:
+        TypeError: if a record has no such entry.
+        InputError: if a value does not fit.
+    """
+    unknown = sorted(set(entries) - set(type(record).model_fields))
+    if unknown:
+        raise TypeError(f"{type(record).__name__} has no {unknown[0]}")
+    return validated_part(type(record), {**dict(record), **entries}, "the record")
+
+
+def validated_part(kind: type[P], values: Any, where: str) -> P:
+    """A record, or a part of one, from plain values.
+
+    Raises:
+        InputError: naming the first value that does not fit; ``where`` begins the message.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        said = f"{reason[0].lower()}{reason[1:]}"
+        raise InputError(f"{where}: `{name}`: {said}" if name else f"{where}: {said}") from None
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def sealed(record: RunRecord) -> str:
+    """The text of ``run.json``: the record, and a hash that shows later changes to it."""
+    values: dict[str, Any] = json.loads(to_json(record.model_dump(by_alias=True)))
+    last = {name: values.pop(name) for name in ("packages", "files")}
+    return to_json({**values, **last, "checksum": checksum({**values, **last})})
+
+
+def parsed(text: str, where: Path) -> dict[str, Any]:
+    """The plain values of a ``run.json``, in the form of this version.
+
+    Raises:
+        InputError: if it is no record, was changed, or is of a newer version.
+    """
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is not JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{where} is no record of a run")
+    version = values.get("version")
+    if isinstance(version, int) and version > VERSION:
+        raise InputError(
+            f"{where} was written by a newer tdabias (its records are of version {version}, this "
+            f"one reads up to {VERSION}); update tdabias"
+        )
+    if version is None:
+        values = _of_version_0_1(values)
+    elif values.pop("checksum", None) != checksum(values):
+        raise InputError(
+            f"{where} is not as it was written: it was changed or damaged; run the command again "
+            "with --overwrite (finished parts are reused)"
+        )
+    if not isinstance(values.get("command"), str):
+        raise InputError(f"{where} is no record of a run: it names no command")
+    return values
+
+
+def checksum(values: Mapping[str, Any]) -> str:
+    """Hash of a record's plain values, without the checksum itself."""
+    return str(xxhash.xxh3_128_hexdigest(json.dumps(values, sort_keys=True).encode()))
+
+
+def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
+    """A record as version 0.1 wrote it: without version and files, some without command."""
+    if "config" in values:  # no other command had that entry
+        values.setdefault("command", "heads")
+    if isinstance(values.get("model"), str):
+        values["model"] = {"name": values["model"], "weights": values.pop("weights", None)}
+    values.pop("restarted_from_layer", None)  # it always was
+    for name in ("tdabias", "created", "files"):
+        values.setdefault(name, None)
+    values.setdefault("packages", {})
+    return values

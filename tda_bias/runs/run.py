@@ -1,0 +1,387 @@
+"""Finished runs opened again: one place where a run's folder is read, and every file checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import xxhash
+
+from tda_bias.runs.cache import differences
+from tda_bias.runs.files import RECORD, arrays_from
+from tda_bias.runs.record import (
+    COMMANDS,
+    DataRecord,
+    R,
+    RunRecord,
+    parsed,
+    validated_part,
+)
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pandera.pandas import DataFrameSchema
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: its folder, its record, and its files, each checked when it is read.
+
+    Attributes:
+        folder: Where it is.
+        record: What it says of itself, as far as all commands say the same.
+    """
+
+    folder: Path
+    record: RunRecord
+    _values: Mapping[str, Any] = field(repr=False, compare=False)
+    _loaded: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def command(self) -> str:
+        """What wrote it."""
+        return self.record.command
+
+    @property
+    def model(self) -> str:
+        """Name of its model."""
+        return self.record.model.name
+
+    @cached_property
+    def id(self) -> str:
+        """Twelve characters that name this run: a hash of its record."""
+        text = json.dumps(self._values, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+    @property
+    def content(self) -> str | None:
+        """Hash of its tables: the same for a run that was repeated. None in version 0.1."""
+        return content_hash(self.record)
+
+    def record_as(self, kind: type[R]) -> R:
+        """The whole record of its command.
+
+        Raises:
+            InputError: naming the first entry that is missing or does not fit.
+        """
+        return validated_part(kind, self._values, str(self.folder / RECORD))
+
+    def load(self, loader: Callable[[Path], T]) -> T:
+        """What a loader makes of the folder, read once."""
+        if loader not in self._loaded:
+            self._loaded[loader] = loader(self.folder)
+        loaded: T = self._loaded[loader]
+        return loaded
+
+    # -- files --
+
+    def has(self, name: str) -> bool:
+        """Whether a file is the run's; one that merely lies in its folder is not."""
+        if self.record.files is None:
+            return (self.folder / name).is_file()
+        return name in self.record.files
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one of its files.
+
+        Raises:
+            InputError: if the run has no such file, or it is not as the run wrote it.
+        """
+        path = self.folder / name
+        if not self.has(name):
+            raise InputError(f"the run in {self.folder} has no {name}; {self.again}")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}); {self.again}") from None
+        listed = (self.record.files or {}).get(name)
+        if listed is not None and file_hash(content) != listed.hash:
+            raise InputError(
+                f"{path} is not as the run wrote it: it was changed, cut or damaged; {self.again}"
+            )
+        return content
+
+    def table(self, name: str, schema: DataFrameSchema, *, rows: int | None = None) -> pd.DataFrame:
+        """One of its tables, as CSV or Parquet by its ending.
+
+        Args:
+            name: The file.
+            schema: The columns it must have, with their types.
+            rows: How many rows follow from the record, where they do.
+
+        Raises:
+            InputError: as ``read``, or if columns, types or the number of rows are others.
+        """
+        from tda_bias.runs.tables import parsed_table
+
+        listed = (self.record.files or {}).get(name)
+        content = self.read(name)
+        try:
+            table = parsed_table(content, name, schema)
+            for expected in (rows, listed.rows if listed is not None else None):
+                if expected not in (None, len(table)):
+                    raise ValueError(f"has {len(table)} rows where {expected} were written")
+            return table
+        except ValueError as error:
+            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+
+    def plain_table(self, name: str, *, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:
+        """One of its tables as it stands there, whatever its columns.
+
+        Args:
+            name: The file, CSV or Parquet by its ending.
+            dtype: Types of columns of CSV that are known.
+
+        Raises:
+            InputError: as ``read``, or if it is no table.
+        """
+        from tda_bias.runs.tables import plain_table
+
+        content = self.read(name)
+        try:
+            return plain_table(content, name, dtype=dtype)
+        except ValueError as error:
+            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+
+    def arrays(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays of one of its ``.npz`` files.
+
+        Raises:
+            InputError: as ``read``, or if it holds no arrays.
+        """
+        content = self.read(name)
+        try:
+            return arrays_from(content)
+        except ValueError as error:
+            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+
+    def json(self, name: str) -> Any:
+        """The content of one of its JSON files.
+
+        Raises:
+            InputError: as ``read``, or if it is no JSON.
+        """
+        content = self.read(name)
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{self.folder / name} is no JSON ({error}); {self.again}") from None
+
+    @property
+    def again(self) -> str:
+        """The way out where a file is damaged, for messages."""
+        return f"run the same `tdabias {self.command}` command again"
+
+
+def open_run(folder: str | Path, *commands: str) -> Run:
+    """A finished run.
+
+    Args:
+        folder: Where it is.
+        commands: Those it may be of; any if none is given.
+
+    Raises:
+        InputError: if the folder holds no finished run, or one of another command.
+    """
+    folder = Path(folder)
+    wanted = " or ".join(f"`tdabias {name}`" for name in commands)
+    try:
+        text = (folder / RECORD).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{folder / RECORD} is no record of a run: not UTF-8") from None
+    except (OSError, ValueError):
+        known = ", ".join(f"`tdabias {name}`" for name in COMMANDS)
+        rest = f" of {wanted}" if commands else f"; {known} make one"
+        raise InputError(f"{folder} holds no finished run{rest}") from None
+    values = parsed(text, folder / RECORD)
+    if commands and values["command"] not in commands:
+        raise InputError(f"{folder} is a run of `tdabias {values['command']}`, not of {wanted}")
+    record = validated_part(RunRecord, values, str(folder / RECORD))
+    return Run(folder, record, values)
+
+
+def read_record(folder: str | Path, kind: type[R], *commands: str) -> R:
+    """The record of a finished run.
+
+    Raises:
+        InputError: as ``open_run`` and ``Run.record_as``.
+    """
+    return open_run(folder, *commands).record_as(kind)
+
+
+def file_hash(content: bytes) -> str:
+    """Hash of a file's bytes, as it stands in the record."""
+    return str(xxhash.xxh3_128_hexdigest(content))
+
+
+def content_hash(record: RunRecord) -> str | None:
+    """Hash of the tables of a run, without those that were added later.
+
+    None if the record lists no files.
+    """
+    if record.files is None:
+        return None
+    tables = {
+        name: entry.hash
+        for name, entry in record.files.items()
+        if entry.rows is not None and not entry.added
+    }
+    return file_hash(json.dumps(tables, sort_keys=True).encode())
+
+
+# -- runs inside runs ------------------------------------------------------------------------------
+
+
+def with_parts(
+    folders: Sequence[Path], *, left_out: Callable[[str], None] | None = None
+) -> list[Run]:
+    """The runs, and the ablations and cross-references that were made from them, inside theirs.
+
+    Args:
+        folders: Where they are.
+        left_out: Called with a line about each inner run that is of something else.
+
+    Raises:
+        InputError: as ``open_run``, or if a run has no figures.
+    """
+    runs = []
+    for folder in folders:
+        run = open_run(folder)
+        if run.command not in COMMANDS:
+            raise InputError(
+                f"{folder} is a run of `tdabias {run.command}`, which has no figures; give runs of "
+                f"{', '.join(COMMANDS)}"
+            )
+        runs.append(run)
+    for run in list(runs):
+        for name in ("ablate", "crossref"):
+            inside = run.folder / name
+            if not (inside / RECORD).is_file() or inside in folders:
+                continue
+            part = open_run(inside, name)
+            if made_from(part, run):
+                runs.append(part)
+            elif left_out is not None:
+                left_out(f"{inside}: made from another run than the one now in {run.folder}")
+    return runs
+
+
+def made_from(part: Run, run: Run) -> bool:
+    """Whether a run's results are the ones that another was made from."""
+    if run.content is not None:
+        return part.record.made_from.get(run.command) == run.content
+    # Version 0.1 wrote no hashes; a cross-reference of it not even those of the weights.
+    ours, theirs = part.record.model, run.record.model
+    return ours.name == theirs.name and ours.weights in (None, theirs.weights)
+
+
+# -- before a run is written over ------------------------------------------------------------------
+
+
+def refuse_other_run(
+    folder: Path,
+    command: str,
+    *,
+    settings: Mapping[str, Any],
+    data: DataRecord | None = None,
+    weights: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Make sure that a new run does not write over a finished one of something else.
+
+    To be called before the model is loaded, and again when its weights are known.
+
+    Args:
+        folder: Where the new run is to go.
+        command: Its command.
+        settings: Those that its numbers depend on, as they will stand in its record.
+        data: Its texts, if it has any.
+        weights: Hash of the weights, if it is known yet.
+        overwrite: Whether the finished run may be lost.
+
+    Raises:
+        InputError: naming what differs.
+    """
+    if overwrite or not (folder / RECORD).exists():
+        return
+    way_out = "choose another --out, or write over it with --overwrite"
+    try:
+        record = open_run(folder).record
+    except InputError as error:
+        raise InputError(f"{error}; to write there, {way_out}") from None
+    if record.command != command:
+        raise InputError(f"{folder} holds a finished run of `tdabias {record.command}`; {way_out}")
+    was: dict[str, Any] = {name: record.settings.get(name) for name in settings}
+    now = json.loads(json.dumps(dict(settings), default=str))
+    if data is not None:
+        was |= {"data": record.data.model_dump() if record.data else None}
+        now |= {"data": data.model_dump()}
+    if weights is not None:
+        was, now = {**was, "weights": record.model.weights}, {**now, "weights": weights}
+    changed = [
+        f"other {name}" if name in ("data", "weights") else f"{name} was {old!r}, now {new!r}"
+        for name, (old, new) in differences(was, now).items()
+    ]
+    if changed:
+        raise InputError(
+            f"{folder} holds a finished run of `tdabias {command}` with other settings "
+            f"({', '.join(changed)}); {way_out}"
+        )
+
+
+def refuse_run_of_another_command(folder: Path, command: str) -> None:
+    """Make sure that what follows from a run is not written over a run.
+
+    Args:
+        folder: Where it is to go.
+        command: The command whose earlier results may be lost.
+
+    Raises:
+        InputError: if a finished run of another command is there, or one that cannot be read.
+    """
+    if (folder / RECORD).exists() and (there := open_run(folder).command) != command:
+        raise InputError(
+            f"{folder} holds a finished run of `tdabias {there}`; choose another --out"
+        )
+
+
+def refuse_file_of_a_run(path: Path, *, setting: str) -> None:
+    """Make sure that a file may be written without harm to a finished run.
+
+    Args:
+        path: Where it is to go.
+        setting: What it was given as, for the message.
+
+    Raises:
+        InputError: if the path is a folder, or a file of a run or of its parts.
+    """
+    if str(path) in ("", ".") or path.is_dir():
+        raise InputError(f"`{setting}` must name a file; got {str(path)!r}")
+    if path.exists() and _is_of_a_run(path):
+        raise InputError(f"`{setting}` {path} is a file of the run there; choose another name")
+
+
+def _is_of_a_run(path: Path) -> bool:
+    if path.name == RECORD:
+        return True
+    saved_part = path.suffix == ".npz" and (path.parent.parent / RECORD).is_file()
+    return saved_part or _lists(path.parent, path.name)
+
+
+def _lists(folder: Path, name: str) -> bool:
+    if not (folder / RECORD).is_file():
+        return False
+    try:
+        run = open_run(folder)
+    except InputError:
+        return True  # whatever it is, it may belong to what stands there
+    return run.has(name)

@@ -1,0 +1,162 @@
+"""The composition of an ablation: which heads, against which random sets, and what agrees."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.study import AblationStudy, ablation_study
+from tda_bias.config import HeadBiasConfig
+from tda_bias.heads.head_bias import head_bias
+from tda_bias.runs.cache import PartStore
+from tda_bias.twins import make_twins
+from tda_bias.types import HeadId, InputError
+
+
+@pytest.fixture(scope="module")
+def triples(gender):
+    return gender[:7]
+
+
+@pytest.fixture(scope="module")
+def run(tiny, gender):
+    return head_bias(tiny("gpt2"), gender, config=HeadBiasConfig(n_resamples=99))
+
+
+def study(tiny, run, triples, **more):
+    ablator = Ablator(tiny("gpt2"), triples)
+    options = {"category": "gender", "top": 1, "n_resamples": 99, **more}
+    return ablation_study(ablator, run, **options)
+
+
+def test_a_study_holds_the_top_heads_against_random_ones(tiny, run, triples):
+    found = study(tiny, run, triples)
+    effects = found.effects
+    assert effects["kind"].value_counts()["random_set"] == 3  # of four heads, three others
+    top = run.top(1)
+    name = f"L{top['layer'][0]}H{top['head'][0]}"
+    assert effects[effects["kind"] == "top"]["heads"].tolist() == [name]
+    ablator = Ablator(tiny("gpt2"), triples)
+    base, without = ablator.without([(), [HeadId(top["layer"][0], top["head"][0])]])
+    row = effects[effects["kind"] == "top_set"].iloc[0]
+    change = without.summary()["log_odds"] - base.summary()["log_odds"]
+    assert row["d_log_odds"] == pytest.approx(change, abs=1e-6)
+    test = found.set_tests.set_index("outcome").loc["log_odds"]
+    null = effects[effects["kind"] == "random_set"]["d_log_odds"]
+    assert test["p"] == (1 + (null.abs() >= abs(change) - 1e-12).sum()) / 4
+    exact = found.heads.set_index(["layer", "head"])["exact"]
+    assert exact[(top["layer"][0], top["head"][0])] == pytest.approx(change, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def twins(triples):
+    made = make_twins(triples)
+    return [made.of(triple) for triple in triples]
+
+
+def test_with_twins_every_table_has_effects_on_beta(tiny, run, triples, twins):
+    """From log-odds of triples and twins that are read one list after the other."""
+    assert all(twins)
+    with_twins = Ablator(tiny("gpt2"), triples, twins=twins)
+    found = ablation_study(with_twins, run, category="gender", top=1, n_resamples=99)
+    model = tiny("gpt2")
+    as_triples = [
+        replace(twin, unrelated=triple.unrelated)
+        for triple, own in zip(triples, twins, strict=True)
+        for twin in own
+    ]
+    ablators = [Ablator(model, texts, ablation="mean") for texts in (triples, as_triples)]
+    ablators[1]._first.replacement = ablators[0].replacement
+
+    def beta(heads):
+        odds = [one.without([heads])[0].log_odds for one in ablators]
+        per_triple = np.split(odds[1], np.cumsum([len(own) for own in twins])[:-1])
+        return float(np.mean(odds[0] - [own.mean() for own in per_triple]))
+
+    base = beta(())
+    assert found.base["beta"] == pytest.approx(base, abs=1e-5)
+    assert found.record.twinned == len(triples)
+    for row in found.effects.to_dict("records"):
+        heads = [HeadId(*map(int, name[1:].split("H"))) for name in row["heads"].split()]
+        assert row["d_beta"] == pytest.approx(beta(heads) - base, abs=1e-5)
+    test = found.set_tests.set_index("outcome").loc["beta"]
+    null = found.effects.query("kind == 'random_set'")["d_beta"].abs()
+    assert test["p"] == (1 + (null >= abs(test["effect"]) - 1e-12).sum()) / (1 + len(null))
+    exact = found.heads["exact_beta"].dropna()
+    single = found.effects[~found.effects["heads"].str.contains(" ")]
+    expected = sorted(single.drop_duplicates("heads")["d_beta"])
+    np.testing.assert_allclose(sorted(exact), expected)
+    assert found.heads["effect_beta"].notna().all()
+    expected = found.heads["importance"].corr(found.heads["effect_beta"].abs(), "spearman")
+    agreement = found.agreement.set_index("ranking")
+    assert agreement.loc["importance", "rho_effect_beta"] == pytest.approx(expected)
+    assert agreement.loc["abs_effect_beta", "n_exact_beta"] == len(exact)
+
+
+def test_without_twins_no_table_has_beta(tiny, run, triples):
+    found = study(tiny, run, triples)
+    tables = (found.effects, found.heads, found.agreement)
+    assert not [name for table in tables for name in table if "beta" in name]
+    assert not found.has_beta
+    assert "beta" not in set(found.set_tests["outcome"])
+
+
+def test_a_study_with_twins_is_read_as_it_was_saved(tiny, run, triples, twins, tmp_path):
+    ablator = Ablator(tiny("gpt2"), triples, twins=[*twins[:-1], ()])
+    found = ablation_study(ablator, run, category="gender", top=1, n_resamples=99)
+    found = found.with_record(twins={"twins": 6}, planned={"minutes": 1.5})
+    found.save(tmp_path)
+    again = AblationStudy.load(tmp_path)
+    for name in ("effects", "set_tests", "heads", "agreement"):
+        pd.testing.assert_frame_equal(getattr(again, name), getattr(found, name))
+    assert again.has_beta
+    assert (again.record.twinned, again.record.triples) == (6, 7)
+    assert again.record.planned == {"minutes": 1.5}
+
+
+def test_a_seed_fixes_the_study(tiny, run, triples):
+    first, again = study(tiny, run, triples), study(tiny, run, triples)
+    pd.testing.assert_frame_equal(first.effects, again.effects)
+    pd.testing.assert_frame_equal(first.agreement, again.agreement)
+
+
+def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):
+    store = PartStore(tmp_path, {"a": 1})
+
+    def stop(done, total):
+        assert 0 < done < total
+        raise KeyboardInterrupt
+
+    ablator = Ablator(tiny("gpt2"), triples, batch_size=6)
+    with pytest.raises(KeyboardInterrupt):
+        ablation_study(ablator, run, category="gender", top=1, store=store, progress=stop)
+    assert len(list(tmp_path.glob("*.npz"))) == 1
+    resumed = ablation_study(ablator, run, category="gender", top=1, store=store)
+    whole = ablation_study(ablator, run, category="gender", top=1)
+    pd.testing.assert_frame_equal(resumed.effects, whole.effects)
+
+
+def test_further_outcomes_are_measured_with_heads_removed(tiny, run, triples):
+    model, values = tiny("gpt2"), iter(range(100))
+
+    def behaviour(without):
+        assert without is model
+        with torch.no_grad():
+            without.hf_model(input_ids=torch.tensor([[5, 6, 7]]))
+        return {"R": float(next(values))}
+
+    ablator = Ablator(model, triples)
+    found = ablation_study(ablator, run, category="gender", top=1, behaviour=behaviour)
+    sets = found.effects[found.effects["kind"].isin(["top_set", "random_set"])]
+    assert sets["d_R"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert found.effects[found.effects["kind"] == "top"]["d_R"].isna().all()
+
+
+def test_too_many_heads_or_too_few_draws_are_refused(tiny, run, triples):
+    with pytest.raises(InputError, match="`top` must lie between 1 and 2 for 8 heads; got 3"):
+        study(tiny, run, triples, top=3)
+    with pytest.raises(InputError, match="`n_random` must be at least 20; got 5"):
+        study(tiny, run, triples, n_random=5)

@@ -1,0 +1,316 @@
+"""Edited weights do what hooks on the heads do, and nothing else changes."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias.ablation import edited_folder
+from tda_bias.ablation.edited_folder import stored_dtype, write_edited_model
+from tda_bias.ablation.edits import (
+    EditRule,
+    check_edit,
+    edit_heads,
+    edit_rule,
+    hooked_edit,
+    mean_outputs,
+)
+from tda_bias.ablation.head_weights import head_slices
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.load import LanguageModel, bridge_model, load_language_model, load_model
+from tda_bias.types import HeadId, InputError
+from tests.support.models import tiny_hf_model
+
+# Every architecture of tests/support/models.py that TransformerLens hooks.
+HOOKED = [
+    "gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "bloom", "bert", "roberta",
+    "t5", "bart",
+]  # fmt: skip
+WITH_BIAS = ["gpt2", "gpt_neox", "opt", "bloom", "bert", "roberta", "bart", "distilbert"]
+WITH_SWITCH = ["llama", "gemma2"]
+WITHOUT = ["qwen2", "mistral", "t5"]
+HEADS = [HeadId(0, 0), HeadId(1, 2), HeadId(1, 3)]
+ZERO = EditRule("zero")
+TEXTS = ["The nurse said that he knew", "The cook wrote", "she felt it"]
+
+
+def plain(kind, tokenizer, **changes):
+    return LanguageModel(tiny_hf_model(kind, len(tokenizer), **changes), tokenizer, f"tiny-{kind}")
+
+
+def hooked(kind, tokenizer):
+    return bridge_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name=f"tiny-{kind}")
+
+
+def logits(model, text):
+    ids = model.tokenizer(text, return_tensors="pt")["input_ids"]
+    more = {"decoder_input_ids": ids} if model.hf_model.config.is_encoder_decoder else {}
+    with torch.no_grad():
+        return model.hf_model(input_ids=ids, **more).logits
+
+
+# -- what cannot be done --
+
+
+@pytest.mark.parametrize("text", ["half", "scale", "scale=", "scale=x", "scale=nan", "zero=1", ""])
+def test_a_rule_of_another_form_is_refused(text):
+    with pytest.raises(InputError, match=r"`how` must be zero, mean or scale=NUMBER; got"):
+        edit_rule(text)
+
+
+def test_rules_are_read_and_written():
+    assert [str(edit_rule(text)) for text in ("zero", "mean", "scale=0.5", "scale=-2")] == [
+        "zero", "mean", "scale=0.5", "scale=-2",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="scale=1 changes nothing"):
+        edit_rule("scale=1.0")
+
+
+def test_heads_that_do_not_exist_are_refused(subwords):
+    model = plain("gpt2", subwords)
+    for head in (HeadId(2, 0), HeadId(0, 4)):
+        with pytest.raises(InputError, match=f"{head} does not exist"):
+            edit_heads(model, [HeadId(0, 1), head], EditRule("zero"))
+    before = {name: p.clone() for name, p in plain("gpt2", subwords).hf_model.named_parameters()}
+    for name, parameter in model.hf_model.named_parameters():
+        torch.testing.assert_close(parameter, before[name], rtol=0, atol=0)
+    with pytest.raises(InputError, match="there is no head to edit"):
+        edit_heads(model, [], EditRule("zero"))
+    with pytest.raises(InputError, match="there is no text to take the mean over"):
+        mean_outputs(model, HEADS, [])
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_a_mean_that_the_architecture_cannot_carry_is_refused(subwords, kind):
+    model = plain(kind, subwords)
+    means = mean_outputs(model, HEADS, TEXTS)
+    with pytest.raises(InputError, match="have no bias, and no switch of its configuration adds"):
+        edit_heads(model, HEADS, EditRule("mean"), means=means)
+
+
+# -- exactness --
+
+
+@pytest.mark.parametrize("kind", HOOKED)
+@pytest.mark.parametrize("rule", [EditRule("zero"), EditRule("scale", 0.5), EditRule("scale", -2)])
+def test_edited_weights_do_what_hooks_do(subwords, kind, rule):
+    edited, original = plain(kind, subwords), hooked(kind, subwords)
+    edit_heads(edited, HEADS, rule)
+    check = check_edit(edited, original, HEADS, rule, TEXTS)
+    assert check.difference <= 1e-4
+    assert check.effect > 0.01
+    assert check.through == "TransformerLens"
+
+
+@pytest.mark.parametrize("kind", [*WITH_BIAS, *WITH_SWITCH])
+def test_a_mean_in_the_bias_does_what_a_hook_with_the_mean_does(subwords, kind):
+    edited = plain(kind, subwords)
+    original = plain(kind, subwords) if kind == "distilbert" else hooked(kind, subwords)
+    means = mean_outputs(original, HEADS, TEXTS, batch_size=2)
+    edit_heads(edited, HEADS, EditRule("mean"), means=means)
+    check = check_edit(edited, original, HEADS, EditRule("mean"), TEXTS, means=means)
+    assert check.difference <= 1e-4
+    assert check.effect > 0.01
+
+
+@pytest.mark.parametrize("kind", [*HOOKED, "distilbert"])
+def test_hooks_on_the_projection_are_those_of_transformer_lens(subwords, kind):
+    bare = plain(kind, subwords)
+    other = bare if kind == "distilbert" else hooked(kind, subwords)
+    means = mean_outputs(bare, HEADS, TEXTS)
+    for rule in (EditRule("zero"), EditRule("scale", 3.0), EditRule("mean")):
+        with hooked_edit(bare, HEADS, rule, means=means):
+            first = logits(bare, TEXTS[0])
+        with hooked_edit(other, HEADS, rule, means=means):
+            second = logits(other, TEXTS[0])
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
+        assert (first - logits(bare, TEXTS[0])).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("kind", [k for k in HOOKED if k not in ("t5", "bart")])
+def test_nothing_changes_but_the_columns_of_the_heads(subwords, kind):
+    """By the slices that `tdabias export` writes."""
+    edited, before = plain(kind, subwords), plain(kind, subwords)
+    changed = edit_heads(edited, HEADS, EditRule("scale", 0.5))
+    expected = dict(before.hf_model.named_parameters())
+    with torch.no_grad():
+        for head in HEADS:
+            for one in head_slices(before.hf_model, head):
+                if one.part == "o":
+                    one.of(expected[one.parameter]).mul_(0.5)
+    for name, parameter in edited.hf_model.named_parameters():
+        torch.testing.assert_close(parameter, expected[name], rtol=0, atol=0, msg=name)
+    fresh = dict(plain(kind, subwords).hf_model.named_parameters())
+    moved = [n for n, p in edited.hf_model.named_parameters() if not torch.equal(p, fresh[n])]
+    assert moved == changed
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5"])
+def test_means_are_over_all_places_of_all_texts(subwords, kind):
+    model = plain(kind, subwords)
+    layer = attention_layers(model)[1]
+    seen = []
+    handle = layer.projection.register_forward_pre_hook(lambda _, a: seen.append(a[0][0]))
+    for text in TEXTS:
+        logits(model, text)
+    handle.remove()
+    rows = torch.cat(seen).double()  # every text by itself, nothing padded
+    expected = rows.mean(0).unflatten(-1, (4, -1))[2]
+    for batch_size in (1, 3):
+        found = mean_outputs(model, [HeadId(1, 2)], TEXTS, batch_size=batch_size)[HeadId(1, 2)]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_head_that_stands_twice_is_edited_once(subwords):
+    once, twice = plain("gpt2", subwords), plain("gpt2", subwords)
+    edit_heads(once, [HeadId(0, 1)], EditRule("scale", 0.5))
+    edit_heads(twice, [HeadId(0, 1), HeadId(0, 1)], EditRule("scale", 0.5))
+    assert once.weight_hash() == twice.weight_hash()
+
+
+def test_a_wrong_slice_would_be_noticed(subwords):
+    edited, original = plain("llama", subwords), hooked("llama", subwords)
+    edit_heads(edited, [HeadId(0, 1)], EditRule("zero"))
+    with pytest.raises(InputError, match="lie elsewhere than assumed; nothing was kept"):
+        check_edit(edited, original, [HeadId(0, 2)], EditRule("zero"), TEXTS)
+
+
+def test_an_edit_without_effect_is_refused(subwords):
+    edited, original = plain("llama", subwords), plain("llama", subwords)
+    for model in (edited, original):
+        edit_heads(model, [HeadId(0, 1)], EditRule("zero"))
+    with pytest.raises(InputError, match="zero of L0H1 changes nothing"):
+        check_edit(edited, original, [HeadId(0, 1)], EditRule("zero"), TEXTS)
+
+
+# -- folders --
+
+
+def saved(kind, subwords, tmp_path, dtype=torch.float32):
+    folder = tmp_path / kind
+    tiny_hf_model(kind, len(subwords)).to(dtype).save_pretrained(folder)
+    subwords.save_pretrained(folder)
+    return str(folder)
+
+
+def written(name, folder, rule=ZERO, heads=HEADS, **options):
+    dtype = stored_dtype(name)
+    return write_edited_model(
+        lambda: load_language_model(name, device="cpu", dtype=dtype),
+        lambda: load_model(name, device="cpu"),
+        heads,
+        rule,
+        folder,
+        probes=TEXTS,
+        mean_over=TEXTS,
+        **options,
+    )
+
+
+FRESH = """
+import json, sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+before, after = (AutoModelForCausalLM.from_pretrained(name) for name in sys.argv[1:3])
+assert AutoTokenizer.from_pretrained(sys.argv[2])("she felt it")["input_ids"]
+assert "tda_bias" not in sys.modules
+other = dict(after.named_parameters())
+changed = {}
+for name, parameter in before.named_parameters():
+    columns = (parameter != other.pop(name)).nonzero()
+    if len(columns):
+        changed[name] = sorted(set(columns[:, 1].tolist()))
+print(json.dumps([changed, sorted(other), str(after.dtype)]))
+"""
+
+
+def in_a_fresh_process(before, after, cwd):
+    call = [sys.executable, "-c", FRESH, str(before), str(after)]
+    done = subprocess.run(call, capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_edited_folder_loads_with_plain_transformers(subwords, tmp_path):
+    name = saved("llama", subwords, tmp_path)
+    result = written(name, tmp_path / "edited", about={"from": "a test"})
+    changed, new, _ = in_a_fresh_process(name, tmp_path / "edited", tmp_path)
+    assert changed == {
+        "model.layers.0.self_attn.o_proj.weight": list(range(8)),
+        "model.layers.1.self_attn.o_proj.weight": list(range(16, 32)),
+    }
+    assert new == []
+    assert result.parameters == tuple(sorted(changed))
+    record = json.loads((tmp_path / "edited" / "edit.json").read_text())
+    assert record["heads"] == ["L0H0", "L1H2", "L1H3"]
+    assert (record["how"], record["from"]) == ("zero", "a test")
+    assert record["weights"]["before"] != record["weights"]["after"]
+    config = json.loads((tmp_path / "edited" / "config.json").read_text())
+    assert "pruned_heads" not in config
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edited", "llama"]
+
+
+def test_a_mean_edit_gives_the_configuration_its_biases(subwords, tmp_path):
+    name = saved("llama", subwords, tmp_path)
+    written(name, tmp_path / "edited", EditRule("mean"))
+    changed, _, _ = in_a_fresh_process(name, tmp_path / "edited", tmp_path)
+    assert set(changed) == {f"model.layers.{i}.self_attn.o_proj.weight" for i in (0, 1)}
+    model = load_language_model(str(tmp_path / "edited"), device="cpu").hf_model
+    assert model.config.attention_bias is True
+    biases = {n: p.detach() for n, p in model.named_parameters() if n.endswith("proj.bias")}
+    assert len(biases) == 8
+    assert all(float(p.abs().max()) == 0 for n, p in biases.items() if "o_proj" not in n)
+    assert all(float(p.abs().max()) > 0 for n, p in biases.items() if "o_proj" in n)
+
+
+@pytest.mark.parametrize("rule", [EditRule("zero"), EditRule("scale", 0.3), EditRule("mean")])
+def test_half_precision_stays_half_precision(subwords, tmp_path, rule):
+    name = saved("gpt2", subwords, tmp_path, torch.bfloat16)
+    assert stored_dtype(name) == "bfloat16"
+    result = written(name, tmp_path / "edited", rule)
+    assert stored_dtype(str(tmp_path / "edited")) == "bfloat16"
+    assert result.check.difference <= result.check.allowed
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5", "bart", "opt", "bloom", "gemma2"])
+def test_folders_of_other_architectures_are_read_back(subwords, tmp_path, kind):
+    name = saved(kind, subwords, tmp_path)
+    result = written(name, tmp_path / "edited", EditRule("scale", 0.5))
+    assert result.check.difference <= 1e-4
+
+
+def test_nothing_is_written_where_something_is_or_where_a_check_fails(
+    subwords, tmp_path, monkeypatch
+):
+    name = saved("gpt2", subwords, tmp_path)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(InputError, match="there exists; a model is written into a new folder"):
+        written(name, tmp_path / "there")
+
+    def another(model, heads, rule, *, means=None):
+        return edit_heads(model, [HeadId(0, 3)], rule, means=means)
+
+    monkeypatch.setattr(edited_folder, "edit_heads", another)
+    with pytest.raises(InputError, match="nothing was kept"):
+        written(name, tmp_path / "edited")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpt2", "there"]
+
+
+@pytest.mark.real
+def test_the_edited_real_model_loads_with_plain_transformers(tmp_path):
+    from tda_bias.models.packaged import SMOLLM2
+
+    source = SMOLLM2.folder()
+    heads = [HeadId(5, 3), HeadId(10, 0)]
+    result = written("smollm2-135m", tmp_path / "edited", heads=heads)
+    assert result.check.difference <= 1e-4
+    assert result.check.through == "TransformerLens"
+    changed, new, _ = in_a_fresh_process(source, tmp_path / "edited", tmp_path)
+    assert new == []
+    assert changed == {
+        "model.layers.5.self_attn.o_proj.weight": list(range(3 * 64, 4 * 64)),
+        "model.layers.10.self_attn.o_proj.weight": list(range(64)),
+    }

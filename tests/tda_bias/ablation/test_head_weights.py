@@ -1,0 +1,95 @@
+"""Exported slices are the heads: zeroing them does what removing the head through hooks does."""
+
+import json
+
+import pytest
+import torch
+
+from tda_bias.ablation.head_weights import export_record, head_slices, read_export
+from tda_bias.models.load import bridge_model
+from tda_bias.types import HeadId, InputError
+from tests.support.models import tiny_hf_model
+
+KINDS = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt", "bloom"]
+IDS = torch.tensor([[5, 9, 17, 4, 33, 8]])
+
+
+def logits(hf_model):
+    with torch.no_grad():
+        return hf_model(input_ids=IDS).logits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", [HeadId(0, 0), HeadId(1, 3)])
+def test_zeroing_the_output_slice_is_removing_the_head(tokenizer, kind, head):
+    plain = tiny_hf_model(kind, len(tokenizer))
+    hooked = bridge_model(tiny_hf_model(kind, len(tokenizer)), tokenizer, name="m")
+
+    def zero(z, hook):
+        z = z.clone()
+        z[:, :, head.head] = 0
+        return z
+
+    before = logits(plain)
+    with hooked.bridge.hooks(fwd_hooks=[(f"blocks.{head.layer}.attn.hook_z", zero)]):
+        expected = logits(hooked.hf_model)
+    parameters = dict(plain.named_parameters())
+    with torch.no_grad():
+        for one in head_slices(plain, head):
+            if one.part == "o":
+                one.of(parameters[one.parameter]).zero_()
+    torch.testing.assert_close(logits(plain), expected, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(before, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zeroing_the_value_slice_removes_every_head_that_shares_it(tokenizer, kind):
+    plain, removed = (tiny_hf_model(kind, len(tokenizer)) for _ in range(2))
+    head = HeadId(1, 2)
+    values = [one for one in head_slices(plain, head) if one.part == "v"]
+    everyone = [head, *(HeadId(1, h) for h in values[0].shared_with)]
+    assert len(everyone) == (2 if kind in ("llama", "qwen2", "gemma2") else 1)
+    parameters = dict(plain.named_parameters())
+    with torch.no_grad():
+        for one in values:
+            one.of(parameters[one.parameter]).zero_()
+    parameters = dict(removed.named_parameters())
+    with torch.no_grad():
+        for one in (s for h in everyone for s in head_slices(removed, h) if s.part == "o"):
+            one.of(parameters[one.parameter]).zero_()
+    torch.testing.assert_close(logits(plain), logits(removed), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_query_slices_of_all_heads_cover_the_projection_once(tokenizer, kind):
+    hf_model = tiny_hf_model(kind, len(tokenizer))
+    parameters = dict(hf_model.named_parameters())
+    covered = {}
+    for head in range(4):
+        for one in head_slices(hf_model, HeadId(0, head)):
+            count = covered.setdefault(one.parameter, torch.zeros_like(parameters[one.parameter]))
+            one.of(count).add_(1.0 / (1 + len(one.shared_with)))
+    for name, count in covered.items():
+        torch.testing.assert_close(count, torch.ones_like(count), msg=name)
+
+
+def test_a_head_that_does_not_exist_is_refused(tokenizer):
+    hf_model = tiny_hf_model("gpt2", len(tokenizer))
+    for head in (HeadId(2, 0), HeadId(0, 4)):
+        with pytest.raises(InputError, match=f"{head} does not exist .* layers 0 to 1 with heads"):
+            head_slices(hf_model, head)
+
+
+def test_the_record_is_read_back(tokenizer):
+    hf_model = tiny_hf_model("llama", len(tokenizer))
+    rows = [{"layer": 1, "head": 2, "p": 0.1, "q": 0.5}]
+    about = {"name": "m", "revision": None, "architecture": "L", "weights": "w", "device": "cpu"}
+    record = json.loads(json.dumps(export_record(hf_model, rows, model=about, rule={"top": 1})))
+    assert read_export(record) == [HeadId(1, 2)]
+    (head,) = record["heads"]
+    assert head["name"] == "L1H2"
+    assert {one["part"] for one in head["slices"]} == {"q", "k", "v", "o"}
+    shared = {tuple(one["shared_with"]) for one in head["slices"] if one["part"] in "kv"}
+    assert shared == {(3,)}
+    with pytest.raises(InputError, match="no file that `tdabias export` wrote"):
+        read_export({"heads": []})

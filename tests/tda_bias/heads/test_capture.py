@@ -1,0 +1,155 @@
+"""Patterns: equal to Hugging Face's, alone or in a batch, shared prefix or not."""
+
+import copy
+
+import pytest
+import torch
+
+from tda_bias.heads.passes import ContextTexts
+from tda_bias.heads.patterns import PatternReader
+from tda_bias.models.load import bridge_model
+from tda_bias.types import InputError
+from tests.support.models import tiny_hf_model
+from tests.support.patterns import hugging_face, made_up, read
+
+CAUSAL = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "bloom"]
+BIDIRECTIONAL = ["bert", "roberta", "t5", "bart"]
+
+
+# -- against Hugging Face --
+
+
+@pytest.mark.parametrize("kind", CAUSAL + BIDIRECTIONAL)
+def test_hooked_patterns_are_hugging_faces(tokenizer, kind):
+    hf_model = tiny_hf_model(kind, len(tokenizer))
+    reference = copy.deepcopy(hf_model)
+    model = bridge_model(hf_model, tokenizer, name=kind)
+    triples = made_up(len(tokenizer))
+    found = read(model, triples, batch_size=1, shared=False)
+    texts = [ids for triple in triples for ids in triple.ids]
+    for index, ids in enumerate(texts):
+        expected = hugging_face(reference, ids)
+        assert float(expected.std(0).mean()) > 0.01, "too even to tell a wrong mask"
+        torch.testing.assert_close(found[index], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", CAUSAL + BIDIRECTIONAL)
+def test_a_padded_batch_gives_the_patterns_of_single_texts(tokenizer, tiny, kind):
+    model, triples = tiny(kind), made_up(len(tokenizer))
+    single = read(model, triples, batch_size=1, shared=False)
+    batched = read(model, triples, batch_size=32, shared=False)
+    assert set(single) == set(batched) == set(range(12))
+    for text in single:
+        torch.testing.assert_close(batched[text], single[text], rtol=0, atol=1e-5)
+
+
+def test_dropout_is_off_also_for_a_model_left_in_training_mode(tokenizer):
+    """Dropout behind the embedding, as OPT and BART have it, changes patterns noticeably."""
+    hf_model = tiny_hf_model("bart", len(tokenizer), dropout=0.5).train()
+    reference = copy.deepcopy(hf_model).eval()
+    triples = made_up(len(tokenizer))
+    found = read(bridge_model(hf_model, tokenizer, name="b"), triples, batch_size=1, shared=False)
+    torch.testing.assert_close(
+        found[0], hugging_face(reference, triples[0].ids[0]), rtol=0, atol=1e-5
+    )
+
+
+# -- shared prefixes --
+
+SHARING = [kind for kind in CAUSAL if kind != "bloom"]
+
+
+@pytest.mark.parametrize("kind", SHARING)
+@pytest.mark.parametrize("batch_size", [1, 7, 32])
+def test_running_a_prefix_once_gives_the_patterns_of_single_texts(
+    tokenizer, tiny, kind, batch_size
+):
+    model, triples = tiny(kind), made_up(len(tokenizer))
+    single = read(model, triples, batch_size=1, shared=False)
+    shared = read(model, triples, batch_size=batch_size, shared=True)
+    assert set(shared) == set(single)
+    for text in single:
+        torch.testing.assert_close(shared[text], single[text], rtol=0, atol=1e-5)
+
+
+def test_a_text_that_is_the_beginning_of_another_is_shared_whole(tokenizer, tiny):
+    model = tiny("gpt2")
+    triple = ContextTexts(([5, 6, 7], [5, 6, 7, 8, 9], [5, 6, 7, 4]), 3)
+    single = read(model, [triple], batch_size=1, shared=False)
+    shared = read(model, [triple], batch_size=3, shared=True)
+    for text in range(3):
+        torch.testing.assert_close(shared[text], single[text], rtol=0, atol=1e-5)
+
+
+def sharing(model, triples) -> tuple[bool, str]:
+    found = PatternReader(model, batch_size=8, share_prefix="auto").find_sharing(triples)
+    return found.used, found.why
+
+
+def test_sharing_is_used_where_it_is_exact(tokenizer, tiny):
+    used, why = sharing(tiny("llama"), made_up(len(tokenizer)))
+    assert used
+    assert why.startswith("on: patterns equal the plain run's to")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "reason"),
+    [
+        ("bert", {}, "later tokens change the patterns of earlier ones"),
+        ("t5", {}, "later tokens change the patterns of earlier ones"),
+        ("bloom", {}, "does not take the attention mask"),
+        ("mistral", {"sliding_window": 6}, "patterns differ by"),
+    ],
+)
+def test_sharing_is_left_where_it_is_not_exact(tokenizer, tiny, kind, changes, reason):
+    used, why = sharing(tiny(kind, **changes), made_up(len(tokenizer)))
+    assert not used
+    assert reason in why
+
+
+def test_sharing_needs_a_common_beginning(tokenizer, tiny):
+    triples = made_up(len(tokenizer), prefixes=(0, 0, 0, 0))
+    assert sharing(tiny("gpt2"), triples) == (False, "off: no triple's texts begin alike")
+
+
+# -- what goes wrong --
+
+
+def test_nan_patterns_are_named(tokenizer, tiny):
+    model = tiny("gpt2")
+    for parameter in model.hf_model.transformer.h[1].parameters():
+        parameter.data.fill_(torch.nan)
+    with pytest.raises(InputError, match="of layer 1 are NaN .* --dtype float32"):
+        read(model, made_up(len(tokenizer)), batch_size=4, shared=False)
+
+
+def test_rows_that_do_not_sum_to_one_are_counted_by_layer(tokenizer, tiny):
+    model = tiny("gpt2")
+    reader = PatternReader(model, batch_size=4)
+    found = reader.new_row_check()
+    found.tolerance = -1.0
+    triples = made_up(len(tokenizer))
+    for _ in reader.read(triples):
+        pass
+    rows = 4 * sum(sum(triple.n_tokens) for triple in triples)  # heads x tokens
+    assert found.failed == {0: rows, 1: rows}
+    assert found.checked == 2 * rows
+    assert found.worst < 1e-5
+
+
+def test_a_model_that_looks_ahead_is_not_taken_for_causal(tokenizer, tiny, monkeypatch):
+    model = tiny("bert")
+    monkeypatch.setattr(type(model), "attention", "causal")
+    with pytest.raises(InputError, match="attends to later tokens though it is causal"):
+        read(model, made_up(len(tokenizer)), batch_size=4, shared=False)
+
+
+def test_hooks_are_gone_afterwards_also_after_an_error(tokenizer, tiny):
+    model = tiny("gpt2")
+
+    for parameter in model.hf_model.transformer.h[1].parameters():
+        parameter.data.fill_(torch.nan)
+    with pytest.raises(InputError):
+        list(PatternReader(model, batch_size=4).read(made_up(len(tokenizer))))
+    for name in model.pattern_hooks:
+        assert not model.bridge.hook_dict[name].fwd_hooks

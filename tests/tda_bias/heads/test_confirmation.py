@@ -1,0 +1,138 @@
+"""Confirmation: splits, chance without an effect, replication of a planted one, other data."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.heads.confirmation import confirmation, confirmed_on, splits
+from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.group_statistic import statistic_from_gram
+from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
+from tda_bias.types import InputError
+from tests.support.grams import made_up_group
+
+
+def group_result(number: int, *, heads: int = 12, seed: int = 0, bias_in: int | None = None):
+    """A group of one layer and two dimensions; one head may have an effect."""
+    found = []
+    for dim in range(2):
+        group = made_up_group(9, heads=heads, seed=1000 * seed + 10 * number + dim)
+        if bias_in is not None:
+            moved = group.stereotype.copy()
+            moved[:, bias_in] += 1.0
+            group = replace(group, stereotype=moved)
+        found.append(group)
+    layout: GroupLayout = found[0].layout
+
+    def joined(parts, kind):
+        names = kind.__dataclass_fields__
+        stacked = {}
+        for name in names:
+            values = [np.asarray(getattr(part, name)) for part in parts]
+            if name == "factor":
+                rank = max(v.shape[1] for v in values)
+                values = [np.pad(v, ((0, 0), (0, rank - v.shape[1]), (0, 0))) for v in values]
+            stacked[name] = np.stack(values, axis=-2)[..., None, :]
+        return kind(**stacked)
+
+    contrasts = [contrast(version_products(g.gram, layout)) for g in found]
+    statistics = [statistic_from_gram(g.gram, layout) for g in found]
+    return GroupResult(
+        category="gender",
+        group=f"target {number}",
+        n_tokens=np.full((9, 3), 12),
+        n_steps=np.array([11, 11]),
+        statistic=joined(statistics, type(statistics[0])),
+        contrast=joined(contrasts, Contrast),
+        versions=layout.versions,
+        item_sums=np.zeros((len(layout.versions), 2, 1, heads)),
+        length_statistic=np.zeros(2),
+        halves={},
+        provenance={},
+    )
+
+
+@pytest.mark.parametrize(("n", "expected"), [(2, 1), (3, 3), (4, 3), (5, 10), (6, 10)])
+def test_few_splits_are_all_given_once(n, expected):
+    found = list(splits(n, 200, seed=0))
+    assert len(found) == len(set(found)) == expected
+    unordered = {frozenset([half, tuple(sorted(set(range(n)) - set(half)))]) for half in found}
+    assert len(unordered) == expected
+
+
+def test_many_splits_are_drawn():
+    found = list(splits(20, 50, seed=0))
+    assert len(found) == 50
+    assert all(len(half) == 10 for half in found)
+    assert found == list(splits(20, 50, seed=0))
+
+
+def test_a_planted_shift_replicates():
+    results = [group_result(number, bias_in=3) for number in range(6)]
+    found = confirmation(results, by="location", top=1, n_resamples=199)
+    assert found.record["all_splits"]
+    first = found.heads.iloc[0]
+    assert (first["layer"], first["head"]) == (0, 3)
+    assert first["replicated"] > 0.9
+    assert found.replicated > 0.9
+    assert found.p < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["evidence", "location"])
+def test_without_an_effect_replication_is_chance(by):
+    found = [
+        confirmation(
+            [group_result(n, seed=seed) for n in range(4)], by=by, top=3, n_resamples=99, seed=seed
+        )
+        for seed in range(120)
+    ]
+    assert 0.03 < np.mean([f.replicated for f in found]) < 0.075
+    assert np.mean([f.chance for f in found]) == pytest.approx(0.05, abs=0.01)
+    assert kstest([f.p_correlation for f in found], "uniform").pvalue > 0.001
+    assert abs(np.mean([f.correlation for f in found])) < 0.08
+
+
+def test_too_little_is_refused():
+    results = [group_result(number) for number in range(2)]
+    with pytest.raises(InputError, match="at least 2 targets; got 1"):
+        confirmation(results[:1])
+    with pytest.raises(InputError, match="`top` must lie between 1 and 11; got 12"):
+        confirmation(results, top=12)
+
+
+# -- other data --
+
+
+@pytest.fixture(scope="module")
+def runs(tiny):
+    model, config = tiny("gpt2"), HeadBiasConfig(n_resamples=99)
+    triples = load_triples("starter", category="gender", limit=4)
+    names = sorted({t.group for t in triples})
+    return [
+        head_bias(model, [t for t in triples if t.group in chosen], config=config)
+        for chosen in (names[:2], names[2:])
+    ]
+
+
+def test_heads_are_tested_where_they_were_not_chosen(runs):
+    run, other = runs
+    found = confirmed_on(run, other, top=3)
+    assert list(found["layer"]) == list(run.top(3)["layer"])
+    for row in found.to_dict("records"):
+        place = (other.category["layer"] == row["layer"]) & (other.category["head"] == row["head"])
+        assert row["p_other"] == other.category[place]["p_relative"].iloc[0]
+    assert (found["p_holm"] >= found["p_other"]).all()
+
+
+def test_shared_targets_and_other_weights_confirm_nothing(runs):
+    run, other = runs
+    with pytest.raises(InputError, match="the runs share 2 targets .*: heads chosen on a target"):
+        confirmed_on(run, run)
+    changed = other.with_record(model=other.record.model.model_copy(update={"weights": "others"}))
+    with pytest.raises(InputError, match="different weights"):
+        confirmed_on(run, changed)

@@ -1,0 +1,116 @@
+"""Heads' differences item by item, against the group's own numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tda_bias.heads.group_result import GroupReducer
+from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.sampler import LayerGrams
+from tda_bias.topology.steps import StepGrid
+from tda_bias.types import InputError
+
+STEPS, LAYERS, HEADS = 5, 2, 3
+
+
+def group(name, n=4, twin_of=(0, 0, 2), seed=0):
+    """A group of made-up texts, and their step functions (dim, text, layer, head, step)."""
+    rng = np.random.default_rng(seed)
+    layout = GroupLayout(n, n, np.array(twin_of, dtype=np.int64))
+    f = np.sort(rng.random((2, layout.n_texts, LAYERS, HEADS, STEPS)))
+    n_tokens = np.full((n, 3), STEPS)
+    reducer = GroupReducer(layout, n_tokens, adjust="none", rng=rng)
+    for layer in range(LAYERS):
+        rows = torch.from_numpy(f[:, :, layer]).transpose(1, 2)  # (dim, head, text, step)
+        products = tuple(rows @ rows.mT / STEPS)
+        reducer.add(LayerGrams(range(layer, layer + 1), products, tuple(rows.sum(-1))))
+    grids = [StepGrid.for_sizes(dim, "steps", np.array([STEPS])) for dim in range(2)]
+    options = {"grids": grids, "attention": "bidirectional", "provenance": {}}
+    return reducer.result("gender", name, **options), f, layout
+
+
+def differences(*groups):
+    items = [[{"id": f"{g.group}{i}"} for i in range(g.versions.n)] for g in groups]
+    return ItemDifferences.of(groups, items, [0, 2])
+
+
+def test_arrays_must_have_a_row_for_every_item():
+    items = pd.DataFrame({"category": ["gender"] * 4, "group": "he", "id": list("abcd")})
+    with pytest.raises(InputError, match=r"sum must have the shape \(4, dim, 2, head\); got \(3"):
+        ItemDifferences(items, [0, 2], {"sum": np.zeros((3, 2, 2, 3))}, {})
+
+
+def test_raw_differences_by_hand_and_their_mean_is_relative():
+    found, f, layout = group("he")
+    raw = differences(found).raw
+    np.testing.assert_allclose(raw["sum"], found.item_sums[: layout.n])
+    for dim, own in enumerate(f):
+        s, a = own[layout.stereotype], own[layout.anti]
+        middle = (s.mean(0) + a.mean(0)) / 2
+        q_s, q_a = ((x - middle) ** 2 for x in (s, a))
+        q_s, q_a = q_s.mean(-1), q_a.mean(-1)
+        np.testing.assert_allclose(raw["dispersion"][:, dim], (q_a - q_s) / (q_a + q_s).mean(0))
+    np.testing.assert_allclose(raw["dispersion"].mean(0), found.statistic.relative)
+
+
+def test_twins_are_subtracted_and_items_without_any_are_undefined():
+    found, *_ = group("he")
+    twins = differences(found).twins
+    sums = found.item_sums
+    assert np.isnan(twins["sum"][[1, 3]]).all()
+    np.testing.assert_allclose(twins["sum"][0], sums[0] - (sums[4] + sums[5]) / 2)
+    np.testing.assert_allclose(twins["sum"][2], sums[2] - sums[6])
+    share = found.contrast.dispersion / (found.contrast.dispersion_total / 2)
+    np.testing.assert_allclose(twins["dispersion"][2], share[2] - share[6])
+    assert np.isnan(twins["dispersion"][[1, 3]]).all()
+
+
+def test_with_one_twin_each_the_mean_is_relative_twin():
+    found, *_ = group("he", twin_of=(0, 1, 2, 3), seed=3)
+    twins = differences(found).twins
+    np.testing.assert_allclose(twins["dispersion"].mean(0), found.contrast.relative_twin)
+
+
+def test_groups_follow_each_other_and_without_twins_there_are_none():
+    one, two = group("he")[0], group("she", n=3, twin_of=(), seed=1)[0]
+    both = differences(one, two)
+    assert both.items["group"].tolist() == ["he"] * 4 + ["she"] * 3
+    assert both.items["id"].tolist()[-1] == "she2"
+    np.testing.assert_array_equal(both.raw["sum"][4:], two.item_sums[:3])
+    assert np.isnan(both.twins["sum"][4:]).all()
+    assert differences(two).twins == {}
+
+
+def test_a_head_that_does_not_vary_has_no_share():
+    found, *_ = group("he")
+    found.statistic.q_stereotype[:, 0, 0, 0] = found.statistic.q_anti[:, 0, 0, 0] = 0
+    assert np.isnan(differences(found).raw["dispersion"][:, 0, 0, 0]).all()
+
+
+def test_what_is_written_is_read_again(tmp_path, written_run):
+    expected = differences(group("he")[0], group("None", n=3, twin_of=(1,), seed=1)[0])
+    run = written_run(tmp_path, expected.write)
+    found = ItemDifferences.read(run)
+    pd.testing.assert_frame_equal(found.items, expected.items)
+    assert found.layers == [0, 2]
+    for kind in ("raw", "twins"):
+        for name, values in getattr(expected, kind).items():
+            np.testing.assert_allclose(getattr(found, kind)[name], values, rtol=1e-6)
+
+
+@pytest.fixture
+def written_run():
+    """Write a run of any record with what is given, and open it again."""
+    from tda_bias.runs.record import ModelRecord, RunRecord
+    from tda_bias.runs.run import open_run
+    from tda_bias.runs.writing import writing_run
+
+    def write(folder, content):
+        record = RunRecord(command="heads", model=ModelRecord(name="m"))
+        with writing_run(folder, record) as run:
+            content(run)
+        return open_run(folder, "heads")
+
+    return write

@@ -1,0 +1,272 @@
+"""Location under exchange: against literal recomputation, enumeration, and simulations."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from tda_bias.heads.hot_spots import GroupTerms, hot_spots
+from tda_bias.heads.layout import Versions
+from tda_bias.heads.location_test import (
+    LocationMap,
+    location_test,
+    location_under_exchange,
+    location_under_flips,
+)
+from tda_bias.heads.resampled import max_z, sign_flips, two_sided, version_draws
+from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
+from tests.support.grams import MadeUpGroup, made_up_group
+
+
+def squared(f: np.ndarray) -> float:
+    return float((f**2).sum())
+
+
+def literal_location(differences) -> float:
+    return squared(np.sum(differences, axis=0)) / sum(squared(d) for d in differences)
+
+
+def reduced(group: MadeUpGroup) -> Contrast:
+    return contrast(version_products(group.gram, group.layout))
+
+
+def differences(group: MadeUpGroup, head: int) -> np.ndarray:
+    """D of every version, triples first."""
+    triples = group.stereotype[:, head] - group.anti[:, head]
+    return np.concatenate([triples, group.twin_stereotype[:, head] - group.twin_anti[:, head]])
+
+
+# -- the definition --
+
+
+@pytest.mark.parametrize("n", [3, 15])
+def test_flips_recompute_the_statistic_of_flipped_differences(n):
+    group = made_up_group(n)
+    flips = sign_flips(n, 20, np.random.default_rng(0))
+    null = location_under_flips(flips.signs, reduced(group).factor[:n])
+    for head in range(3):
+        D = differences(group, head)[:n]
+        expected = [literal_location(signs[:, None] * D) for signs in flips.signs]
+        np.testing.assert_allclose(null[:, head], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("twins", [1, 3, (1, 2, 0, 3)])
+def test_exchanges_recompute_the_statistic_of_exchanged_versions(twins):
+    group = made_up_group(4, twins=twins)
+    versions = group.layout.versions
+    draws = version_draws(versions, 50, np.random.default_rng(1))
+    null = location_under_exchange(draws, reduced(group).factor)
+    for head in range(3):
+        D = differences(group, head)
+        for row, chosen in zip(null, draws.member, strict=True):
+            contrasts = []
+            for members, place in zip(versions.members, chosen, strict=True):
+                others = [m for m in members if m != members[place]]
+                contrasts.append(D[members[place]] - D[others].mean(0))
+            assert row[head] == pytest.approx(literal_location(contrasts), rel=1e-4, abs=1e-5)
+
+
+def test_few_arrangements_are_all_enumerated():
+    versions = made_up_group(4, twins=2).layout.versions
+    draws = version_draws(versions, 99, np.random.default_rng(0))
+    assert draws.exact
+    assert len(draws) == 3**4
+    assert len(set(map(tuple, draws.member))) == 81
+    assert not version_draws(versions, 99, np.random.default_rng(0), enumerated=False).exact
+    assert not version_draws(made_up_group(13).layout.versions, 99, np.random.default_rng(0)).exact
+
+
+def test_an_exact_p_counts_all_arrangements():
+    group = made_up_group(5, bias=0.5)
+    found = reduced(group)
+    flips = sign_flips(5, 0, np.random.default_rng(0))
+    null = location_under_flips(flips.signs, found.factor[:5])
+    tested = location_test(found.location, null, exact=flips.exact)
+    for head in range(3):
+        D = differences(group, head)[:5]
+        every = [literal_location(np.array(s)[:, None] * D) for s in product([1, -1], repeat=5)]
+        expected = np.mean(np.array(every) >= literal_location(D) - 1e-5)
+        assert tested.single.pvalue[head] == pytest.approx(expected)
+        assert tested.single.pvalue[head] >= 2 / 32  # the mirrored arrangement ties
+
+
+def test_the_family_wise_p_is_of_the_largest_standardised_value():
+    group = made_up_group(14, heads=6, bias=0.3)
+    found = reduced(group)
+    null = location_under_flips(
+        sign_flips(14, 300, np.random.default_rng(2)).signs, found.factor[:14]
+    ).astype(float)
+    tested = location_test(found.location, null, exact=False)
+    z = (null - null.mean(0)) / null.std(0)
+    observed = (found.location - null.mean(0)) / null.std(0)
+    expected = [(1 + (z.max(1) >= value - 1e-4).sum()) / 301 for value in observed]
+    np.testing.assert_allclose(tested.family.pvalue, expected, atol=1 / 301)
+    assert (tested.family.pvalue >= tested.single.pvalue - 1e-12).all()
+
+
+def test_the_spread_of_exchanged_dispersions_is_that_of_all_arrangements():
+    group = made_up_group(5, twins=(1, 3, 2, 1, 0))
+    draws = version_draws(group.layout.versions, 0, np.random.default_rng(0))
+    terms = reduced(group).dispersion
+    assert draws.exact
+    np.testing.assert_allclose(draws.sd(terms), (draws.signs @ terms).std(0))
+    np.testing.assert_allclose((draws.signs @ terms).mean(0), 0, atol=1e-12)
+
+
+def test_undefined_heads_take_no_part():
+    null = np.random.default_rng(0).random((50, 3)).astype(np.float32)
+    tested = location_test(np.array([np.nan, 0.5, 2.0]), null, exact=False)
+    assert np.isnan(tested.single.pvalue[0])
+    assert np.isnan(tested.family.pvalue[0])
+    assert tested.single.pvalue[2] == 1 / 51
+
+
+# -- over groups --
+
+
+def test_a_category_is_the_mean_over_its_groups():
+    rng = np.random.default_rng(0)
+    observed = rng.random((3, 2, 4)) * 3
+    null = rng.random((3, 99, 2, 4)).astype(np.float32) * 2
+    observed[1, 0, 2] = np.nan
+    collected = LocationMap()
+    for values, draws in zip(observed, null, strict=True):
+        collected.add(values, draws)
+    found = collected.tested()
+    means = observed.mean(1)
+    np.testing.assert_allclose(found.z, np.nanmean(means, axis=0))
+    assert found.n_groups.tolist() == [3, 3, 2, 3]
+    expected = null.mean(2)
+    at = expected[[0, 2]].mean(0)[:, 2]
+    assert found.pvalue[2] == pytest.approx((1 + (at >= found.z[2] - 1e-5).sum()) / 100)
+    together = expected.mean(0)
+    assert found.pvalue[0] == pytest.approx((1 + (together[:, 0] >= found.z[0] - 1e-5).sum()) / 100)
+    np.testing.assert_allclose(
+        found.evidence[0], (found.z[0] - together[:, 0].mean()) / together[:, 0].std(), rtol=1e-4
+    )
+
+
+# -- simulations: uniform under the null, power, wording alone --
+
+
+def location_twin_pvalues(seed: int, *, twins=1, **effect) -> np.ndarray:
+    group = made_up_group(14, twins=twins, heads=4, seed=seed, **effect)
+    found = reduced(group)
+    draws = version_draws(group.layout.versions, 199, np.random.default_rng([1, seed]))
+    null = location_under_exchange(draws, found.factor)
+    return location_test(found.location_twin, null, exact=draws.exact).single.pvalue
+
+
+def dispersion_twin_pvalues(seed: int, *, twins=1, **effect) -> np.ndarray:
+    group = made_up_group(14, twins=twins, heads=4, seed=seed, **effect)
+    found = reduced(group)
+    draws = version_draws(group.layout.versions, 199, np.random.default_rng([1, seed]))
+    return two_sided(draws, found.dispersion / found.dispersion_total).pvalue
+
+
+PVALUES = {"location": location_twin_pvalues, "dispersion": dispersion_twin_pvalues}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twins", [1, 3])
+@pytest.mark.parametrize("statistic", PVALUES)
+@pytest.mark.parametrize("wording", [0.0, 2.0])
+def test_p_is_uniform_without_an_interaction_however_strong_the_wording(statistic, twins, wording):
+    """A planted difference that triple and twin share is no finding."""
+    seeds = range(1000, 1400)
+    found = np.array([PVALUES[statistic](seed, twins=twins, wording=wording) for seed in seeds])
+    # The heads of a group share their draws: one of them tells of the distribution.
+    assert kstest(found[:, 0], "uniform").pvalue > 0.001
+    assert 0.03 < np.mean(found <= 0.05) < 0.075
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twins", [1, 3])
+def test_a_planted_interaction_is_found(twins):
+    found = [location_twin_pvalues(seed, twins=twins, bias=1.0) for seed in range(60)]
+    assert np.mean(np.array(found) <= 0.05) > 0.8
+    found = [dispersion_twin_pvalues(seed, twins=twins, spread=1.0) for seed in range(60)]
+    assert np.mean(np.array(found) <= 0.05) > 0.8
+
+
+@pytest.mark.slow
+def test_without_twins_the_same_wording_is_taken_for_an_effect():
+    """Why twins are needed: the test without them finds what is common to both."""
+    rejected = []
+    for seed in range(60):
+        group = made_up_group(14, heads=4, seed=seed, wording=0.8)
+        found = reduced(group)
+        flips = sign_flips(14, 199, np.random.default_rng([1, seed]))
+        null = location_under_flips(flips.signs, found.factor[:14])
+        rejected.append(location_test(found.location, null, exact=False).single.pvalue <= 0.05)
+    assert np.mean(rejected) > 0.8
+
+
+@pytest.mark.slow
+def test_the_family_wise_error_of_exchanged_maps_is_kept():
+    """Over groups: some head survives in 5 % of the categories without any effect."""
+    smallest = {"location": [], "dispersion": []}
+    for seed in range(200):
+        collected, terms = LocationMap(), []
+        for number in range(3):
+            group = made_up_group(9, heads=12, seed=1000 * seed + number, wording=1.0)
+            found, versions = reduced(group), group.layout.versions
+            rng = np.random.default_rng([2, seed, number])
+            draws = version_draws(versions, 199, rng, enumerated=False)
+            null = location_under_exchange(draws, found.factor)
+            collected.add(found.location_twin[None], null[:, None])
+            shares = found.dispersion / found.dispersion_total
+            terms.append(GroupTerms(shares, versions.given, lambda signs=draws.signs: signs))
+        smallest["location"].append(np.min(collected.tested().pvalue_max))
+        smallest["dispersion"].append(np.min(hot_spots(terms).pvalue_max))
+    for values in smallest.values():
+        assert 0.01 < np.mean(np.array(values) <= 0.05) < 0.11
+
+
+@pytest.mark.slow
+def test_the_signed_map_is_calibrated():
+    pvalues = []
+    for seed in range(300):
+        rng = np.random.default_rng([3, seed])
+        groups = [rng.normal(size=(n, 6)) * np.arange(1, 7) for n in (7, 9)]
+        terms = [
+            GroupTerms(t, np.ones(len(t)), lambda t=t, rng=rng: 1 - 2 * rng.integers(
+                0, 2, size=(199, len(t))))
+            for t in groups
+        ]  # fmt: skip
+        pvalues.append(hot_spots(terms, direction="same").pvalue)
+    for head in range(6):
+        assert kstest(np.array(pvalues)[:, head], "uniform").pvalue > 0.001
+
+
+def test_the_signed_map_finds_one_direction_over_groups_and_not_a_changing_one():
+    rng = np.random.default_rng(0)
+    noise = [rng.normal(size=(9, 5)) for _ in range(4)]
+    alike = [t + 2.0 * (np.arange(5) == 0) for t in noise]
+    shift = 2.0 * (np.arange(5) == 0)
+    changing = [t - 2 * shift * (number % 2) for number, t in enumerate(alike)]
+
+    def signed(groups):
+        terms = [
+            GroupTerms(t, np.ones(9), lambda i=i: 1 - 2 * np.random.default_rng(i).integers(
+                0, 2, size=(499, 9)))
+            for i, t in enumerate(groups)
+        ]  # fmt: skip
+        return hot_spots(terms, direction="same")
+
+    assert signed(alike).pvalue_max[0] < 0.01
+    assert signed(changing).pvalue_max[0] > 0.05
+
+
+def test_max_z_of_exchanges_is_that_of_mne():
+    """A second implementation of the max-type test; it gives all tests the same weight."""
+    from mne import stats  # takes seconds to import
+
+    rng = np.random.default_rng(0)
+    terms = rng.normal(size=(16, 8)) + 0.6 * (np.arange(8) == 3)
+    terms /= np.sqrt((terms**2).sum(0))
+    draws = version_draws(Versions(np.tile(np.arange(16), 2), 16), 9999, np.random.default_rng(1))
+    ours = max_z(draws, np.concatenate([terms, np.zeros_like(terms)])).pvalue
+    _, theirs, _ = stats.permutation_t_test(terms, n_permutations=9999, tail=0, seed=2)
+    np.testing.assert_allclose(ours, theirs, atol=0.03)

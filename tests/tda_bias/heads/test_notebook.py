@@ -1,0 +1,180 @@
+"""Results at the end of a notebook's cell, and as arrays with named axes."""
+
+import builtins
+from dataclasses import fields, replace
+from importlib.metadata import version
+from unittest.mock import MagicMock
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tda_bias
+from tda_bias.ablation.prune_record import PruneCurveRun
+from tda_bias.ablation.study import AblationStudy
+from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.comparison.record import ModelComparison
+from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.item_crossref import ItemCrossReference
+from tda_bias.debias.record import DebiasRun
+from tda_bias.heads.confirmation import Confirmation
+from tda_bias.heads.result import HeadBias
+from tda_bias.paper.published_run import PublishedAgreement
+from tda_bias.plots.heat_map import plot_heatmap
+from tda_bias.runs.notebook import progress_bar, summary_html
+from tda_bias.runs.result import SavedResult
+from tda_bias.scores.intrasentence_record import SentenceRun
+from tda_bias.scores.pair_set import PairSetScores
+from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.types import InputError
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_names_are_escaped_and_long_tables_say_how_many_rows_there_are():
+    table = pd.DataFrame({HOSTILE: [HOSTILE] * 20})
+    text = summary_html(HOSTILE, [HOSTILE], {HOSTILE: table})
+    assert "<script" not in text
+    assert "first 8 of 20" in text
+    assert text.count("<tr") == 1 + 8
+
+
+def test_a_result_shows_chance_and_survivors_in_a_few_kilobytes(heads_run):
+    text = heads_run._repr_html_()
+    assert "expected by chance" in text
+    assert "survive correction" in text
+    assert len(text) < 10_000
+
+
+def test_words_questions_and_ablations_show_themselves(folders):
+    from pvf.report import load_report
+    from unqover.answers import Answers
+    from unqover.report import bias_report
+
+    shown = [
+        load_report(folders / "pvf0"),
+        AblationStudy.load(folders / "heads" / "ablate"),
+        bias_report(Answers.load(folders / "gender")),
+    ]
+    for result in shown:
+        text = result._repr_html_()
+        assert "<table" in text
+        assert len(text) < 10_000
+
+
+RESULTS = [
+    AblationStudy, CrossReference, DebiasRun, HeadsComparison, ItemCrossReference, ModelComparison,
+    PairSetScores, PruneCurveRun, PublishedAgreement, SentenceRun, StereoSetScores,
+]  # fmt: skip
+
+
+def test_every_saved_result_is_among_these():
+    assert {*SavedResult.__subclasses__(), DebiasRun} == {*RESULTS}
+
+
+@pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
+def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
+    names = [field.name for field in fields(kind) if field.name != "record"]
+    columns = [
+        "category",
+        "n",
+        "p",
+        "outcome",
+        "ranking",
+        "arm",
+        "how",
+        "heads",
+        "before",
+        "beta",
+        "rms",
+        "perplexity",
+        "guard",
+    ]
+    if kind is StereoSetScores:
+        columns += ["scoring", "items", "lms", "ss", "ss_low", "ss_high", "icat", "log_odds"]
+        columns += ["beta_low", "beta_high"]
+    long = pd.DataFrame({column: [HOSTILE] * 500 for column in [*columns, HOSTILE]})
+    long = long.assign(group="all")
+    record = MagicMock()
+    record.verdict, record.model.name = HOSTILE, "tiny"
+    result = kind(**dict.fromkeys(names, long), record=record)
+    assert repr(result).startswith(f"{kind.__name__}(tiny")
+    assert len(repr(result)) < 400
+    text = result._repr_html_()
+    assert "first 8 of 500" in text
+    assert "<script" not in text
+    assert len(text) < 20_000
+
+
+def test_a_confirmation_shows_itself():
+    heads = pd.DataFrame({"layer": [0], "head": [1], "chosen": [1.0], "replicated": [0.5]})
+    shown = Confirmation(heads, 0.5, 0.05, 0.1, 0.2, 0.0, 0.3, record={"x": list(range(1000))})
+    assert repr(shown) == "Confirmation(1 head chosen, 50.0% confirmed, 5.0% by chance)"
+    assert "<table" in shown._repr_html_()
+
+
+def test_named_axes_find_every_number_of_the_tables(heads_run):
+    maps = heads_run.to_xarray()
+    assert maps["z_relative"].dims == ("category", "layer", "head")
+    assert list(maps["category"].values) == heads_run.categories
+    for row in heads_run.category.to_dict("records"):
+        place = {name: row[name] for name in ("category", "layer", "head")}
+        assert maps["evidence_relative"].sel(place) == row["evidence_relative"]
+    for row in heads_run.combined.iloc[::7].to_dict("records"):
+        here = maps.isel(
+            group=(maps["group"] == row["group"]) & (maps["category_of_group"] == row["category"])
+        ).sel(layer=row["layer"], head=row["head"])
+        np.testing.assert_array_equal(here["combined_relative"], [row["combined_relative"]])
+
+
+def test_groups_of_one_name_in_two_categories_stay_apart(heads_run):
+    combined, groups = heads_run.combined.copy(), heads_run.groups.copy()
+    names = dict.fromkeys(["girl", "nurse"], "same")
+    both = replace(
+        heads_run,
+        combined=combined.replace({"group": names}),
+        groups=groups.replace({"group": names}),
+    )
+    maps = both.to_xarray()
+    assert len(maps["group"]) == len(heads_run.groups)
+
+
+def test_without_xarray_one_line_says_how_to_get_it(heads_run, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **options):
+        if name == "xarray":
+            raise ImportError(name)
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"pip install 'tdabias\[notebooks\]'"):
+        heads_run.to_xarray()
+
+
+def test_a_bar_follows_what_is_done(capsys):
+    with progress_bar("heads") as progress:
+        progress(3, 10)
+        progress(10, 10)
+    assert "10/10" in capsys.readouterr().err
+
+
+def test_a_loaded_result_shows_itself_too(heads_run, tmp_path):
+    heads_run.save(tmp_path)
+    assert HeadBias.load(tmp_path)._repr_html_() == heads_run._repr_html_()
+
+
+def test_a_ranking_that_does_not_exist_or_has_no_place_is_refused(heads_run):
+    for k in (0, -3):
+        with pytest.raises(InputError, match=f"`k` must be at least 1; got {k}"):
+            heads_run.top(k, category="gender")
+    for call in (heads_run.top, heads_run.survivors, heads_run.category_map):
+        with pytest.raises(InputError, match="`by` must be one of evidence, .* got 'foo'"):
+            call(category="gender", by="foo")
+    with pytest.raises(InputError, match="`by` must be one of evidence"):
+        plot_heatmap(heads_run, category="gender", by="foo")
+
+
+def test_the_package_lists_its_public_names_and_its_version():
+    assert dir(tda_bias) == sorted([*tda_bias.__all__, "__version__"])
+    assert tda_bias.__version__ == version("tdabias")

@@ -1,0 +1,145 @@
+"""Controls: length, adjustment and reliability, each against its definition."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from tda_bias.heads.group_statistic import group_statistic
+from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.reliability import (
+    Splits,
+    adjust_for_length,
+    split_half_relative,
+    split_half_reliability,
+    uniform_attention,
+    uniform_sets,
+)
+from tda_bias.stats.resampling import spearman_over_items
+from tda_bias.topology.persistence import births_deaths
+
+
+def clusters(n: int = 7, heads: int = 4, steps: int = 6, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return tuple(np.sort(rng.random((n, heads, steps)), axis=-1) for _ in range(3))
+
+
+def lengths(n: int = 7, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(8, 40, size=(n, 2))
+
+
+def gram_of(*parts: np.ndarray) -> tuple[np.ndarray, GroupLayout]:
+    """Inner products about an origin that means nothing."""
+    texts = np.moveaxis(np.concatenate(parts) - 0.3, 1, 0)
+    n = len(parts[0])
+    return texts @ texts.mT / texts.shape[-1], GroupLayout(n, n * (len(parts) - 2))
+
+
+def test_uniform_attention_spreads_each_row_evenly():
+    np.testing.assert_allclose(
+        uniform_attention(3, "causal"), [[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]]
+    )
+    np.testing.assert_allclose(uniform_attention(4, "bidirectional"), np.full((4, 4), 1 / 4))
+
+
+@pytest.mark.parametrize("n", [3, 5, 9])
+def test_uniform_causal_sets_have_a_closed_form(n):
+    """Token i hangs on one edge of weight 1 / (i + 1); its other i - 1 edges close cycles."""
+    births, deaths = uniform_sets(n, "causal")
+    np.testing.assert_allclose(births, sorted(1 / (i + 1) for i in range(1, n)))
+    closing = [1 / (i + 1) for i in range(1, n) for _ in range(i - 1)]
+    np.testing.assert_allclose(deaths, sorted(closing))
+    found = births_deaths(uniform_attention(n, "causal"))
+    np.testing.assert_array_equal(found.births, births)
+
+
+def test_adjusting_replaces_q_by_its_residual_plus_the_mean():
+    stat, n_tokens = group_statistic(*clusters()), lengths()
+    adjusted = adjust_for_length(stat, n_tokens)
+    length = n_tokens.T.reshape(-1).astype(float)
+    design = np.column_stack([np.ones_like(length), length])
+    for head in range(4):
+        q = np.concatenate([stat.q_stereotype[:, head], stat.q_anti[:, head]])
+        coefficients, *_ = np.linalg.lstsq(design, q, rcond=None)
+        expected = q - design @ coefficients + q.mean()
+        found = np.concatenate([adjusted.q_stereotype[:, head], adjusted.q_anti[:, head]])
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        difference = expected[7:].mean() - expected[:7].mean()
+        np.testing.assert_allclose(adjusted.S[head], difference / stat.var_unrelated[head])
+    np.testing.assert_array_equal(adjusted.var_anti, stat.var_anti)
+
+
+def test_texts_of_one_length_need_no_adjustment():
+    stat = group_statistic(*clusters())
+    adjusted = adjust_for_length(stat, np.full((7, 2), 12))
+    np.testing.assert_array_equal(adjusted.S, stat.S)
+
+
+def test_adjusting_removes_an_effect_that_is_only_length():
+    """Anti-stereotype texts are longer, and distance grows with length alone."""
+    rng = np.random.default_rng(0)
+    n_tokens = np.column_stack([rng.integers(8, 15, 30), rng.integers(12, 40, 30)])
+    direction = rng.normal(size=(2, 30, 1, 5))
+    s, a = (d * np.sqrt(n)[:, None, None] for d, n in zip(direction, n_tokens.T, strict=True))
+    stat = group_statistic(s, a, rng.normal(size=(30, 1, 5)))
+    adjusted = adjust_for_length(stat, n_tokens)
+    assert abs(adjusted.relative[0]) < 0.5 * abs(stat.relative[0])
+
+
+def test_halves_are_disjoint_and_of_equal_size():
+    splits = Splits.draw(9, 50, np.random.default_rng(0))
+    assert splits.member.shape == (50, 2, 9)
+    assert (splits.member.sum(2) == 4).all()
+    assert not (splits.member[:, 0] & splits.member[:, 1]).any()
+
+
+@pytest.mark.parametrize("adjust", [False, True])
+def test_the_statistic_of_a_half_is_the_one_computed_from_its_contexts_alone(adjust):
+    s, a, u = clusters(n=9)
+    n_tokens = lengths(9)
+    splits = Splits.draw(9, 10, np.random.default_rng(1))
+    found = split_half_relative(*gram_of(s, a), splits, n_tokens if adjust else None)
+    for split in range(10):
+        for half in range(2):
+            chosen = splits.member[split, half]
+            stat = group_statistic(s[chosen], a[chosen], u)
+            if adjust:
+                stat = adjust_for_length(stat, n_tokens[chosen])
+            np.testing.assert_allclose(found[split, half], stat.relative, atol=1e-10)
+
+
+def test_halves_are_the_same_in_pieces(monkeypatch):
+    s, a, _ = clusters(n=9)
+    splits = Splits.draw(9, 10, np.random.default_rng(1))
+    whole = split_half_relative(*gram_of(s, a), splits)
+    monkeypatch.setattr("tda_bias.heads.reliability._BLOCK", 100)
+    pieces = split_half_relative(*gram_of(s, a), splits)
+    np.testing.assert_allclose(whole, pieces, atol=1e-12)
+
+
+def test_reliability_is_the_corrected_mean_correlation_of_halves():
+    halves = np.random.default_rng(0).random((5, 2, 12))
+    halves[:, 1] += 2 * halves[:, 0]
+    mean = np.mean([spearmanr(x, y).statistic for x, y in halves])
+    np.testing.assert_allclose(split_half_reliability(halves), 2 * mean / (1 + mean))
+
+
+def test_reliability_is_one_for_the_same_order_and_undefined_without_variation():
+    same = np.tile(np.arange(6.0), (4, 2, 1))
+    assert split_half_reliability(same) == pytest.approx(1.0)
+    assert np.isnan(split_half_reliability(np.ones((4, 2, 6))))
+    opposed = same.copy()
+    opposed[:, 1] *= -1
+    assert split_half_reliability(opposed) == pytest.approx(-1.0)
+
+
+def test_reliability_leaves_out_undefined_heads():
+    halves = np.random.default_rng(0).random((3, 2, 8))
+    expected = split_half_reliability(halves[:, :, 1:])
+    halves[1, 0, 0] = np.nan
+    assert split_half_reliability(halves) == pytest.approx(expected)
+
+
+def test_a_correlation_over_items_is_spearmans_over_the_defined_ones():
+    x, y = [3.0, 1.0, 2.0, np.nan], [0.3, 0.2, 0.1, 9.0]
+    assert spearman_over_items(x, y) == pytest.approx(spearmanr(x[:3], y[:3]).statistic)
+    assert np.isnan(spearman_over_items(x[:2], y[:2]))

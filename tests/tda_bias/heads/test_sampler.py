@@ -1,0 +1,239 @@
+"""Patterns of a group to Gram matrices: against step functions held in full."""
+
+import errno
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias.heads import sampler as module
+from tda_bias.heads.sampler import MIN_TOKENS, GroupSampler
+from tda_bias.topology.persistence import births_deaths
+from tda_bias.topology.set_store import SetStore
+from tda_bias.topology.steps import StepGrid
+from tda_bias.types import InputError
+
+N_TOKENS = np.array([9, 5, 12, 3, 12, 7])
+LAYERS, HEADS = 3, 2
+PATHS = ["compiled", "torch"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a sampler reads of a batch of patterns."""
+
+    patterns: torch.Tensor
+    text: torch.Tensor
+    length: torch.Tensor
+
+
+def causal_patterns(dtype=torch.float64) -> list[torch.Tensor]:
+    """One tensor (layer, head, n, n) per text."""
+    generator = torch.Generator().manual_seed(0)
+    patterns = []
+    for n in N_TOKENS.tolist():
+        scores = torch.randn(LAYERS, HEADS, n, n, generator=generator, dtype=torch.float64)
+        later = torch.ones(n, n, dtype=torch.bool).triu(1)
+        patterns.append(scores.masked_fill(later, -torch.inf).softmax(-1).to(dtype))
+    return patterns
+
+
+def batches(patterns: list[torch.Tensor], *parts: list[int]) -> list[Batch]:
+    """Padded batches of some texts each; NaN where there is no token."""
+    result = []
+    for texts in parts:
+        n = max(patterns[text].shape[-1] for text in texts)
+        padded = torch.full((len(texts), LAYERS, HEADS, n, n), torch.nan, dtype=patterns[0].dtype)
+        for place, text in enumerate(texts):
+            length = patterns[text].shape[-1]
+            padded[place, :, :, :length, :length] = patterns[text]
+        lengths = torch.tensor([patterns[text].shape[-1] for text in texts])
+        result.append(Batch(padded, torch.tensor(texts), lengths))
+    return result
+
+
+def sampler(path="compiled", **changes) -> GroupSampler:
+    options = {"attention": "causal", "combine": "max", "distance": "steps"}
+    options["backend"] = "mst" if path == "compiled" else path
+    return GroupSampler(N_TOKENS, n_layers=LAYERS, **(options | changes))
+
+
+def layers_of(parts: list[module.LayerGrams]) -> list[module.LayerGrams]:
+    """The same, every layer alone."""
+    assert [layer for part in parts for layer in part.layers] == list(range(LAYERS))
+    layers = []
+    for part in parts:
+        for place, layer in enumerate(part.layers):
+            rows = slice(place * HEADS, (place + 1) * HEADS)
+            both = (tuple(values[rows] for values in dims) for dims in (part.gram, part.sums))
+            layers.append(module.LayerGrams(range(layer, layer + 1), *both))
+    return layers
+
+
+def sampled(batches: list[Batch], **options) -> list[module.LayerGrams]:
+    group = sampler(**options)
+    return layers_of([part for batch in batches for part in group.add(batch)])
+
+
+def literal(patterns, distance="steps", **options) -> np.ndarray:
+    """(dim, layer, head, text, text) products of full rows minus their mean over texts."""
+    sets = [births_deaths(pattern.numpy(), **options) for pattern in patterns]
+    grams = []
+    for dim, of_dim in enumerate(([s.births for s in sets], [s.deaths for s in sets])):
+        grid = StepGrid.for_sizes(dim, distance, np.array([v.shape[-1] for v in of_dim]))
+        rows = np.stack([grid.rows(values) for values in of_dim], axis=2)
+        rows -= rows.mean(2, keepdims=True)
+        grams.append(rows @ rows.swapaxes(-1, -2) / grid.n_steps)
+    return np.array(grams)
+
+
+def grams_of(layers) -> np.ndarray:
+    return np.stack([np.stack([g.numpy() for g in layer.gram]) for layer in layers], axis=1)
+
+
+@pytest.fixture(autouse=True)
+def small_is_large(monkeypatch):
+    monkeypatch.setattr("tda_bias.topology.compiled._LARGE", 0)
+
+
+ALL = [[0, 1, 2, 3, 4, 5]]
+SOME = [[4, 0], [5], [2, 1, 3]]
+
+
+# -- bad input --
+
+
+def test_a_text_without_deaths_is_refused():
+    with pytest.raises(
+        InputError, match=f"a text has 2 tokens; births and deaths need {MIN_TOKENS}"
+    ):
+        GroupSampler(
+            np.array([5, 2]), n_layers=1, attention="causal", combine="max", backend="mst",
+            distance="steps",
+        )  # fmt: skip
+
+
+def test_a_full_disk_is_one_line(monkeypatch):
+    class FullFile:
+        def seek(self, place):
+            return place
+
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: FullFile())
+    group = sampler(most_bytes=0)
+    with pytest.raises(
+        InputError, match=r"need 0\.0 GB in .*: No space left on device; let TMPDIR"
+    ):
+        group.add(batches(causal_patterns(), [0])[0])
+
+
+# -- the definition --
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("distance", ["steps", "exact"])
+@pytest.mark.parametrize("parts", [ALL, SOME])
+def test_products_are_those_of_all_step_functions(path, distance, parts):
+    patterns = causal_patterns()
+    layers = sampled(batches(patterns, *parts), path=path, distance=distance)
+    np.testing.assert_allclose(grams_of(layers), literal(patterns, distance), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("path", [*PATHS, "gudhi"])
+def test_sums_are_those_of_births_and_of_deaths(path):
+    patterns = causal_patterns()
+    for layer in sampled(batches(patterns, *SOME), path=path):
+        for head in range(HEADS):
+            for text, pattern in enumerate(patterns):
+                sets = births_deaths(pattern[layer.layers[0], head].numpy())
+                expected = [sets.births.sum(), sets.deaths.sum()]
+                np.testing.assert_allclose(
+                    [s[head, text] for s in layer.sums], expected, rtol=1e-12
+                )
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("combine", ["max", "mean"])
+def test_bidirectional_patterns_combine_both_directions(path, combine):
+    patterns = [pattern + pattern.mT.square() for pattern in causal_patterns()]
+    options = {"attention": "bidirectional", "combine": combine}
+    layers = sampled(batches(patterns, *SOME), path=path, **options)
+    np.testing.assert_allclose(grams_of(layers), literal(patterns, **options), rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_half_precision_is_computed_in_single(path):
+    half = causal_patterns(torch.bfloat16)
+    layers = sampled(batches(half, *SOME), path=path)
+    expected = literal([pattern.double() for pattern in half])
+    np.testing.assert_allclose(grams_of(layers), expected, rtol=0, atol=1e-12)
+
+
+def test_both_paths_agree_in_single_precision():
+    parts = batches(causal_patterns(torch.float32), *SOME)
+    compiled, batched = (grams_of(sampled(parts, path=path)) for path in PATHS)
+    np.testing.assert_allclose(compiled, batched, rtol=0, atol=1e-15)
+
+
+# -- nothing else changes it --
+
+
+def test_nothing_comes_before_the_last_text():
+    group = sampler()
+    *first, last = batches(causal_patterns(), *SOME)
+    assert [list(group.add(batch)) for batch in first] == [[], []]
+    assert len(layers_of(list(group.add(last)))) == LAYERS
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("working_bytes", [1, 6000, 128_000_000])
+def test_a_file_and_few_rows_at_a_time_give_the_same(path, working_bytes, monkeypatch):
+    parts = batches(causal_patterns(), *SOME)
+    expected = grams_of(sampled(parts, path=path))
+    monkeypatch.setattr(module, "WORKING_BYTES", working_bytes)
+    np.testing.assert_array_equal(grams_of(sampled(parts, path=path, most_bytes=0)), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_order_batches_and_threads_do_not_change_a_digit(threads):
+    patterns = causal_patterns()
+    expected = grams_of(sampled(batches(patterns, *ALL)))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = grams_of(sampled(batches(patterns, *SOME)))
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_identical_texts_have_no_distance():
+    patterns = causal_patterns()
+    patterns[4] = patterns[2]
+    for layer in sampled(batches(patterns, *SOME)):
+        for gram in layer.gram:
+            distance = gram[:, 2, 2] - 2 * gram[:, 2, 4] + gram[:, 4, 4]
+            assert (distance.abs() < 1e-15 * gram.diagonal(dim1=1, dim2=2).sum(1)).all()
+
+
+# -- the store --
+
+
+@pytest.mark.parametrize("most_bytes", [0, 10**6])
+def test_a_store_gives_back_what_was_written(most_bytes):
+    rng = np.random.default_rng(0)
+    values = rng.random((5, 11), dtype=np.float32)
+    store = SetStore(5, 11, np.dtype(np.float32), most_bytes)
+    assert (store.array is None) == (most_bytes == 0)
+    assert store.row_bytes == (44 if most_bytes == 0 else 0)
+    for rows, columns in ((slice(2, 5), slice(0, 11)), (slice(0, 2), slice(4, 11))):
+        store.write(rows.start, columns.start, values[rows, columns])
+    store.write(0, 0, values[:2, :4])
+    np.testing.assert_array_equal(store.read(slice(0, 5)), values)
+    np.testing.assert_array_equal(store.read(slice(1, 3)), values[1:3])

@@ -1,0 +1,226 @@
+"""Whatever happens to a file that a run leaves is one line that names it, and never a traceback."""
+
+import json
+import shutil
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pvf.report import load_report
+from tda_bias import HeadBias
+from tda_bias.ablation.study import AblationStudy
+from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.targets import Said
+from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.record import TABLES
+from tda_bias.heads.result import NULLS
+from tda_bias.plots.heat_map import caption
+from tda_bias.runs.run import open_run
+from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.types import InputError
+from tests.support.damage import NO_RECORDS, changed_records, changed_tables, damaged
+from tests.support.runs import as_version_0_1, resealed
+from unqover.answers import Answers
+from unqover.bias import comparative, scores
+
+
+def use_heads(folder: Path) -> None:
+    """Everything other commands take from a run of heads."""
+    heads = HeadBias.load(folder)
+    for category in heads.categories:
+        heads.top(3, category=category)
+        heads.survivors(category=category)
+        heads.category_map(category)
+        caption(heads, category, heads.rank_by)
+    ExamplePattern.load(folder)
+    if (run := open_run(folder)).has("items.npz"):  # version 0.1 wrote none of these
+        ItemDifferences.read(run)
+        run.arrays(NULLS)
+
+
+def use_ablation(folder: Path) -> None:
+    study = AblationStudy.load(folder)
+    assert len(study.heads)
+
+
+def use_crossref(folder: Path) -> None:
+    found = CrossReference.load(folder)
+    for name in found.quantities:
+        found.head_map(name)
+
+
+def use_answers(folder: Path) -> None:
+    comparative(scores(Answers.load(folder).log_prob, "two_way"))
+    Said.load(folder)
+
+
+def use_preferences(folder: Path) -> None:
+    with warnings.catch_warnings():  # intervals over numbers that somebody changed
+        warnings.simplefilter("ignore")
+        load_report(folder)
+    Said.load(folder)
+
+
+USED: dict[str, Callable[[Path], None]] = {
+    "heads": use_heads,
+    "ablate": use_ablation,
+    "crossref": use_crossref,
+    "stereoset": StereoSetScores.load,
+    "pvf": use_preferences,
+    "risk": use_preferences,
+    "unqover": use_answers,
+}
+# Files that somebody looks at, and no command reads.
+LOOKED_AT = (".png", ".svg", "heads.csv", "summary.csv", "variants.csv", "fits.csv")
+NOT_READ = {
+    "unqover": ("groups.csv", "subjects.csv"),
+    "stereoset": (),
+    "risk": ("by_x.csv",),
+}
+
+
+def outcome(command: str, folder: Path, case: str) -> str:
+    """What using a damaged run comes to: ``read``, or the one line that refuses it."""
+    try:
+        USED[command](folder)
+    except InputError as error:
+        line = str(error)
+        assert "\n" not in line, case
+        assert str(folder.parent) in line or "run.json" in line, f"{case}: {line}"
+        return line
+    except Exception as error:
+        raise AssertionError(f"{case}: {type(error).__name__}: {error}") from error
+    return "read"
+
+
+def copied(every_run: dict[str, Path], command: str, to: Path) -> Path:
+    """A copy of one run, with what lies inside, and with the run it was made from."""
+    shutil.copytree(every_run["heads"].parent, to)
+    return to / every_run[command].relative_to(every_run["heads"].parent)
+
+
+def files_read(command: str, folder: Path) -> list[Path]:
+    names = [n for n in open_run(folder).record.files or {} if not n.endswith(LOOKED_AT[:2])]
+    skipped = (*(() if command == "ablate" else LOOKED_AT[2:]), *NOT_READ.get(command, ()))
+    return [folder / name for name in names if name not in skipped]
+
+
+@pytest.mark.parametrize("command", USED)
+def test_a_whole_run_is_read(every_run, command):
+    assert outcome(command, every_run[command], "whole") == "read"
+
+
+@pytest.mark.parametrize("command", USED)
+def test_every_damaged_file_is_noticed_and_named(every_run, command, tmp_path):
+    folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(0)
+    files = files_read(command, folder)
+    assert files
+    for path in files:
+        whole = path.read_bytes()
+        for what, content in damaged(whole, rng, flips=3):
+            path.write_bytes(content)
+            line = outcome(command, folder, f"{path.name}: {what}")
+            assert f"{path.name} is not as the run wrote it" in line, what
+            assert "run the same `tdabias " in line
+        same_kind = sorted((tmp_path / "runs").rglob(f"*{path.suffix}"))
+        path.write_bytes(next(p.read_bytes() for p in same_kind if p.read_bytes() != whole))
+        assert path.name in outcome(command, folder, "another run's file")
+        path.unlink()
+        assert path.name in outcome(command, folder, "gone")
+        path.write_bytes(whole)
+    assert outcome(command, folder, "whole again") == "read"
+
+
+@pytest.mark.parametrize("command", USED)
+def test_a_record_that_is_none_is_one_line(every_run, command, tmp_path):
+    folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(1)
+    path = folder / "run.json"
+    whole = path.read_bytes()
+    for text in NO_RECORDS:
+        path.write_text(text, encoding="utf-8")
+        assert "run.json" in outcome(command, folder, repr(text))
+    for what, content in damaged(whole, rng, flips=12):
+        path.write_bytes(content)
+        line = outcome(command, folder, what)
+        assert "run.json" in line, what
+
+
+@pytest.mark.parametrize("version", ["2", "0.1"])
+@pytest.mark.parametrize("command", USED)
+def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
+    every_run, command, version, tmp_path
+):
+    if version == "0.1" and command == "risk":
+        pytest.skip("version 0.1 had no such runs")
+    folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(2)
+    if version == "0.1":
+        as_version_0_1(tmp_path / "runs")
+    path = folder / "run.json"
+    whole = path.read_text(encoding="utf-8")
+    values = json.loads(whole)
+    values.pop("checksum", None)
+    seen = Counter[bool]()
+    for what, changed in changed_records(values, rng, number=25):
+        path.write_text(whole, encoding="utf-8")
+        if version == "2":
+            resealed(folder, lambda _, now=changed: now)
+        else:
+            path.write_text(json.dumps(changed), encoding="utf-8")
+        seen[outcome(command, folder, what) == "read"] += 1
+    assert seen[False] > 3
+
+
+@pytest.mark.parametrize("command", [name for name in USED if name != "risk"])
+def test_damaged_tables_of_version_0_1_are_used_or_refused_in_one_line(
+    every_run, command, tmp_path
+):
+    """Without hashes not every change can be seen; none may end in a traceback."""
+    folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(3)
+    files = files_read(command, folder)
+    as_version_0_1(tmp_path / "runs")
+    assert outcome(command, folder, "whole, of version 0.1") == "read"
+    for path in files:
+        whole = path.read_bytes()
+        for what, content in _any_damage(path, whole, rng):
+            path.write_bytes(content)
+            outcome(command, folder, f"{path.name}: {what}")
+        path.write_bytes(whole)
+
+
+def _any_damage(path: Path, whole: bytes, rng) -> Iterator[tuple[str, bytes]]:
+    yield from damaged(whole, rng, flips=4)
+    if path.suffix == ".csv":
+        for what, text in changed_tables(whole.decode(), rng):
+            yield what, text.encode()
+    if path.suffix == ".json":
+        for what, values in changed_records(json.loads(whole), rng, number=15):
+            yield what, json.dumps(values).encode()
+        for text in NO_RECORDS:
+            yield repr(text), text.encode()
+
+
+@pytest.mark.parametrize("command", ["heads", "pvf", "stereoset"])
+def test_half_of_a_table_of_version_0_1_is_noticed(every_run, command, tmp_path):
+    import pandas as pd
+
+    folder = copied(every_run, command, tmp_path / "runs")
+    as_version_0_1(tmp_path / "runs")
+    names = [name for _, name, _ in TABLES] if command == "heads" else []
+    for path in folder.glob("*.parquet"):
+        if names and path.name not in names:
+            continue
+        whole = path.read_bytes()
+        table = pd.read_parquet(path)
+        table.iloc[: len(table) // 2].to_parquet(path, index=False)
+        if command != "stereoset":  # nothing in its old record says how many items there were
+            assert path.name in outcome(command, folder, "half")
+        path.write_bytes(whole)
+    for path in folder.glob("groups.csv"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("\n".join(lines[: len(lines) // 2]) + "\n", encoding="utf-8")
+        assert path.name in outcome(command, folder, "half")

@@ -1,0 +1,120 @@
+"""A page holds what it is given as text, and lets nothing else in."""
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tda_bias.runs import page as pages
+from tda_bias.runs.page import (
+    Chart,
+    Finding,
+    Page,
+    Section,
+    TablePart,
+    column_data,
+    packed,
+    page_html,
+    unpacked,
+)
+from tda_bias.types import InputError
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}\u2028&amp;"
+
+
+def hostile_page() -> Page:
+    frame = pd.DataFrame({HOSTILE: [HOSTILE, None], "n": [1.0, np.nan]})
+    section = Section(
+        title=HOSTILE,
+        findings=[Finding(HOSTILE, [HOSTILE], [HOSTILE])],
+        charts=[Chart(HOSTILE, {"mark": "point"}, frame, HOSTILE)],
+        tables=[TablePart(HOSTILE, HOSTILE, frame)],
+        explorer={"name": HOSTILE},
+        command=HOSTILE,
+        record=HOSTILE,
+    )
+    return Page(title=HOSTILE, lead=HOSTILE, sections=[section], command=HOSTILE)
+
+
+def test_a_page_that_cannot_be_mailed_is_refused(monkeypatch):
+    monkeypatch.setattr(pages, "MAX_BYTES", 1000)
+    with pytest.raises(InputError, match="the page would have .* MB, more than .* --keep-patterns"):
+        page_html(Page("title", "lead"))
+
+
+def test_names_that_would_like_to_be_code_are_text():
+    text = page_html(hostile_page())
+    assert text.count("<script>") == len(pages._SCRIPTS)
+    assert "<img" not in text
+    assert "{{7*7}}" in text  # not computed
+    assert "alert(1)</script>" not in text.replace("&lt;/script&gt;", "")
+
+
+def test_the_data_comes_back_as_it_was_with_null_for_what_is_undefined():
+    text = page_html(hostile_page())
+    [found] = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
+    [section] = json.loads(gzip.decompress(base64.b64decode(found)))
+    assert section["explorer"] == {"name": HOSTILE}
+    assert section["tables"][0]["names"] == [HOSTILE, "n"]
+    assert section["tables"][0]["columns"] == [[HOSTILE, ""], [1.0, None]]
+
+
+def test_the_policy_names_each_script_and_the_style_by_its_hash_and_allows_nothing_else():
+    text = page_html(Page("title", "lead"))
+    [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    policy = policy.replace("&#39;", "'")
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    styles = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
+        for part in (*scripts, *styles)
+    ]
+    assert re.findall(r"'sha256-[^']*'", policy) == hashes
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+
+
+def test_a_page_names_no_address_that_a_browser_would_fetch():
+    text = page_html(hostile_page())
+    outside = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
+    assert re.findall(r"<(?:link|iframe|object|embed|base|form)\b", outside) == []
+    assert "url(" not in text.split("</style>")[0]
+
+
+@given(
+    arrays(
+        float,
+        st.integers(0, 20),
+        elements=st.floats(-1e6, 1e6, allow_subnormal=False) | st.just(np.nan),
+    )
+)
+def test_packed_numbers_come_back_to_a_step_of_their_largest(values):
+    again = unpacked(packed(values))
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+    np.testing.assert_array_equal(np.isnan(again), np.isnan(values))
+    known = np.isfinite(values)
+    np.testing.assert_allclose(again[known], values[known], atol=largest / 32767)
+
+
+def test_columns_keep_their_kinds():
+    frame = pd.DataFrame(
+        {"n": [1, 2], "x": [0.123456789, np.inf], "b": [True, False], "s": ["a", None]}
+    )
+    assert column_data(frame)["columns"] == [[1, 2], [0.12346, None], [True, False], ["a", ""]]
+
+
+def test_a_table_of_more_rows_than_a_page_holds_says_how_many_there_are(monkeypatch):
+    monkeypatch.setattr(pages, "MAX_ROWS", 2)
+    section = Section("s", tables=[TablePart("t", "t", pd.DataFrame({"n": range(5)}))])
+    [data] = pages.page_data(Page("title", "lead", [section]))
+    assert data["tables"][0]["of"] == 5
+    assert data["tables"][0]["columns"] == [[0, 1]]

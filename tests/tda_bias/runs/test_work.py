@@ -1,0 +1,211 @@
+"""Work that several processes share: everything is done, once, and comes out the same."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tda_bias.runs.cache import PartStore
+from tda_bias.runs.lock import locked, locked_share
+from tda_bias.runs.work import ALONE, Alone, Job, Shard, ShareDone, shares
+from tda_bias.types import InputError
+
+NAMES = [f"part {number}" for number in range(12)]
+
+
+def jobs(computed: list[str] | None = None) -> list[Job]:
+    """Parts whose numbers follow from their names."""
+
+    def compute(number: int) -> dict[str, np.ndarray]:
+        if computed is not None:
+            computed.append(NAMES[number])
+        return {"values": np.random.default_rng(number).random(1000)}
+
+    return [
+        Job(name, float(number % 5), lambda: {"texts": "t"}, partial(compute, number))
+        for number, name in enumerate(NAMES)
+    ]
+
+
+def gathered(folder, computed: list[str] | None = None) -> list[list[float]]:
+    store = PartStore(folder, {"model": "m"})
+    return [arrays["values"].tolist() for arrays in store.each(jobs(computed))]
+
+
+def shard(folder, index: int, count: int, computed: list[str] | None = None) -> None:
+    store = PartStore(folder, {"model": "m"}, team=Shard(index, count))
+    with pytest.raises(ShareDone, match=f"Shard {index + 1}/{count} is done"):
+        list(store.each(jobs(computed)))
+
+
+# -- shares --
+
+
+@given(costs=st.lists(st.floats(0, 1e6), max_size=40), count=st.integers(1, 9))
+def test_every_piece_belongs_to_one_share_and_none_is_much_larger(costs, count):
+    spread = shares(costs, count)
+    assert len(spread) == count
+    assert sorted(piece for own in spread for piece in own) == list(range(len(costs)))
+    loads = [sum(costs[piece] for piece in own) for own in spread]
+    largest = max(costs, default=0.0)
+    assert max(loads) <= min(loads) + largest * (1 + 1e-9)
+
+
+def test_the_largest_pieces_come_first_and_equal_ones_in_their_order():
+    assert shares([1, 5, 3, 3, 1], 2) == [[0, 1, 4], [2, 3]]
+    assert shares([3, 3, 2, 2, 2], 2) == [[0, 2, 4], [1, 3]]
+    assert shares([1.0] * 5, 3) == [[0, 3], [1, 4], [2]]
+
+
+# -- shards --
+
+
+def test_processes_need_a_folder_to_share():
+    with pytest.raises(ValueError, match="processes share the parts of a folder"):
+        PartStore(None, {}, team=Shard(0, 2))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_shards_in_any_order_compute_every_part_once_and_the_same(tmp_path, order):
+    computed: list[str] = []
+    for index in order:
+        shard(tmp_path / "shared", index, 3, computed)
+    assert Counter(computed) == Counter(NAMES)
+    assert gathered(tmp_path / "shared", computed) == gathered(None)
+    assert len(computed) == len(NAMES)
+
+
+def test_a_shard_that_stopped_goes_on_and_what_lacks_is_computed_by_whoever_gathers(tmp_path):
+    shard(tmp_path, 0, 2)
+    there = set(tmp_path.iterdir())
+    next(iter(there)).unlink()
+    computed: list[str] = []
+    shard(tmp_path, 0, 2, computed)
+    assert len(computed) == 1
+    assert set(tmp_path.iterdir()) == there
+    assert gathered(tmp_path, computed) == gathered(None)
+    assert len(computed) == 1 + len(NAMES) - len(there)
+
+
+def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
+    told: list[tuple[int, int]] = []
+    alone = PartStore(None, {}).each(jobs(), progress=lambda *counts: told.append(counts))
+    assert len(list(alone)) == len(NAMES)
+    costs = [job.cost for job in jobs()]
+    assert told == [(done, sum(costs)) for done in accumulate(costs)]
+    told.clear()
+    store = PartStore(tmp_path, {"model": "m"}, team=Shard(0, 3))
+    with pytest.raises(ShareDone):
+        list(store.each(jobs(), progress=lambda *counts: told.append(counts)))
+    share = [costs[number] for number in shares(costs, 3)[0]]
+    assert told == [(done, sum(share)) for done in accumulate(share)]
+
+
+def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):
+    """What other parts are made of, as the rankings of ``debias``."""
+    computed: list[str] = []
+    store = PartStore(tmp_path, {"model": "m"}, team=Shard(1, 2))
+    store.prepare(jobs(computed))
+    assert 0 < len(computed) < len(NAMES)
+    own = set(computed)
+    for job, expected in zip(jobs(computed), gathered(None), strict=True):
+        assert store.part(job)["values"].tolist() == expected
+    assert Counter(computed) == Counter(NAMES)
+    assert set(computed[: len(own)]) == own
+    PartStore(tmp_path / "alone", {"model": "m"}).prepare(jobs(computed))
+    assert not (tmp_path / "alone").exists()
+
+
+def test_one_process_alone_computes_in_order_and_waits_for_nobody(tmp_path):
+    computed: list[str] = []
+    gathered(tmp_path, computed)
+    assert computed == NAMES
+    assert isinstance(ALONE, Alone)
+
+
+# -- several processes and one folder --
+
+SHARD = """
+import sys, time
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from tests.tda_bias.runs.test_work import jobs
+from tda_bias.runs.lock import locked_share
+from tda_bias.runs.cache import PartStore
+from tda_bias.runs.work import Job, Shard, ShareDone
+
+folder, index = Path(sys.argv[1]), int(sys.argv[2])
+
+def slowly(job):
+    def compute():
+        print("computing", flush=True)
+        time.sleep(float(sys.argv[4]))
+        return job.compute()
+    return Job(job.name, job.cost, job.depends_on, compute)
+
+with locked_share(folder, f"{index + 1}-of-6"):
+    store = PartStore(folder / "parts", {"model": "m"}, team=Shard(index, 6))
+    try:
+        list(store.each([slowly(job) for job in jobs()]))
+    except ShareDone:
+        print("done", flush=True)
+"""
+
+
+def started(folder, index: int, seconds: float) -> subprocess.Popen:
+    arguments = [str(folder), str(index), os.getcwd(), str(seconds)]
+    return subprocess.Popen(
+        [sys.executable, "-c", SHARD, *arguments], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_of_six_processes_at_once_two_are_killed_and_their_shares_go_on(tmp_path):
+    processes = [started(tmp_path, index, 60 if index in (1, 4) else 0) for index in range(6)]
+    for index in (1, 4):
+        assert processes[index].stdout.readline() == "computing\n"
+    # Which share is met first depends on the moment, also whether its holder has said its name yet.
+    with (
+        pytest.raises(InputError, match=r"shard [1-6]/6 of .* is being computed by"),
+        locked(tmp_path),
+    ):
+        pass
+    with (
+        pytest.raises(InputError, match=f"shard 2/6 of .* by process {processes[1].pid} on"),
+        locked_share(tmp_path, "2-of-6"),
+    ):
+        pass
+    for index in (1, 4):
+        os.kill(processes[index].pid, signal.SIGKILL)
+    said = [process.communicate()[0] for process in processes]
+    assert [text.endswith("done\n") for text in said] == [i not in (1, 4) for i in range(6)]
+    again = [started(tmp_path, index, 0) for index in (1, 4)]
+    assert all(process.communicate()[0].endswith("done\n") for process in again)
+    computed: list[str] = []
+    with locked(tmp_path):
+        assert gathered(tmp_path / "parts", computed) == gathered(None)
+    assert computed == []
+
+
+def test_a_share_is_refused_while_somebody_writes_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("tda_bias.runs.lock._PATIENCE_SECONDS", 0.0)
+    code = "import sys, time; from tda_bias.runs.lock import locked\n"
+    code += "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n"
+    message = f"is being written by process {holder.pid}"
+    with pytest.raises(InputError, match=message), locked_share(tmp_path, "1-of-2"):
+        pass
+    holder.kill()
+    holder.communicate()
+    with locked_share(tmp_path, "1-of-2"), locked_share(tmp_path, "2-of-2"):
+        pass

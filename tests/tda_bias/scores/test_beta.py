@@ -1,0 +1,342 @@
+"""Beta and its tests: by hand, by enumeration, and by simulation."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tda_bias.scores.beta import (
+    TwinSets,
+    about_the_target,
+    beta_summary,
+    beta_table,
+    exchange_test,
+    smallest_effect,
+    twin_table,
+    with_beta,
+)
+from tda_bias.scores.likelihood import TripleLikelihood
+from tda_bias.scores.stereoset import item_table
+from tda_bias.types import InputError, Triple
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def likelihood(totals, tokens=(4, 4, 4)):
+    return TripleLikelihood(
+        tuple(np.full(n, total / n) for total, n in zip(totals, tokens, strict=True))
+    )
+
+
+def items_of(rows):
+    """Items from (category, group, log-probabilities s a)."""
+    triples = [Triple(group, category, "c", "s", "a", "u") for category, group, *_ in rows]
+    return item_table(triples, [likelihood((*row[2], -9.0), *row[3:]) for row in rows])
+
+
+def twins_of(rows):
+    """Twins from lists of log-probabilities s a, a list for each item."""
+    return twin_table([[likelihood((*one[0], -9.0), *one[1:]) for one in row] for row in rows])
+
+
+ITEMS = items_of(
+    [
+        ("gender", "he", (-1.0, -3.0)),  # 2
+        ("gender", "he", (-2.0, -1.0)),  # -1
+        ("gender", "she", (-6.0, -8.0), (2, 4, 4)),  # 2; per token -3 - -2 = -1
+        ("gender", "she", (-5.0, -5.0)),  # 0, without a twin
+    ]
+)
+TWINS = twins_of(
+    [
+        [((-2.0, -2.5),)],  # 0.5
+        [((-3.0, -3.0),), ((-1.0, -3.0),)],  # 0, 2
+        [((-4.0, -8.0), (4, 2, 4))],  # 4; per token -1 - -4 = 3
+        [],
+    ]
+)
+
+
+def made_up(n=40, twins=1, groups=4, wording=10.0, noise=1.0, effect=0.0, seed=0):
+    """Items whose log-odds share their wording with their twins, and an effect of the target."""
+    generator = rng(seed)
+    shared = generator.normal(2.0, wording, (n, 1))
+    odds = shared + generator.normal(0, noise, (n, 1 + twins))
+    odds[:, 0] += effect
+    rows = [("gender", f"g{i % groups}", (odds[i, 0] - 50, -50.0)) for i in range(n)]
+    others = [[((value - 50, -50.0),) for value in odds[i, 1:]] for i in range(n)]
+    return items_of(rows), twins_of(others)
+
+
+def overall(table, scoring="sum"):
+    found = table[(table["scoring"] == scoring) & (table["group"] == "all")]
+    return found.iloc[-1]
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_items_without_any_twin_are_refused():
+    with pytest.raises(InputError, match="no item has a twin: there is nothing to compare it with"):
+        beta_table(ITEMS, twin_table([[], [], [], []]))
+
+
+# -- the definition --------------------------------------------------------------------------------
+
+
+def test_beta_by_hand():
+    found = with_beta(ITEMS, TWINS)
+    np.testing.assert_allclose(found["beta_sum"], [1.5, -2.0, -2.0, np.nan])
+    np.testing.assert_allclose(found["beta_mean"], [1.5 / 4, -2.0 / 4, -4.0, np.nan])
+    np.testing.assert_allclose(found["logprob_s_twin"], [-2.0, -2.0, -4.0, np.nan])
+    np.testing.assert_allclose(found["logprob_a_twin"], [-2.5, -3.0, -8.0, np.nan])
+    assert found["twins"].tolist() == [1, 2, 1, 0]
+    same = ITEMS["log_prob_s"] - ITEMS["log_prob_a"]
+    twin = found["logprob_s_twin"] - found["logprob_a_twin"]
+    np.testing.assert_allclose(found["beta_sum"], same - twin)
+
+
+def test_the_table_by_hand():
+    found = beta_table(ITEMS, TWINS, n_resamples=200)
+    row = overall(found)
+    beta = np.array([1.5, -2.0, -2.0])
+    assert (row["items"], row["left_out"], row["targets"]) == (3, 1, 2)
+    assert row["twins"] == pytest.approx(4 / 3)
+    assert row["log_odds"] == pytest.approx(1.0)
+    assert row["log_odds_twin"] == pytest.approx((0.5 + 1 + 4) / 3)
+    assert row["beta"] == pytest.approx(beta.mean())
+    assert row["ss_twin"] == pytest.approx(100 / 3)
+    assert row["t"] == pytest.approx(stats.ttest_1samp(beta, 0).statistic)
+    assert row["r"] == pytest.approx(stats.pearsonr([2, -1, 2], [0.5, 1, 4]).statistic)
+    assert row["explained"] == pytest.approx(row["r"] ** 2)
+    assert set(found["group"]) == {"all", "he", "she"}
+    assert np.isnan(found.loc[found["group"] == "all", "q"]).all()
+
+
+def test_of_one_item_there_is_a_mean_and_nothing_that_needs_a_spread():
+    items, twins = made_up(n=5, groups=5)
+    row = beta_table(items, twins, n_resamples=100).set_index(["scoring", "group"]).loc["sum", "g3"]
+    assert row["items"] == 1
+    assert np.isfinite(row["beta"])
+    assert row["p"] == 1.0  # both arrangements of one pair are equally far from 0
+    assert np.isnan(row[["t", "beta_low", "beta_low_targets", "r", "smallest"]].astype(float)).all()
+
+
+def test_a_group_whose_items_have_no_twins_is_listed_and_undefined():
+    items = items_of([("gender", "he", (-1.0, -3.0)), ("gender", "she", (-1.0, -2.0))])
+    found = beta_table(items, twins_of([[((-1.0, -2.0),)], []]), n_resamples=100)
+    row = found.set_index(["scoring", "group"]).loc["sum", "she"]
+    assert (row["items"], row["left_out"]) == (0, 1)
+    assert np.isnan(row[["beta", "p", "q", "ss_twin", "twins"]].astype(float)).all()
+
+
+def test_equal_preferences_count_half_and_have_no_spread():
+    items = items_of([("gender", "he", (-1.0, -2.0))] * 3)
+    row = overall(beta_table(items, twins_of([[((-3.0, -4.0),)]] * 3), n_resamples=100))
+    assert (row["beta"], row["ss_twin"], row["p"], row["p_ss_twin"]) == (0, 50, 1, 1)
+    assert np.isnan(row["t"])
+    assert np.isnan(row["r"])
+
+
+def test_the_same_word_in_two_categories_is_two_targets():
+    items = items_of([(c, "x", (-1.0 - i, -2.0)) for c in ("gender", "race") for i in range(3)])
+    twins = twins_of([[((-1.0, -2.0 - i),)] for i in range(6)])
+    found = beta_table(items, twins, n_resamples=100)
+    every = found[(found["category"] == "all") & (found["scoring"] == "sum")].iloc[0]
+    assert (every["targets"], every["items"]) == (2, 6)
+    own = found[(found["category"] == "race") & (found["group"] == "all")].iloc[0]
+    assert np.isnan(own["beta_low_targets"])  # one target cannot be resampled
+
+
+# -- exchanging triples and twins ------------------------------------------------------------------
+
+
+def enumerated(sets):
+    """p of the mean and of the share, arrangement by arrangement."""
+
+    def statistics(first):
+        beta = []
+        for values, size, chosen in zip(sets.values, sets.size, first, strict=True):
+            others = [values[k] for k in range(size) if k != chosen]
+            beta.append(values[chosen] - np.mean(others))
+        positive = [0.5 if b == 0 else float(b > 0) for b in beta]
+        return abs(np.mean(beta)), abs(100 * np.mean(positive) - 50)
+
+    null = np.array([statistics(first) for first in product(*map(range, sets.size))])
+    return (null >= np.array(statistics([0] * len(sets.size))) - 1e-9).mean(0)
+
+
+@pytest.mark.parametrize(("n", "twins"), [(12, 1), (5, 1), (6, 3), (4, 2), (1, 4)])
+def test_few_sets_are_enumerated(n, twins):
+    sets = TwinSets.of(*made_up(n=n, twins=twins, wording=1.0, seed=n), "sum")
+    found = exchange_test(sets, rng=rng())
+    assert found.exact
+    np.testing.assert_allclose((found.p, found.p_share), enumerated(sets))
+
+
+def test_sets_of_several_sizes_are_enumerated():
+    sets = TwinSets.of(ITEMS, TWINS, "mean").among(np.arange(3))
+    found = exchange_test(sets, rng=rng())
+    assert found.exact
+    np.testing.assert_allclose((found.p, found.p_share), enumerated(sets))
+
+
+def test_with_one_twin_it_is_scipys_paired_permutation_test():
+    sets = TwinSets.of(*made_up(n=9, wording=3.0, effect=0.5, seed=2), "sum")
+    expected = stats.permutation_test(
+        tuple(sets.values.T),
+        lambda x, y, axis: (x - y).mean(axis),
+        permutation_type="samples",
+        n_resamples=np.inf,
+        vectorized=True,
+    )
+    assert exchange_test(sets, rng=rng()).p == pytest.approx(expected.pvalue)
+
+
+@pytest.mark.parametrize("twins", [1, 3])
+def test_random_exchanges_give_what_enumeration_gives(twins, monkeypatch):
+    sets = TwinSets.of(*made_up(n=6, twins=twins, wording=2.0, effect=0.8, seed=5), "sum")
+    exact = exchange_test(sets, rng=rng())
+    monkeypatch.setattr("tda_bias.stats.resampling.ENUMERATED", 1)
+    drawn = exchange_test(sets, n_resamples=20_000, rng=rng())
+    assert not drawn.exact
+    assert drawn.p == pytest.approx(exact.p, abs=0.012)
+    assert drawn.p_share == pytest.approx(exact.p_share, abs=0.012)
+
+
+@given(st.integers(0, 50), st.sampled_from([1, 2]))
+def test_whatever_a_triple_shares_with_its_twins_changes_nothing(seed, twins):
+    """A wording difference, however large, is no bias."""
+    sets = TwinSets.of(*made_up(n=7, twins=twins, seed=seed), "sum")
+    wording = rng(seed + 1).normal(0, 100, (7, 1))
+    more = TwinSets(sets.values + wording, sets.size)
+    np.testing.assert_allclose(more.contrasts, sets.contrasts, atol=1e-10)
+    assert exchange_test(more, rng=rng(3)) == exchange_test(sets, rng=rng(3))
+
+
+@given(st.integers(0, 50))
+def test_exchanging_every_triple_with_its_one_twin_turns_beta_round(seed):
+    sets = TwinSets.of(*made_up(n=15, seed=seed), "sum")
+    turned = TwinSets(sets.values[:, ::-1], sets.size)
+    np.testing.assert_allclose(turned.contrasts[:, 0], -sets.contrasts[:, 0])
+    assert exchange_test(turned, n_resamples=99, rng=rng()).p == pytest.approx(
+        exchange_test(sets, n_resamples=99, rng=rng()).p
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twins", [1, 3])
+def test_p_is_uniform_without_bias_however_large_the_wording(twins):
+    found = []
+    for seed in range(400):
+        generator = rng(seed)
+        # Heavy-tailed and skewed: only exchangeability is assumed.
+        values = generator.normal(5, 20, (25, 1)) + generator.exponential(3, (25, 1 + twins)) ** 2
+        test = exchange_test(
+            TwinSets(values, np.full(25, 1 + twins)), n_resamples=199, rng=generator
+        )
+        found.append((test.p, test.p_share))
+    p, p_share = np.array(found).T
+    assert stats.kstest(p, "uniform").pvalue > 0.005
+    for values in (p, p_share):  # the share is discrete: its p may be larger, never smaller
+        assert (values <= 0.05).mean() < 0.08
+    assert (p <= 0.05).mean() > 0.025
+
+
+@pytest.mark.slow
+def test_a_planted_interaction_is_found_as_often_as_the_table_says():
+    n, found, raw = 60, 0, 0
+    for seed in range(300):
+        items, twins = made_up(n=n, wording=20.0, effect=0.0, seed=seed)
+        sets = TwinSets.of(items, twins, "sum")
+        effect = smallest_effect(n) * np.sqrt(2)  # beta is the difference of two noises of SD 1
+        planted = TwinSets(sets.values + np.array([effect, 0.0]), sets.size)
+        found += exchange_test(planted, n_resamples=199, rng=rng(seed)).p < 0.05
+        raw += stats.ttest_1samp(planted.values[:, 0] - 2.0, 0).pvalue < 0.05
+    assert found / 300 == pytest.approx(0.8, abs=0.07)
+    assert raw / 300 < 0.12  # the same effect cannot be seen without twins
+
+
+@pytest.mark.slow
+def test_a_wording_difference_without_interaction_is_not_found():
+    wrong, seen_raw = 0, 0
+    for seed in range(200):
+        # Stereotypes are worded better, by 2 nats.
+        sets = TwinSets.of(*made_up(n=60, wording=3.0, seed=seed), "sum")
+        row = beta_summary(sets, np.arange(60), n_resamples=100, n_exchanges=199, rng=rng(seed))
+        wrong += row["p"] < 0.05
+        seen_raw += stats.ttest_1samp(sets.values[:, 0], 0).pvalue < 0.05
+    assert seen_raw > 190
+    assert wrong / 200 < 0.1
+
+
+# -- intervals -------------------------------------------------------------------------------------
+
+
+def test_intervals_are_scipys_over_items():
+    items, twins = made_up(n=30, effect=0.3)
+    row = overall(beta_table(items, twins, n_resamples=1000))
+    beta = with_beta(items, twins)["beta_sum"].to_numpy()
+    expected = stats.bootstrap((beta,), np.mean, n_resamples=20_000, method="BCa", rng=rng())
+    np.testing.assert_allclose(
+        (row["beta_low"], row["beta_high"]), expected.confidence_interval, atol=0.08
+    )
+    assert row["beta_low"] < row["beta"] < row["beta_high"]
+    assert row["ss_twin_low"] < row["ss_twin"] < row["ss_twin_high"]
+
+
+@pytest.mark.slow
+def test_intervals_over_targets_cover_where_targets_differ_and_those_over_items_do_not():
+    covered = {"beta_low": 0, "beta_low_targets": 0}
+    runs = 120
+    for seed in range(runs):
+        sets = TwinSets.of(*made_up(n=300, effect=0.5, seed=seed), "sum")
+        target = np.arange(300) % 30
+        sets.values[:, 0] += rng(seed + 1000).normal(0, 1.0, 30)[target]
+        row = beta_summary(sets, target, n_resamples=300, n_exchanges=99, rng=rng(seed))
+        for low, high in (("beta_low", "beta_high"), ("beta_low_targets", "beta_high_targets")):
+            covered[low] += row[low] <= 0.5 <= row[high]
+    assert covered["beta_low"] / runs < 0.8
+    assert covered["beta_low_targets"] / runs > 0.88
+
+
+def test_numbers_of_a_group_do_not_depend_on_which_others_there_are():
+    items, twins = made_up(n=40)
+    every = beta_table(items, twins, n_resamples=100)
+    kept = items["group"] == "g1"
+    place = np.cumsum(kept) - 1
+    some = twins[kept.to_numpy()[twins["item"]]]
+    alone = beta_table(
+        items[kept].reset_index(drop=True), some.assign(item=place[some["item"]].to_numpy()),
+        n_resamples=100,
+    )  # fmt: skip
+    for scoring in ("sum", "mean"):
+        one, other = (
+            t.set_index(["scoring", "group"]).loc[(scoring, "g1")].drop("q") for t in (every, alone)
+        )
+        pd.testing.assert_series_equal(one, other)
+
+
+def test_q_is_over_the_groups_of_a_category():
+    items, twins = made_up(n=80, groups=5, effect=0.4)
+    found = beta_table(items, twins, n_resamples=100)
+    for scoring in ("sum", "mean"):
+        own = found[(found["scoring"] == scoring) & (found["group"] != "all")]
+        np.testing.assert_allclose(own["q"], stats.false_discovery_control(own["p"].astype(float)))
+
+
+def test_the_sentence_names_what_is_left():
+    row = {"scoring": "sum", "log_odds": 3.98, "beta": 0.7, "beta_low": 0.38, "beta_high": 1.02}
+    assert about_the_target(row | {"explained": 0.972}) == (
+        "Of the difference between stereotype and anti-stereotype texts, 3.98 nats on average, "
+        "0.70 (0.38 to 1.02) and 2.8 % of its variance over items is about the target."
+    )
+    row |= {"scoring": "mean", "log_odds": 0.0137, "explained": np.nan}
+    assert "0.014 nats per token on average, 0.700" in about_the_target(row)
+    assert "undefined % of its variance" in about_the_target(row)

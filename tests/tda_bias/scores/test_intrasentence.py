@@ -1,0 +1,159 @@
+"""StereoSet's intrasentence half, and scores that others published per item."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tda_bias.pairs.stereoset import SentenceTriple
+from tda_bias.scores.intrasentence import (
+    published_scores,
+    read_published,
+    sentence_scores,
+)
+from tda_bias.types import InputError
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+SENTENCES = [
+    SentenceTriple("1", "nurse", "profession", "The nurse is she", "The nurse is he", "The nurse is"
+                   " cook"),
+    SentenceTriple("2", "nurse", "profession", "he wrote it", "heiress wrote it", "cook wrote it"),
+    SentenceTriple("3", "man", "gender", "The man knew", "The man felt", "The man woman"),
+]  # fmt: skip
+
+
+def test_nothing_to_score_is_refused(tiny_lm):
+    with pytest.raises(InputError, match="there is no item to score"):
+        sentence_scores(tiny_lm("gpt2"), [])
+    first_words = [SentenceTriple("1", "g", "gender", "she knew", "that knew", "man knew")]
+    model = tiny_lm("gpt2")
+    found = sentence_scores(model, first_words, n_resamples=100)
+    assert set(found.scores["scored"]) == {"whole"}  # no differing word can be read
+
+
+def test_whole_sentences_and_differing_words_are_sums_of_their_tokens(tiny_lm):
+    model = tiny_lm("gpt2")
+    items = sentence_scores(model, SENTENCES, n_resamples=100).items
+    assert len(items) == 2 * len(SENTENCES)
+    for row in items.to_dict("records"):
+        sentence = next(one for one in SENTENCES if one.id == row["id"])
+        for role, text in zip("sau", sentence.texts(), strict=True):
+            ids = model.tokenizer(text)["input_ids"]
+            with torch.no_grad():
+                logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
+            steps = torch.log_softmax(logits, -1)
+            values = [float(steps[i - 1, ids[i]]) for i in range(1, len(ids))]
+            if row["scored"] == "difference":
+                spoken = text.split()[0] if sentence.id == "2" else text.split()[-1]
+                n = len(
+                    model.tokenizer(spoken if sentence.id == "2" else f" {spoken}")["input_ids"]
+                )
+                values = values[: n - 1] if sentence.id == "2" else values[-n:]
+            assert row[f"tokens_{role}"] == len(values)
+            if values:
+                assert row[f"log_prob_{role}"] == pytest.approx(sum(values), abs=1e-4)
+            else:
+                assert np.isnan(row[f"log_prob_{role}"])
+
+
+def test_items_without_a_readable_word_are_counted_not_scored(tiny_lm):
+    found = sentence_scores(tiny_lm("gpt2"), SENTENCES, n_resamples=100)
+    everything = found.scores[
+        (found.scores["category"] == "all") & (found.scores["scoring"] == "sum")
+    ]
+    by = everything.set_index("scored")
+    assert by["undefined"].to_dict() == {"whole": 0, "difference": 1}
+    assert by["items"].to_dict() == {"whole": 3, "difference": 2}
+    started = sentence_scores(tiny_lm("gpt2"), SENTENCES, start="bos", n_resamples=100)
+    assert set(started.scores["undefined"]) == {0}
+
+
+def test_masked_models_have_both_readings_of_both(tiny_lm):
+    seen = []
+    found = sentence_scores(
+        tiny_lm("bert"), SENTENCES, n_resamples=100, progress=lambda *counts: seen.append(counts)
+    )
+    pairs = found.scores[["reading", "scored"]].drop_duplicates().to_numpy().tolist()
+    assert sorted(pairs) == [
+        ["pll", "difference"], ["pll", "whole"],
+        ["pll_within_word", "difference"], ["pll_within_word", "whole"],
+    ]  # fmt: skip
+    assert seen[-1] == (6, 6)
+    assert set(found.length_split["scored"]) == {"whole", "difference"}
+
+
+# -- published items --
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_official_item_scores_give_the_official_table(place):
+    """All three categories of three models, as StereoSet's authors evaluated them."""
+    known = json.loads((GOLDEN / "stereoset_items.json").read_text())
+    with np.load(GOLDEN / "stereoset_items.npz") as saved:
+        own = saved["model"] == place
+        arrays = {name: saved[name][own] for name in saved.files}
+    table = pd.DataFrame(
+        arrays["scores"], columns=["stereotype", "anti_stereotype", "unrelated"]
+    ).assign(
+        category=[known["categories"][i] for i in arrays["category"]],
+        target=arrays["term"].astype(str),
+    )
+    found = published_scores(table, n_resamples=100).scores
+    found = found[found["group"] == "all"].set_index("category")
+    for category, values in known["official"][known["models"][place]].items():
+        for name in ("ss", "lms"):
+            assert found.loc[category, name] == pytest.approx(values[name], abs=1e-9)
+    if known["models"][place] == "gpt2":
+        assert found.loc["gender", ["ss", "lms"]].round(4).tolist() == [62.6678, 93.2779]
+        assert found.loc["race", ["ss", "lms"]].round(4).tolist() == [60.3500, 89.7567]
+        assert found.loc["religion", ["ss", "lms"]].round(4).tolist() == [58.0230, 88.4598]
+
+
+def table_of(**columns):
+    n = 4
+    return pd.DataFrame(
+        {
+            "triple": range(n),
+            "model": ["a", "a", "b", "b"],
+            "category": ["gender"] * n,
+            "target": ["x", "x", "y", "y"],
+            "stereotype": [-1.0, -2.0, -1.0, -3.0],
+            "anti_stereotype": [-2.0, -1.0, -2.0, -3.0],
+            "unrelated": [-3.0] * n,
+            **columns,
+        }
+    )
+
+
+def test_published_tables_are_read_by_model(tmp_path):
+    path = tmp_path / "items.csv"
+    table_of().to_csv(path, index=False)
+    assert len(read_published(path, model="b")) == 2
+    with pytest.raises(InputError, match="holds several models; choose of a, b"):
+        read_published(path)
+    with pytest.raises(InputError, match="must be one of a, b in .* got 'c'"):
+        read_published(path, model="c")
+    table_of().drop(columns="unrelated").to_csv(path, index=False)
+    with pytest.raises(InputError, match="has no column `unrelated`"):
+        read_published(path, model="a")
+    with pytest.raises(InputError, match="cannot be read as a table"):
+        read_published(tmp_path / "none.csv")
+
+
+def test_lengths_of_published_items_are_words():
+    texts = {i: ("one two three", "one two", "one") for i in range(3)} | {
+        3: ("one.", "one two", "x")
+    }
+    found = published_scores(table_of(), texts=texts, n_resamples=100)
+    split = found.length_split.set_index("longer")
+    assert split["items"].to_dict() == {0: 1, 1: 3}  # a full stop is counted
+    assert split["ss"].to_dict() == {0: 50.0, 1: pytest.approx(200 / 3)}
+    assert set(found.scores["scoring"]) == {"published"}
+    assert found.scores.iloc[0]["ss"] == 62.5  # terms: 50 and 75
+    with pytest.raises(InputError, match="published item 3 is not among the texts"):
+        published_scores(table_of(), texts={i: texts[i] for i in range(3)})
+    with pytest.raises(InputError, match="no column `triple`"):
+        published_scores(table_of().drop(columns="triple"), texts=texts)

@@ -1,0 +1,287 @@
+"""Items, scores and splits of pairs against literal computations."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from tda_bias.models.load import load_language_model
+from tda_bias.pairs import PairSet, load_pairs
+from tda_bias.scores.pair_official import official
+from tda_bias.scores.pair_scores import (
+    compared,
+    length_split,
+    pair_items,
+    readings,
+    scores,
+)
+from tda_bias.types import InputError
+from tests.support.pairs import pair, pairs_folder
+
+PAIRS = [
+    pair("The nurse said she knew", "The nurse said he knew", id="1", group="nurse", type="t1"),
+    pair("The cook said he", "The cook said she", id="2", group="cook", type="t1"),
+    pair("He", "She", id="3", group="cook", type="t2"),
+    pair("she wrote", "that he wrote", id="4", group="cook", type="t2", context="The cook"),
+]
+
+
+def items(more, less, **columns):
+    n = len(more)
+    return pd.DataFrame(
+        {
+            "id": [str(i) for i in range(n)],
+            "group": ["g"] * n,
+            "logprob_more": more,
+            "logprob_less": less,
+            "tokens_more": [1] * n,
+            "tokens_less": [1] * n,
+            "type": [None] * n,
+            "cluster": [str(i) for i in range(n)],
+            "reading": ["log_prob"] * n,
+            **columns,
+        }
+    )
+
+
+def test_nothing_to_score_is_refused(tiny_lm):
+    with pytest.raises(InputError, match="there is no pair to score"):
+        pair_items(tiny_lm("gpt2"), [])
+    with pytest.raises(InputError, match="there is no pair to score"):
+        scores(items([], []))
+
+
+def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
+    model = tiny_lm("gpt2")
+    table = pair_items(model, PAIRS)
+    assert list(table.columns[:6]) == [
+        "id", "group", "logprob_more", "logprob_less", "tokens_more", "tokens_less",
+    ]  # fmt: skip
+    for row, own in zip(table.to_dict("records"), PAIRS, strict=True):
+        for side, text in zip(("more", "less"), own.texts(), strict=True):
+            ids = model.tokenizer(text)["input_ids"]
+            skipped = 1 if own.context is None else len(model.tokenizer(own.context)["input_ids"])
+            with torch.no_grad():
+                logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
+            steps = torch.log_softmax(logits, -1)
+            expected = [float(steps[i - 1, ids[i]]) for i in range(skipped, len(ids))]
+            assert row[f"tokens_{side}"] == len(expected)
+            if expected:
+                assert row[f"logprob_{side}"] == pytest.approx(sum(expected), abs=1e-4)
+            else:
+                assert np.isnan(row[f"logprob_{side}"])
+    assert table["undefined"].tolist() == ["", "", "", ""] or (
+        table["undefined"][2] == "no token of `more` is scored"
+    )
+    assert readings(table) == ["log_prob"]
+
+
+def test_masked_models_have_both_readings_and_shared_means_whole_for_others(tiny_lm):
+    pairs = [pair("The heiress said he", "The cook said he", scored="shared", id="1")]
+    table = pair_items(tiny_lm("bert"), pairs)
+    assert readings(table) == ["pll", "pll_within_word"]
+    assert {"logprob_more_within_word", "logprob_less_within_word"} <= set(table)
+    assert table["tokens_more"][0] == table["tokens_less"][0]  # only what both have
+    causal = pair_items(tiny_lm("gpt2"), pairs)
+    whole = pair_items(tiny_lm("gpt2"), pairs, scored="whole")
+    pd.testing.assert_frame_equal(causal, whole)
+
+
+def test_comparisons_are_signs_and_differences():
+    table = items(
+        [-1.0, -2.0, -3.0, np.nan], [-2.0, -2.0, -1.0, -1.0],
+        tokens_more=[1, 2, 6, 0], tokens_less=[4, 2, 1, 1],
+    )  # fmt: skip
+    own = compared(table)
+    np.testing.assert_allclose(own["log_odds"], [1, 0, -2, np.nan])
+    np.testing.assert_allclose(own["preferred"], [1, 0.5, 0, np.nan])
+    assert own["longer"].tolist() == [-1, 0, 1, -1]
+    mean = compared(table, scoring="mean")
+    np.testing.assert_allclose(mean["log_odds"][:3], [-0.5, 0, 0.5])
+
+
+def test_few_clusters_get_wilsons_and_students_intervals():
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0.3, 1, 30)
+    row = scores(items(odds, np.zeros(30), cluster=["a"] * 30)).iloc[0]
+    k, n, z = int((odds > 0).sum()), 30, stats.norm.ppf(0.975)
+    centre = (k + z**2 / 2) / (n + z**2)
+    half = z / (n + z**2) * np.sqrt(k * (n - k) / n + z**2 / 4)
+    np.testing.assert_allclose(
+        [row["preferred_low"], row["preferred_high"]],
+        [100 * (centre - half), 100 * (centre + half)],
+    )
+    interval = stats.ttest_1samp(odds, 0).confidence_interval()
+    np.testing.assert_allclose([row["log_odds_low"], row["log_odds_high"]], interval)
+    assert row["interval"] == "Wilson, Student"
+
+
+def test_many_clusters_are_drawn_as_wholes():
+    """Equal pairs within clusters: the interval is that of the clusters' means."""
+    rng = np.random.default_rng(1)
+    means = rng.normal(0, 1, 40)
+    odds = np.repeat(means, 5)
+    table = items(odds, np.zeros(200), cluster=[str(i // 5) for i in range(200)])
+    row = scores(table, n_resamples=4000).iloc[0]
+    once = scores(items(means, np.zeros(40)), n_resamples=4000).iloc[0]
+    assert row["interval"] == "bootstrap of 40 clusters"
+    for name in ("log_odds", "preferred"):
+        assert row[name] == pytest.approx(once[name])
+        for end in ("low", "high"):
+            scale = once[f"{name}_high"] - once[f"{name}_low"]
+            assert row[f"{name}_{end}"] == pytest.approx(once[f"{name}_{end}"], abs=0.1 * scale)
+    reference = stats.bootstrap((means,), np.mean, n_resamples=4000, method="percentile", rng=2)
+    np.testing.assert_allclose(
+        [row["log_odds_low"], row["log_odds_high"]], reference.confidence_interval, atol=0.05
+    )
+
+
+def test_intervals_of_clusters_of_other_sizes_cover_the_truth():
+    """Means over items, clusters drawn: about 95 % of 400 simulated sets."""
+    rng = np.random.default_rng(3)
+    hits = 0
+    for _ in range(400):
+        size = rng.integers(1, 6, 40)
+        effect = rng.normal(0.5, 1, 40)
+        odds = np.repeat(effect, size) + rng.normal(0, 0.5, size.sum())
+        cluster = np.repeat(np.arange(40), size).astype(str)
+        table = items(odds, np.zeros(len(odds)), cluster=cluster)
+        row = scores(table, n_resamples=300).iloc[0]
+        hits += row["log_odds_low"] <= 0.5 <= row["log_odds_high"]
+    assert 0.90 <= hits / 400 <= 0.98
+
+
+def test_undefined_pairs_and_ties_are_counted():
+    row = scores(items([0.0, np.nan, 1.0], [0.0, 0.0, 0.0])).iloc[0]
+    assert (row["items"], row["undefined"], row["ties"], row["preferred"]) == (3, 1, 1, 75.0)
+    only = scores(items([np.nan], [0.0])).iloc[0]
+    assert np.isnan([only["preferred"], only["log_odds"], only["log_odds_low"]]).all()
+
+
+def test_there_is_a_row_for_every_type_and_group(tiny_lm):
+    table = scores(pair_items(tiny_lm("bert"), PAIRS), n_resamples=100)
+    assert len(table) == 2 * 2 * (1 + 2 + 2)  # readings, scorings, parts
+    own = table[(table["reading"] == "pll") & (table["scoring"] == "sum")]
+    assert list(own["name"]) == ["all", "t1", "t2", "nurse", "cook"]
+    assert own.set_index("name")["items"].to_dict() == {
+        "all": 4, "t1": 2, "t2": 2, "nurse": 1, "cook": 3,
+    }  # fmt: skip
+
+
+def test_the_order_of_pairs_does_not_matter():
+    rng = np.random.default_rng(5)
+    table = items(rng.normal(size=60), rng.normal(size=60), type=["a", "b"] * 30)
+    table = table.sort_values("type", kind="stable", ignore_index=True)
+    first = scores(table, n_resamples=200)
+    again = scores(table, n_resamples=200)
+    pd.testing.assert_frame_equal(first, again)
+    narrower = scores(table[table["type"] == "a"], n_resamples=200)
+    assert narrower.iloc[0]["log_odds"] == pytest.approx(
+        first[first["name"] == "a"].iloc[0]["log_odds"]
+    )
+
+
+def test_the_length_split_counts_longer_equal_and_shorter_texts():
+    table = items(
+        [1.0, 1.0, -1.0, 0.0], [0.0] * 4, tokens_more=[3, 3, 3, 2], tokens_less=[1, 3, 5, 2]
+    )
+    split = length_split(table)
+    own = split[(split["scoring"] == "sum") & (split["type"] == "all")].set_index("longer")
+    assert own["items"].to_dict() == {1: 1, 0: 2, -1: 1}
+    assert own["preferred"].to_dict() == {1: 100.0, 0: 75.0, -1: 0.0}
+
+
+# -- the sets' own scores --
+
+
+def made_up_items(read: PairSet, odds):
+    table = items(odds, np.zeros(len(odds)))
+    for name in ("id", "group", "type"):
+        table[name] = [getattr(own, name) for own in read.pairs]
+    table["cluster"] = [own.unit for own in read.pairs]
+    return table
+
+
+def test_winobias_is_the_mean_log_odds_of_each_type():
+    read = load_pairs("winobias")
+    odds = np.random.default_rng(0).normal(0.2, 1, len(read.pairs))
+    found = official(read, made_up_items(read, odds), n_resamples=100)
+    for kind in ("type1", "type2"):
+        own = [o for o, p in zip(odds, read.pairs, strict=True) if p.type == kind]
+        assert found.headline[f"log_odds_{kind}"] == pytest.approx(np.mean(own))
+    table = found.table.set_index(["type", "pairs"])
+    even = [
+        o
+        for o, p in zip(odds, read.pairs, strict=True)
+        if p.type == "type2" and p.id not in read.uneven
+    ]
+    row = table.loc[("type2", "only the pronoun differs")]
+    assert row["log_odds"] == pytest.approx(np.mean(even))
+    assert row["items"] == 389
+    assert table.loc[("type1", "stereotypically male"), "items"] == 198
+    assert "9 pairs of the source differ in other words" in found.note
+
+
+def test_winogender_correlates_occupations_with_their_share_of_women():
+    read = load_pairs("winogender")
+    odds = np.random.default_rng(1).normal(0, 1, len(read.pairs))
+    found = official(read, made_up_items(read, odds), n_resamples=100)
+    by_occupation: dict[str, list[float]] = {}
+    for value, own in zip(odds, read.pairs, strict=True):
+        if own.type == "occupation":
+            words = own.more.lower().replace(".", "").split()
+            female = bool({"she", "her"} & set(words))
+            by_occupation.setdefault(own.group, []).append(value if female else -value)
+    table = found.table.set_index("occupation")
+    assert len(table) == 60
+    for name, values in by_occupation.items():
+        assert table.loc[name, "log_odds_female"] == pytest.approx(np.mean(values))
+    assert table.loc["nurse", "pct_female_bls"] == pytest.approx(89.4, abs=5)
+    r = np.corrcoef(table["log_odds_female"], table["pct_female_bls"])[0, 1]
+    assert found.headline["pearson_bls"] == pytest.approx(r)
+
+
+def test_blimp_sets_accuracies_beside_the_published_ones():
+    read = load_pairs("blimp")
+    odds = np.random.default_rng(2).normal(1, 1, len(read.pairs))
+    found = official(read, made_up_items(read, odds), n_resamples=100)
+    assert len(found.table) == 67
+    assert found.headline["accuracy"] == pytest.approx(100 * np.mean(odds > 0))
+    assert found.headline["published_gpt2"] == pytest.approx(83.0238806)
+    row = found.table.set_index("paradigm").loc["anaphor_gender_agreement"]
+    assert row["published_gpt2"] == pytest.approx(99.4)
+
+
+def test_crows_counts_preferred_stereotypes_per_bias_type():
+    pairs = tuple(
+        pair("a", "b", id=str(i), set="crows", group=["age", "gender"][i % 2], type=kind)
+        for i, kind in enumerate(["stereo", "stereo", "antistereo", "antistereo"])
+    )
+    read = PairSet("crows", pairs, "f", None, trainable=False)
+    found = official(read, made_up_items(read, [1.0, -1.0, 1.0, 1.0]), n_resamples=100)
+    table = found.table.set_index("bias_type")
+    assert found.headline == {"metric": 75.0}
+    assert table["metric"].to_dict() == {"all": 75.0, "age": 100.0, "gender": 50.0}
+    assert (table.loc["all", "stereo"], table.loc["all", "antistereo"]) == (50.0, 100.0)
+
+
+# -- the real model --
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["crows", "winobias", "winogender", "blimp"])
+def test_the_real_model_agrees_with_unbatched_passes(name):
+    data = pairs_folder() if name == "crows" else None
+    read = load_pairs(name, data=data)
+    chosen = read.pairs[:: len(read.pairs) // 12]
+    model = load_language_model("smollm2-135m", device="cpu")
+    table = pair_items(model, chosen)
+    for row, own in zip(table.to_dict("records"), chosen, strict=True):
+        for side, text in zip(("more", "less"), own.texts(), strict=True):
+            ids = torch.tensor([model.tokenizer(text)["input_ids"]])
+            with torch.no_grad():
+                logits = model.hf_model(ids).logits[0, :-1].double()
+            expected = -torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
+            assert row[f"tokens_{side}"] == ids.shape[1] - 1
+            assert row[f"logprob_{side}"] == pytest.approx(float(expected), abs=1e-4)

@@ -1,0 +1,211 @@
+"""One call for a model's scores: every number is that of its function; files; twins."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tda_bias.scores.stereoset_scores as stereoset_scores_module
+from tda_bias.runs.cache import PartStore
+from tda_bias.runs.record import DataRecord
+from tda_bias.scores.beta import beta_table, with_beta
+from tda_bias.scores.likelihood import triple_likelihoods
+from tda_bias.scores.stereoset import item_table, length_split, scores
+from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
+from tda_bias.triples import triple_ids
+from tda_bias.twins import Twins
+from tda_bias.twins.twins import Excluded
+from tda_bias.types import InputError, Triple
+
+TRIPLES = [
+    Triple("he", "gender", "The man wrote.", "he was a cook", "she said a nurse", "the the the"),
+    Triple("he", "gender", "The cook said that he", "wrote a man", "felt she", "man the"),
+    Triple("she", "gender", "The woman knew.", "she was the nurse", "he felt", "wrote wrote"),
+    Triple("x", "race", "The nurse that he", "said the woman", "knew a", "the nurse he"),
+]
+OPTIONS = {"n_resamples": 100, "seed": 2}
+
+
+def other(triple, word):
+    return replace(triple, group=word, context=triple.context.replace("The", f"The {word}"))
+
+
+TWINS = Twins(
+    pairs=(
+        (TRIPLES[0], (other(TRIPLES[0], "cook"),)),
+        (TRIPLES[2], (other(TRIPLES[2], "man"), other(TRIPLES[2], "nurse"))),
+        (TRIPLES[3], (other(TRIPLES[3], "woman"),)),
+    ),
+    excluded=(Excluded(TRIPLES[1], "no gendered word"),),
+    made={"source": "here"},
+)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_lm):
+    return tiny_lm("gpt2")
+
+
+@pytest.fixture(scope="module")
+def found(model):
+    return stereoset_scores(model, TRIPLES, twins=TWINS, **OPTIONS)
+
+
+def test_without_triples_there_is_nothing_to_score(model):
+    with pytest.raises(InputError, match="there is no item to score"):
+        stereoset_scores(model, [])
+
+
+def test_without_twins_every_table_is_that_of_its_function(model):
+    plain = stereoset_scores(model, TRIPLES, **OPTIONS)
+    items = item_table(TRIPLES, triple_likelihoods(model, TRIPLES))
+    pd.testing.assert_frame_equal(plain.items.drop(columns="id"), items)
+    assert plain.items["id"].tolist() == triple_ids(TRIPLES)
+    pd.testing.assert_frame_equal(plain.scores, scores(items, **OPTIONS))
+    pd.testing.assert_frame_equal(plain.length_split, length_split(items))
+    assert not plain.has_twins
+    assert plain.beta.empty
+    assert plain.record.twins is None
+
+
+def test_twins_add_columns_and_tables_and_change_nothing_else(model, found):
+    plain = stereoset_scores(model, TRIPLES, **OPTIONS)
+    pd.testing.assert_frame_equal(found.items[list(plain.items)], plain.items, atol=1e-5)
+    assert found.twins["item"].tolist() == [0, 2, 2, 3]
+    flat = [twin for _, twins in TWINS for twin in twins]
+    each = triple_likelihoods(model, flat)
+    np.testing.assert_allclose(
+        found.twins[["log_prob_s", "log_prob_a"]], [one.total[:2] for one in each], atol=1e-5
+    )
+    np.testing.assert_array_equal(
+        found.twins[["tokens_s", "tokens_a"]], [one.n_tokens[:2] for one in each]
+    )
+    pd.testing.assert_frame_equal(found.items, with_beta(plain.items, found.twins), atol=1e-5)
+    pd.testing.assert_frame_equal(found.beta, beta_table(found.items, found.twins, **OPTIONS))
+    assert found.items["twins"].tolist() == [1, 0, 2, 1]
+    assert found.record.twins["excluded"] == {"no gendered word": 1}
+
+
+def test_twins_of_other_triples_are_passed_over(model, found):
+    fewer = stereoset_scores(model, TRIPLES[:1], twins=TWINS, **OPTIONS)
+    assert fewer.record.twins["twins"] == 1
+    assert fewer.items["beta_sum"].iloc[0] == pytest.approx(
+        found.items["beta_sum"].iloc[0], abs=1e-4
+    )
+    without = stereoset_scores(model, TRIPLES[1:2], twins=TWINS, **OPTIONS)
+    assert not without.has_twins
+    assert without.record.twins["excluded"] == {"no gendered word": 1}
+
+
+def test_progress_counts_twins_too(model):
+    seen = []
+    stereoset_scores(
+        model, TRIPLES, twins=TWINS, progress=lambda *done: seen.append(done), **OPTIONS
+    )
+    assert seen[-1] == (8, 8)
+
+
+# -- resumed ---------------------------------------------------------------------------------------
+
+
+def parts_in(folder):
+    return lambda identity: PartStore(folder, identity)
+
+
+def tables_of(scored):
+    return {name: getattr(scored, name) for name in ("items", "scores", "twins", "beta")}
+
+
+def test_a_stopped_run_goes_on_and_gives_the_same(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(stereoset_scores_module, "_BLOCK", 3)
+    options = {"twins": TWINS, "store": parts_in(tmp_path), **OPTIONS}
+    whole = stereoset_scores(model, TRIPLES, **{**options, "store": parts_in(tmp_path / "whole")})
+
+    def stop(done, total):
+        if done > 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stereoset_scores(model, TRIPLES, progress=stop, **options)
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.npz")}
+    assert len(kept) == 2
+    seen = []
+    again = stereoset_scores(model, TRIPLES, progress=lambda *done: seen.append(done), **options)
+    assert seen[:2] == [(3, 8), (6, 8)]
+    assert seen[-1] == (8, 8)
+    assert kept.items() <= {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.npz")}.items()
+    for name, table in tables_of(whole).items():
+        pd.testing.assert_frame_equal(table, tables_of(again)[name], check_exact=True)
+
+
+def test_readings_of_other_texts_or_another_model_are_not_taken(model, tiny_lm, tmp_path):
+    stereoset_scores(model, TRIPLES[:3], store=parts_in(tmp_path), **OPTIONS)
+    with pytest.raises(InputError, match="other texts"):
+        stereoset_scores(model, TRIPLES[1:], store=parts_in(tmp_path), **OPTIONS)
+    with pytest.raises(InputError, match="model was 'tiny-gpt2', now 'tiny-bert'"):
+        stereoset_scores(tiny_lm("bert"), TRIPLES[:3], store=parts_in(tmp_path), **OPTIONS)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twins", [None, TWINS])
+def test_what_is_saved_is_loaded_again(model, twins, tmp_path):
+    result = stereoset_scores(model, TRIPLES, twins=twins, **OPTIONS)
+    result = result.with_record(data=DataRecord(source="here"), settings={"category": "all"})
+    paths = result.save(tmp_path)
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()}
+    assert ("beta.csv" in {path.name for path in paths}) == (twins is not None)
+    loaded = StereoSetScores.load(tmp_path)
+    for name in ("items", "scores", "length_split", "twins", "beta"):
+        pd.testing.assert_frame_equal(
+            getattr(loaded, name), getattr(result, name), check_dtype=name != "beta"
+        )
+    assert loaded.record.data.source == "here"
+    assert loaded.record.texts == result.record.texts
+    assert repr(loaded) == repr(result)
+
+
+def test_runs_of_version_0_1_are_read(model, tmp_path):
+    import json
+
+    result = stereoset_scores(model, TRIPLES, **OPTIONS)
+    result.items.drop(columns="id").to_parquet(tmp_path / "items.parquet")
+    result.scores.to_csv(tmp_path / "scores.csv", index=False)
+    result.length_split.to_csv(tmp_path / "length_split.csv", index=False)
+    record = {
+        "command": "stereoset", "settings": {}, "model": {"name": "m", "weights": "w"},
+        "kind": "causal", "data": {"source": "starter", "revision": None},
+        "texts": {"triples": 4, "hash": "h"}, "packages": {},
+    }  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    loaded = StereoSetScores.load(tmp_path)
+    assert loaded.record.model.weights == "w"
+    assert not loaded.has_twins
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_most_of_smollm2s_preference_in_gender_is_wording(stereoset):
+    """What the project was built on: measured first by other code, and with other twins."""
+    from tda_bias.models.load import load_language_model
+    from tda_bias.triples import load_triples
+    from tda_bias.twins import make_twins
+
+    triples = load_triples(stereoset, category="gender")
+    model = load_language_model("smollm2-135m", device="cpu")
+    scored = stereoset_scores(model, triples, twins=make_twins(triples), n_resamples=500)
+    odds = scored.items["log_prob_s"] - scored.items["log_prob_a"]
+    per_token = scored.items["log_prob_s"] / scored.items["tokens_s"]
+    per_token -= scored.items["log_prob_a"] / scored.items["tokens_a"]
+    assert (odds.mean(), odds.std()) == pytest.approx((3.98, 15.2), rel=0.01)
+    assert (per_token.mean(), per_token.std()) == pytest.approx((0.176, 1.16), rel=0.01)
+    rows = scored.beta[scored.beta["group"] == "all"].set_index("scoring")
+    assert rows.loc["sum", "beta"] == pytest.approx(0.70, abs=0.1)
+    assert rows.loc["sum", "beta_sd"] == pytest.approx(2.5, abs=0.3)
+    assert rows.loc["sum", "ss_twin"] == pytest.approx(65, abs=3)
+    assert rows.loc["sum", "r"] == pytest.approx(0.986, abs=0.005)
+    assert rows.loc["mean", "beta"] == pytest.approx(0.083, abs=0.01)
+    assert rows.loc["mean", "r"] == pytest.approx(0.965, abs=0.005)
+    assert (rows["p"] < 0.002).all()
