@@ -30,8 +30,6 @@ from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings, TwinsOption
 
 if TYPE_CHECKING:
-    from tda_bias.ablation.ablation_budget import AblationPlan
-    from tda_bias.ablation.ablator import Ablator
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
@@ -39,11 +37,6 @@ if TYPE_CHECKING:
     from tda_bias.runs.work import Team
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
-
-# Random sets that are drawn at most where a budget allows it.
-_MOST_RANDOM = 199
-# A week.
-MAX_MINUTES = 10_080
 
 
 class AblateSettings(TwinsOption, PrecisionOption, SharedRunSettings):
@@ -59,18 +52,7 @@ class AblateSettings(TwinsOption, PrecisionOption, SharedRunSettings):
         "mean", description="a removed head gives its mean, or nothing"
     )
     n_random: int = Field(
-        20,
-        ge=20,
-        le=1000,
-        description="random sets of as many heads of the same layers; with --budget, unless given, "
-        f"as many as fit, up to {_MOST_RANDOM}",
-    )
-    budget: float | None = Field(
-        None,
-        gt=0,
-        le=MAX_MINUTES,
-        description="minutes: remove as many heads, at most --top from each end, and draw as many "
-        "random sets as fit; what fits is measured and printed first",
+        20, ge=20, le=1000, description="random sets of as many heads of the same layers"
     )
     pvf: bool = Field(False, description="also R, R_p, R_v of he and she for every set")
     data: Name | None = Field(None, description="texts (default: the run's)")
@@ -86,7 +68,7 @@ class AblateSettings(TwinsOption, PrecisionOption, SharedRunSettings):
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        kept = {"run", "category", "top", "ablation", "n_random", "budget", "pvf", "data", "limit"}
+        kept = {"run", "category", "top", "ablation", "n_random", "pvf", "data", "limit"}
         kept |= {"precision", "twins", "n_resamples", "seed"}
         return self.model_dump(mode="json", include=kept)
 
@@ -96,7 +78,7 @@ def ablate(settings: AblateSettings) -> None:
     """Remove heads of a run and measure what changes; compare with random heads."""
     from tda_bias.heads.result import HeadBias
 
-    team = _team(settings)
+    team = team_of(settings)
     heads = HeadBias.load(settings.run)
     category = _category(heads, settings.category)
     folder = settings.out or settings.run / "ablate"
@@ -114,20 +96,6 @@ def ablate(settings: AblateSettings) -> None:
         study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
         _save(folder, study)
     output(study, folder).print(settings.format, quiet=settings.quiet)
-
-
-def _team(settings: AblateSettings) -> Team:
-    """Who shares the work.
-
-    Raises:
-        InputError: as ``team_of``, or if a budget, measured on one process, is to be shared.
-    """
-    team = team_of(settings)
-    if team.count > 1 and settings.budget is not None:
-        raise InputError(
-            "`budget` is measured in one process; for several give --top and --n-random instead"
-        )
-    return team
 
 
 def _study(
@@ -150,7 +118,7 @@ def _study(
     refuse_other_weights(model, heads.record)
 
     from tda_bias.ablation.ablator import Ablator
-    from tda_bias.ablation.study import FEWEST_RANDOM, ablation_study
+    from tda_bias.ablation.study import ablation_study
 
     ablator = Ablator(
         model,
@@ -161,35 +129,30 @@ def _study(
         precision=settings.precision,
     )
     behaviour = _behaviour() if settings.pvf else None
-    about_sets: dict[str, Any] = {
-        "category": category,
-        "seed": settings.seed,
-        "behaviour": behaviour,
-    }
-    with out_of_memory_in_one_line(model.device, settings.batch_size):
-        plan = _planned(settings, ablator, heads, store, about_sets, console)
-        with progress_bar(console, f"{about.name} · {category}", "tokens") as bar:
-            study = ablation_study(
-                ablator,
-                heads,
-                top=settings.top if plan is None else plan.top,
-                n_random=settings.n_random if plan is None else max(plan.n_random, FEWEST_RANDOM),
-                n_resamples=settings.n_resamples,
-                store=store,
-                progress=bar,
-                **about_sets,
-            )
-    return study.with_record(
-        twins=None if twins is None else twins.record(),
-        planned=None if plan is None else plan.record(),
-    )
+    with (
+        out_of_memory_in_one_line(model.device, settings.batch_size),
+        progress_bar(console, f"{about.name} · {category}", "tokens") as bar,
+    ):
+        study = ablation_study(
+            ablator,
+            heads,
+            category=category,
+            top=settings.top,
+            n_random=settings.n_random,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+            behaviour=behaviour,
+            store=store,
+            progress=bar,
+        )
+    return study.with_record(twins=None if twins is None else twins.record())
 
 
 def _batches(
     settings: AblateSettings, heads: HeadBias, category: str, folder: Path, team: Team
 ) -> PartStore:
     """Where finished batches are kept for a run that is started again."""
-    numbers = {"top", "ablation", "n_random", "budget", "seed", "batch_size", "precision"}
+    numbers = {"top", "ablation", "n_random", "seed", "batch_size", "precision"}
     identity = {
         "weights": heads.record.model.weights,
         "category": category,
@@ -197,36 +160,6 @@ def _batches(
         **settings.model_dump(include=numbers),
     }
     return parts_in(folder / "batches", settings, team)(identity)
-
-
-def _planned(
-    settings: AblateSettings,
-    ablator: Ablator,
-    heads: HeadBias,
-    store: PartStore,
-    about_sets: dict[str, Any],
-    console: Console,
-) -> AblationPlan | None:
-    """What a budget allows, said before it starts; None without a budget."""
-    if settings.budget is None:
-        return None
-    from tda_bias.ablation.ablation_budget import planned
-
-    asked = settings.n_random if "n_random" in settings.model_fields_set else _MOST_RANDOM
-    with console.status("measuring"):
-        plan = planned(
-            ablator,
-            heads,
-            minutes=settings.budget,
-            top=settings.top,
-            n_random=asked,
-            store=store,
-            **about_sets,
-        )
-    console.print(
-        f"Budget of {settings.budget:g} minutes: {plan}.", highlight=False, soft_wrap=True
-    )
-    return plan
 
 
 def _category(heads: HeadBias, category: str | None) -> str:

@@ -5,11 +5,9 @@ Next to nothing is imported before interruptions are looked after: not even ``ty
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ def main() -> None:
     stop = _Stop()
     stop.listen()
     _prepare_streams()
-    _quiet_libraries()
+    _prepare_libraries()
     try:
         status = run()
         sys.stdout.flush()
@@ -97,14 +95,16 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _quiet_libraries() -> None:
-    """Let libraries keep to themselves what is theirs: commands say what matters of it.
+def _prepare_libraries() -> None:
+    """Set how libraries wait and what they print; variables that the user has set win.
 
-    transformers reports what a checkpoint lacks or has besides, with bars while it reads one;
-    matplotlib says where it keeps its fonts. Whoever sets their variables is obeyed.
+    Threads of OpenMP spin while they wait for each other: next to other programs a step of training
+    then takes several times as long. transformers reports what a checkpoint lacks or has besides,
+    with bars while it reads one; matplotlib says where it keeps its fonts.
     """
     import logging
 
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if "MPLCONFIGDIR" not in os.environ:
@@ -125,14 +125,12 @@ def _cannot_print(error: OSError) -> int:
 class _Stop:
     """SIGTERM and SIGHUP are treated as Ctrl-C: what is finished is kept, and named.
 
-    While a module is loaded, nothing is raised until that is done: compiled modules (torch's among
-    them) end the whole process with SIGABRT, or never, when Python raises something inside them.
-    Whoever asks a second time meanwhile is obeyed at once.
+    While a module is loaded the process ends at once: nothing is lost yet, and compiled modules
+    (torch's among them) end with SIGABRT, or never, when Python raises something inside them.
     """
 
     def __init__(self) -> None:
         self.asked = False
-        self._waiting = False
 
     def listen(self, handler: Any = None) -> None:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -143,22 +141,9 @@ class _Stop:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
-        if not _loads_a_module(frame):
-            raise KeyboardInterrupt
-        if self._waiting:
+        if _loads_a_module(frame):
             _end()
-        self._waiting = True
-        _thread.start_new_thread(self._ask_again, (number, _thread.get_ident()))
-
-    def _ask_again(self, number: int, main_thread: int) -> None:
-        """Repeat the signal when the main thread loads no module any more."""
-        while _loads_a_module(sys._current_frames().get(main_thread)):
-            time.sleep(0.02)
-        self._waiting = False
-        if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(main_thread, number)  # which also wakes it up
-        else:
-            _thread.interrupt_main(signal.Signals(number))
+        raise KeyboardInterrupt
 
 
 def _loads_a_module(frame: FrameType | None) -> bool:

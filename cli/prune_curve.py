@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.runs.text import interval_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (
@@ -273,7 +274,7 @@ def output(curve: PruneCurveRun, folder: Path) -> Output:
             str(row["k"]),
             f"{row['before_choose']:.2f} to {row['choose']:.2f}",
             f"{row['before_test']:.2f} to {row['test']:.2f} "
-            f"[{row['test_low']:.2f}, {row['test_high']:.2f}]",
+            f"[{interval_text(row['test_low'], row['test_high'])}]",
             f"{row['random_test']:.2f}",
             f"{row['p_random']:.3f}",
             f"{row['d_log_ppl']:+.4f}",

@@ -251,8 +251,8 @@ def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
 
     texts = _texts(runs)
     parts = []
-    for name, entry in (run.record.files or {}).items():
-        if entry.rows is None or not name.endswith((".csv", "items.parquet")):
+    for name in run.record.files:
+        if not name.endswith((".csv", "items.parquet")):
             continue
         table = run.plain_table(name)
         if "id" in table and texts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, interval_text, number_text, p_text
 
 from .loading import (
     interruptible,
@@ -169,11 +169,11 @@ _ABOUT = ("scored by", "category", "items")
 
 def _with_limits(row: Mapping[Any, Any], name: str, digits: int) -> str:
     """A number over its intervals: over items, then over whole targets."""
-    value, *ends = (
-        number_text(row[name + end], digits)
-        for end in ("", "_low", "_high", "_low_targets", "_high_targets")
+    over_items, over_targets = (
+        interval_text(row[f"{name}_low{over}"], row[f"{name}_high{over}"], digits)
+        for over in ("", "_targets")
     )
-    return f"{value}\n{ends[0]} to {ends[1]}\n({ends[2]} to {ends[3]})"
+    return f"{number_text(row[name], digits)}\n{over_items}\n({over_targets})"
 
 
 def twin_lines(result: StereoSetScores) -> list[str]:

@@ -212,14 +212,14 @@ class Preferences(Recorded):
         keys = pd.MultiIndex.from_product(
             [read.x, [t.template for t in read.templates], words], names=[*_KEYS, "word"]
         )
-        table = run.table("words.parquet", WORD_COLUMNS, rows=len(keys))
+        table = run.table("words.parquet", WORD_COLUMNS)
         _check_order(run, table, keys)
         _check_tokens(run, record, words)
         shape = (len(read.x), len(read.templates), len(words))
         log_prob, continued = (
             table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
         )
-        run.table("preferences.parquet", CLASS_COLUMNS, rows=shape[0] * shape[1])
+        run.table("preferences.parquet", CLASS_COLUMNS)
         return cls(
             x=read.x,
             templates=tuple(Template(t.template, t.count) for t in read.templates),

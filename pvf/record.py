@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from pvf.config import RiskConfig, ScoreConfig
 from tda_bias.runs.record import RecordPart, RunRecord
-from tda_bias.runs.tables import columns, finite, numbers, shares, texts
 
 
 class SourceRecord(RecordPart):
@@ -111,25 +110,19 @@ class RiskSettings(RecordPart):
     controls: dict[str, Any] = Field(default_factory=dict)
 
 
-WORD_COLUMNS = columns(
-    {
-        **{name: texts() for name in ("x", "template", "word", "class")},
-        "log_prob": finite(),
-        "continued": finite(),
-    }
-)
-CLASS_COLUMNS = columns(
-    {
-        **{name: texts() for name in ("x", "template")},
-        "p_.+": shares(regex=True),
-        "union_mass": finite(),
-    }
-)
+WORD_COLUMNS = {
+    **{name: str for name in ("x", "template", "word", "class")},
+    "log_prob": float,
+    "continued": float,
+}
+CLASS_COLUMNS = {
+    **{name: str for name in ("x", "template")},
+    "p_.+": float,
+    "union_mass": float,
+}
 # One row per x: the columns that other commands join on, and a signed mean for every class.
-BY_X_COLUMNS = columns(
-    {
-        "x": texts(unique=True),
-        **{name: numbers() for name in ("r", "r_p", "r_v")},
-        "s_.+": numbers(regex=True),
-    }
-)
+BY_X_COLUMNS = {
+    "x": str,
+    **{name: float for name in ("r", "r_p", "r_v")},
+    "s_.+": float,
+}

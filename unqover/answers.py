@@ -108,8 +108,7 @@ class Answers(Recorded):
         lists = record.lists
         if lists is None:
             raise InputError(f"{run.folder / RECORD} does not say what was asked; {run.again}")
-        # A row holds both orders and both polarities.
-        table = run.table(_FILE, ANSWER_COLUMNS, rows=record.questions // 4)
+        table = run.table(_FILE, ANSWER_COLUMNS)
         subjects, levels = zip(*lists.subjects, strict=True)
         attributes, kinds, sensitive = zip(*lists.attributes, strict=True)
         place = _places(run, table, (subjects, subjects, lists.templates, attributes))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, NamedTuple
 
-import pandera.pandas as pa
 from pydantic import Field, model_validator
 
 from tda_bias.runs.record import RecordPart, RunRecord
-from tda_bias.runs.tables import columns, finite, numbers, texts
 from unqover.config import AskConfig
 
 
@@ -104,17 +102,13 @@ CELLS = tuple(
 MASSES = tuple(
     f"mass_{order}_{polarity}" for order, polarity in product(("12", "21"), ("pos", "neg"))
 )
-ANSWER_COLUMNS = columns(
-    {
-        **{name: pa.Column(pa.Category) for name in KEYS},
-        **{name: finite() for name in (*CELLS, *MASSES)},
-    }
-)
+ANSWER_COLUMNS = {
+    **{name: str for name in KEYS},
+    **{name: float for name in (*CELLS, *MASSES)},
+}
 # One row per attribute, in the columns that head results are joined on.
-BY_X_COLUMNS = columns(
-    {
-        "x": texts(unique=True),
-        **{name: numbers() for name in ("r", "r_p", "r_v")},
-        "s_.+": numbers(regex=True),
-    }
-)
+BY_X_COLUMNS = {
+    "x": str,
+    **{name: float for name in ("r", "r_p", "r_v")},
+    "s_.+": float,
+}

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tda_bias.runs.record import Number, RunRecord
-from tda_bias.runs.tables import columns, counts, finite, flags, numbers, shares, texts
 from tda_bias.types import RankBy
 
 
@@ -28,7 +27,6 @@ class AblationRecord(RunRecord):
         triples: Number of texts' triples.
         twinned: How many of them have twins.
         twins: How the twins came about; None for a run without.
-        planned: What a budget of time allowed, and the time it was planned to take; None without.
         share_prefix: Whether a triple's common beginning was run once.
         survivors: Heads of the map that survive correction.
         base: Summaries of the unchanged model.
@@ -48,43 +46,30 @@ class AblationRecord(RunRecord):
     triples: int
     twinned: int = 0
     twins: dict[str, Any] | None = None
-    planned: dict[str, Number] | None = None
     share_prefix: bool
     survivors: int
     base: dict[str, Number]
 
 
-EFFECT_COLUMNS = columns(
-    {"kind": texts(), "heads": texts(), "d_log_odds": finite(), "d_.+": numbers(regex=True)}
-)
-SET_TEST_COLUMNS = columns(
-    {
-        "outcome": texts(),
-        **{name: numbers() for name in ("effect", "random_mean", "random_sd", "percentile")},
-        "p": shares(),
-    }
-)
-HEAD_COLUMNS = columns(
-    {
-        "layer": counts(),
-        "head": counts(),
-        "unstable": flags(),
-        **{name: numbers() for name in ("effect", "importance", "direct", "exact")},
-        **{name: numbers(required=False) for name in ("effect_beta", "exact_beta")},
-        r"(z|evidence)_.+": numbers(regex=True),
-    }
-)
-AGREEMENT_COLUMNS = columns(
-    {
-        "ranking": texts(),
-        **{f"n_{name}": counts() for name in ("effect", "exact")},
-        **{f"rho_{name}": numbers() for name in ("effect", "exact")},
-        **{f"p_{name}": shares() for name in ("effect", "exact")},
-        **{f"n_{name}_beta": counts(required=False) for name in ("effect", "exact")},
-        **{f"rho_{name}_beta": numbers(required=False) for name in ("effect", "exact")},
-        **{f"p_{name}_beta": shares(required=False) for name in ("effect", "exact")},
-    }
-)
+EFFECT_COLUMNS = {"kind": str, "heads": str, "d_log_odds": float, "d_.+": float}
+SET_TEST_COLUMNS = {
+    "outcome": str,
+    **{name: float for name in ("effect", "random_mean", "random_sd", "percentile")},
+    "p": float,
+}
+HEAD_COLUMNS = {
+    "layer": int,
+    "head": int,
+    "unstable": bool,
+    **{name: float for name in ("effect", "importance", "direct", "exact")},
+    r"(z|evidence)_.+": float,
+}
+AGREEMENT_COLUMNS = {
+    "ranking": str,
+    **{f"n_{name}": int for name in ("effect", "exact")},
+    **{f"rho_{name}": float for name in ("effect", "exact")},
+    **{f"p_{name}": float for name in ("effect", "exact")},
+}
 # Attribute of ``AblationStudy``, file and columns.
 TABLES = (
     ("effects", "effects.csv", EFFECT_COLUMNS),

@@ -12,43 +12,30 @@ Of encoder-decoders, the heads are those of the encoder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.ablation.first_order import FirstOrder, first_order, only_activations, slopes
+from tda_bias.ablation.first_order import FirstOrder, first_order, slopes
 from tda_bias.ablation.head_means import head_means
-from tda_bias.ablation.removal import WAITING_BYTES, HeadRemover
+from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.precision import Precision
-from tda_bias.models.shared_weights import (
-    copies_at_a_time,
-    is_unhooked,
-    with_the_same_weights,
-)
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, texts_hash
 from tda_bias.runs.work import Job
 from tda_bias.scores.triple_readings import TripleReadings, triple_readings
-from tda_bias.threads import Pool, each_in_threads
 from tda_bias.types import HeadId, Triple
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
 Ablation = Literal["mean", "zero"]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-# Batches that each thread has at least, where several are run side by side.
-_BATCHES_OF_A_THREAD = 2
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3
 
@@ -141,23 +128,7 @@ class Ablator:
                 model, self.layers, self.readings.unrelated, batch_size=batch_size
             )
         self.precision = precision
-        self.at_a_time = 1
-        plain: PreTrainedModel = model.hf_model
-        if is_unhooked(plain):
-            # With fewer batches each, threads would wait for the last.
-            busy = len(self.readings.passes) // _BATCHES_OF_A_THREAD
-            self.at_a_time = copies_at_a_time(model, busy)
-        if self.at_a_time > 1:
-            # The first may be running, with hooks in it, when another copy is needed.
-            plain = with_the_same_weights(plain)
-        self._first = HeadRemover(
-            model, self.layers, self.replacement, precision=precision,
-            waiting_bytes=WAITING_BYTES // self.at_a_time,
-        )  # fmt: skip
-        self._side_by_side = False
-        self._removers = Pool(
-            self._first, lambda: self._first.of_copy(with_the_same_weights(plain))
-        )
+        self._remover = HeadRemover(model, self.layers, self.replacement, precision=precision)
 
     @property
     def packed(self) -> bool:
@@ -175,7 +146,7 @@ class Ablator:
         Raises:
             InputError: naming the first.
         """
-        self._first.check(heads)
+        self._remover.check(heads)
 
     def removed(self, heads: Sequence[HeadId]) -> AbstractContextManager[None]:
         """The model without some heads, for whatever runs inside.
@@ -184,40 +155,12 @@ class Ablator:
             InputError: if a head does not exist, or the output of a removed head was what replaced
                 it in every place.
         """
-        return self._first.removed(heads)
-
-    def borrowed(self) -> AbstractContextManager[HeadRemover]:
-        """What removes heads of a model that nobody else runs meanwhile."""
-        return self._removers.borrowed() if self._side_by_side else nullcontext(self._first)
-
-    def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """What a function returns for each item, in order; several side by side where that pays.
-
-        Args:
-            function: Uses the model only through ``borrowed``, ``read`` and ``slopes``.
-            items: Its arguments.
-        """
-        # Hooks that somebody has put into the model since, ``removed`` for one, are in no copy.
-        if self.at_a_time == 1 or not is_unhooked(self.model.hf_model):
-            return map(function, items)
-        return self._each_side_by_side(function, items)
-
-    def _each_side_by_side(
-        self, function: Callable[[Item], Result], items: Iterable[Item]
-    ) -> Iterator[Result]:
-        self._side_by_side = True
-        try:
-            # Copies have their parameters in common: what a backward pass would freeze for itself
-            # is frozen for all.
-            with only_activations(self.model.hf_model):
-                yield from each_in_threads(function, items, threads=self.at_a_time)
-        finally:
-            self._side_by_side = False
+        return self._remover.removed(heads)
 
     def parts(
         self, jobs: Sequence[Job], store: PartStore | None = None, progress: Progress | None = None
     ) -> Iterator[Mapping[str, np.ndarray]]:
-        """The arrays of jobs that run the model as ``each`` has it; saved ones as they are.
+        """The arrays of jobs; saved ones as they are.
 
         Args:
             jobs: The parts, as ``removals`` and ``slope_parts`` give them.
@@ -225,7 +168,7 @@ class Ablator:
             progress: As ``PartStore.each`` calls it.
         """
         store = store or PartStore(None, {})
-        return store.each(jobs, progress=progress, computed=self.each)
+        return store.each(jobs, progress=progress)
 
     def without(
         self,
@@ -307,8 +250,7 @@ class Ablator:
         self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
     ) -> Float[np.ndarray, "set reading"]:
         """The readings of one batch of texts without each set of heads; see ``without``."""
-        with self.borrowed() as remover:
-            values = remover.read(tree_pass, sets, share=share)
+        values = self._remover.read(tree_pass, sets, share=share)
         refuse_undefined(self.model, values)
         return values
 
@@ -321,8 +263,7 @@ class Ablator:
 
     def slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
         """What one batch of texts adds to the first-order estimates, row by row."""
-        with self.borrowed() as remover:
-            return slopes(remover.model, remover.layers, self.readings, self.replacement, tree_pass)
+        return slopes(self.model, self.layers, self.readings, self.replacement, tree_pass)
 
     def first_order(self, parts: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
         """Estimates for every head; see ``FirstOrder``.

@@ -21,7 +21,6 @@ from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at
 from tda_bias.scores.triple_readings import TripleReadings
-from tda_bias.threads import stop_if_unwanted
 
 # Weight of each part of a text in the log-odds: stereotype, anti-stereotype, unrelated, context.
 _SIGN = np.array([1.0, -1.0, 0.0, 0.0])
@@ -118,7 +117,6 @@ def slopes(
         replacement: What replaces a head's output; None for nothing.
         tree_pass: The pass.
     """
-    stop_if_unwanted()
     part = np.concatenate(
         [
             readings.part[text][which]

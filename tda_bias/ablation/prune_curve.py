@@ -22,7 +22,7 @@ from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, texts_hash
 from tda_bias.runs.work import Job
 from tda_bias.scores.perplexity import Windows, log_perplexity
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.resampling import ClusterBootstrap, generator
 from tda_bias.types import HeadId, InputError, Triple
 
 Quantity = Literal["beta", "log_odds"]
@@ -160,9 +160,9 @@ def prune_curve(
     losses = [float(arrays["mean"]) for arrays in parts]
     quantity: Quantity = "beta" if np.isfinite(outcomes[0].twin_log_odds).any() else "log_odds"
     target = np.array([triple.group for triple in triples])
-    often = _times_drawn(target[~choosing], n_resamples, generator(seed, "targets"))
+    drawn = ClusterBootstrap.of(target[~choosing], n_resamples, generator(seed, "targets"))
     measured = [
-        _values(outcome, choosing, target, often, confidence) | {"log_ppl": loss}
+        _values(outcome, choosing, drawn, confidence) | {"log_ppl": loss}
         for outcome, loss in zip(outcomes, losses, strict=True)
     ]
     rows = [{"ranking": name, "draw": draw, "k": 0, **measured[0]} for name, draw, _ in orders]
@@ -197,8 +197,8 @@ def _perplexities(
 
     def job(number: int, heads: Sequence[HeadId]) -> Job:
         def computed() -> dict[str, np.ndarray]:
-            with ablator.borrowed() as remover, remover.removed(heads):
-                return {"mean": np.array(log_perplexity(remover.model, windows).mean)}
+            with ablator.removed(heads):
+                return {"mean": np.array(log_perplexity(ablator.model, windows).mean)}
 
         about = {"heads": [str(head) for head in heads], "windows": ids, **ablator.about}
         return Job(f"perplexity {number}", cost, lambda: about, computed)
@@ -206,20 +206,10 @@ def _perplexities(
     return [job(number, heads) for number, heads in enumerate(sets)]
 
 
-def _times_drawn(
-    target: np.ndarray, n_resamples: int, rng: np.random.Generator
-) -> Float[np.ndarray, "draw item"]:
-    """How often each item is in a resample of whole targets."""
-    unit = np.unique(target, return_inverse=True)[1]
-    n = int(unit.max()) + 1
-    return np.asarray(rng.multinomial(n, np.full(n, 1 / n), size=n_resamples)[:, unit], float)
-
-
 def _values(
     outcome: Outcomes,
     choosing: Bool[np.ndarray, " triple"],
-    target: np.ndarray,
-    often: Float[np.ndarray, "draw item"],
+    drawn: ClusterBootstrap,
     confidence: float,
 ) -> dict[str, float]:
     """Means of log-odds and beta on both halves of the targets."""
@@ -227,17 +217,13 @@ def _values(
     quantities = {"log_odds": outcome.log_odds}
     if np.isfinite(outcome.twin_log_odds).any():
         quantities["beta"] = outcome.beta
-    tail = (1 - confidence) / 2
     for name, values in quantities.items():
         there = np.isfinite(values)
         row[f"{name}_choose"] = _mean(values[choosing & there])
-        test, kept = values[~choosing], there[~choosing]
-        row[f"{name}_test"] = _mean(test[kept])
-        weight = often[:, kept]
-        total = weight.sum(1)
-        drawn = (weight @ test[kept])[total > 0] / total[total > 0]
-        limits = np.quantile(drawn, [tail, 1 - tail]) if len(drawn) else (np.nan, np.nan)
-        row[f"{name}_test_low"], row[f"{name}_test_high"] = map(float, limits)
+        test = values[~choosing]
+        row[f"{name}_test"] = _mean(test[np.isfinite(test)])
+        low, high = drawn.limits(test, confidence)
+        row |= {f"{name}_test_low": low, f"{name}_test_high": high}
     return row
 
 

@@ -10,7 +10,6 @@ import pandas as pd
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.tables import columns, counts, finite, numbers, shares, texts
 from tda_bias.runs.text import counted
 
 
@@ -37,28 +36,24 @@ class PruneCurveRecord(RunRecord):
     twins: dict[str, Any] | None = None
 
 
-_CURVE = columns(
-    {
-        "ranking": texts(),
-        "draw": counts(),
-        "k": counts(),
-        "log_ppl": finite(),
-        "log_odds_choose": numbers(),
-        "log_odds_test": numbers(),
-        "log_odds_test_low": numbers(),
-        "log_odds_test_high": numbers(),
-    }
-)
-_CHOSEN = columns(
-    {
-        "ranking": texts(),
-        "k": counts(),
-        "choose": numbers(),
-        "test": numbers(),
-        "d_log_ppl": finite(),
-        "p_random": shares(),
-    }
-)
+_CURVE = {
+    "ranking": str,
+    "draw": int,
+    "k": int,
+    "log_ppl": float,
+    "log_odds_choose": float,
+    "log_odds_test": float,
+    "log_odds_test_low": float,
+    "log_odds_test_high": float,
+}
+_CHOSEN = {
+    "ranking": str,
+    "k": int,
+    "choose": float,
+    "test": float,
+    "d_log_ppl": float,
+    "p_random": float,
+}
 
 
 @dataclass(frozen=True)

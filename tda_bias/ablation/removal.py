@@ -7,12 +7,10 @@ begin at the same layer stand side by side in one batch.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,16 +18,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.ablation.removal_plan import Removal, removal_plan
-from tda_bias.models.attention import AttentionLayer, attention_layers
+from tda_bias.models.attention import AttentionLayer
 from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.precision import Computing, Precision
-from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import HeadId, InputError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 # A replacement that moves a head's output by less than this changed nothing.
 _NO_CHANGE = 1e-12
@@ -52,7 +46,6 @@ class HeadRemover:
         layers: Its layers with attention.
         replacement: What replaces a head's output, ``(layer, head, d)``; None for nothing.
         precision: Of matrix products while heads are removed.
-        waiting_bytes: Memory for networks that others begin with.
     """
 
     def __init__(
@@ -62,22 +55,12 @@ class HeadRemover:
         replacement: Float[Tensor, "layer head d"] | None,
         *,
         precision: Precision = "float32",
-        waiting_bytes: int = WAITING_BYTES,
     ) -> None:
         self.model = model
         self.layers = layers
         self.replacement = replacement
         self._position = {layer.number: i for i, layer in enumerate(layers)}
         self._computing = Computing(model, precision, frozen=True)
-        self._waiting_bytes = waiting_bytes
-
-    def of_copy(self, hf_model: PreTrainedModel) -> HeadRemover:
-        """The same for another model with the same weights, which may run beside this one."""
-        other = copy.copy(self)
-        other.model = replace(self.model, hf_model=hf_model)
-        other.layers = attention_layers(other.model)
-        other._computing = self._computing.of_copy(other.model)
-        return other
 
     def check(self, heads: Sequence[HeadId]) -> None:
         """Refuse heads the model does not have.
@@ -154,7 +137,7 @@ class HeadRemover:
         """Parts of the sets whose networks can wait in memory for those that begin with them."""
         width = self.model.hf_model.config.get_text_config().hidden_size
         size = tree_pass.inputs["input_ids"].numel() * width * self.model.dtype.itemsize
-        most = max(1, self._waiting_bytes // size)
+        most = max(1, WAITING_BYTES // size)
         start = waiting = 0
         for end, heads in enumerate(sets):
             # A network waits before every layer that lacks heads.
@@ -201,7 +184,6 @@ class HeadRemover:
         values: Float[np.ndarray, "set reading"],
     ) -> dict[tuple[int, int], Any]:
         """Run networks that begin at one layer; what others begin with is handed back."""
-        stop_if_unwanted()
         nodes = [plan[i] for i in group]
         rows, copies = tree_pass.inputs["input_ids"].shape[0], len(group)
         start = nodes[0].layer

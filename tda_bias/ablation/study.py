@@ -273,8 +273,8 @@ def _behaviours(
 
     def job(number: int, heads: tuple[HeadId, ...]) -> Job:
         def computed() -> dict[str, np.ndarray]:
-            with ablator.borrowed() as remover, remover.removed(heads):
-                values = behaviour(remover.model)
+            with ablator.removed(heads):
+                values = behaviour(ablator.model)
             return {name: np.array(value) for name, value in values.items()}
 
         about = {"heads": [str(head) for head in heads], **ablator.about}

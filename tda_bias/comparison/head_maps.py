@@ -16,15 +16,14 @@ import pandas as pd
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.comparison.paired import holm
 from tda_bias.heads.maps import map_columns
 from tda_bias.heads.result import HeadBias
 from tda_bias.runs.record import HookedModelRecord, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.tables import columns, counts, finite, numbers, shares, texts
 from tda_bias.stats.resampling import (
     benjamini_hochberg,
     generator,
+    holm,
     permutations_within,
     share_reached,
     standardised_ranks,
@@ -67,25 +66,21 @@ class HeadsComparisonRecord(RunRecord):
     seed: int
 
 
-_AGREEMENT = columns(
-    {
-        "over": texts(),
-        "n": counts(),
-        "rho": numbers(),
-        "chance_low": numbers(),
-        "chance_high": numbers(),
-        "p": shares(),
-    }
-)
-_LAYERS = columns({"model": texts(), "layer": counts(), "depth": finite(), "value": numbers()})
-_HEADS = columns(
-    {
-        "layer": counts(),
-        "head": counts(),
-        **{name: numbers() for name in ("before", "after", "change", "noise", "z")},
-        **{name: shares() for name in ("p", "p_holm", "q")},
-    }
-)
+_AGREEMENT = {
+    "over": str,
+    "n": int,
+    "rho": float,
+    "chance_low": float,
+    "chance_high": float,
+    "p": float,
+}
+_LAYERS = {"model": str, "layer": int, "depth": float, "value": float}
+_HEADS = {
+    "layer": int,
+    "head": int,
+    **{name: float for name in ("before", "after", "change", "noise", "z")},
+    **{name: float for name in ("p", "p_holm", "q")},
+}
 
 
 @dataclass(frozen=True)
@@ -328,8 +323,6 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
     columns = [map_columns(by, run.category.columns) for run in (before, after)]
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
-    if f"sd_null_{columns[0].tested}" not in before.category:
-        raise InputError("the runs were written by version 0.1, without the noise of their maps")
     return str(category)
 
 

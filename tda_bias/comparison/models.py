@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, Outcome
-from tda_bias.comparison.paired import after_names, holm, is_kept, paired_change
+from tda_bias.comparison.paired import after_names, is_kept, paired_change
 from tda_bias.comparison.record import ComparisonRecord, ModelComparison, NotMeasured
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, open_parts
 from tda_bias.runs.record import ModelRecord
+from tda_bias.stats.resampling import holm
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from statsmodels.stats.multitest import multipletests
 
 from tda_bias.comparison.outcome import Guard
 from tda_bias.stats.resampling import (
+    FEWEST_CLUSTERS,
     Intervals,
     bootstrap_intervals,
     exchanges,
@@ -22,8 +22,6 @@ from tda_bias.stats.resampling import (
     two_sided_share,
 )
 
-# With five clusters even the most extreme of all flips has p = 2 / 2^5 = .0625.
-FEWEST_CLUSTERS = 6
 # The non-inferiority bound is one-sided.
 LEVEL = 0.05
 _BATCH = 500
@@ -200,15 +198,6 @@ def _flipped(
     draws = exchanges(np.full(len(difference), 2), n_flips, rng)
     null = (1 - 2 * draws.member) @ difference
     return two_sided_share(null, float(difference.sum()), exact=draws.exact)
-
-
-def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
-    """Holm's adjusted p of all defined p-values together; NaN stays NaN."""
-    adjusted = np.full(np.shape(pvalue), np.nan)
-    known = np.isfinite(pvalue)
-    if known.any():
-        adjusted[known] = multipletests(np.asarray(pvalue)[known], method="holm")[1]
-    return adjusted
 
 
 def is_kept(guard: Guard, worst: float) -> bool:

@@ -10,8 +10,6 @@ import pandas as pd
 from tda_bias.runs.record import ModelRecord, RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import Run
-from tda_bias.runs.tables import columns, counts, finite, flags, numbers, shares
-from tda_bias.runs.tables import texts as text_column
 from tda_bias.runs.text import counted
 
 
@@ -52,37 +50,33 @@ class ComparisonRecord(RunRecord):
 
 
 def _maybe_texts() -> Any:
-    return text_column(nullable=True)
+    return str
 
 
-_TABLE = columns(
-    {
-        "outcome": text_column(),
-        **{name: numbers() for name in ("before", "after", "change", "low", "high")},
-        "p": shares(),
-        "guard": _maybe_texts(),
-        "p_holm": shares(),
-        "worst": numbers(),
-        "margin": numbers(),
-        "allowed": _maybe_texts(),
-        "kind": text_column(),
-        "unit": text_column(),
-        "primary": flags(),
-        "neutral": numbers(),
-        "about": text_column(),
-        "items": counts(),
-        "clusters": counts(),
-        "over": text_column(),
-        "unpaired": counts(),
-        "reason": _maybe_texts(),
-    }
-)
-_ITEMS = columns(
-    {
-        **{name: text_column() for name in ("outcome", "item", "cluster")},
-        **{name: finite() for name in ("weight", "before", "after")},
-    }
-)
+_TABLE = {
+    "outcome": str,
+    **{name: float for name in ("before", "after", "change", "low", "high")},
+    "p": float,
+    "guard": str,
+    "p_holm": float,
+    "worst": float,
+    "margin": float,
+    "allowed": str,
+    "kind": str,
+    "unit": str,
+    "primary": bool,
+    "neutral": float,
+    "about": str,
+    "items": int,
+    "clusters": int,
+    "over": str,
+    "unpaired": int,
+    "reason": str,
+}
+_ITEMS = {
+    **{name: str for name in ("outcome", "item", "cluster")},
+    **{name: float for name in ("weight", "before", "after")},
+}
 
 
 @dataclass(frozen=True)

@@ -99,12 +99,7 @@ class CrossReference(SavedResult):
 
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
-        if run.record.files is not None:
-            return super()._read(run)
-        # Version 0.1 kept the profiles in its record.
-        profiles = getattr(run.record_as(CrossrefRecord), "mantel", [])
-        tables = {name: run.table(file, schema) for name, file, schema in TABLES}
-        return {**tables, "profiles": pd.DataFrame(profiles, columns=list(_PROFILE))}
+        return super()._read(run)
 
 
 _PROFILE = ("quantity", "distance", "rho", "p")

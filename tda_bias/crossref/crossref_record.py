@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from tda_bias.runs.record import Number, RunRecord
-from tda_bias.runs.tables import columns, counts, numbers, shares, texts
 from tda_bias.types import RankBy
 
 
@@ -34,38 +33,30 @@ class CrossrefRecord(RunRecord):
     shuffled_heads: dict[str, dict[str, Number]] = Field(default_factory=dict)
 
 
-TARGET_COLUMNS = columns(
-    {
-        "category": texts(),
-        "target": texts(),
-        "match_type": texts(),
-        "matched": texts(),
-        "n_items": counts(),
-        "r": numbers(),
-        "s_.+": numbers(regex=True),
-    }
-)
-CORRELATION_COLUMNS = columns(
-    {
-        "quantity": texts(),
-        "summary": texts(),
-        "n": counts(),
-        **{name: numbers() for name in ("spearman", "low", "high", "pearson", "partial")},
-        **{name: shares() for name in ("p", "p_partial", "q")},
-    }
-)
-HEAD_COLUMNS = columns(
-    {
-        "layer": counts(),
-        "head": counts(),
-        "rho": numbers(),
-        **{name: shares() for name in ("p", "p_max", "q")},
-        "quantity": texts(),
-    }
-)
-PROFILE_COLUMNS = columns(
-    {"quantity": texts(), "distance": texts(), "rho": numbers(), "p": shares()}
-)
+TARGET_COLUMNS = {
+    "category": str,
+    "target": str,
+    "match_type": str,
+    "matched": str,
+    "n_items": int,
+    "r": float,
+    "s_.+": float,
+}
+CORRELATION_COLUMNS = {
+    "quantity": str,
+    "summary": str,
+    "n": int,
+    **{name: float for name in ("spearman", "low", "high", "pearson", "partial")},
+    **{name: float for name in ("p", "p_partial", "q")},
+}
+HEAD_COLUMNS = {
+    "layer": int,
+    "head": int,
+    "rho": float,
+    **{name: float for name in ("p", "p_max", "q")},
+    "quantity": str,
+}
+PROFILE_COLUMNS = {"quantity": str, "distance": str, "rho": float, "p": float}
 # Attribute of ``CrossReference``, file and columns.
 TABLES = (
     ("targets", "targets.csv", TARGET_COLUMNS),

@@ -14,7 +14,6 @@ from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
-from tda_bias.runs.tables import columns, counts, numbers, shares, texts
 from tda_bias.scores.stereoset import Scoring
 
 if TYPE_CHECKING:
@@ -45,23 +44,19 @@ class ItemCrossrefRecord(RunRecord):
     left_out: dict[str, int] = Field(default_factory=dict)
 
 
-_PLACE = {"category": texts(), "way": texts(), "measure": texts(), "dim": counts()}
-HEAD_COLUMNS = columns(
-    {
-        **_PLACE,
-        "layer": counts(),
-        "head": counts(),
-        "rho": numbers(),
-        **{name: shares() for name in ("p", "p_max", "q")},
-    }
-)
-SUMMARY_COLUMNS = columns(
-    {
-        **_PLACE,
-        **{name: counts() for name in ("n", "heads", "p05", "family_wise")},
-        **{name: numbers() for name in ("expected", "largest", "needed", "smallest")},
-    }
-)
+_PLACE = {"category": str, "way": str, "measure": str, "dim": int}
+HEAD_COLUMNS = {
+    **_PLACE,
+    "layer": int,
+    "head": int,
+    "rho": float,
+    **{name: float for name in ("p", "p_max", "q")},
+}
+SUMMARY_COLUMNS = {
+    **_PLACE,
+    **{name: int for name in ("n", "heads", "p05", "family_wise")},
+    **{name: float for name in ("expected", "largest", "needed", "smallest")},
+}
 # Attribute of ``ItemCrossReference``, file and columns.
 TABLES = (
     ("heads", "heads.csv", HEAD_COLUMNS),
@@ -120,7 +115,7 @@ def cross_reference_items(
     same_model(heads.record, stereoset.record)
     tests = item_tests(
         ItemDifferences.read(heads),
-        stereoset.named_items(),
+        stereoset.items,
         scoring=scoring,
         n_resamples=n_resamples,
         seed=seed,

@@ -14,7 +14,6 @@ import yaml
 
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.run import open_run
-from tda_bias.runs.tables import columns, numbers, texts
 from tda_bias.types import InputError
 
 Match = Literal["exact", "near", "weak", "own"]
@@ -26,13 +25,11 @@ ACCEPTED: dict[str, tuple[Match, ...]] = {
 }
 FEWEST_TARGETS = 4
 _BY_X = "by_x.csv"
-BY_X_COLUMNS = columns(
-    {
-        "x": texts(),
-        **{name: numbers() for name in ("r", "r_p", "r_v")},
-        "s_.+": numbers(regex=True),
-    }
-)
+BY_X_COLUMNS = {
+    "x": str,
+    **{name: float for name in ("r", "r_p", "r_v")},
+    "s_.+": float,
+}
 
 
 @cache

@@ -14,7 +14,6 @@ from tda_bias.runs.notebook import summary_html
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import Recorded
 from tda_bias.runs.run import open_run
-from tda_bias.runs.tables import columns, counts, finite, numbers, texts
 from tda_bias.runs.writing import writing_run
 
 if TYPE_CHECKING:
@@ -59,18 +58,14 @@ class DebiasRecord(RunRecord):
     seconds: float = 0.0
 
 
-_ARMS = columns(
-    {
-        "arm": texts(), "how": texts(), "heads": counts(), "before": finite(), "beta": finite(),
-        "rms": finite(), "perplexity": finite(), "guard": texts(), "p": numbers(),
-    }
-)  # fmt: skip
-_FRONTIER = columns(
-    {
-        "arm": texts(), "draw": counts(), "check": counts(), "perplexity": finite(),
-        "beta": finite(), "rms": finite(),
-    }
-)  # fmt: skip
+_ARMS = {
+        "arm": str, "how": str, "heads": int, "before": float, "beta": float,
+        "rms": float, "perplexity": float, "guard": str, "p": float,
+    }  # fmt: skip
+_FRONTIER = {
+        "arm": str, "draw": int, "check": int, "perplexity": float,
+        "beta": float, "rms": float,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class DebiasRun(Recorded):
         return f"DebiasRun({self.record.model.name}: {about})"
 
     def _repr_html_(self) -> str:
-        arms = self.arms[list(_ARMS.columns)]
+        arms = self.arms[list(_ARMS)]
         return summary_html(repr(self), [self.record.verdict], {"arms on unseen targets": arms})
 
     def save(

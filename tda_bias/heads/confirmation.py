@@ -26,7 +26,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import relative_shares
 from tda_bias.runs.notebook import summary_html
 from tda_bias.runs.text import counted
-from tda_bias.stats.resampling import generator, share_reached, standardised_ranks
+from tda_bias.stats.resampling import generator, holm, share_reached, standardised_ranks
 from tda_bias.types import InputError
 
 By = Literal["evidence", "location"]
@@ -258,14 +258,4 @@ def confirmed_on(
     places = list(zip(chosen["layer"], chosen["head"], strict=True))
     rows = tested.loc[places]
     table = chosen.assign(z_other=rows["z"].to_numpy(), p_other=rows["p"].to_numpy())
-    return table.assign(p_holm=_holm(table["p_other"].to_numpy(float)))
-
-
-def _holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
-    from statsmodels.stats.multitest import multipletests
-
-    adjusted = np.full(pvalue.shape, np.nan)
-    known = np.isfinite(pvalue)
-    if known.any():
-        adjusted[known] = multipletests(pvalue[known], method="holm")[1]
-    return adjusted
+    return table.assign(p_holm=holm(table["p_other"].to_numpy(float)))

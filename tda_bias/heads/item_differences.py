@@ -19,7 +19,6 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.heads.twin_contrast import contrast_matrix
-from tda_bias.runs.tables import columns, texts
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -30,12 +29,9 @@ if TYPE_CHECKING:
 MEASURES = ("sum", "dispersion")
 TABLE, ARRAYS = "items.parquet", "items.npz"
 TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereotype")
-COLUMNS = columns(
-    {
-        **{name: texts() for name in ("category", "group", "id")},
-        **{name: texts(required=False) for name in TEXTS},
-    }
-)
+COLUMNS = {
+    **{name: str for name in ("category", "group", "id")},
+}
 
 Measured = Mapping[str, Float[np.ndarray, "item dim layer head"]]
 

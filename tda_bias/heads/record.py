@@ -8,7 +8,6 @@ from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.runs.record import HookedModelRecord, Number, RecordPart, RunRecord
-from tda_bias.runs.tables import columns, counts, flags, numbers, shares, texts
 from tda_bias.types import InputError, PValue, RankBy
 
 if TYPE_CHECKING:
@@ -156,56 +155,48 @@ _MAPS: tuple[RankBy, ...] = ("relative", "statistic", "metric")
 
 
 def _of_head() -> dict[str, Any]:
-    return {**_of_category(), "layer": counts(), "head": counts(), "unstable": flags()}
+    return {**_of_category(), "layer": int, "head": int, "unstable": bool}
 
 
 def _of_category() -> dict[str, Any]:
-    return {"model": texts(), "category": texts()}
+    return {"model": str, "category": str}
 
 
 def _numbers(*names: str) -> dict[str, Any]:
-    return {name: numbers() for name in names}
+    return {name: float for name in names}
 
 
-HEAD_COLUMNS = columns(
-    {
-        **_of_head(),
-        "group": texts(),
-        **{name: counts() for name in ("dim", "n", "n_steps")},
-        **_numbers("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"),
-        **_numbers("length_statistic"),
-        **{name: shares() for name in ("p_paper", "p_paired", "p_label", "p_max", "q_bh")},
-        _P: shares(regex=True),
-    }
-)
-COMBINED_COLUMNS = columns(
-    {
-        **_of_head(),
-        "group": texts(),
-        **_numbers(*(f"{kind}_{name}" for name in _MAPS for kind in ("combined", "z"))),
-        r"(combined|z)_.+": numbers(regex=True),
-    }
-)
-CATEGORY_COLUMNS = columns(
-    {
-        **_of_head(),
-        "n_groups": counts(),
-        "n_unstable": counts(),
-        **_numbers(*(f"z_{name}" for name in _MAPS), "z_null_relative", "z_null_statistic"),
-        r"(z|z_null|sd_null|evidence)_.+": numbers(regex=True),
-        _P: shares(regex=True),
-    }
-)
-GROUP_COLUMNS = columns(
-    {
-        **_of_category(),
-        "group": texts(),
-        "n": counts(),
-        **_numbers("tokens_min", "tokens_mean", "tokens_max", "reliability"),
-        **_numbers(*(f"{name}_{what}" for name in _MAPS for what in ("mean", "min", "max"))),
-        **_numbers("S0_mean_stable", "S1_mean_stable", "length_statistic_0", "length_statistic_1"),
-    }
-)
+HEAD_COLUMNS = {
+    **_of_head(),
+    "group": str,
+    **{name: int for name in ("dim", "n", "n_steps")},
+    **_numbers("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"),
+    **_numbers("length_statistic"),
+    **{name: float for name in ("p_paper", "p_paired", "p_label", "p_max", "q_bh")},
+    _P: float,
+}
+COMBINED_COLUMNS = {
+    **_of_head(),
+    "group": str,
+    **_numbers(*(f"{kind}_{name}" for name in _MAPS for kind in ("combined", "z"))),
+    r"(combined|z)_.+": float,
+}
+CATEGORY_COLUMNS = {
+    **_of_head(),
+    "n_groups": int,
+    "n_unstable": int,
+    **_numbers(*(f"z_{name}" for name in _MAPS), "z_null_relative", "z_null_statistic"),
+    r"(z|z_null|sd_null|evidence)_.+": float,
+    _P: float,
+}
+GROUP_COLUMNS = {
+    **_of_category(),
+    "group": str,
+    "n": int,
+    **_numbers("tokens_min", "tokens_mean", "tokens_max", "reliability"),
+    **_numbers(*(f"{name}_{what}" for name in _MAPS for what in ("mean", "min", "max"))),
+    **_numbers("S0_mean_stable", "S1_mean_stable", "length_statistic_0", "length_statistic_1"),
+}
 # Attribute of ``HeadBias``, file and columns.
 TABLES = (
     ("table", "heads.parquet", HEAD_COLUMNS),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -52,16 +51,7 @@ class Computing:
         self._frozen = frozen
         self._device = model.device.type
         self._half = precision == "bfloat16"
-        # By what they are rounded of, which copies of the model share.
         self._rounded: dict[Tensor, Tensor] = {}
-        self._rounding = threading.Lock()
-
-    def of_copy(self, model: LanguageModel) -> Computing:
-        """The same for another model with the same weights in memory."""
-        precision: Precision = "bfloat16" if self._half else "float32"
-        other = Computing(model, precision, frozen=self._frozen)
-        other._rounded, other._rounding = self._rounded, self._rounding
-        return other
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -88,10 +78,9 @@ class Computing:
             return partial(in_single_precision, module.weight, module.bias)
         if module.weight.requires_grad and not self._frozen:
             return None
-        with self._rounding:
-            if module.weight not in self._rounded:
-                self._rounded[module.weight] = module.weight.detach().bfloat16()
-            weight = self._rounded[module.weight]
+        if module.weight not in self._rounded:
+            self._rounded[module.weight] = module.weight.detach().bfloat16()
+        weight = self._rounded[module.weight]
         return lambda given: nn.functional.linear(given, weight, module.bias)
 
 

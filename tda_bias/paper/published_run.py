@@ -12,7 +12,6 @@ from tda_bias.paper.rankings import TOP, against_published
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
-from tda_bias.runs.tables import columns, counts, finite, numbers, shares, texts
 from tda_bias.runs.text import counted
 from tda_bias.types import RankBy
 
@@ -43,15 +42,13 @@ class PublishedRecord(RunRecord):
     seed: int
 
 
-_COLUMNS = columns(
-    {
-        **{name: texts() for name in ("category", "first", "second")},
-        **{name: counts() for name in ("heads", "overlap")},
-        "spearman": numbers(),
-        "chance": finite(),
-        **{name: shares() for name in ("p", "p_within_layers", "p_overlap")},
-    }
-)
+_COLUMNS = {
+    **{name: str for name in ("category", "first", "second")},
+    **{name: int for name in ("heads", "overlap")},
+    "spearman": float,
+    "chance": float,
+    **{name: float for name in ("p", "p_within_layers", "p_overlap")},
+}
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class RecordPart(BaseModel):
 
 
 class ModelRecord(RecordPart):
-    """A model as it was run; what an older version did not write is None.
+    """A model as it was run.
 
     Attributes:
         name: As it was asked for.
@@ -111,12 +111,10 @@ class FileRecord(RecordPart):
 
     Attributes:
         hash: Of its bytes (XXH3, 128 bits).
-        rows: Of a table.
         added: Whether it was added later: it follows from the others.
     """
 
     hash: str
-    rows: int | None = None
     added: bool = False
 
 
@@ -133,7 +131,7 @@ class RunRecord(RecordPart):
         data: The texts.
         made_from: Hashes of the results it was made from, by command; see ``Run.content``.
         packages: Versions of the packages whose numbers these are.
-        files: Every file of the run; None in runs of version 0.1.
+        files: Every file of the run.
     """
 
     version: Literal[2] = 2
@@ -145,7 +143,7 @@ class RunRecord(RecordPart):
     data: DataRecord | None = None
     made_from: dict[str, str] = Field(default_factory=dict)
     packages: dict[str, str] = Field(default_factory=package_versions)
-    files: dict[str, FileRecord] | None = None
+    files: dict[str, FileRecord] = Field(default_factory=dict)
 
     def told(self, name: str, default: V) -> V:
         """What the command was told of one of its settings.
@@ -176,8 +174,8 @@ class RunRecord(RecordPart):
 
     @field_validator("files")
     @classmethod
-    def _inside_the_folder(cls, files: dict[str, FileRecord] | None) -> Any:
-        for name in files or ():
+    def _inside_the_folder(cls, files: dict[str, FileRecord]) -> Any:
+        for name in files:
             if name in ("", ".", "..", RECORD) or set(name) & set("/\\\0"):
                 raise ValueError(f"names {name!r}, which is no file of a run")
         return files
@@ -245,8 +243,11 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
             f"one reads up to {VERSION}); update tdabias"
         )
     if version is None:
-        values = _of_version_0_1(values)
-    elif values.pop("checksum", None) != checksum(values):
+        raise InputError(
+            f"{where} names no version: it is no record of a run, or one of tdabias 0.1; run the "
+            "command again"
+        )
+    if values.pop("checksum", None) != checksum(values):
         raise InputError(
             f"{where} is not as it was written: it was changed or damaged; run the command again "
             "with --overwrite (finished parts are reused)"
@@ -259,16 +260,3 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
 def checksum(values: Mapping[str, Any]) -> str:
     """Hash of a record's plain values, without the checksum itself."""
     return str(xxhash.xxh3_128_hexdigest(json.dumps(values, sort_keys=True).encode()))
-
-
-def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
-    """A record as version 0.1 wrote it: without version and files, some without command."""
-    if "config" in values:  # no other command had that entry
-        values.setdefault("command", "heads")
-    if isinstance(values.get("model"), str):
-        values["model"] = {"name": values["model"], "weights": values.pop("weights", None)}
-    values.pop("restarted_from_layer", None)  # it always was
-    for name in ("tdabias", "created", "files"):
-        values.setdefault(name, None)
-    values.setdefault("packages", {})
-    return values

@@ -16,10 +16,11 @@ from tda_bias.runs.writing import writing_run
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-    from pandera.pandas import DataFrameSchema
+
+    from tda_bias.runs.tables import Columns
 
 # Field of a result, its file and its columns.
-Table = tuple[str, str, "DataFrameSchema"]
+Table = tuple[str, str, "Columns"]
 
 
 class Recorded:
@@ -103,4 +104,4 @@ class SavedResult(Recorded):
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
         """Every table by its field; a subclass says what stands for one that a run lacks."""
-        return {name: run.table(file, schema) for name, file, schema in cls.TABLES}
+        return {name: run.table(file, columns) for name, file, columns in cls.TABLES}

@@ -27,7 +27,8 @@ from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pandera.pandas import DataFrameSchema
+
+    from tda_bias.runs.tables import Columns
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class Run:
 
     @property
     def content(self) -> str | None:
-        """Hash of its tables: the same for a run that was repeated. None in version 0.1."""
+        """Hash of its tables: the same for a run that was repeated."""
         return content_hash(self.record)
 
     def record_as(self, kind: type[R]) -> R:
@@ -86,8 +87,6 @@ class Run:
 
     def has(self, name: str) -> bool:
         """Whether a file is the run's; one that merely lies in its folder is not."""
-        if self.record.files is None:
-            return (self.folder / name).is_file()
         return name in self.record.files
 
     def read(self, name: str) -> bytes:
@@ -103,34 +102,27 @@ class Run:
             content = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror}); {self.again}") from None
-        listed = (self.record.files or {}).get(name)
-        if listed is not None and file_hash(content) != listed.hash:
+        if file_hash(content) != self.record.files[name].hash:
             raise InputError(
                 f"{path} is not as the run wrote it: it was changed, cut or damaged; {self.again}"
             )
         return content
 
-    def table(self, name: str, schema: DataFrameSchema, *, rows: int | None = None) -> pd.DataFrame:
+    def table(self, name: str, columns: Columns) -> pd.DataFrame:
         """One of its tables, as CSV or Parquet by its ending.
 
         Args:
             name: The file.
-            schema: The columns it must have, with their types.
-            rows: How many rows follow from the record, where they do.
+            columns: Those it must have, with their types.
 
         Raises:
-            InputError: as ``read``, or if columns, types or the number of rows are others.
+            InputError: as ``read``, or if columns or types are others.
         """
         from tda_bias.runs.tables import parsed_table
 
-        listed = (self.record.files or {}).get(name)
         content = self.read(name)
         try:
-            table = parsed_table(content, name, schema)
-            for expected in (rows, listed.rows if listed is not None else None):
-                if expected not in (None, len(table)):
-                    raise ValueError(f"has {len(table)} rows where {expected} were written")
-            return table
+            return parsed_table(content, name, columns)
         except ValueError as error:
             raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
 
@@ -226,14 +218,14 @@ def file_hash(content: bytes) -> str:
 def content_hash(record: RunRecord) -> str | None:
     """Hash of the tables of a run, without those that were added later.
 
-    None if the record lists no files.
+    None if the record lists no files: it is of a result that was not read from a folder.
     """
-    if record.files is None:
+    if not record.files:
         return None
     tables = {
         name: entry.hash
         for name, entry in record.files.items()
-        if entry.rows is not None and not entry.added
+        if name.endswith((".csv", ".parquet")) and not entry.added
     }
     return file_hash(json.dumps(tables, sort_keys=True).encode())
 
@@ -277,11 +269,7 @@ def with_parts(
 
 def made_from(part: Run, run: Run) -> bool:
     """Whether a run's results are the ones that another was made from."""
-    if run.content is not None:
-        return part.record.made_from.get(run.command) == run.content
-    # Version 0.1 wrote no hashes; a cross-reference of it not even those of the weights.
-    ours, theirs = part.record.model, run.record.model
-    return ours.name == theirs.name and ours.weights in (None, theirs.weights)
+    return part.record.made_from.get(run.command) == run.content
 
 
 # -- before a run is written over ------------------------------------------------------------------

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
-import pandera.pandas as pa
-from pandera.errors import SchemaErrors
 
 from tda_bias.runs.files import write_csv, write_text
 from tda_bias.runs.spreadsheets import csv_table
@@ -58,73 +55,43 @@ def _rounded(table: pd.DataFrame) -> pd.DataFrame:
 
 # -- reading ---------------------------------------------------------------------------------------
 
-# Types as pandas names them, for messages.
+# The columns a table must have, and the type of each: a name, or a regular expression that at least
+# one column matches. It may have more. That the values are as they were written is what the file's
+# hash in ``run.json`` says.
+Columns = Mapping[str, type]
+
 _KINDS = {
-    "float64": "numbers",
-    "int64": "whole numbers",
-    "bool": "true or false",
-    "str": "texts",
-    "category": "names",
+    float: ("fiu", "numbers"),
+    int: ("iu", "whole numbers"),
+    bool: ("b", "true or false"),
+    str: ("OSU", "texts"),
 }
 
 
-def numbers(**options: Any) -> pa.Column:
-    """A column of numbers, some of which may be undefined (NaN)."""
-    return pa.Column(float, nullable=True, coerce=True, **options)
-
-
-def finite(**options: Any) -> pa.Column:
-    """A column of numbers that are all defined."""
-    return pa.Column(float, coerce=True, **options)
-
-
-def shares(**options: Any) -> pa.Column:
-    """A column of probabilities, p- or q-values; NaN where undefined."""
-    return pa.Column(
-        float,
-        pa.Check.in_range(0.0, 1.0, error="numbers between 0 and 1"),
-        nullable=True,
-        coerce=True,
-        **options,
-    )
-
-
-def counts(**options: Any) -> pa.Column:
-    """A column of whole numbers from 0 on: how many, or which layer."""
-    return pa.Column(int, pa.Check.ge(0, error="numbers from 0 on"), **options)
-
-
-def texts(**options: Any) -> pa.Column:
-    """A column of texts."""
-    return pa.Column(str, **options)
-
-
-def flags(**options: Any) -> pa.Column:
-    """A column of true and false."""
-    return pa.Column(bool, **options)
-
-
-def columns(kinds: Mapping[str, pa.Column]) -> pa.DataFrameSchema:
-    """The columns a table must have; it may have more. Names are fixed unless ``regex`` is set."""
-    return pa.DataFrameSchema(dict(kinds))
-
-
-def parsed_table(content: bytes, name: str, schema: pa.DataFrameSchema) -> pd.DataFrame:
-    """A table from the bytes of a CSV or Parquet file.
+def parsed_table(content: bytes, name: str, columns: Columns) -> pd.DataFrame:
+    """Read a table from the bytes of a CSV or Parquet file.
 
     Args:
         content: The bytes.
         name: The file's name, whose ending says which.
-        schema: The columns it must have.
+        columns: Those it must have.
 
     Raises:
         ValueError: saying in one line what does not fit.
     """
-    table = plain_table(content, name, dtype=_text_columns(schema))
-    try:
-        return schema.validate(table, lazy=True)
-    except SchemaErrors as error:
-        raise ValueError(_reason(error)) from None
+    texts = {column: str for column, kind in columns.items() if kind is str}
+    table = plain_table(content, name, dtype=texts)
+    for column, kind in columns.items():
+        matching = [c for c in table if re.fullmatch(column, str(c))]
+        if not matching:
+            raise ValueError(f"lacks the column {column!r}")
+        kinds, said = _KINDS[kind]
+        for found in matching:
+            if table[found].dtype.kind not in kinds:
+                raise ValueError(f"the column {found!r} must hold {said}")
+            if kind is float:
+                table[found] = table[found].astype(float)
+    return table
 
 
 def plain_table(
@@ -147,29 +114,6 @@ def plain_table(
     except Exception as error:
         # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
         raise ValueError(f"no table ({_first_line(error)})") from error
-
-
-def _text_columns(schema: pa.DataFrameSchema) -> dict[str, type]:
-    return {
-        name: str
-        for name, column in schema.columns.items()
-        if column.dtype and pa.dtypes.is_string(column.dtype)
-    }
-
-
-def _reason(error: SchemaErrors) -> str:
-    first = error.failure_cases.iloc[0]
-    column, check, case, row = (first[n] for n in ("column", "check", "failure_case", "index"))
-    if check == "column_in_dataframe":
-        return f"lacks the column {case!r}"
-    if check.startswith("no_regex_column_match"):
-        return f"lacks a column like {column!r}"
-    if check == "not_nullable":
-        return f"the column {column!r} is empty in row {int(row) + 1}"
-    for kind, said in _KINDS.items():
-        check = said if kind in check else check
-    case = case.item() if isinstance(case, np.generic) else case
-    return f"the column {column!r} must hold {check}; got {case!r}"
 
 
 def _first_line(error: Exception) -> str:

@@ -14,6 +14,24 @@ def number_text(value: float | None, decimals: int = 2) -> str:
     return "undefined" if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"
 
 
+def interval_text(low: float, high: float, decimals: int = 2, *, sign: str = "") -> str:
+    """An interval; ``no interval`` where its limits are undefined: of too few clusters.
+
+    Args:
+        low: Lower limit.
+        high: Upper limit.
+        decimals: Of both.
+        sign: ``+`` to show the sign of positive limits too.
+
+    Examples:
+        >>> interval_text(-0.1, 0.25), interval_text(float("nan"), float("nan"))
+        ('-0.10 to 0.25', 'no interval')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "no interval"
+    return f"{low:{sign}.{decimals}f} to {high:{sign}.{decimals}f}"
+
+
 def p_text(value: float | None) -> str:
     """A p- or q-value: four decimals where they matter, never 0 for what is only small."""
     if value is None or not math.isfinite(value) or value >= 0.1:

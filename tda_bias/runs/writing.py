@@ -33,16 +33,16 @@ class RunWriter:
 
     def __init__(self, stage: Path) -> None:
         self._stage = stage
-        self._rows: dict[str, int | None] = {}
+        self._names: list[str] = []
 
     @property
     def names(self) -> list[str]:
         """Files so far."""
-        return list(self._rows)
+        return list(self._names)
 
     def table(self, name: str, table: pd.DataFrame) -> None:
         """A table, as CSV or Parquet by the ending of its name."""
-        path = self._path(name, rows=len(table))
+        path = self._path(name)
         if path.suffix == ".csv":
             path.write_text(csv_text(table), encoding="utf-8")
         else:
@@ -64,16 +64,16 @@ class RunWriter:
 
     def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
         """What the record says of the files so far."""
-        hashes = {name: file_hash((self._stage / name).read_bytes()) for name in self._rows}
         return {
-            name: FileRecord(hash=hashes[name], rows=rows, added=added)
-            for name, rows in self._rows.items()
+            name: FileRecord(hash=file_hash((self._stage / name).read_bytes()), added=added)
+            for name in self._names
         }
 
-    def _path(self, name: str, *, rows: int | None = None) -> Path:
+    def _path(self, name: str) -> Path:
         if name == RECORD or Path(name).name != name:
             raise ValueError(f"{name!r} cannot be a file of a run")
-        self._rows[name] = rows
+        if name not in self._names:
+            self._names.append(name)
         return self._stage / name
 
 
@@ -121,11 +121,6 @@ def adding_to_run(folder: str | Path, *, anew: bool = False) -> Iterator[RunWrit
     """
     folder = Path(folder)
     run = open_run(folder)
-    if run.record.files is None:
-        raise InputError(
-            f"{folder} was written by version 0.1 of tdabias, which lists no files; run `tdabias "
-            f"{run.command}` again"
-        )
     with staged(folder) as stage:
         writer = RunWriter(stage)
         with write_errors(folder):
@@ -149,7 +144,7 @@ def _listed(folder: Path) -> dict[str, FileRecord]:
     """The files of the run that is in a folder, as far as it can be read."""
     make_folder(folder)
     try:
-        return open_run(folder).record.files or {}
+        return open_run(folder).record.files
     except InputError:
         return {}
 

@@ -19,17 +19,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from statsmodels.stats.power import tt_solve_power
 
 from tda_bias.runs.text import number_text
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import SCORINGS, Scoring
 from tda_bias.stats.resampling import (
+    FEWEST_CLUSTERS,
     benjamini_hochberg,
     bootstrap_intervals,
     exchanges,
     generator,
     share_reached,
+    smallest_effect,
     times_drawn,
 )
 from tda_bias.types import CATEGORIES, InputError
@@ -323,7 +324,7 @@ def _limits(
     options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "rng": rng}
     limits = [bootstrap_intervals((beta,), _mean_and_share, batch=_BLOCK, **options).limits()]
     label, member = np.unique(target, return_inverse=True)
-    if len(label) < 2:
+    if len(label) < FEWEST_CLUSTERS:
         limits.append(np.full((2, 2), np.nan))
     else:
         limits.append(_target_limits(beta, member, len(label), options))
@@ -350,11 +351,6 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(np.corrcoef(x, y)[0, 1])
-
-
-def smallest_effect(n: int) -> float:
-    """The mean, in standard deviations, that a t-test of n items finds four times out of five."""
-    return float(tt_solve_power(nobs=n, alpha=0.05, power=0.8))
 
 
 # -- in words --------------------------------------------------------------------------------------

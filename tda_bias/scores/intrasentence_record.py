@@ -9,7 +9,6 @@ import pandas as pd
 
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.tables import columns, counts, numbers, texts
 from tda_bias.runs.text import counted
 from tda_bias.scores.intrasentence import SentenceScores
 from tda_bias.scores.stereoset_record import SCORE_COLUMNS, SPLIT_COLUMNS, ScoredTextsRecord
@@ -38,20 +37,18 @@ class SentenceRecord(RunRecord):
     seed: int
 
 
-_HOW = {"reading": texts(), "scored": texts()}
-_ITEMS = columns(
-    {
-        **_HOW,
-        **{name: texts() for name in ("id", "category", "group")},
-        **{f"log_prob_{role}": numbers() for role in ("s", "a", "u")},
-        **{f"tokens_{role}": counts() for role in ("s", "a", "u")},
-    }
-)
+_HOW = {"reading": str, "scored": str}
+_ITEMS = {
+    **_HOW,
+    **{name: str for name in ("id", "category", "group")},
+    **{f"log_prob_{role}": float for role in ("s", "a", "u")},
+    **{f"tokens_{role}": int for role in ("s", "a", "u")},
+}
 # Attribute of ``SentenceRun``, file and columns.
 _TABLES = (
     ("items", "items.parquet", _ITEMS),
-    ("scores", "scores.csv", SCORE_COLUMNS.add_columns({**_HOW, "undefined": counts()})),
-    ("length_split", "length_split.csv", SPLIT_COLUMNS.add_columns(_HOW)),
+    ("scores", "scores.csv", {**SCORE_COLUMNS, **_HOW, "undefined": int}),
+    ("length_split", "length_split.csv", {**SPLIT_COLUMNS, **_HOW}),
 )
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet, Scored
@@ -26,13 +25,11 @@ from tda_bias.scores.text_likelihood import (
     TokenScores,
 )
 from tda_bias.scores.text_parts import TextReader
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.resampling import FEWEST_CLUSTERS, ClusterBootstrap, generator, wilson
 from tda_bias.types import InputError
 
 Scoring = Literal["sum", "mean"]
 SCORINGS: tuple[Scoring, ...] = ("sum", "mean")
-# With fewer units a bootstrap of units is too narrow.
-_FEWEST_UNITS = 10
 _SIDES = ("more", "less")
 _SUFFIX: dict[Reading, str] = {"log_prob": "", "pll": "", "pll_within_word": "_within_word"}
 
@@ -166,7 +163,7 @@ def scores(
         One row per reading, scoring and part (``all``, a type, a group): ``items undefined ties``;
         ``preferred``, per cent of pairs whose ``more`` is preferred, ties one half; ``log_odds``,
         the mean of log P(more) - log P(less) in nats; both with ``_low`` and ``_high``;
-        ``interval``, how those were found: from ten clusters on a percentile bootstrap of clusters,
+        ``interval``, how those were found: from six clusters on a percentile bootstrap of clusters,
         else Wilson's and Student's over pairs.
 
     Raises:
@@ -202,9 +199,10 @@ def summary(
     defined = table[table["log_odds"].notna()]
     values = defined[["preferred", "log_odds"]].to_numpy(float)
     units = defined["cluster"].nunique()
-    clustered = units >= _FEWEST_UNITS
+    clustered = units >= FEWEST_CLUSTERS
     if clustered:
-        ends = _bootstrap(values, defined["cluster"], n_resamples, confidence, rng)
+        drawn = ClusterBootstrap.of(defined["cluster"].factorize()[0], n_resamples, rng)
+        ends = np.stack([drawn.limits(column, confidence) for column in values.T], axis=1)
     else:
         ends = _without_clusters(values, confidence)
     mean = values.mean(0) if len(values) else np.full(2, np.nan)
@@ -220,26 +218,6 @@ def summary(
     return {**row, "interval": how}
 
 
-def _bootstrap(
-    values: Float[np.ndarray, "item value"],
-    cluster: pd.Series[Any],
-    n_resamples: int,
-    confidence: float,
-    rng: np.random.Generator,
-) -> Float[np.ndarray, "end value"]:
-    """Percentile interval of means over items, clusters drawn with replacement."""
-    unit = cluster.factorize()[0]
-    n_units = int(unit.max()) + 1
-    sums = np.stack(
-        [np.bincount(unit, weights=column, minlength=n_units) for column in values.T], 1
-    )
-    sizes = np.bincount(unit, minlength=n_units)
-    times = rng.multinomial(n_units, np.full(n_units, 1 / n_units), size=n_resamples)
-    means = (times @ sums) / (times @ sizes)[:, None]
-    tail = (1 - confidence) / 2
-    return np.asarray(np.quantile(means, [tail, 1 - tail], axis=0))
-
-
 def _without_clusters(
     values: Float[np.ndarray, "item value"], confidence: float
 ) -> Float[np.ndarray, "end value"]:
@@ -248,7 +226,7 @@ def _without_clusters(
     n = len(values)
     if n < 2:
         return ends
-    ends[:, 0] = proportion_confint(values[:, 0].sum(), n, alpha=1 - confidence, method="wilson")
+    ends[:, 0] = wilson(values[:, 0].sum(), n, confidence)
     half = stats.t.ppf((1 + confidence) / 2, n - 1) * values[:, 1].std(ddof=1) / np.sqrt(n)
     ends[:, 1] = values[:, 1].mean() - half, values[:, 1].mean() + half
     return ends

@@ -12,8 +12,7 @@ from tda_bias.pairs.pair import PairSet, Scored
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import Store, texts_hash
 from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
-from tda_bias.runs.result import SavedResult
-from tda_bias.runs.tables import columns, counts, finite, numbers, texts
+from tda_bias.runs.result import SavedResult, Table
 from tda_bias.scores.pair_official import Official, official
 from tda_bias.scores.pair_scores import length_split, pair_items, scores
 from tda_bias.scores.text_likelihood import Contrast, Start, tokenize
@@ -69,38 +68,32 @@ class PairsRecord(RunRecord):
 
 
 _INTERVALS = [f"{name}{end}" for name in ("preferred", "log_odds") for end in ("", "_low", "_high")]
-_ITEMS = columns(
-    {
-        "id": texts(),
-        "group": texts(),
-        **{f"logprob_{side}": numbers() for side in ("more", "less")},
-        **{f"tokens_{side}": counts() for side in ("more", "less")},
-        "reading": texts(),
-        "undefined": texts(),
-    }
-)
-_SCORES = columns(
-    {
-        **{name: texts() for name in ("reading", "scoring", "part", "name")},
-        **{name: counts() for name in ("items", "undefined", "ties")},
-        **{name: numbers() for name in _INTERVALS},
-    }
-)
-_SPLIT = columns(
-    {
-        "type": texts(),
-        "longer": numbers(),
-        "items": counts(),
-        "preferred": finite(),
-        "reading": texts(),
-        "scoring": texts(),
-    }
-)
-_TABLES = (
+_ITEMS = {
+    "id": str,
+    "group": str,
+    **{f"logprob_{side}": float for side in ("more", "less")},
+    **{f"tokens_{side}": int for side in ("more", "less")},
+    "reading": str,
+    "undefined": str,
+}
+_SCORES = {
+    **{name: str for name in ("reading", "scoring", "part", "name")},
+    **{name: int for name in ("items", "undefined", "ties")},
+    **{name: float for name in _INTERVALS},
+}
+_SPLIT = {
+    "type": str,
+    "longer": float,
+    "items": int,
+    "preferred": float,
+    "reading": str,
+    "scoring": str,
+}
+_TABLES: tuple[Table, ...] = (
     ("items", "items.parquet", _ITEMS),
     ("scores", "scores.csv", _SCORES),
     ("length_split", "length_split.csv", _SPLIT),
-    ("official", "official.csv", columns({})),
+    ("official", "official.csv", {}),
 )
 
 

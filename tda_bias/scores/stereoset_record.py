@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pandera.pandas import Check, Column
-
 from tda_bias.runs.record import RecordPart, RunRecord
-from tda_bias.runs.tables import columns, counts, finite, numbers, shares, texts
 from tda_bias.scores.beta import LIMITS
 
 
@@ -40,55 +37,43 @@ class StereoSetRecord(RunRecord):
 
 
 _ROLES = {
-    **{f"log_prob_{role}": finite() for role in ("s", "a", "u")},
-    **{f"tokens_{role}": counts() for role in ("s", "a", "u")},
+    **{f"log_prob_{role}": float for role in ("s", "a", "u")},
+    **{f"tokens_{role}": int for role in ("s", "a", "u")},
 }
-ITEM_COLUMNS = columns(
-    {
-        "category": texts(),
-        "group": texts(),
-        **_ROLES,
-        "id": texts(required=False),
-        "twins": counts(required=False),
-        "(logprob_._twin|beta_.+)": numbers(regex=True, required=False),
-    }
-)
+ITEM_COLUMNS = {
+    "category": str,
+    "group": str,
+    "id": str,
+    **_ROLES,
+}
 _SCORES = ("lms", "ss", "icat")
-SCORE_COLUMNS = columns(
-    {
-        **{name: texts() for name in ("scoring", "category", "group")},
-        "items": counts(),
-        "ties": counts(),
-        **{name: finite() for name in _SCORES},
-        **{f"{name}_{end}": finite() for name in _SCORES for end in ("low", "high", "items")},
-    }
-)
-SPLIT_COLUMNS = columns(
-    {
-        "category": texts(),
-        "longer": Column(int, Check.isin([-1, 0, 1])),
-        "items": counts(),
-        "ss": finite(),
-        "scoring": texts(),
-    }
-)
-TWIN_COLUMNS = columns(
-    {
-        "item": counts(),
-        **{f"log_prob_{role}": finite() for role in "sa"},
-        **{f"tokens_{role}": counts() for role in "sa"},
-    }
-)
-BETA_COLUMNS = columns(
-    {
-        **{name: texts() for name in ("scoring", "category", "group")},
-        **{name: counts() for name in ("items", "left_out", "targets")},
-        **{name: shares() for name in ("p", "q", "p_ss_twin", "explained")},
-        **{name: numbers() for name in ("beta", "beta_sd", "ss_twin", "t", "r", "smallest")},
-        **{name: numbers() for name in ("log_odds", "log_odds_sd", "log_odds_twin", "twins")},
-        **{name: numbers() for name in LIMITS},
-    }
-)
+SCORE_COLUMNS = {
+    **{name: str for name in ("scoring", "category", "group")},
+    "items": int,
+    "ties": int,
+    **{name: float for name in _SCORES},
+    **{f"{name}_{end}": float for name in _SCORES for end in ("low", "high", "items")},
+}
+SPLIT_COLUMNS = {
+    "category": str,
+    "longer": int,
+    "items": int,
+    "ss": float,
+    "scoring": str,
+}
+TWIN_COLUMNS = {
+    "item": int,
+    **{f"log_prob_{role}": float for role in "sa"},
+    **{f"tokens_{role}": int for role in "sa"},
+}
+BETA_COLUMNS = {
+    **{name: str for name in ("scoring", "category", "group")},
+    **{name: int for name in ("items", "left_out", "targets")},
+    **{name: float for name in ("p", "q", "p_ss_twin", "explained")},
+    **{name: float for name in ("beta", "beta_sd", "ss_twin", "t", "r", "smallest")},
+    **{name: float for name in ("log_odds", "log_odds_sd", "log_odds_twin", "twins")},
+    **{name: float for name in LIMITS},
+}
 # Attribute of ``StereoSetScores``, file and columns.
 TABLES = (
     ("items", "items.parquet", ITEM_COLUMNS),

@@ -22,7 +22,6 @@ from tda_bias.scores.likelihood import TripleLikelihood, split_triples, triple_l
 from tda_bias.scores.stereoset import item_table, length_split, scores
 from tda_bias.scores.stereoset_record import TABLES, TWIN_TABLES, StereoSetRecord
 from tda_bias.triples import triple_ids
-from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
@@ -87,19 +86,6 @@ class StereoSetScores(SavedResult):
     def has_twins(self) -> bool:
         """Whether any item was compared with a twin."""
         return not self.twins.empty
-
-    def named_items(self) -> pd.DataFrame:
-        """The items, each with the name that it has in other runs.
-
-        Raises:
-            InputError: if the run was written by version 0.1, which did not name them.
-        """
-        if "id" not in self.items:
-            raise InputError(
-                "the run of `tdabias stereoset` was written by version 0.1, which did not name its "
-                "items; run it again"
-            )
-        return self.items
 
     def _tables(self) -> Sequence[Table]:
         return self.TABLES if self.has_twins else TABLES

@@ -13,10 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy import optimize, stats
 
 # Arrangements are enumerated instead of sampled up to so many: 2^12, the flips of 12 pairs.
 ENUMERATED = 4096
+
+# With fewer clusters there is no interval over them: with five, even the most extreme of all sign
+# flips has p = 2 / 2^5 = .0625.
+FEWEST_CLUSTERS = 6
 
 IntervalMethod = Literal["BCa", "percentile"]
 
@@ -190,6 +194,55 @@ def benjamini_hochberg(pvalue: Float[np.ndarray, "..."]) -> Float[np.ndarray, ".
     return q
 
 
+def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
+    """Holm's adjusted p of all defined p-values together; NaN stays NaN.
+
+    Source: Holm (1979).
+    """
+    adjusted = np.full(np.shape(pvalue), np.nan)
+    known = np.flatnonzero(np.isfinite(pvalue))
+    order = known[np.argsort(pvalue[known], kind="stable")]
+    scaled = pvalue[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return adjusted
+
+
+# -- one sample ------------------------------------------------------------------------------------
+
+
+def smallest_effect(n: int, *, level: float = 0.05, power: float = 0.8) -> float:
+    """The mean, in standard deviations, that a two-sided t-test of n items finds with some power.
+
+    Args:
+        n: Items, at least 2.
+        level: Of the test.
+        power: Probability that the mean is found.
+    """
+    critical = stats.t.ppf(1 - level / 2, n - 1)
+
+    def lacking(mean: float) -> float:
+        shift = mean * np.sqrt(n)
+        # The wrong side's share is NaN where it is too small for SciPy.
+        wrong_side = np.nan_to_num(stats.nct.cdf(-critical, n - 1, shift))
+        return float(stats.nct.sf(critical, n - 1, shift) + wrong_side) - power
+
+    upper = 1 / np.sqrt(n)
+    while lacking(upper) < 0:
+        upper *= 1.5
+    return float(optimize.brentq(lacking, upper / 1.5, upper, xtol=1e-12))
+
+
+def wilson(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share; ties may count one half.
+
+    Source: Wilson (1927).
+    """
+    z2 = stats.norm.ppf((1 + confidence) / 2) ** 2
+    middle = (successes + z2 / 2) / (n + z2)
+    half = np.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)) / (n + z2)
+    return float(middle - half), float(middle + half)
+
+
 # -- rank correlations -----------------------------------------------------------------------------
 
 
@@ -226,6 +279,59 @@ def spearman_over_items(x: Sequence[float] | np.ndarray, y: Sequence[float] | np
 
 
 # -- bootstrap -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClusterBootstrap:
+    """Resamples of whole clusters of items, drawn with replacement.
+
+    Attributes:
+        cluster: Number of each item's cluster, from 0 on without a gap.
+        times: How often each cluster is in each resample.
+    """
+
+    cluster: Int[np.ndarray, " item"]
+    times: Int[np.ndarray, "draw cluster"]
+
+    @classmethod
+    def of(
+        cls, labels: Sequence[Any] | np.ndarray, n_resamples: int, rng: np.random.Generator
+    ) -> ClusterBootstrap:
+        """Draw resamples.
+
+        Args:
+            labels: The cluster of each item.
+            n_resamples: Number of resamples.
+            rng: The generator they come from.
+        """
+        cluster = np.unique(np.asarray(labels), return_inverse=True)[1]
+        n = int(cluster.max()) + 1 if len(cluster) else 0
+        times = rng.multinomial(n, np.full(n, 1 / max(n, 1)), size=n_resamples)
+        return cls(cluster, times)
+
+    def limits(
+        self, values: Float[np.ndarray, " item"], confidence: float = 0.95
+    ) -> tuple[float, float]:
+        """Percentile interval of the mean over items.
+
+        Args:
+            values: Of each item; NaN ones are left out.
+            confidence: Coverage.
+
+        Returns:
+            Lower and upper limit; NaN where fewer than ``FEWEST_CLUSTERS`` clusters have a value.
+        """
+        known = np.isfinite(values)
+        n = self.times.shape[1]
+        size = np.bincount(self.cluster[known], minlength=n)
+        if np.count_nonzero(size) < FEWEST_CLUSTERS:
+            return float("nan"), float("nan")
+        total = np.bincount(self.cluster[known], weights=values[known], minlength=n)
+        items = self.times @ size
+        means = (self.times @ total)[items > 0] / items[items > 0]
+        tail = (1 - confidence) / 2
+        low, high = np.quantile(means, [tail, 1 - tail])
+        return float(low), float(high)
 
 
 @dataclass(frozen=True)

@@ -64,21 +64,6 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
     assert AblationStudy.load(out).record.twinned == found.record.twinned
 
 
-def test_a_budget_is_planned_before_it_starts(heads, tmp_path, capsys):
-    out = tmp_path / "out"
-    command = ["ablate", str(heads), "--top", "2", "--n-resamples", "99", "--out", str(out)]
-    assert run([*command, "--budget", "60"]) == 0, capsys.readouterr().err
-    assert "Budget of 60 minutes: 2 heads from each end" in capsys.readouterr().err
-    found = AblationStudy.load(out)
-    assert found.record.planned["top"] == found.record.top == 2
-    assert 0 < found.record.planned["minutes"] <= 60
-    assert run([*command, "--budget", "60"]) == 0  # the same plan, from the kept batches
-    assert run([*command, "--budget", "1e-6", "--no-resume", "--overwrite"]) == 2
-    assert "minutes are too few: one head from each end and 20 random" in capsys.readouterr().err
-    assert run([*command, "--budget", "0"]) == 2
-    assert "`budget` must be" in capsys.readouterr().err
-
-
 def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, capsys):
     out = tmp_path / "out"
     command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]

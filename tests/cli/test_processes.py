@@ -205,12 +205,6 @@ def test_shards_in_any_order_gather_to_the_same(name, commands, alone, tmp_path,
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
-def test_a_budget_is_for_one_process(commands, tmp_path, capsys):
-    arguments = [*commands["ablate"], "--out", str(tmp_path), "--budget", "1", "--shard", "1/2"]
-    assert run(arguments) == 2
-    assert "`budget` is measured in one process" in capsys.readouterr().err
-
-
 def test_a_process_that_only_shares_ends_when_the_others_are_done():
     assert ALONE.done() is None
     with pytest.raises(ShareDone):

@@ -35,8 +35,8 @@ def test_every_command_can_be_silent_and_speaks_json_and_csv():
 
 LOADING = """
 import sys
-from tdabias_cli.main import _quiet_libraries
-_quiet_libraries()
+from tdabias_cli.main import _prepare_libraries
+_prepare_libraries()
 from tda_bias.models.load import load_language_model
 lacking = [load_language_model(name, device="cpu").not_in_checkpoint for name in sys.argv[1:]]
 assert [bool(names) for names in lacking] == [name in sys.argv[2:4] for name in sys.argv[1:]]

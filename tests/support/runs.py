@@ -1,4 +1,4 @@
-"""Small runs written by hand, and finished runs made to look as version 0.1 wrote them."""
+"""Small runs written by hand."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.tables import columns, counts, texts
 from tda_bias.runs.writing import writing_run
 
-COLUMNS = columns({"name": texts(), "n": counts()})
-# What version 0.1 did not write.
-_NEW = ("version", "files", "made_from", "checksum", "data", "settings", "tdabias", "created")
+COLUMNS = {"name": str, "n": int}
 
 
 def table_of(*numbers: int) -> pd.DataFrame:
@@ -29,23 +26,6 @@ def write_run(folder: Path, *numbers: int, files=("a.csv", "b.parquet"), **entri
         for name in files:
             run.table(name, table_of(*(numbers or (1, 2, 3))))
     return folder
-
-
-def as_version_0_1(folder: Path) -> None:
-    """Rewrite the record of a run, and of those inside, as the first version had it."""
-    for path in folder.rglob("run.json"):
-        values = json.loads(path.read_text(encoding="utf-8"))
-        for name in _NEW:
-            values.pop(name, None)
-        if values["command"] in ("ablate", "crossref"):
-            model = values["model"]
-            values |= {"model": model["name"], "restarted_from_layer": True}
-            if values["command"] == "ablate":
-                values["weights"] = model["weights"]
-        if values["command"] == "heads":
-            del values["command"]
-            values.setdefault("config", {})
-        path.write_text(json.dumps(values), encoding="utf-8")
 
 
 def resealed(folder: Path, change) -> None:

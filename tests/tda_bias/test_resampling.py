@@ -10,21 +10,25 @@ from scipy import stats
 
 from tda_bias.stats.resampling import (
     ENUMERATED,
+    ClusterBootstrap,
     benjamini_hochberg,
     bootstrap_intervals,
     exchanges,
     family_wise_share,
     generator,
+    holm,
     permutation_pvalue,
     permutations_within,
     resamples_within,
     share_reached,
+    smallest_effect,
     spearman,
     spearman_over_items,
     standardised_ranks,
     times_drawn,
     tolerance,
     two_sided_share,
+    wilson,
 )
 
 
@@ -240,3 +244,56 @@ def test_intervals_cover_the_mean_of_a_skewed_population():
         low, high = bootstrap_intervals((sample,), mean, n_resamples=500, rng=rng(seed)).limits()
         covered.append(low <= 1 <= high)
     assert 0.89 < np.mean(covered) < 0.98
+
+
+# -- corrections, power, clusters ------------------------------------------------------------------
+
+
+def test_holm_is_that_of_statsmodels_and_leaves_out_what_is_undefined():
+    from statsmodels.stats.multitest import multipletests
+
+    pvalue = rng(1).random(30) ** 3
+    np.testing.assert_allclose(holm(pvalue), multipletests(pvalue, method="holm")[1], rtol=1e-12)
+    with_nan = np.insert(pvalue, [0, 7, 30], np.nan)
+    np.testing.assert_array_equal(holm(with_nan)[np.isfinite(with_nan)], holm(pvalue))
+    assert np.isnan(holm(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 20, 100, 242, 1500])
+def test_the_smallest_effect_is_that_of_statsmodels(n):
+    from statsmodels.stats.power import TTestPower
+
+    effect = smallest_effect(n)
+    assert TTestPower().power(effect, n, 0.05) == pytest.approx(0.8, abs=1e-9)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 5), (3, 5), (10, 10), (40.5, 77)])
+def test_wilsons_interval_is_that_of_statsmodels(successes, n):
+    from statsmodels.stats.proportion import proportion_confint
+
+    expected = proportion_confint(successes, n, alpha=0.1, method="wilson")
+    np.testing.assert_allclose(wilson(successes, n, 0.9), expected, atol=1e-12)
+
+
+def test_resamples_of_clusters_are_means_over_the_items_of_the_clusters_drawn():
+    labels = np.array(list("aabbbcdddefgg"))
+    values = rng(2).normal(size=len(labels))
+    values[4] = np.nan
+    drawn = ClusterBootstrap.of(labels, 500, rng(3))
+    names = np.unique(labels)
+    means = []
+    for times in drawn.times:
+        items = [
+            v for name, n in zip(names, times, strict=True) for v in [*values[labels == name]] * n
+        ]
+        means.append(np.nanmean(items))
+    np.testing.assert_allclose(drawn.limits(values, 0.8), np.quantile(means, [0.1, 0.9]))
+
+
+def test_fewer_clusters_than_six_have_no_interval():
+    for labels, defined in (("aabbccddee", True), ("aabbccddeef", False)):
+        values = np.arange(len(labels), dtype=float)
+        limits = ClusterBootstrap.of(list(labels), 100, rng()).limits(values)
+        assert np.isnan(limits).all() == defined
+    values[-1] = np.nan  # the sixth cluster has no value left
+    assert np.isnan(ClusterBootstrap.of(list(labels), 100, rng()).limits(values)).all()

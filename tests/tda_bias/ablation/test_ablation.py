@@ -262,7 +262,7 @@ def test_saved_batches_are_used_and_belong_to_their_texts_heads_and_twins(lm, tm
     n = len(list(tmp_path.glob("*.npz")))
     assert n > 1
     ablator = Ablator(model, TRIPLES, batch_size=3)
-    ablator._first.read = None  # nothing is run again
+    ablator._remover.read = None  # nothing is run again
     again = ablator.without(SETS, store=store)
     for a, b in zip(whole, again, strict=True):
         np.testing.assert_array_equal(a.continuation, b.continuation)

@@ -107,14 +107,13 @@ def test_without_twins_no_table_has_beta(tiny, run, triples):
 def test_a_study_with_twins_is_read_as_it_was_saved(tiny, run, triples, twins, tmp_path):
     ablator = Ablator(tiny("gpt2"), triples, twins=[*twins[:-1], ()])
     found = ablation_study(ablator, run, category="gender", top=1, n_resamples=99)
-    found = found.with_record(twins={"twins": 6}, planned={"minutes": 1.5})
+    found = found.with_record(twins={"twins": 6})
     found.save(tmp_path)
     again = AblationStudy.load(tmp_path)
     for name in ("effects", "set_tests", "heads", "agreement"):
         pd.testing.assert_frame_equal(getattr(again, name), getattr(found, name))
     assert again.has_beta
     assert (again.record.twinned, again.record.triples) == (6, 7)
-    assert again.record.planned == {"minutes": 1.5}
 
 
 def test_a_seed_fixes_the_study(tiny, run, triples):

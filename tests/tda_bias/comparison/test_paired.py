@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from tda_bias.comparison.outcome import Guard
-from tda_bias.comparison.paired import _intervals, _totals, holm, is_kept, paired_change
+from tda_bias.comparison.paired import _intervals, _totals, is_kept, paired_change
+from tda_bias.stats.resampling import holm
 from tests.support.measures import paired
 
 

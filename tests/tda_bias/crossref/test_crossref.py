@@ -163,22 +163,3 @@ def test_results_it_was_made_from_are_named_by_their_content(heads_run, said, tm
     loaded = HeadBias.load(tmp_path / "heads")
     assert set(cross_reference(loaded, said, n_resamples=99).record.made_from) == {"heads"}
     assert cross_reference(heads_run, said, n_resamples=99).record.made_from == {}
-
-
-def test_runs_of_version_0_1_are_read(found, tmp_path):
-    """Their record names the model only, and holds the profiles."""
-    import json
-
-    for name in ("targets", "correlations"):
-        getattr(found, name).to_csv(tmp_path / f"{name}.csv", index=False)
-    found.heads.to_csv(tmp_path / "head_map.csv", index=False)
-    record = {
-        "command": "crossref", "heads": "a", "behaviour": "b", "by": "relative", "stereoset": None,
-        "match": "exact", "n_resamples": 99, "seed": 3, "model": "tiny",
-        "mantel": found.profiles.to_dict("records"),
-        "shuffled_heads": dict(found.record.shuffled_heads),
-    }  # fmt: skip
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    loaded = CrossReference.load(tmp_path)
-    pd.testing.assert_frame_equal(loaded.profiles, found.profiles)
-    assert loaded.record.model.name == "tiny"

@@ -4,7 +4,7 @@ import json
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +17,13 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.targets import Said
 from tda_bias.heads.example import ExamplePattern
 from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.record import TABLES
 from tda_bias.heads.result import NULLS
 from tda_bias.plots.heat_map import caption
 from tda_bias.runs.run import open_run
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import InputError
-from tests.support.damage import NO_RECORDS, changed_records, changed_tables, damaged
-from tests.support.runs import as_version_0_1, resealed
+from tests.support.damage import NO_RECORDS, changed_records, damaged
+from tests.support.runs import resealed
 from unqover.answers import Answers
 from unqover.bias import comparative, scores
 
@@ -38,9 +37,9 @@ def use_heads(folder: Path) -> None:
         heads.category_map(category)
         caption(heads, category, heads.rank_by)
     ExamplePattern.load(folder)
-    if (run := open_run(folder)).has("items.npz"):  # version 0.1 wrote none of these
-        ItemDifferences.read(run)
-        run.arrays(NULLS)
+    run = open_run(folder)
+    ItemDifferences.read(run)
+    run.arrays(NULLS)
 
 
 def use_ablation(folder: Path) -> None:
@@ -150,16 +149,9 @@ def test_a_record_that_is_none_is_one_line(every_run, command, tmp_path):
         assert "run.json" in line, what
 
 
-@pytest.mark.parametrize("version", ["2", "0.1"])
 @pytest.mark.parametrize("command", USED)
-def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
-    every_run, command, version, tmp_path
-):
-    if version == "0.1" and command == "risk":
-        pytest.skip("version 0.1 had no such runs")
+def test_a_record_with_other_entries_is_used_or_refused_in_one_line(every_run, command, tmp_path):
     folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(2)
-    if version == "0.1":
-        as_version_0_1(tmp_path / "runs")
     path = folder / "run.json"
     whole = path.read_text(encoding="utf-8")
     values = json.loads(whole)
@@ -167,60 +159,6 @@ def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     seen = Counter[bool]()
     for what, changed in changed_records(values, rng, number=25):
         path.write_text(whole, encoding="utf-8")
-        if version == "2":
-            resealed(folder, lambda _, now=changed: now)
-        else:
-            path.write_text(json.dumps(changed), encoding="utf-8")
+        resealed(folder, lambda _, now=changed: now)
         seen[outcome(command, folder, what) == "read"] += 1
     assert seen[False] > 3
-
-
-@pytest.mark.parametrize("command", [name for name in USED if name != "risk"])
-def test_damaged_tables_of_version_0_1_are_used_or_refused_in_one_line(
-    every_run, command, tmp_path
-):
-    """Without hashes not every change can be seen; none may end in a traceback."""
-    folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(3)
-    files = files_read(command, folder)
-    as_version_0_1(tmp_path / "runs")
-    assert outcome(command, folder, "whole, of version 0.1") == "read"
-    for path in files:
-        whole = path.read_bytes()
-        for what, content in _any_damage(path, whole, rng):
-            path.write_bytes(content)
-            outcome(command, folder, f"{path.name}: {what}")
-        path.write_bytes(whole)
-
-
-def _any_damage(path: Path, whole: bytes, rng) -> Iterator[tuple[str, bytes]]:
-    yield from damaged(whole, rng, flips=4)
-    if path.suffix == ".csv":
-        for what, text in changed_tables(whole.decode(), rng):
-            yield what, text.encode()
-    if path.suffix == ".json":
-        for what, values in changed_records(json.loads(whole), rng, number=15):
-            yield what, json.dumps(values).encode()
-        for text in NO_RECORDS:
-            yield repr(text), text.encode()
-
-
-@pytest.mark.parametrize("command", ["heads", "pvf", "stereoset"])
-def test_half_of_a_table_of_version_0_1_is_noticed(every_run, command, tmp_path):
-    import pandas as pd
-
-    folder = copied(every_run, command, tmp_path / "runs")
-    as_version_0_1(tmp_path / "runs")
-    names = [name for _, name, _ in TABLES] if command == "heads" else []
-    for path in folder.glob("*.parquet"):
-        if names and path.name not in names:
-            continue
-        whole = path.read_bytes()
-        table = pd.read_parquet(path)
-        table.iloc[: len(table) // 2].to_parquet(path, index=False)
-        if command != "stereoset":  # nothing in its old record says how many items there were
-            assert path.name in outcome(command, folder, "half")
-        path.write_bytes(whole)
-    for path in folder.glob("groups.csv"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        path.write_text("\n".join(lines[: len(lines) // 2]) + "\n", encoding="utf-8")
-        assert path.name in outcome(command, folder, "half")

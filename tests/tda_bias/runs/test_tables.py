@@ -6,28 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.runs.tables import (
-    columns,
-    counts,
-    finite,
-    flags,
-    numbers,
-    parsed_table,
-    shares,
-    texts,
-)
+from tda_bias.runs.tables import parsed_table
 
-SCHEMA = columns(
-    {
-        "group": texts(),
-        "layer": counts(),
-        "value": numbers(),
-        "mass": finite(),
-        "p": shares(),
-        "unstable": flags(),
-        "s_.+": numbers(regex=True),
-    }
-)
+COLUMNS = {
+    "group": str,
+    "layer": int,
+    "value": float,
+    "mass": float,
+    "p": float,
+    "unstable": bool,
+    "s_.+": float,
+}
 GOOD = {
     "group": ["None", "NA", "nan"],
     "layer": [0, 1, 2],
@@ -54,16 +43,13 @@ def written(frame: pd.DataFrame, ending: str) -> tuple[bytes, str]:
 
 BAD = [
     ({"group": None}, "lacks the column 'group'"),
-    ({"s_male": None}, "lacks a column like"),
-    ({"layer": ["a", "b", "c"]}, "the column 'layer' must hold whole numbers; got 'a'"),
-    ({"layer": [0, np.nan, 1]}, "the column 'layer' is empty in row 2"),
-    ({"layer": [0, -1, 1]}, "the column 'layer' must hold numbers from 0 on; got -1$"),
-    ({"value": ["a", "1", "2"]}, "the column 'value' must hold numbers; got 'a'$"),
-    ({"mass": [1.0, np.nan, 2.0]}, "the column 'mass' is empty in row 2"),
-    ({"p": [0.1, 1.5, 0.2]}, "the column 'p' must hold numbers between 0 and 1; got 1.5$"),
-    ({"unstable": ["yes", "no", "yes"]}, "the column 'unstable' must hold true or false; got"),
-    ({"unstable": [0, 1, 2]}, "the column 'unstable' must hold true or false; got"),
-    ({"s_male": ["x", "y", "z"]}, "the column 's_.*' must hold numbers; got 'x'"),
+    ({"s_male": None}, "lacks the column 's_"),
+    ({"layer": ["a", "b", "c"]}, "the column 'layer' must hold whole numbers"),
+    ({"layer": [0, np.nan, 1]}, "the column 'layer' must hold whole numbers"),
+    ({"value": ["a", "1", "2"]}, "the column 'value' must hold numbers"),
+    ({"unstable": ["yes", "no", "yes"]}, "the column 'unstable' must hold true or false"),
+    ({"unstable": [0, 1, 2]}, "the column 'unstable' must hold true or false"),
+    ({"s_male": ["x", "y", "z"]}, "the column 's_male' must hold numbers"),
 ]
 
 
@@ -72,7 +58,7 @@ BAD = [
 def test_a_table_that_does_not_fit_is_refused_by_its_column(changes, message, ending):
     content, name = written(table(**changes), ending)
     with pytest.raises(ValueError, match=message) as caught:
-        parsed_table(content, name, SCHEMA)
+        parsed_table(content, name, COLUMNS)
     assert "\n" not in str(caught.value)
 
 
@@ -80,12 +66,12 @@ def test_a_table_that_does_not_fit_is_refused_by_its_column(changes, message, en
 @pytest.mark.parametrize("content", [b"", b"\0" * 50, b"PAR1", b'"', b"\xff\xfe\xfa", b"\n\n"])
 def test_what_is_no_table_is_refused(content, ending):
     with pytest.raises(ValueError, match="no table|lacks the column") as caught:
-        parsed_table(content, f"a.{ending}", SCHEMA)
+        parsed_table(content, f"a.{ending}", COLUMNS)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_table_comes_back_as_it_was_written(ending):
     content, name = written(table(), ending)
-    back = parsed_table(content, name, SCHEMA)
+    back = parsed_table(content, name, COLUMNS)
     pd.testing.assert_frame_equal(back, table(s_male=[1.0, 2.0, 3.0]), check_exact=True)

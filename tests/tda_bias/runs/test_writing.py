@@ -10,7 +10,7 @@ from tda_bias.runs.files import prepare_folder
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import adding_to_run, writing_run
 from tda_bias.types import InputError
-from tests.support.runs import COLUMNS, as_version_0_1, record_of, table_of, write_run
+from tests.support.runs import COLUMNS, record_of, table_of, write_run
 
 FILES = ("a.csv", "b.parquet", "c.csv")
 
@@ -106,14 +106,6 @@ def test_what_is_added_anew_replaces_what_was_added(tmp_path):
                 run.table(name, table_of(len(names)))
     assert set(open_run(tmp_path).record.files) == {"a.csv", "x.csv"}
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv", "x.csv", "run.json"}
-
-
-def test_nothing_is_added_to_a_run_that_lists_no_files(tmp_path):
-    write_run(tmp_path)
-    as_version_0_1(tmp_path)
-    message = "version 0.1 .* run `tdabias stereoset` again"
-    with pytest.raises(InputError, match=message), adding_to_run(tmp_path) as run:
-        run.table("x.csv", table_of(1))
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):

@@ -15,12 +15,12 @@ from tda_bias.scores.beta import (
     beta_summary,
     beta_table,
     exchange_test,
-    smallest_effect,
     twin_table,
     with_beta,
 )
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import item_table
+from tda_bias.stats.resampling import smallest_effect
 from tda_bias.types import InputError, Triple
 
 

@@ -1,30 +1,20 @@
-"""Batches side by side and in half precision: the same outcomes, exactly or up to rounding."""
-
-import copy
-import threading
+"""Removal in parts that fit into memory and in half precision: the same up to rounding."""
 
 import numpy as np
 import pytest
 import torch
 
-from tda_bias import HeadBiasConfig, head_bias
-from tda_bias.ablation import ablator as ablation
+from tda_bias.ablation import removal
 from tda_bias.ablation.ablator import Ablator
-from tda_bias.ablation.prune_curve import prune_curve, split_targets
 from tda_bias.ablation.removal import HeadRemover
-from tda_bias.ablation.study import ablation_study
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.shared_weights import is_unhooked
 from tda_bias.scores.perplexity import log_perplexity, text_windows
-from tda_bias.threads import UnwantedError
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
-KINDS = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom", "bert", "t5"]
 SETS = [(), (HeadId(0, 2),), (HeadId(1, 0),), (HeadId(0, 0), HeadId(1, 1), HeadId(1, 3))]
-OUTCOMES = ("continuation", "context", "n_tokens", "twin_log_odds")
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +29,15 @@ def twins(triples):
 
 
 @pytest.fixture
-def run(tiny, triples):
-    return head_bias(tiny("gpt2"), triples, config=HeadBiasConfig(n_resamples=99))
-
-
-@pytest.fixture
 def lm(tiny_lm):
     def make(kind):
         return tiny_lm(kind, decoder_start_token_id=1) if kind == "t5" else tiny_lm(kind)
 
     return make
+
+
+def is_as_it_was(hf_model):
+    return not any("forward" in vars(module) for module in hf_model.modules())
 
 
 def test_an_unknown_precision_is_refused(lm, triples):
@@ -64,82 +53,8 @@ def test_precision_is_refused_where_the_model_is_not_in_single_precision(lm, tri
         Ablator(model, triples, precision="bfloat16")
 
 
-@pytest.mark.parametrize("ablation", ["mean", "zero"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_outcomes_are_those_of_a_thread_alone(lm, triples, twins, two_threads, kind, ablation):
-    model = lm(kind)
-
-    def read():
-        ablator = Ablator(model, triples, twins=twins, ablation=ablation, batch_size=6)
-        return ablator.without(SETS), ablator.first_order(), ablator.at_a_time
-
-    together, estimates, at_a_time = read()
-    assert at_a_time == 2
-    assert all(parameter.requires_grad for parameter in model.hf_model.parameters())
-    torch.set_num_threads(1)
-    alone, estimates_alone, at_a_time = read()
-    assert at_a_time == 1
-    for first, second in zip(together, alone, strict=True):
-        for name in OUTCOMES:
-            np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    for name in ("effect", "beta", "importance"):
-        np.testing.assert_array_equal(getattr(estimates, name), getattr(estimates_alone, name))
-
-
-def test_a_prune_curve_is_that_of_a_thread_alone(lm, triples, twins, two_threads):
-    model = lm("llama")
-    windows = text_windows(model, " ".join(t.context for t in triples) * 3, width=16, sample=4)
-
-    def curve():
-        ablator = Ablator(model, triples, twins=twins, batch_size=6)
-        order = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
-        choosing, _ = split_targets(triples)
-        measured = prune_curve(
-            ablator, triples, {"first": order}, windows, choosing=choosing, n_random=19, most=2
-        )
-        return measured.curve
-
-    together = curve()
-    torch.set_num_threads(1)
-    assert together.equals(curve())
-
-
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_hooked_models_are_run_alone(tiny, lm, triples, two_threads, kind):
-    plain = lm(kind)
-    assert is_unhooked(plain.hf_model)
-    assert Ablator(plain, triples, batch_size=3).at_a_time == 2
-    assert not is_unhooked(tiny(kind).hf_model)
-    assert Ablator(tiny(kind), triples, batch_size=3).at_a_time == 1
-    handle = plain.hf_model.lm_head.register_forward_hook(lambda *_: None)
-    assert not is_unhooked(plain.hf_model)
-    assert Ablator(plain, triples, batch_size=3).at_a_time == 1
-    handle.remove()
-
-
-def test_what_nobody_wants_any_more_ends_early(lm, triples, two_threads):
-    """An error in one batch ends the other before its next pass, not after all its sets."""
-    ablator = Ablator(lm("llama"), triples, batch_size=3)
-    both, ended = threading.Barrier(2), []
-
-    def of_batch(number):
-        both.wait(60)
-        if number == 0:
-            raise RuntimeError("stop")
-        try:
-            for _ in range(10_000):  # more sets than anybody would wait for
-                ablator.read(ablator.readings.passes[number](), SETS)
-        except UnwantedError:
-            ended.append(number)
-            raise
-
-    with pytest.raises(RuntimeError, match="stop"):
-        list(ablator.each(of_batch, range(2)))
-    assert ended == [1]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, InputError])
-def test_an_ablator_goes_on_after_an_interruption_and_an_error(lm, triples, two_threads, error):
+def test_an_ablator_goes_on_after_an_interruption_and_an_error(lm, triples, error):
     ablator = Ablator(lm("llama"), triples, batch_size=3)
     whole = ablator.without(SETS)
 
@@ -152,35 +67,7 @@ def test_an_ablator_goes_on_after_an_interruption_and_an_error(lm, triples, two_
         np.testing.assert_array_equal(first.continuation, second.continuation)
 
 
-def test_an_ablator_goes_on_after_a_study_with_further_outcomes(lm, run, triples, two_threads):
-    ablator = Ablator(lm("gpt2"), triples, batch_size=3)
-    of_thread = []
-
-    def behaviour(model):
-        of_thread.append(model.hf_model)
-        with torch.no_grad():
-            logits = model.hf_model(input_ids=torch.tensor([[5, 6, 7]])).logits
-        return {"R": float(logits[0, -1, 9])}
-
-    study = ablation_study(
-        ablator, run, category="gender", top=1, n_resamples=99, behaviour=behaviour
-    )
-    assert len({id(hf_model) for hf_model in of_thread}) == 2
-    alone = Ablator(tiny_alone(ablator.model), triples, batch_size=3)
-    torch.set_num_threads(1)
-    again = ablation_study(
-        alone, run, category="gender", top=1, n_resamples=99, behaviour=behaviour
-    )
-    assert study.effects.equals(again.effects)
-    ablator.without(SETS)
-
-
-def tiny_alone(model):
-    """The same weights in a model of their own."""
-    return LanguageModel(copy.deepcopy(model.hf_model), model.tokenizer, model.name)
-
-
-def test_heads_that_are_removed_around_a_reading_are_removed_in_all_of_it(lm, triples, two_threads):
+def test_heads_that_are_removed_around_a_reading_are_removed_in_all_of_it(lm, triples):
     ablator = Ablator(lm("llama"), triples, batch_size=3)
     outer, inner = HeadId(0, 1), HeadId(1, 2)
     (both,) = ablator.without([(outer, inner)])
@@ -197,9 +84,8 @@ def test_sets_are_read_in_parts_that_fit_into_memory(lm, triples, monkeypatch, w
     heads = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
     sets = [(), *((head,) for head in heads), *zip(heads, heads[4:], strict=False)]
     whole = Ablator(model, triples, batch_size=6).without(sets)
-    monkeypatch.setattr(ablation, "WAITING_BYTES", waiting)
+    monkeypatch.setattr(removal, "WAITING_BYTES", waiting)
     ablator = Ablator(model, triples, batch_size=6)
-    waiting //= ablator.at_a_time
     read, fits = [], []
     together = HeadRemover._read_together
 
@@ -238,37 +124,13 @@ def test_what_waits_is_not_a_view_of_more(lm, triples, monkeypatch):
     assert all(held == used for held, used, _ in sizes)
 
 
-def test_weights_are_in_memory_once(lm, triples, two_threads):
-    """Also where two threads round them at the same time."""
-    ablator = Ablator(lm("llama"), triples, batch_size=3, precision="bfloat16")
-    both, weights, used = threading.Barrier(2), [], []
-
-    def of_batch(_):
-        with ablator.borrowed() as remover:
-            both.wait(60)
-            weights.append(list(remover.model.hf_model.parameters()))
-            with remover.removed(()):
-                projection = remover.layers[0].projection
-                used.append(vars(projection)["forward"].__closure__)
-                both.wait(60)
-
-    list(ablator.each(of_batch, range(2)))
-    assert all(a is b for a, b in zip(*weights, strict=True))
-    rounded = [
-        [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, torch.Tensor)]
-        for cells in used
-    ]
-    assert rounded[0][0].dtype == torch.bfloat16
-    assert rounded[0][0] is rounded[1][0]
-
-
 def test_half_precision_may_stand_around_itself(lm, triples):
     ablator = Ablator(lm("llama"), triples, precision="bfloat16")
     (whole,) = ablator.without([SETS[1]])
     with ablator.removed(SETS[1]):
         (nested,) = ablator.without([()])
     np.testing.assert_allclose(nested.continuation, whole.continuation, rtol=0.02)
-    assert is_unhooked(ablator.model.hf_model)
+    assert is_as_it_was(ablator.model.hf_model)
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "bert", "t5"])
@@ -287,14 +149,14 @@ def test_half_precision_is_close_and_leaves_the_model_as_it_was(lm, triples, twi
     assert np.corrcoef(changes.ravel(), rounded_changes.ravel())[0, 1] > 0.98
     after = model.hf_model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert is_unhooked(model.hf_model)
+    assert is_as_it_was(model.hf_model)
 
 
 def test_perplexity_without_heads_has_the_same_precision(tokenizer, triples):
     model = LanguageModel(tiny_hf_model("llama", len(tokenizer)), tokenizer, "tiny")
     windows = text_windows(model, " ".join(t.context for t in triples) * 3, width=16, sample=4)
     ablator = Ablator(model, triples, precision="bfloat16")
-    with ablator.borrowed() as remover, remover.removed(()):
-        rounded = log_perplexity(remover.model, windows).mean
+    with ablator.removed(()):
+        rounded = log_perplexity(model, windows).mean
     exact = log_perplexity(model, windows).mean
     assert 0 < abs(rounded - exact) < 0.02
