@@ -16,7 +16,7 @@ import torch
 
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.random_sets import random_sets
-from tda_bias.ablation.removal_plan import layers_run, removal_plan
+from tda_bias.ablation.removal import layers_run, removal_plan
 from tda_bias.models.load import load_language_model
 from tda_bias.triples import load_triples
 from tda_bias.types import HeadId

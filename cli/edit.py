@@ -27,7 +27,7 @@ from .output import Output
 from .settings import Device, FilePath, Name, OutputSettings, Several
 
 if TYPE_CHECKING:
-    from tda_bias.ablation.edited_folder import EditedModel
+    from tda_bias.ablation.edits import EditedModel
     from tda_bias.models.load import LanguageModel
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
@@ -80,14 +80,13 @@ class EditSettings(OutputSettings):
 @command(EditSettings)
 def edit(settings: EditSettings) -> None:
     """Switch off, damp or average heads for good; the model loads with plain transformers."""
-    from tda_bias.ablation.edited_folder import refuse_existing
-    from tda_bias.ablation.edits import edit_rule
+    from tda_bias.ablation.edits import edit_rule, refuse_existing
 
     rule = edit_rule(settings.how)
     refuse_existing(settings.out)
     chosen = _chosen(settings)
 
-    from tda_bias.ablation.edited_folder import stored_dtype, write_edited_model
+    from tda_bias.ablation.edits import stored_dtype, write_edited_model
     from tda_bias.triples import load_triples
 
     probes = [t.texts()[0] for t in load_triples("starter")[:_PROBES]]

@@ -56,8 +56,8 @@ def mine(settings: MineSettings) -> None:
     """Mine context templates from a corpus, and compare them with the published ten."""
     from pvf.mined import mined_table, overlap
     from pvf.templates import load_templates
-    from tda_bias.runs.files import write_csv
     from tda_bias.runs.run import refuse_file_of_a_run
+    from tda_bias.runs.tables import write_csv
 
     refuse_file_of_a_run(settings.out, setting="out")
     mined, pipeline, state = _mined(settings)

@@ -43,7 +43,7 @@ class Output:
 
             typer.echo(json.dumps(plain(self.values), indent=2, allow_nan=False))
         elif format == "csv":
-            from tda_bias.runs.spreadsheets import csv_text
+            from tda_bias.runs.tables import csv_text
 
             typer.echo(csv_text(self.rows), nl=False)
         elif not quiet:

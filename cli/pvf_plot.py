@@ -48,8 +48,8 @@ def social(settings: SocialSettings) -> None:
     from pvf.report import load_report
     from pvf.social import load_factors, regressions
     from tda_bias.runs.figures import write_figure
-    from tda_bias.runs.files import write_csv
     from tda_bias.runs.run import refuse_run_of_another_command
+    from tda_bias.runs.tables import write_csv
 
     folder = settings.out or settings.run / "social"
     refuse_run_of_another_command(folder, "pvf social")

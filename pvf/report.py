@@ -18,8 +18,8 @@ from pvf.reference_models import finite_context_null, reference_models
 from pvf.risk import Risk, decompose
 from pvf.uncertainty import Over, risk_intervals, x_intervals
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.notebook import summary_html
 from tda_bias.runs.record import validated_part
+from tda_bias.runs.result import summary_html
 from tda_bias.runs.run import Run, content_hash, open_run
 from tda_bias.runs.writing import RunWriter, adding_to_run, writing_run
 from tda_bias.types import InputError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.runs.notebook import summary_html
+from tda_bias.runs.result import summary_html
 from tda_bias.runs.writing import adding_to_run
 from tda_bias.stats.resampling import share_reached
 from tda_bias.types import InputError

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from pydantic import Field
 
-from tda_bias.ablation.ablation_record import TABLES, AblationRecord
 from tda_bias.ablation.ablator import Ablator, Outcomes, change
 from tda_bias.ablation.first_order import FirstOrder
 from tda_bias.ablation.random_sets import n_possible_sets, random_sets
@@ -25,12 +25,83 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.models.load import LanguageModel
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore
+from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
 from tda_bias.runs.text import counted
 from tda_bias.runs.work import Job
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
 from tda_bias.types import HeadId, InputError, RankBy
+
+
+class AblationRecord(RunRecord):
+    """Everything needed to repeat an ablation.
+
+    Attributes:
+        run: Folder of the run whose heads were removed, as it was given.
+        category: The map that ranked them.
+        rank_by: Which of its values did.
+        top: Heads from each end of the ranking.
+        ablation: What replaces a removed head's output.
+        precision: Of matrix products while heads were removed.
+        n_random: Random sets of heads, all different.
+        n_possible: How many different ones are possible; None in records of version 0.1.
+        n_resamples: Permutations for the agreement.
+        seed: Of random sets and permutations.
+        triples: Number of texts' triples.
+        twinned: How many of them have twins.
+        twins: How the twins came about; None for a run without.
+        share_prefix: Whether a triple's common beginning was run once.
+        survivors: Heads of the map that survive correction.
+        base: Summaries of the unchanged model.
+    """
+
+    command: str = "ablate"
+    run: str | None = None
+    category: str
+    rank_by: RankBy
+    top: int = Field(ge=1)
+    ablation: Literal["mean", "zero"] | None = None
+    precision: str = "float32"
+    n_random: int
+    n_possible: int | None = None
+    n_resamples: int | None = None
+    seed: int
+    triples: int
+    twinned: int = 0
+    twins: dict[str, Any] | None = None
+    share_prefix: bool
+    survivors: int
+    base: dict[str, Number]
+
+
+EFFECT_COLUMNS = {"kind": str, "heads": str, "d_log_odds": float, "d_.+": float}
+SET_TEST_COLUMNS = {
+    "outcome": str,
+    **{name: float for name in ("effect", "random_mean", "random_sd", "percentile")},
+    "p": float,
+}
+HEAD_COLUMNS = {
+    "layer": int,
+    "head": int,
+    "unstable": bool,
+    **{name: float for name in ("effect", "importance", "direct", "exact")},
+    r"(z|evidence)_.+": float,
+}
+AGREEMENT_COLUMNS = {
+    "ranking": str,
+    **{f"n_{name}": int for name in ("effect", "exact")},
+    **{f"rho_{name}": float for name in ("effect", "exact")},
+    **{f"p_{name}": float for name in ("effect", "exact")},
+}
+# Attribute of ``AblationStudy``, file and columns.
+TABLES = (
+    ("effects", "effects.csv", EFFECT_COLUMNS),
+    ("set_tests", "set_tests.csv", SET_TEST_COLUMNS),
+    ("heads", "heads.csv", HEAD_COLUMNS),
+    ("agreement", "agreement.csv", AGREEMENT_COLUMNS),
+)
+
 
 ATTRIBUTIONS = ("importance", "abs_direct")
 # Random sets that are asked for at least; where fewer are possible, all of them are drawn.

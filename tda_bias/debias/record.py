@@ -10,9 +10,8 @@ import pandas as pd
 
 from tda_bias.debias.protocol import Protocol
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.notebook import summary_html
 from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import Recorded
+from tda_bias.runs.result import Recorded, summary_html
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run
 

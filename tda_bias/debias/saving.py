@@ -12,8 +12,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from tda_bias.ablation.edited_folder import new_model_folder
-from tda_bias.ablation.edits import TOLERANCE
+from tda_bias.ablation.edits import TOLERANCE, new_model_folder
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.debias.learners import How, LoraLearner, learner
 from tda_bias.models.load import LanguageModel, load_language_model

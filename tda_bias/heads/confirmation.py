@@ -24,7 +24,7 @@ from tda_bias.heads.maps import map_columns
 from tda_bias.heads.resampled import random_flips, version_draws
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import relative_shares
-from tda_bias.runs.notebook import summary_html
+from tda_bias.runs.result import summary_html
 from tda_bias.runs.text import counted
 from tda_bias.stats.resampling import generator, holm, share_reached, standardised_ranks
 from tda_bias.types import InputError

@@ -19,8 +19,7 @@ from tda_bias.heads.maps import map_columns, ranked
 from tda_bias.heads.record import TABLES, HeadsRecord, read_tables
 from tda_bias.heads.tables import in_order
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.notebook import summary_html
-from tda_bias.runs.result import Recorded
+from tda_bias.runs.result import Recorded, summary_html
 from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
 from tda_bias.runs.writing import writing_run

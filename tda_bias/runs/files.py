@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tda_bias.runs.spreadsheets import csv_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 # What stands in a folder whose run is finished.
 RECORD = "run.json"
@@ -135,12 +134,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a table, whole or not at all."""
-    with atomic(path) as temporary:
-        temporary.write_text(csv_text(table), encoding="utf-8")
 
 
 def arrays_from(data: bytes) -> dict[str, np.ndarray]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from tda_bias.progress import Progress
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.notebook import summary_html
 from tda_bias.runs.record import RunRecord, updated
 from tda_bias.runs.run import Run, open_run
 from tda_bias.runs.writing import writing_run
@@ -18,6 +20,59 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tda_bias.runs.tables import Columns
+
+
+# Rows of a table that are shown.
+ROWS = 8
+
+
+def summary_html(
+    title: str, lines: Sequence[str] = (), tables: Mapping[str, pd.DataFrame] | None = None
+) -> str:
+    """A few kilobytes of HTML; names of models and targets are escaped.
+
+    Args:
+        title: What the result is.
+        lines: What must be read beside it.
+        tables: By what they show; of long ones the first rows.
+    """
+    parts = [f"<div><strong>{escape(title)}</strong>"]
+    parts += [f"<p>{escape(line)}</p>" for line in lines]
+    for name, table in (tables or {}).items():
+        left = len(table) - ROWS
+        more = f" (first {ROWS} of {len(table)})" if left > 0 else ""
+        parts.append(f"<p>{escape(name)}{more}</p>")
+        parts.append(
+            table.head(ROWS).to_html(index=False, float_format="{:.3g}".format, na_rep="", border=0)
+        )
+    return "\n".join([*parts, "</div>"])
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """A bar for whatever takes ``progress``, in a notebook and in a terminal.
+
+    ```python
+    with progress_bar("heads") as progress:
+        result = tda_bias.head_bias(model, triples, progress=progress)
+    ```
+
+    Args:
+        title: What is being done.
+
+    Yields:
+        What to call with what is done and with all there is.
+    """
+    from tqdm import tqdm
+
+    with tqdm(desc=title) as bar:
+
+        def moved(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield moved
+
 
 # Field of a result, its file and its columns.
 Table = tuple[str, str, "Columns"]

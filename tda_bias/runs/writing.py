@@ -20,7 +20,7 @@ from tda_bias.runs.files import (
 )
 from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
 from tda_bias.runs.run import file_hash, open_run
-from tda_bias.runs.spreadsheets import csv_text
+from tda_bias.runs.tables import csv_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:

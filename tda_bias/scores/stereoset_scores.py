@@ -12,8 +12,7 @@ import pandas as pd
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, Store, texts_hash
-from tda_bias.runs.notebook import summary_html
-from tda_bias.runs.result import SavedResult, Table
+from tda_bias.runs.result import SavedResult, Table, summary_html
 from tda_bias.runs.run import Run
 from tda_bias.runs.text import counted
 from tda_bias.runs.work import Job

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tda_bias.ablation import edited_folder
-from tda_bias.ablation.edited_folder import stored_dtype, write_edited_model
 from tda_bias.ablation.edits import (
     EditRule,
     check_edit,
@@ -17,6 +16,8 @@ from tda_bias.ablation.edits import (
     edit_rule,
     hooked_edit,
     mean_outputs,
+    stored_dtype,
+    write_edited_model,
 )
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.models.attention import attention_layers

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.ablation.removal_plan import layers_run, removal_plan
+from tda_bias.ablation.removal import layers_run, removal_plan
 from tda_bias.types import HeadId
 
 LAYERS = 5

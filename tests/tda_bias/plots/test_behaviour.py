@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tda_bias.ablation.ablation_record import AblationRecord
-from tda_bias.ablation.study import AblationStudy
+from tda_bias.ablation.study import AblationRecord, AblationStudy
 from tda_bias.crossref.target_tests import HeadMap
 from tda_bias.plots.behaviour import plot_ablation, plot_correlation_map, plot_targets
 from tda_bias.runs.record import ModelRecord

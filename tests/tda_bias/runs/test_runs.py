@@ -133,10 +133,7 @@ def test_a_run_is_read_as_it_was_written(folder):
     for name in ("a.csv", "b.parquet"):
         pd.testing.assert_frame_equal(run.table(name, COLUMNS), table_of(1, 2, 3))
     assert (run.command, run.model) == ("stereoset", "tiny")
-    assert {name: entry.rows for name, entry in run.record.files.items()} == {
-        "a.csv": 3,
-        "b.parquet": 3,
-    }
+    assert set(run.record.files) == {"a.csv", "b.parquet"}
 
 
 def test_content_is_that_of_the_tables_whenever_they_were_written(tmp_path):

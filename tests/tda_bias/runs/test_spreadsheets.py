@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.runs.spreadsheets import csv_table, csv_text
-from tda_bias.runs.tables import latex, markdown, write_table
+from tda_bias.runs.tables import csv_table, csv_text, latex, markdown, write_table
 from tda_bias.runs.text import is_visible, latex_text, markdown_text
 
 FORMULAS = ("=1+1", "+x", "-x", "@SUM(A1)", "\tx", '=HYPERLINK("http://x")')
