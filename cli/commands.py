@@ -11,32 +11,53 @@ from typer.core import TyperCommand, TyperGroup
 from .examples import epilog
 
 # Module and function of each command, or module with an ``app`` of several, by its name; and the
-# first sentence of its help, so that the program's own help imports none of them.
-COMMANDS = {
-    "heads": "Rank a model's attention heads by how differently they hold stereotypes together.",
-    "confirm": "Choose heads on half of the targets and test them on the others, or on other data.",
-    "unqover": "Ask underspecified questions about pairs of people, and measure whom the model "
-    "picks.",
-    "ablate": "Remove heads of a run and measure what changes; compare with random heads.",
-    "export": "Write chosen heads for other programs: rule, p and q, parameter names and slices.",
-    "edit": "Switch off, damp or average heads for good; the model loads with plain transformers.",
-    "compare": "Measure two models alike, item by item: what changed, how sure, and at what cost.",
-    "debias": "Train chosen heads until less bias is left, and compare with random and all heads.",
-    "prune-curve": "Remove more and more heads by rankings: what is left of the bias, at what "
-    "cost.",
-    "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
-    "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT score.",
-    "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your "
-    "own.",
-    "twins": "Make the twins of triples: the same texts about the other gender or another target.",
-    "ls": "List models, data, categories and groups that can be used here, or finished runs.",
-    "show": "Print a finished run again, from its folder and without the model.",
-    "report": "Write one page that opens anywhere: findings, map of heads, texts, charts, tables.",
-    "figures": "Draw every figure and table that saved runs allow, ready for print.",
-    "reproduce": "Run what the head paper did and write one page that sets its values beside "
-    "these.",
-    "pvf": "Prejudice and volatility in a model's output probabilities.",
+# first sentence of its help, so that the program's own help imports none of them. In the order of
+# the work, a panel of the help each.
+PANELS = {
+    "Measure": {
+        "heads": "Rank a model's attention heads by how differently they hold stereotypes "
+        "together.",
+        "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT "
+        "score.",
+        "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or "
+        "your own.",
+        "pvf": "Prejudice and volatility in a model's output probabilities.",
+        "unqover": "Ask underspecified questions about pairs of people, and measure whom the model "
+        "picks.",
+    },
+    "Test": {
+        "confirm": "Choose heads on half of the targets and test them on the others, or on other "
+        "data.",
+        "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
+        "ablate": "Remove heads of a run and measure what changes; compare with random heads.",
+        "prune-curve": "Remove more and more heads by rankings: what is left of the bias, at what "
+        "cost.",
+    },
+    "Change": {
+        "edit": "Switch off, damp or average heads for good; the model loads with plain "
+        "transformers.",
+        "export": "Write chosen heads for other programs: rule, p and q, parameter names and "
+        "slices.",
+        "debias": "Train chosen heads until less bias is left, and compare with random and all "
+        "heads.",
+        "compare": "Measure two models alike, item by item: what changed, how sure, and at what "
+        "cost.",
+    },
+    "Read": {
+        "report": "Write one page that opens anywhere: findings, map of heads, texts, charts, "
+        "tables.",
+        "show": "Print a finished run again, from its folder and without the model.",
+        "figures": "Draw every figure and table that saved runs allow, ready for print.",
+        "reproduce": "Run what the head paper did and write one page that sets its values beside "
+        "these.",
+        "ls": "List models, data, categories and groups that can be used here, or finished runs.",
+    },
+    "Texts": {
+        "twins": "Make the twins of triples: the same texts about the other gender or another "
+        "target.",
+    },
 }
+COMMANDS = {name: text for commands in PANELS.values() for name, text in commands.items()}
 
 
 class _Program(TyperGroup):
@@ -44,7 +65,11 @@ class _Program(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = {name: TyperCommand(name, help=text) for name, text in COMMANDS.items()}
+        self.commands = {
+            name: TyperCommand(name, help=text, rich_help_panel=panel)
+            for panel, commands in PANELS.items()
+            for name, text in commands.items()
+        }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for, from its module."""

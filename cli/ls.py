@@ -24,8 +24,10 @@ Rows = list[dict[str, Any]]
 class LsSettings(OutputSettings):
     """Everything ``tdabias ls`` can be told."""
 
-    what: Annotated[Literal["models", "data", "categories", "groups", "runs"], Positional()] = (
-        Field(description="models, data, categories, groups or runs")
+    what: Annotated[
+        Literal["models", "data", "categories", "groups", "runs"] | None, Positional()
+    ] = Field(
+        None, description="models, data, categories, groups or runs (default: models and data)"
     )
     data: Name = Field(
         "starter",
@@ -50,8 +52,25 @@ def ls(settings: LsSettings) -> None:
             rows, hint = groups(settings.data)
         case "runs":
             rows, hint = runs(settings.folder, Console(stderr=True, quiet=settings.quiet))
+        case None:
+            _everything(settings)
+            return
     table = pd.DataFrame(rows)
     Output(shown=[_table(rows), hint], values={settings.what: rows}, rows=table).print(
+        settings.format, quiet=settings.quiet
+    )
+
+
+def _everything(settings: LsSettings) -> None:
+    """Print models and data, one after the other."""
+    import pandas as pd
+
+    parts = {"models": models(), "data": data()}
+    shown = [part for rows, hint in parts.values() for part in (_table(rows), hint)]
+    hint = "`tdabias ls categories`, `groups` and `runs` list more."
+    rows = [{"kind": kind, **row} for kind, (rows, _) in parts.items() for row in rows]
+    values = {kind: rows for kind, (rows, _) in parts.items()}
+    Output(shown=[*shown, hint], values=values, rows=pd.DataFrame(rows)).print(
         settings.format, quiet=settings.quiet
     )
 

@@ -58,6 +58,13 @@ SHORT = {
 }
 # Another long name of an option.
 ALIAS = {"out": "--output"}
+# What few need: listed after the others, in a panel of its own.
+_ADVANCED = {
+    "adjust", "backend", "batch_size", "combine", "criterion", "definition", "device_map",
+    "distance", "dtype", "interval", "kl", "loss", "mask_end", "masked_words", "min_mass",
+    "n_splits", "overwrite", "precision", "pvalue", "random_seed", "rates", "resume", "scale",
+    "seed", "shard", "share_prefix", "start", "tagger", "template_weights",
+}  # fmt: skip
 _PACKAGES = ("tda_bias", "pvf", "unqover")
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet")
@@ -301,16 +308,23 @@ def _annotation(name: str, field: FieldInfo) -> Any:
         return Annotated[several, typer.Argument(help=_help(field), autocompletion=complete)]
     flag = _flag(name, field)
     if plain is bool:
-        flags = f"{flag}/--no-{flag.removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(flags, help=_help(field))]
+        # What a file of settings switches on can be switched off; a quiet file is nobody's.
+        flags = flag if name == "quiet" else f"{flag}/--no-{flag.removeprefix('--')}"
+        switch = typer.Option(flags, help=_help(field), rich_help_panel=_panel(name))
+        return Annotated[bool | None, switch]
     spellings = [flag, *(d[name] for d in (ALIAS, SHORT) if name in d)]
     option = typer.Option(
         *spellings,
         help=_help(field),
         metavar=_type_name(field),
         autocompletion=_completion(_choices(field)),
+        rich_help_panel=_panel(name),
     )
     return Annotated[list[str] | None if takes_several(field) else str | None, option]
+
+
+def _panel(name: str) -> str | None:
+    return "Advanced" if name in _ADVANCED else None
 
 
 def _flag(name: str, field: FieldInfo) -> str:

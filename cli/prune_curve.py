@@ -32,7 +32,6 @@ from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings
 if TYPE_CHECKING:
     from tda_bias.ablation.ablator import Ablator
     from tda_bias.ablation.prune_curve import PruneCurve
-    from tda_bias.ablation.prune_record import PruneCurveRun
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
     from tda_bias.runs.cache import PartStore
@@ -121,7 +120,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
     output(curve, settings.folder).print(settings.format, quiet=settings.quiet)
 
 
-def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> PruneCurveRun:
+def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> PruneCurve:
     category = settings.category or heads.categories[0]
     if category not in heads.categories:
         raise InputError(
@@ -137,8 +136,6 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
 
     from tda_bias.ablation.prune_curve import prune_curve as curve_of
     from tda_bias.ablation.prune_curve import split_targets
-    from tda_bias.ablation.prune_record import PruneCurveRun
-    from tda_bias.models.record import model_record
     from tda_bias.pairs.neutral import load_neutral_text
     from tda_bias.scores.perplexity import text_windows
 
@@ -153,7 +150,7 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
         progress_bar(console, f"{model.name} · {category}", "tokens") as bar,
         out_of_memory_in_one_line(model.device, settings.batch_size),
     ):
-        curve: PruneCurve = curve_of(
+        curve = curve_of(
             _ablator(settings, model, triples, twins),
             triples,
             _rankings(settings, heads, category, model, triples, twins, choosing),
@@ -166,18 +163,13 @@ def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> Prun
             store=_steps(settings, heads, category, team),
             progress=bar,
         )
-    return PruneCurveRun.of(
-        curve,
-        model=model_record(model, weights=model.weight_hash()),
+    source_of_text = {"source": text.source, "revision": text.revision}
+    return curve.with_record(
         run=str(settings.run),
         category=category,
-        precision=settings.precision,
-        windows={
-            "read": len(windows.ids), "of": windows.of, "width": windows.width,
-            "stride": windows.stride, "source": text.source, "revision": text.revision,
-        },
+        windows=curve.record.windows | source_of_text,
         twins=None if made is None else made.record(),
-    )  # fmt: skip
+    )
 
 
 def _ablator(
@@ -253,14 +245,14 @@ def saved(folder: Path) -> Output:
     """What a finished run has to say.
 
     Raises:
-        InputError: as ``PruneCurveRun.load``.
+        InputError: as ``PruneCurve.load``.
     """
-    from tda_bias.ablation.prune_record import PruneCurveRun
+    from tda_bias.ablation.prune_curve import PruneCurve
 
-    return output(PruneCurveRun.load(folder), folder)
+    return output(PruneCurve.load(folder), folder)
 
 
-def output(curve: PruneCurveRun, folder: Path) -> Output:
+def output(curve: PruneCurve, folder: Path) -> Output:
     """What is left of the bias at the number of heads that was chosen, ranking by ranking."""
     record = curve.record
     title = f"{record.model.name} · {record.category} · {record.quantity} left (nats)"

@@ -22,10 +22,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.ablation.first_order import FirstOrder, first_order, slopes
-from tda_bias.ablation.head_means import head_means
 from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.causal import TreePass
+from tda_bias.models.hooks import head_means
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.precision import Precision

@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,8 +24,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.models.attention import AttentionLayer, attention_layers, attention_part
-from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.checkpoint import refuse_code_in_folder
+from tda_bias.models.hooks import head_means, heads_changed, require_heads
 from tda_bias.models.load import DTYPES, LanguageModel, LoadedModel, load_language_model
 from tda_bias.models.packaged import local_source
 from tda_bias.runs.files import make_folder, temporary_name, to_json, write_errors
@@ -105,39 +105,12 @@ def mean_outputs(
     """
     if not texts:
         raise InputError("there is no text to take the mean over")
-    layers = {layer.number: layer for layer in attention_layers(model)}
-    _require_heads(model, layers, heads)
+    layers = attention_layers(model)
+    require_heads(model, layers, heads)
     ids = [list(row) for row in model.tokenizer(list(texts))["input_ids"]]
-    model.check_length(max(map(len, ids)))
-    total: dict[int, Tensor] = {}
-    n = 0
-
-    def adding(number: int, real: Tensor) -> Callable[..., None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            summed = arguments[0][real].double().sum(0)
-            total[number] = total[number] + summed if number in total else summed
-
-        return hook
-
-    wanted = sorted({head.layer for head in heads})
-    for batch in batches_of_similar_width([len(row) for row in ids], batch_size):
-        rows, mask = (part.to(model.device) for part in padded([ids[i] for i in batch]))
-        n += int(mask.sum())
-        with ExitStack() as stack:
-            for number in wanted:
-                add = adding(number, mask.bool())
-                handle = layers[number].projection.register_forward_pre_hook(add)
-                stack.callback(handle.remove)
-            stack.enter_context(torch.inference_mode())
-            _body(model)(input_ids=rows, attention_mask=mask)
-    means = {number: layers[number].by_head(summed / n) for number, summed in total.items()}
-    return {head: means[head.layer][head.head].clone() for head in heads}
-
-
-def _body(model: LanguageModel) -> Any:
-    """The layers whose heads are meant, without the output embeddings."""
-    hf_model: Any = model.hf_model
-    return hf_model.get_encoder() if hf_model.config.is_encoder_decoder else hf_model.base_model
+    means = head_means(model, layers, ids, batch_size=batch_size)
+    of_layer = {layer.number: mean for layer, mean in zip(layers, means, strict=True)}
+    return {head: of_layer[head.layer][head.head].clone() for head in heads}
 
 
 # -- the edit --------------------------------------------------------------------------------------
@@ -165,7 +138,7 @@ def edit_heads(
     if not heads:
         raise InputError("there is no head to edit")
     layers = {layer.number: layer for layer in attention_layers(model)}
-    _require_heads(model, layers, heads)
+    require_heads(model, layers.values(), heads)
     unique = list(dict.fromkeys(heads))
     if rule.how == "mean":
         if means is None or not set(unique) <= set(means):
@@ -185,19 +158,6 @@ def edit_heads(
             part.copy_((part.double() * rule.factor).to(part))
         names.add(_name_of(model, layer.projection.weight))
     return sorted(names)
-
-
-def _require_heads(
-    model: LanguageModel, layers: Mapping[int, AttentionLayer], heads: Sequence[HeadId]
-) -> None:
-    """Refuse heads that the model does not have, naming the first."""
-    for head in heads:
-        if head.layer not in layers or not 0 <= head.head < layers[head.layer].n_heads:
-            most = max(layer.n_heads for layer in layers.values())
-            raise InputError(
-                f"{head} does not exist: `model` {model.name} has layers {min(layers)} to "
-                f"{max(layers)} with heads 0 to {most - 1}"
-            )
 
 
 def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
@@ -291,20 +251,8 @@ def hooked_edit(
         with model.bridge.hooks(fwd_hooks=[on_z(number) for number in by_layer]):
             yield
         return
-    layers = {layer.number: layer for layer in attention_layers(model)}
-
-    def on_input(layer: AttentionLayer) -> Callable[..., tuple[Tensor, ...]]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            z = changed(layer.by_head(arguments[0]), layer.number)
-            return (z.flatten(-2), *arguments[1:])
-
-        return hook
-
-    with ExitStack() as stack_of_hooks:
-        for number in by_layer:
-            layer = layers[number]
-            handle = layer.projection.register_forward_pre_hook(on_input(layer))
-            stack_of_hooks.callback(handle.remove)
+    layers = [layer for layer in attention_layers(model) if layer.number in by_layer]
+    with heads_changed(layers, lambda z, layer: changed(z, layer.number)):
         yield
 
 

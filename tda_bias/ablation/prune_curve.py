@@ -15,11 +15,16 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
+from pydantic import Field
 
 from tda_bias.ablation.ablator import Ablator, Outcomes
 from tda_bias.ablation.first_order import FirstOrder
+from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, texts_hash
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.text import counted
 from tda_bias.runs.work import Job
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.resampling import ClusterBootstrap, generator
@@ -32,26 +37,77 @@ RANDOM = "random"
 ALLOWED_LOSS = float(np.log(1.02))
 
 
+class PruneCurveRecord(RunRecord):
+    """Everything needed to repeat a run.
+
+    Attributes:
+        run: Folder of the run whose heads are ranked, as it was given.
+        category: Its category.
+        quantity: What was brought to 0: ``beta`` or ``log_odds``.
+        choosing: Targets on which the number of heads was chosen.
+        precision: Of matrix products while heads were removed.
+        windows: Of the neutral text: how many of how many, their width and stride.
+        twins: How twins came about; None without.
+    """
+
+    command: str = "prune-curve"
+    run: str | None = None
+    category: str | None = None
+    quantity: str
+    choosing: tuple[str, ...]
+    precision: str = "float32"
+    windows: dict[str, Any] = Field(default_factory=dict)
+    twins: dict[str, Any] | None = None
+
+
+_CURVE = {
+    "ranking": str,
+    "draw": int,
+    "k": int,
+    "log_ppl": float,
+    "log_odds_choose": float,
+    "log_odds_test": float,
+    "log_odds_test_low": float,
+    "log_odds_test_high": float,
+}
+_CHOSEN = {
+    "ranking": str,
+    "k": int,
+    "choose": float,
+    "test": float,
+    "d_log_ppl": float,
+    "p_random": float,
+}
+
+
 @dataclass(frozen=True)
-class PruneCurve:
+class PruneCurve(SavedResult):
     """What ``prune_curve`` found.
 
     Attributes:
         curve: One row per ranking, draw (of ``random``) and number of heads ``k``: ``log_ppl``,
             and of each quantity (``log_odds`` and, with twins, ``beta``) the mean over the items of
             the targets that ``choose`` and of the others, ``test``, the latter with ``_low`` and
-            ``_high`` over targets. k = 0 is the unchanged model.
+            ``_high`` over targets (NaN for fewer than six). k = 0 is the unchanged model.
         chosen: One row per ranking: the number of heads chosen, its values, those of the unchanged
-            model, and ``p_random``, the share of random orders that do at least as well on the
-            other targets, each with its own choice.
-        choosing: The targets on which numbers of heads were chosen.
-        quantity: What was brought to 0: ``beta``, or ``log_odds`` without twins.
+            model, and ``p_random``, of (1 + random orders that do at least as well on the other
+            targets, each with its own choice) / (1 + random orders).
+        record: Everything needed to repeat the run.
     """
+
+    COMMAND = "prune-curve"
+    RECORD = PruneCurveRecord
+    TABLES = (("curve", "curve.csv", _CURVE), ("chosen", "chosen.csv", _CHOSEN))
+    SHOWN = (("what is left at the number of heads that was chosen", "chosen"),)
 
     curve: pd.DataFrame
     chosen: pd.DataFrame
-    choosing: tuple[str, ...]
-    quantity: Quantity
+    record: PruneCurveRecord
+
+    def __repr__(self) -> str:
+        rankings = counted(len(self.chosen), "ranking")
+        about = f"{self.record.category}, {self.record.quantity}, {rankings}"
+        return f"PruneCurve({self.record.model.name}: {about})"
 
 
 def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
@@ -172,7 +228,19 @@ def prune_curve(
     ]
     curve = pd.DataFrame(rows).sort_values(["ranking", "draw", "k"], ignore_index=True)
     names = tuple(sorted(set(target[choosing])))
-    return PruneCurve(curve, _chosen(curve, quantity, list(rankings)), names, quantity)
+    record = PruneCurveRecord(
+        model=model_record(ablator.model, weights=ablator.model.weight_hash()),
+        quantity=quantity,
+        choosing=names,
+        precision=ablator.precision,
+        windows={
+            "read": len(windows.ids),
+            "of": windows.of,
+            "width": windows.width,
+            "stride": windows.stride,
+        },
+    )
+    return PruneCurve(curve, _chosen(curve, quantity, list(rankings)), record)
 
 
 def _check(rankings: Mapping[str, Sequence[HeadId]], n_random: int, steps: Sequence[int]) -> None:

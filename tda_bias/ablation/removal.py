@@ -7,7 +7,7 @@ begin at the same layer stand side by side in one batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from tda_bias.models.attention import AttentionLayer
 from tda_bias.models.causal import TreePass
+from tda_bias.models.hooks import heads_changed, require_heads, stopped_before
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.precision import Computing, Precision
@@ -95,10 +96,6 @@ _TOKENS_ELSEWHERE = 1 << 15
 WAITING_BYTES = 1 << 29
 
 
-class _EnoughError(Exception):
-    """No later layer is needed."""
-
-
 class HeadRemover:
     """Runs a model without heads.
 
@@ -129,13 +126,7 @@ class HeadRemover:
         Raises:
             InputError: naming the first.
         """
-        there = {layer.number: layer.n_heads for layer in self.layers}
-        for head in heads:
-            if not 0 <= head.head < there.get(head.layer, 0):
-                raise InputError(
-                    f"{head} does not exist: `model` {self.model.name} has layers {min(there)} to "
-                    f"{max(there)} with heads 0 to {max(there.values()) - 1}"
-                )
+        require_heads(self.model, self.layers, heads)
 
     @contextmanager
     def removed(self, heads: Sequence[HeadId]) -> Iterator[None]:
@@ -150,20 +141,16 @@ class HeadRemover:
             by_layer.setdefault(self._position[head.layer], []).append(head.head)
         changed = dict.fromkeys(by_layer, 0.0)
 
-        def without(position: int, its_heads: list[int]) -> Callable[..., tuple[Tensor, ...]]:
-            def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-                z, size = self._without(arguments[0], position, [tuple(its_heads)])
-                changed[position] = max(changed[position], size[0])
-                return (z, *arguments[1:])
+        def without(z: Tensor, layer: AttentionLayer) -> Tensor:
+            position = self._position[layer.number]
+            new, size = self._without(z, position, [tuple(by_layer[position])])
+            changed[position] = max(changed[position], size[0])
+            return new
 
-            return hook
-
-        with ExitStack() as stack:
-            stack.enter_context(self._computing.running())
-            for position, its_heads in by_layer.items():
-                projection = self.layers[position].projection
-                handle = projection.register_forward_pre_hook(without(position, its_heads))
-                stack.callback(handle.remove)
+        with (
+            self._computing.running(),
+            heads_changed([self.layers[position] for position in by_layer], without),
+        ):
             yield
         idle = {self.layers[p].number for p, size in changed.items() if size <= _NO_CHANGE}
         self._refuse_idle([head for head in heads if head.layer in idle])
@@ -287,14 +274,15 @@ class HeadRemover:
         return log_probs.reshape(copies, -1)
 
     def _without(
-        self, z: Float[Tensor, "row token width"], position: int, heads: Sequence[tuple[int, ...]]
-    ) -> tuple[Float[Tensor, "row token width"], list[float]]:
-        """A projection's input without heads, copy by copy, and how much each copy changed."""
+        self,
+        z: Float[Tensor, "row token head d"],
+        position: int,
+        heads: Sequence[tuple[int, ...]],
+    ) -> tuple[Float[Tensor, "row token head d"], list[float]]:
+        """What heads write without some of them, copy by copy, and how much each copy changed."""
         new = z.clone()
-        whole = self.layers[position].by_head(new)
-        by_head = whole.view(len(heads), -1, *whole.shape[1:])
         sizes = []
-        for part, its_heads in zip(by_head, heads, strict=True):
+        for part, its_heads in zip(new.view(len(heads), -1, *z.shape[1:]), heads, strict=True):
             chosen = list(its_heads)
             value = 0.0 if self.replacement is None else self.replacement[position][chosen].to(z)
             sizes.append(float((part[:, :, chosen] - value).abs().max()))
@@ -305,19 +293,15 @@ class HeadRemover:
     def _replaced(self, position: int, heads: Sequence[tuple[int, ...]]) -> Iterator[None]:
         """Copies in a batch without heads of one layer, others in each."""
 
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            z, sizes = self._without(arguments[0], position, heads)
-            number = self.layers[position].number
+        def without(z: Tensor, layer: AttentionLayer) -> Tensor:
+            new, sizes = self._without(z, position, heads)
             for its_heads, size in zip(heads, sizes, strict=True):
                 if size <= _NO_CHANGE:
-                    self._refuse_idle([HeadId(number, head) for head in its_heads])
-            return (z, *arguments[1:])
+                    self._refuse_idle([HeadId(layer.number, head) for head in its_heads])
+            return new
 
-        handle = self.layers[position].projection.register_forward_pre_hook(hook)
-        try:
+        with heads_changed([self.layers[position]], without):
             yield
-        finally:
-            handle.remove()
 
     def _refuse_idle(self, heads: Sequence[HeadId]) -> None:
         if heads:
@@ -354,17 +338,8 @@ class HeadRemover:
 
     def _run_to(self, position: int, inputs: Mapping[str, Any]) -> None:
         """Run the layers before one."""
-
-        def stop(*_: Any) -> None:
-            raise _EnoughError
-
-        handle = self.layers[position].block.register_forward_pre_hook(stop)
-        try:
+        with stopped_before(self.layers[position].block):
             self.model.hf_model(**inputs)
-        except _EnoughError:
-            pass
-        finally:
-            handle.remove()
 
 
 def _repeated(value: Any, copies: int) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.models.attention import AttentionLayer, attention_layers
+from tda_bias.models.hooks import heads_changed
 from tda_bias.models.load import LanguageModel
 from tda_bias.types import HeadId, InputError
 
@@ -49,26 +50,19 @@ class HeadGates(nn.Module):
     @contextmanager
     def attached(self) -> Iterator[None]:
         """The model with its gates, for whatever runs inside; gradients reach the gates."""
-        with ExitStack() as stack:
-            for number in sorted({head.layer for head in self.heads}):
-                layer = self._layers[number]
-                places = [i for i, head in enumerate(self.heads) if head.layer == number]
-                heads = torch.tensor([self.heads[i].head for i in places])
-                hook = self._hook(layer, torch.tensor(places), heads)
-                stack.callback(layer.projection.register_forward_pre_hook(hook).remove)
-            yield
+        places: dict[int, list[int]] = {}
+        for place, head in enumerate(self.heads):
+            places.setdefault(head.layer, []).append(place)
 
-    def _hook(
-        self, layer: AttentionLayer, places: Tensor, heads: Tensor
-    ) -> Callable[..., tuple[Tensor, ...]]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            z = arguments[0]
+        def gated(z: Tensor, layer: AttentionLayer) -> Tensor:
+            of_layer = places[layer.number]
+            heads = torch.tensor([self.heads[place].head for place in of_layer], device=z.device)
             gain = torch.ones(layer.n_heads, dtype=self.values.dtype, device=z.device)
-            gain = gain.index_put((heads.to(z.device),), self.values[places.to(z.device)])
-            gated = (layer.by_head(z) * gain[:, None]).to(z.dtype)  # the gate is not rounded
-            return (gated.flatten(-2), *arguments[1:])
+            gain = gain.index_put((heads,), self.values[of_layer].to(z.device))
+            return (z * gain[:, None]).to(z.dtype)  # the gate is not rounded
 
-        return hook
+        with heads_changed([self._layers[number] for number in sorted(places)], gated):
+            yield
 
     def penalty(self) -> Float[Tensor, ""]:
         """Sum of the distances from 1: what an L1 pull toward the unchanged model is made of."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tda_bias.ablation.prune_record import PruneCurveRun
+from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.runs.figures import BLUE, GREEN, ORANGE, PINK
@@ -174,7 +174,7 @@ def crossref(run: Run) -> list[Chart]:
 
 def prune_curve(run: Run) -> list[Chart]:
     """What is left of the preference while more and more heads are removed."""
-    quantity = run.load(PruneCurveRun.load).record.quantity
+    quantity = run.load(PruneCurve.load).record.quantity
     said = "beta" if quantity == "beta" else "mean log-odds"
     left = f"{said} left"
     rows = run.plain_table("curve.csv").assign(

@@ -3,7 +3,7 @@
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.ablation.prune_record import PruneCurveRun
+from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.models.load import load_model
 from tdabias_cli.main import run
 
@@ -54,7 +54,7 @@ def test_unusable_input_ends_with_one_line(call, options, message, tmp_path):
 def test_all_rankings_stand_against_random_orders(call, tmp_path):
     status, printed, error = call("--n-random", 19)
     assert status == 0, error
-    found = PruneCurveRun.load(tmp_path / "out")
+    found = PruneCurve.load(tmp_path / "out")
     assert list(found.chosen["ranking"]) == ["evidence", "importance", "effect"]
     assert found.curve.groupby("ranking")["draw"].nunique()["random"] == 19
     assert set(found.curve["k"]) == {0, 1, 2, 4}
@@ -70,12 +70,12 @@ def test_rounded_numbers_say_so(call, tmp_path):
     status, out, err = call(*options)
     assert status == 0, err
     assert "computed in bfloat16: numbers are rounded" in " ".join(out.split())
-    assert PruneCurveRun.load(tmp_path / "out").record.precision == "bfloat16"
+    assert PruneCurve.load(tmp_path / "out").record.precision == "bfloat16"
 
 
 def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
     status, _, error = call("--twins", "none", "--by", "evidence")
     assert status == 0, error
-    found = PruneCurveRun.load(tmp_path / "out")
+    found = PruneCurve.load(tmp_path / "out")
     assert found.record.quantity == "log_odds"
     assert "beta_test" not in found.curve

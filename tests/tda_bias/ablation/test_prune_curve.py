@@ -80,7 +80,7 @@ def test_every_point_is_what_removing_those_heads_gives(setting):
         with ablator.removed(ORDER[:k]):
             loss = log_perplexity(model, windows).mean
         assert own.loc[k, "log_ppl"] == pytest.approx(loss, abs=1e-5)
-    assert found.quantity == "log_odds"
+    assert found.record.quantity == "log_odds"
 
 
 def test_random_orders_choose_as_rankings_do_and_give_the_p(setting):

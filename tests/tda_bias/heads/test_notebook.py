@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import tda_bias
-from tda_bias.ablation.prune_record import PruneCurveRun
+from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.record import ModelComparison
@@ -63,7 +63,7 @@ def test_words_questions_and_ablations_show_themselves(folders):
 
 RESULTS = [
     AblationStudy, CrossReference, DebiasRun, HeadsComparison, ItemCrossReference, ModelComparison,
-    PairSetScores, PruneCurveRun, PublishedAgreement, SentenceRun, StereoSetScores,
+    PairSetScores, PruneCurve, PublishedAgreement, SentenceRun, StereoSetScores,
 ]  # fmt: skip
 
 
