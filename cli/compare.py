@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
 from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError, RankBy
 
-from .compare_settings import CompareSettings
 from .loading import (
     interruptible,
     language_model,
@@ -21,37 +22,137 @@ from .loading import (
     progress_bar,
     reach_hub_for,
 )
-from .options import command
+from .options import Positional, command
 from .output import Output
 from .run_folder import run_folder
+from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
 from .text import uncut_table
 
 if TYPE_CHECKING:
-    from tda_bias.comparison.models import Loader
-    from tda_bias.comparison.record import ComparisonRecord, ModelComparison
-    from tda_bias.models.load import LanguageModel
-
-    from .battery import Battery
+    from tda_bias.comparison.head_maps import HeadsComparison
+    from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 
 _SPLITS = ("_longer", "_equal", "_shorter")
 _HEADINGS = ("outcome", "before", "after", "change", "interval", "p")
+_SHOWN = 10
+
+
+class CompareSettings(RunSettings):
+    """Options of ``tdabias compare``."""
+
+    before: Annotated[Name, Positional()] = Field(
+        description="Hub name, local folder, PEFT adapter or smollm2-135m; or a run of `tdabias "
+        "heads`."
+    )
+    after: Annotated[Name, Positional()] = Field(description="The other one of the same kind.")
+    replicate: Annotated[tuple[str, ...], Several] = Field(
+        (),
+        description="AFTER once more, from the same training with another seed; several times: "
+        "intervals then also draw trainings",
+    )
+    preset: Literal["smoke", "full"] = Field(
+        "smoke",
+        description="smoke (gender and samples, minutes) or full (everything)",
+    )
+    only: Annotated[tuple[str, ...], Several] = Field(
+        (),
+        description="only this: stereoset, intrasentence, crows, winobias, winogender, pvf, "
+        "unqover, perplexity, blimp, divergence; may be given several times",
+    )
+    data: Name = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
+    sentences: Name = Field(
+        "stereoset", description="StereoSet's intrasentence half: stereoset (the hub) or a file"
+    )
+    crows: Name = Field("hub", description="CrowS-Pairs: hub, or its file or folder")
+    blimp: Name | None = Field(
+        None, description="BLiMP: hub, or its files (default: what ships, 20 pairs a paradigm)"
+    )
+    text: Name = Field(
+        "wikitext2", description="neutral text: wikitext2 (the hub), a text file or its folder"
+    )
+    twins: Name = Field("auto", description="auto, none, or a file that `tdabias twins` wrote")
+    group: Annotated[tuple[str, ...], Several] = Field(
+        (), description="only this target of the triples (held-out ones); several times"
+    )
+    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
+    category: str | None = Field(None, description="of runs with several")
+    by: RankBy = Field("evidence", description="of runs: the map that is compared")
+    device: Device = Field(
+        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
+    )
+    dtype: Dtype = Field("float32", description="type of the weights")
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
+    n_resamples: int = Field(
+        2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples of clusters"
+    )
+    n_flips: int = Field(
+        9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    resume: bool = Field(True, description="reuse measures that an earlier run finished")
+    out: FilePath | None = Field(
+        None, description="folder for the files (default: runs/AFTER/compare-BEFORE)"
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        name = f"compare-{folder_name(self.before)}"
+        inside = Path(self.after) if self.of_runs else Path("runs") / folder_name(self.after)
+        return self.out or inside / name
+
+    @property
+    def of_runs(self) -> bool:
+        """Whether finished runs are compared, not models.
+
+        Raises:
+            InputError: if one is a run and the other is not, or runs have replicates.
+        """
+        runs = [(Path(name) / "run.json").is_file() for name in (self.before, self.after)]
+        if any(runs) and not all(runs):
+            run, model = (self.before, self.after)[:: 1 if runs[0] else -1]
+            raise InputError(
+                f"{run} is a run and {model} is not; give two models, or two runs of `tdabias "
+                "heads`"
+            )
+        if all(runs) and self.replicate:
+            raise InputError("`replicate` goes with models; of runs, two are compared")
+        return all(runs)
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        if self.of_runs:
+            return self.model_dump(mode="json", include={"category", "by", "n_flips", "seed"})
+        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "resume"}
+        return self.model_dump(mode="json", exclude=left_out)
 
 
 @command(CompareSettings)
 def compare(settings: CompareSettings) -> None:
     """Measure two models alike, item by item: what changed, how sure, and at what cost."""
     if settings.of_runs:
-        from .compare_runs import compare_runs
-
-        compare_runs(settings).print(settings.format, quiet=settings.quiet)
-        return
-    comparison = _compared(settings)
-    output(comparison, settings.folder).print(settings.format, quiet=settings.quiet)
+        said = heads_output(_compared_runs(settings), settings.folder)
+    else:
+        said = output(_compared_models(settings), settings.folder)
+    said.print(settings.format, quiet=settings.quiet)
 
 
-def _compared(settings: CompareSettings) -> ModelComparison:
+def _compared_models(settings: CompareSettings) -> ModelComparison:
     console = Console(stderr=True, quiet=settings.quiet)
-    _reach_hub(settings)
+    from_hub = (
+        "stereoset" in (settings.data, settings.sentences)
+        or "hub" in (settings.crows, settings.blimp)
+        or settings.text == "wikitext2"
+    )
+    for name in (settings.before, settings.after, *settings.replicate):
+        reach_hub_for(name, also=from_hub)
+
+    @contextmanager
+    def watch(measure: str, model: str) -> Iterator[Any]:
+        with progress_bar(console, f"{measure} · {model}", "texts") as moved:
+            yield moved
+
     with (
         interruptible("measures", settings.folder / "parts"),
         run_folder(settings.folder, "compare", settings) as refuse_other_weights,
@@ -62,84 +163,72 @@ def _compared(settings: CompareSettings) -> ModelComparison:
         before, after = load(settings.before), load(settings.after)
         refuse_other_weights(before)
 
-        from tda_bias.comparison.models import refuse_incomparable
-
-        refuse_incomparable(before, after)
-        replicates = [partial(load, name) for name in settings.replicate]
-        chosen = _battery(settings, before)
-        comparison = _measured(settings, before, after, replicates, chosen, console)
-        comparison = comparison.with_record(
-            settings=settings.model_dump(mode="json"), preset=settings.preset
-        )
-
+        from tda_bias.comparison.battery import PRESETS, Sources, battery
+        from tda_bias.comparison.models import Draws, compare_models, refuse_incomparable
         from tda_bias.plots.comparison import plot_comparison
         from tda_bias.runs.figures import print_style
 
+        refuse_incomparable(before, after)
+        names = ("data", "sentences", "crows", "blimp", "text", "twins", "limit", "seed")
+        sources = Sources(**{n: getattr(settings, n) for n in names}, groups=settings.group)
+        measured = battery(PRESETS[settings.preset], sources, kind=before.kind, only=settings.only)
+        with out_of_memory_in_one_line(before.device, settings.batch_size):
+            comparison = compare_models(
+                before,
+                after,
+                measured.measures,
+                distances=measured.distances,
+                replicates=[partial(load, name) for name in settings.replicate],
+                not_measured=measured.not_measured,
+                draws=Draws(
+                    settings.n_resamples, settings.n_flips, settings.confidence, settings.seed
+                ),
+                batch_size=settings.batch_size,
+                parts=settings.folder / "parts",
+                resume=settings.resume,
+                overwrite=settings.overwrite,
+                unanswered="refuse" if settings.only else "leave_out",
+                watch=watch,
+            ).with_record(settings=settings.model_dump(mode="json"), preset=settings.preset)
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_comparison(comparison)})
     return comparison
 
 
-def _reach_hub(settings: CompareSettings) -> None:
-    from_hub = (
-        settings.data == "stereoset"
-        or settings.sentences == "stereoset"
-        or "hub" in (settings.crows, settings.blimp)
-        or settings.text == "wikitext2"
-    )
-    for name in (settings.before, settings.after, *settings.replicate):
-        reach_hub_for(name, also=from_hub)
+def _compared_runs(settings: CompareSettings) -> HeadsComparison:
+    """Compare two rankings of heads, and save what is found.
 
+    Raises:
+        InputError: if the runs cannot be compared, or the folder cannot be written.
+    """
+    from tda_bias.comparison.head_maps import compare_heads
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.record import DataRecord
+    from tda_bias.runs.run import content_hash
 
-def _battery(settings: CompareSettings, model: LanguageModel) -> Battery:
-    from .battery import PRESETS, Sources, battery
-
-    sources = Sources(
-        data=settings.data,
-        sentences=settings.sentences,
-        crows=settings.crows,
-        blimp=settings.blimp,
-        text=settings.text,
-        twins=settings.twins,
-        groups=settings.group,
-        limit=settings.limit,
-        seed=settings.seed,
-    )
-    amount = PRESETS["full" if settings.preset == "full" else "smoke"]
-    return battery(amount, sources, kind=model.kind, only=settings.only)
-
-
-def _measured(
-    settings: CompareSettings,
-    before: LanguageModel,
-    after: LanguageModel,
-    replicates: Sequence[Loader],
-    chosen: Battery,
-    console: Console,
-) -> ModelComparison:
-    from tda_bias.comparison.models import Draws, compare_models
-
-    @contextmanager
-    def watch(measure: str, model: str) -> Iterator[Any]:
-        with progress_bar(console, f"{measure} · {model}", "texts") as moved:
-            yield moved
-
-    with out_of_memory_in_one_line(before.device, settings.batch_size):
-        return compare_models(
+    before, after = (HeadBias.load(name) for name in (settings.before, settings.after))
+    hashes = [str(content_hash(run.record)) for run in (before, after)]
+    data = DataRecord(source="runs", revision=" ".join(hashes))
+    with run_folder(settings.folder, "compare", settings, data=data):
+        comparison = compare_heads(
             before,
             after,
-            chosen.measures,
-            distances=chosen.distances,
-            replicates=replicates,
-            not_measured=chosen.not_measured,
-            draws=Draws(settings.n_resamples, settings.n_flips, settings.confidence, settings.seed),
-            batch_size=settings.batch_size,
-            parts=settings.folder / "parts",
-            resume=settings.resume,
-            overwrite=settings.overwrite,
-            unanswered="refuse" if settings.only else "leave_out",
-            watch=watch,
+            category=settings.category,
+            by=settings.by,
+            n_resamples=settings.n_flips,
+            seed=settings.seed,
+        ).with_record(
+            settings=settings.model_dump(mode="json"),
+            data=data,
+            runs=(settings.before, settings.after),
         )
+
+        from tda_bias.plots.comparison import plot_head_comparison
+        from tda_bias.runs.figures import print_style
+
+        with print_style():
+            comparison.save(settings.folder, figures={"compare": plot_head_comparison(comparison)})
+    return comparison
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -151,7 +240,7 @@ def saved(folder: Path) -> Output:
     Raises:
         InputError: if the folder holds none, or a file is not as it was written.
     """
-    from tda_bias.comparison.record import ModelComparison
+    from tda_bias.comparison.models import ModelComparison
 
     return output(ModelComparison.load(folder), folder)
 
@@ -283,3 +372,98 @@ def _primary_line(row: dict[Any, Any]) -> str:
         f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
         f"{way} in size; {sure} (Holm p {p_text(row['p_holm'])})."
     )
+
+
+# -- what is printed of heads ---------------------------------------------------------------------
+
+
+def heads_output(comparison: HeadsComparison, folder: Path) -> Output:
+    """The agreement, the heads that moved, and how to read both."""
+    shown: list[Table | str] = [_agreement_table(comparison)]
+    if comparison.record.matched:
+        shown.append(_moved_table(comparison))
+    return Output(
+        shown=[*shown, *_heads_lines(comparison, folder)],
+        values={
+            "folder": str(folder),
+            "record": comparison.record.model_dump(),
+            "agreement": comparison.agreement.to_dict("records"),
+            "layers": comparison.layers.to_dict("records"),
+            "heads": comparison.heads.to_dict("records"),
+        },
+        rows=comparison.heads if comparison.record.matched else comparison.agreement,
+    )
+
+
+def _agreement_table(comparison: HeadsComparison) -> Table:
+    rows = [
+        [
+            row["over"],
+            str(row["n"]),
+            number_text(row["rho"]),
+            f"{number_text(row['chance_low'])} to {number_text(row['chance_high'])}",
+            p_text(row["p"]),
+        ]
+        for row in comparison.agreement.to_dict("records")
+    ]
+    record = comparison.record
+    title = (
+        f"{record.model.name} and {record.after.name} · {record.category} · agreement of "
+        f"{record.by}"
+    )
+    return uncut_table(title, ("over", "n", "Spearman", "by chance (95 %)", "p"), rows, left=1)
+
+
+def _moved_table(comparison: HeadsComparison) -> Table:
+    ordered = comparison.heads.reindex(
+        comparison.heads["z"].abs().sort_values(ascending=False).index
+    )
+    rows = [
+        [
+            f"L{row['layer']}H{row['head']}",
+            *(number_text(row[name]) for name in ("before", "after", "change", "z")),
+            p_text(row["p"]),
+            p_text(row["p_holm"]),
+        ]
+        for row in ordered.head(_SHOWN).to_dict("records")
+    ]
+    headings = ("head", "before", "after", "change", "in noises", "p", "Holm")
+    return uncut_table("Heads that moved most", headings, rows, left=1)
+
+
+def _heads_lines(comparison: HeadsComparison, folder: Path) -> Iterator[str]:
+    record, heads = comparison.record, comparison.heads
+    if record.matched:
+        known = heads["p"].notna().sum()
+        yield (
+            f"Moved with p < .05: {(heads['p'] < 0.05).sum()} of {known} heads "
+            f"({0.05 * known:.1f} by chance at most); more than the noise of the whole map (Holm): "
+            f"{(heads['p_holm'] < 0.05).sum()}. Noise: both maps' standard deviations when labels "
+            "are exchanged, added as if independent."
+        )
+    else:
+        yield (
+            f"The models have other shapes ({_shape(comparison, 'before')}, "
+            f"{_shape(comparison, 'after')}): heads are not matched, layers are compared at the "
+            "same relative depths."
+        )
+    reliable = [value for value in record.reliability if value is not None]
+    if len(reliable) == 2:
+        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
+        yield (
+            f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
+            f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
+        )
+    if not record.same_texts:
+        yield "The runs read other tokens: a difference may be the texts' or the tokenizers'."
+    if record.same_weights:
+        yield "Both runs are of the same weights: what differs is texts or settings."
+    yield (
+        "By chance: heads (or layers) exchanged at random; p is one-sided. Layers that lie side by "
+        "side resemble each other, so that chance over layers is wider than the line says."
+    )
+    yield f"Files: {folder}/ (agreement.csv, layers.csv, heads.csv, compare.png, run.json)"
+
+
+def _shape(comparison: HeadsComparison, model: str) -> str:
+    return counted((comparison.layers["model"] == model).sum(), "layer")

@@ -108,9 +108,9 @@ def _compare(folder: Path, top: int) -> Output:
     if getattr(open_run(folder, "compare").record, "compares", None) == "heads":
         from tda_bias.comparison.head_maps import HeadsComparison
 
-        from .compare_runs import output
+        from .compare import heads_output
 
-        return output(HeadsComparison.load(folder), folder)
+        return heads_output(HeadsComparison.load(folder), folder)
     from .compare import saved
 
     return saved(folder)

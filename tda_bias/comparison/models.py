@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, Outcome
+from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, NotMeasured, Outcome
 from tda_bias.comparison.paired import after_names, is_kept, paired_change
-from tda_bias.comparison.record import ComparisonRecord, ModelComparison, NotMeasured
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, open_parts
-from tda_bias.runs.record import ModelRecord
+from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.run import Run
+from tda_bias.runs.text import counted
 from tda_bias.stats.resampling import holm
 from tda_bias.types import InputError
 
@@ -29,12 +31,11 @@ Watch = Callable[[str, str], AbstractContextManager[Progress | None]]
 # Loads a model when it is its turn; it is let go when it has answered.
 Loader = Callable[[], "LanguageModel"]
 _KEYS = ["outcome", "item", "cluster"]
-_PAIRED = [*_KEYS, "weight", "before"]
 
 
 @dataclass(frozen=True)
 class Draws:
-    """How the tests of a comparison draw.
+    """Resamples and flips of a comparison.
 
     Attributes:
         n_resamples: Bootstrap resamples of clusters.
@@ -47,6 +48,82 @@ class Draws:
     n_flips: int = 9999
     confidence: float = 0.95
     seed: int = 0
+
+
+class ComparisonRecord(RunRecord):
+    """Everything needed to repeat a comparison of two models; ``model`` is the one before.
+
+    Attributes:
+        compares: What was compared.
+        after: The other model.
+        replicates: The other model as the same training with other seeds left it.
+        preset: How much was measured.
+        measures: By name, texts and settings of everything that was measured.
+        not_measured: What was left out, and why.
+        n_resamples: Bootstrap resamples.
+        n_flips: Sign flips.
+        confidence: Coverage of the intervals.
+        seed: Of all draws.
+    """
+
+    command: str = "compare"
+    compares: Literal["models"] = "models"
+    after: ModelRecord
+    replicates: tuple[ModelRecord, ...] = ()
+    preset: str | None = None
+    measures: dict[str, dict[str, Any]]
+    not_measured: tuple[NotMeasured, ...] = ()
+    n_resamples: int
+    n_flips: int
+    confidence: float
+    seed: int
+
+
+_TABLE = {
+    **{name: str for name in ("outcome", "kind", "unit", "about", "over")},
+    **{name: str for name in ("guard", "allowed", "reason")},
+    **{name: float for name in ("before", "after", "change", "low", "high")},
+    **{name: float for name in ("worst", "margin", "neutral")},
+    **{name: float for name in ("p", "p_holm")},
+    **{name: int for name in ("items", "clusters", "unpaired")},
+    "primary": bool,
+}
+_ITEMS = {
+    **{name: str for name in _KEYS},
+    **{name: float for name in ("weight", "before", "after")},
+}
+
+
+@dataclass(frozen=True)
+class ModelComparison(SavedResult):
+    """Changes between two models.
+
+    Attributes:
+        table: One row per outcome; see ``change_table``.
+        items: One row per outcome and item that both models have: ``outcome item cluster weight
+            before after``, and ``after_2``, ``after_3``, ... of replicates.
+        record: Everything needed to repeat it.
+    """
+
+    COMMAND = "compare"
+    RECORD = ComparisonRecord
+    TABLES = (("table", "compare.csv", _TABLE), ("items", "items.parquet", _ITEMS))
+    SHOWN = (("before and after", "table"),)
+
+    table: pd.DataFrame
+    items: pd.DataFrame
+    record: ComparisonRecord
+
+    def __repr__(self) -> str:
+        names = f"{self.record.model.name}, {self.record.after.name}"
+        return f"ModelComparison({names}: {counted(len(self.table), 'outcome')})"
+
+    @classmethod
+    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
+        tables = super()._read(run)
+        words = ["guard", "allowed", "reason"]
+        tables["table"][words] = tables["table"][words].fillna("")
+        return tables
 
 
 def compare_models(
@@ -88,40 +165,57 @@ def compare_models(
         InputError: if two have the same weights, an adapter belongs to another base, nothing is
             measured, or a model cannot be asked.
     """
-    first, second = _Side.of("before", before), _Side.of("after", after)
-    _refuse_sides(first, second)
+    first, second = _side("before", before), _side("after", after)
+    _refuse_pair(first, second)
     if not measures:
         raise InputError("there is nothing to measure")
     draws = draws or Draws()
-    store = open_parts(parts, {"format": 1}, resume=resume, overwrite=overwrite)
-    runner = _Runner(store, batch_size, watch or (lambda *_: nullcontext()))
+    asking = _Asking(
+        open_parts(parts, {"format": 1}, resume=resume, overwrite=overwrite),
+        batch_size,
+        watch or (lambda *_: nullcontext()),
+    )
     lacking = list(not_measured)
     if before.tokenizer.get_vocab() != after.tokenizer.get_vocab():
         reason = "the models have other vocabularies"
         lacking += [NotMeasured(name=distance.name, reason=reason) for distance in distances]
         distances = ()
-    table, used, unable = runner.answered([*measures, *distances], first, second, unanswered)
-    lacking += unable
+    found: list[pd.DataFrame] = []
+    used: list[Measure | Distance] = []
+    asked: list[Measure | Distance] = [*measures, *distances]
+    for measure in asked:
+        try:
+            found.append(asking.items(measure, first, second))
+        except _UnansweredError as error:
+            if unanswered == "refuse":
+                raise
+            lacking.append(NotMeasured(name=measure.name, reason=str(error)))
+        else:
+            used.append(measure)
     if not used:
         raise InputError(f"nothing could be measured; {lacking[-1].name}: {lacking[-1].reason}")
-    outcomes = [outcome for measure in used for outcome in measure.outcomes]
-    distant = {outcome.name for distance in distances for outcome in distance.outcomes}
-    records = [second.record]
+    table = pd.concat(found, ignore_index=True)
+    trainings = [model_record(after, weights=second.weights)]
     for number, load in enumerate(replicates, start=2):
         # Nothing here holds the model when the next one is loaded.
-        table, record = runner.joined(
-            table, used, first, _Side.of(f"after {number}", load()), records
-        )
-        records.append(record)
-    columns = [*_PAIRED, *after_names(table)]
+        values, record = _replicate(asking, used, first, load, number, trainings)
+        table = _with_replicate(table, values, f"after_{number}")
+        trainings.append(record)
+    distant = {outcome.name for distance in distances for outcome in distance.outcomes}
+    outcomes = [outcome for measure in used for outcome in measure.outcomes]
+    kept = [*_KEYS, "weight", "before", *after_names(table)]
     return ModelComparison(
         table=change_table(table, outcomes, draws, untested=distant),
-        items=table[columns].dropna().reset_index(drop=True),
+        items=table[kept].dropna().reset_index(drop=True),
         record=ComparisonRecord(
-            model=first.record,
-            after=records[0],
-            replicates=tuple(records[1:]),
-            measures={measure.name: _short(measure.about) for measure in used},
+            model=model_record(before, weights=first.weights),
+            after=trainings[0],
+            replicates=tuple(trainings[1:]),
+            measures={
+                # The names of all items would fill the record.
+                measure.name: {n: v for n, v in measure.about.items() if n != "ids"}
+                for measure in used
+            },
             not_measured=tuple(lacking),
             **vars(draws),
         ),
@@ -133,7 +227,7 @@ class _Side:
     """A model that is asked.
 
     Attributes:
-        name: How its saved parts call it.
+        name: Its name among saved parts.
         model: The model.
         weights: Hash of its weights; it reads all of them, so it is taken once.
     """
@@ -142,14 +236,9 @@ class _Side:
     model: LanguageModel
     weights: str
 
-    @classmethod
-    def of(cls, name: str, model: LanguageModel) -> _Side:
-        return cls(name, model, model.weight_hash())
 
-    @property
-    def record(self) -> ModelRecord:
-        """The model, as a run names it."""
-        return model_record(self.model, weights=self.weights)
+def _side(name: str, model: LanguageModel) -> _Side:
+    return _Side(name, model, model.weight_hash())
 
 
 def refuse_incomparable(before: LanguageModel, after: LanguageModel) -> None:
@@ -158,10 +247,10 @@ def refuse_incomparable(before: LanguageModel, after: LanguageModel) -> None:
     Raises:
         InputError: saying which of the two.
     """
-    _refuse_sides(_Side.of("before", before), _Side.of("after", after))
+    _refuse_pair(_side("before", before), _side("after", after))
 
 
-def _refuse_sides(before: _Side, after: _Side) -> None:
+def _refuse_pair(before: _Side, after: _Side) -> None:
     first, second = before.model, after.model
     if before.weights == after.weights:
         raise InputError(
@@ -174,17 +263,6 @@ def _refuse_sides(before: _Side, after: _Side) -> None:
         )
 
 
-def _refuse_repeated(replicate: _Side, before: _Side, known: Sequence[ModelRecord]) -> None:
-    """Refuse a replicate that is no other training of the same model."""
-    _refuse_sides(before, replicate)
-    for record in known:
-        if record.weights == replicate.weights:
-            raise InputError(
-                f"{replicate.model.name} and {record.name} have the same weights: a replicate is "
-                "the same training with another seed"
-            )
-
-
 # -- asking ----------------------------------------------------------------------------------------
 
 
@@ -193,94 +271,81 @@ class _UnansweredError(InputError):
 
 
 @dataclass(frozen=True)
-class _Runner:
-    """Asks models, or finds what they said among the saved parts."""
+class _Asking:
+    """Saved answers of models, and how those that lack are got."""
 
     store: PartStore
     batch_size: int
     watch: Watch
 
-    def answered(
-        self,
-        asked: Sequence[Measure | Distance],
-        before: _Side,
-        after: _Side,
-        unanswered: Literal["refuse", "leave_out"],
-    ) -> tuple[pd.DataFrame, list[Measure | Distance], list[NotMeasured]]:
-        """Items of all measures that both models answer, which those are, and the others."""
-        items: list[pd.DataFrame] = []
-        used: list[Measure | Distance] = []
-        lacking: list[NotMeasured] = []
-        for measure in asked:
-            try:
-                items.append(self._items(measure, before, after))
-                used.append(measure)
-            except _UnansweredError as error:
-                if unanswered == "refuse":
-                    raise
-                lacking.append(NotMeasured(name=measure.name, reason=str(error)))
-        return pd.concat(items or [pd.DataFrame()], ignore_index=True), used, lacking
+    def items(self, measure: Measure | Distance, before: _Side, after: _Side) -> pd.DataFrame:
+        """Items of a measure with their values before and after; of a distance 0 before."""
+        if not isinstance(measure, Distance):
+            return _paired(self._of_model(measure, before), self._of_model(measure, after))
+        name = measure.name if after.name == "after" else f"{measure.name} {after.name}"
+        depends_on = {"weights": [before.weights, after.weights], "texts": dict(measure.about)}
+        saved = self._saved(name, depends_on)
+        if saved is None:
+            shown = f"{before.model.name}, {after.model.name}"
+            with _unanswered(), self.watch(measure.name, shown) as progress:
+                saved = measure.between(
+                    before.model, after.model, batch_size=self.batch_size, progress=progress
+                )
+            self._save(name, depends_on, saved)
+        return saved.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
-    def joined(
-        self,
-        table: pd.DataFrame,
-        used: Sequence[Measure | Distance],
-        before: _Side,
-        replicate: _Side,
-        known: Sequence[ModelRecord],
-    ) -> tuple[pd.DataFrame, ModelRecord]:
-        """The items with the values of a further training, and which model that is."""
-        _refuse_repeated(replicate, before, known)
-        answers, _, _ = self.answered(used, before, replicate, "refuse")
-        return _with_replicate(table, answers, replicate.name.replace(" ", "_")), replicate.record
+    def _of_model(self, measure: Measure, side: _Side) -> pd.DataFrame:
+        """Items of a measure with their values in one model."""
+        name = f"{measure.name} {side.name}"
+        depends_on = {"weights": side.weights, "texts": dict(measure.about)}
+        saved = self._saved(name, depends_on)
+        if saved is None:
+            with _unanswered(), self.watch(measure.name, side.model.name) as progress:
+                saved = measure.items(side.model, batch_size=self.batch_size, progress=progress)
+            self._save(name, depends_on, saved)
+        return saved
 
-    def _items(self, measure: Measure | Distance, before: _Side, after: _Side) -> pd.DataFrame:
-        """Items with their values before and after."""
-        if isinstance(measure, Distance):
-            return self._between(measure, before, after)
-        return _paired(*(self._of_side(measure, side) for side in (before, after)))
+    def _saved(self, name: str, depends_on: dict[str, Any]) -> pd.DataFrame | None:
+        arrays = self.store.load(name, depends_on)
+        if arrays is None:
+            return None
+        return pd.DataFrame({column: arrays[column] for column in COLUMNS})
 
-    def _of_side(self, measure: Measure, side: _Side) -> pd.DataFrame:
-        """The items of one model."""
-        return self._part(
-            f"{measure.name} {side.name}",
-            {"weights": side.weights, "texts": dict(measure.about)},
-            lambda progress: measure.items(
-                side.model, batch_size=self.batch_size, progress=progress
-            ),
-            (measure.name, side.model.name),
-        )
+    def _save(self, name: str, depends_on: dict[str, Any], table: pd.DataFrame) -> None:
+        self.store.save(name, depends_on, {n: np.array(table[n].tolist()) for n in COLUMNS})
 
-    def _between(self, distance: Distance, before: _Side, after: _Side) -> pd.DataFrame:
-        """The items of both together: 0 before."""
-        table = self._part(
-            distance.name if after.name == "after" else f"{distance.name} {after.name}",
-            {"weights": [before.weights, after.weights], "texts": dict(distance.about)},
-            lambda progress: distance.between(
-                before.model, after.model, batch_size=self.batch_size, progress=progress
-            ),
-            (distance.name, f"{before.model.name}, {after.model.name}"),
-        )
-        return table.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
-    def _part(
-        self,
-        name: str,
-        depends_on: dict[str, Any],
-        ask: Callable[[Progress | None], pd.DataFrame],
-        shown: tuple[str, str],
-    ) -> pd.DataFrame:
-        saved = self.store.load(name, depends_on)
-        if saved is not None:
-            return pd.DataFrame({column: saved[column] for column in COLUMNS})
-        try:
-            with self.watch(*shown) as progress:
-                table = ask(progress)
-        except InputError as error:
-            raise _UnansweredError(f"{error}") from error
-        arrays = {n: np.array(table[n].tolist()) for n in COLUMNS}
-        self.store.save(name, depends_on, arrays)
-        return table
+@contextmanager
+def _unanswered() -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise _UnansweredError(str(error)) from error
+
+
+def _replicate(
+    asking: _Asking,
+    used: Sequence[Measure | Distance],
+    before: _Side,
+    load: Loader,
+    number: int,
+    trainings: Sequence[ModelRecord],
+) -> tuple[pd.DataFrame, ModelRecord]:
+    """The items of a further training, and which model that is.
+
+    Raises:
+        InputError: if it is no other training of the same model, or cannot be asked.
+    """
+    side = _side(f"after {number}", load())
+    _refuse_pair(before, side)
+    for record in trainings:
+        if record.weights == side.weights:
+            raise InputError(
+                f"{side.model.name} and {record.name} have the same weights: a replicate is "
+                "the same training with another seed"
+            )
+    table = pd.concat([asking.items(one, before, side) for one in used], ignore_index=True)
+    return table, model_record(side.model, weights=side.weights)
 
 
 def _paired(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -309,11 +374,6 @@ def _with_replicate(table: pd.DataFrame, replicate: pd.DataFrame, name: str) -> 
     both = joined["measured"].eq("both") & joined["measured_there"].eq("both")
     joined["measured"] = np.where(both, "both", "some")
     return joined.rename(columns={"after_there": name}).drop(columns="measured_there")
-
-
-def _short(about: Any) -> dict[str, Any]:
-    """What a measure depends on, without the names of all its items."""
-    return {name: value for name, value in about.items() if name != "ids"}
 
 
 # -- testing ---------------------------------------------------------------------------------------

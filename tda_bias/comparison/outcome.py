@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
-from tda_bias.models.load import LanguageModel
 from tda_bias.progress import Progress
+from tda_bias.runs.record import RecordPart
+
+if TYPE_CHECKING:
+    from tda_bias.models.load import LanguageModel
 
 Kind = Literal["bias", "quality", "knowledge"]
 COLUMNS = ("outcome", "item", "cluster", "weight", "value")
@@ -63,6 +66,13 @@ class Outcome:
     primary: bool = False
     guard: Guard | None = None
     cluster: str = "target"
+
+
+class NotMeasured(RecordPart):
+    """A measure that was left out, and why."""
+
+    name: str
+    reason: str
 
 
 class Measure(Protocol):

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tda_bias.comparison.head_maps import HeadsComparison
-from tda_bias.comparison.record import ModelComparison
+from tda_bias.comparison.models import ModelComparison
 from tda_bias.runs.figures import (
     BLUE,
     COLUMN,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
-from tda_bias.comparison.record import ModelComparison
+from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
 from tda_bias.crossref.targets import match_counts, signed_quantity

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
-from tda_bias.comparison.record import ModelComparison
+from tda_bias.comparison.models import ModelComparison
 from tdabias_cli.main import run
 from tests.support.measures import edited, sharpened
 

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 from tda_bias import InputError
-from tda_bias.comparison.models import Draws, compare_models
-from tda_bias.comparison.outcome import Guard
+from tda_bias.comparison.models import Draws, ModelComparison, compare_models
+from tda_bias.comparison.outcome import Guard, NotMeasured
 from tda_bias.comparison.pair_measures import PairMeasure
-from tda_bias.comparison.record import ModelComparison, NotMeasured
 from tda_bias.comparison.text_measures import DivergenceMeasure, PerplexityMeasure
 from tda_bias.comparison.triple_measures import SentenceMeasure, TripleMeasure
 from tda_bias.models.load import LanguageModel

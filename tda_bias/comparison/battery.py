@@ -1,27 +1,49 @@
-"""What ``tdabias compare`` measures: the library's outcomes with those of words and questions."""
+"""The battery of measures that two models are compared on, words and questions among them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from tda_bias.comparison.outcome import Distance, Measure, Outcome, item_rows
+import pandas as pd
+
+from pvf.config import ScoreConfig
+from pvf.outcomes import risk_items
+from pvf.score import score_preferences
+from pvf.templates import Template, load_templates
+from pvf.words import WordClasses, WordList, load_classes, load_words
+from tda_bias.comparison.outcome import Distance, Measure, NotMeasured, Outcome, item_rows
 from tda_bias.comparison.pair_measures import PairMeasure
-from tda_bias.comparison.record import NotMeasured
 from tda_bias.comparison.text_measures import DivergenceMeasure, PerplexityMeasure
 from tda_bias.comparison.triple_measures import SentenceMeasure, TripleMeasure
+from tda_bias.models.load import LanguageModel
+from tda_bias.pairs import load_pairs
+from tda_bias.pairs.neutral import load_neutral_text
+from tda_bias.pairs.stereoset import load_sentence_triples
 from tda_bias.progress import Progress
+from tda_bias.triples import load_triples, source_revision
+from tda_bias.twins import load_twins, make_twins
 from tda_bias.types import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tda_bias.models.load import LanguageModel
-    from unqover.design import Design
+from unqover.ask import ask_questions
+from unqover.classes import load_class
+from unqover.config import AskConfig, DesignConfig
+from unqover.design import Design, sampled_design
+from unqover.outcomes import bias_items
 
 Preset = Literal["smoke", "full"]
 HUB = "hub"
+# Measures that need a model that reads texts from left to right, or with gaps.
+_NO_SEQ2SEQ = ("perplexity", "divergence", "unqover")
+_QUESTIONS = {
+    "mu": "UnQover: mean over subjects of their largest preference (chance is above 0)",
+    "eta": "UnQover: how consistent preferences are (chance is above 0)",
+}
+_RISKS = {
+    "R": "PVF: risk of pronouns over occupations",
+    "R_p": "PVF: its prejudice, the part that templates share",
+    "R_v": "PVF: its volatility, the part that templates do not share",
+}
 
 
 @dataclass(frozen=True)
@@ -139,73 +161,58 @@ def battery(amount: Amount, sources: Sources, *, kind: str, only: Sequence[str])
     Raises:
         InputError: if a measure is unknown, or a text that was named cannot be read.
     """
-    builders = _builders(amount, sources)
-    unknown = [name for name in only if name not in builders]
+    limit = amount.pairs.get
+    makers: dict[str, tuple[Callable[[], Any], bool]] = {
+        "stereoset": (lambda: _triples(amount, sources), sources.data == "stereoset"),
+        "intrasentence": (lambda: _sentences(amount, sources), sources.sentences == "stereoset"),
+        "crows": (
+            lambda: PairMeasure(load_pairs("crows", data=sources.crows, limit=limit("crows"))),
+            sources.crows == HUB,
+        ),
+        "winobias": (lambda: PairMeasure(load_pairs("winobias", limit=limit("winobias"))), False),
+        "winogender": (
+            lambda: PairMeasure(load_pairs("winogender", limit=limit("winogender"))),
+            False,
+        ),
+        "pvf": (lambda: _risk(amount), False),
+        "unqover": (lambda: _questions(amount, sources.seed), False),
+        "perplexity": (
+            lambda: PerplexityMeasure(**_text(amount, sources), sample=amount.windows),
+            sources.text == "wikitext2",
+        ),
+        "blimp": (
+            lambda: PairMeasure(load_pairs("blimp", data=sources.blimp, limit=limit("blimp"))),
+            sources.blimp == HUB,
+        ),
+        "divergence": (
+            lambda: DivergenceMeasure(**_text(amount, sources), sample=amount.distance_windows),
+            sources.text == "wikitext2",
+        ),
+    }
+    unknown = [name for name in only if name not in makers]
     if unknown:
-        raise InputError(f"`only` must be among {', '.join(builders)}; got {unknown[0]!r}")
-    made: list[Any] = []
-    lacking: list[NotMeasured] = []
-    for name, builder in builders.items():
+        raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
+    measures: list[Measure] = []
+    distances: list[Distance] = []
+    not_measured: list[NotMeasured] = []
+    for name, (make, is_from_hub) in makers.items():
         if only and name not in only:
             continue
         if name in _NO_SEQ2SEQ and kind not in ("causal", "masked"):
-            lacking.append(NotMeasured(name=name, reason=f"not defined for {kind} models"))
+            not_measured.append(NotMeasured(name=name, reason=f"not defined for {kind} models"))
             continue
         try:
-            made.append(builder.make())
+            made = make()
         except InputError as error:
-            if not builder.from_hub:
+            if not is_from_hub:
                 raise
-            lacking.append(NotMeasured(name=name, reason=str(error)))
-    distances = [measure for measure in made if isinstance(measure, DivergenceMeasure)]
-    measures = [measure for measure in made if not isinstance(measure, DivergenceMeasure)]
-    return Battery(measures, distances, lacking)
-
-
-_NO_SEQ2SEQ = ("perplexity", "divergence", "unqover")
-
-
-@dataclass(frozen=True)
-class _Builder:
-    make: Callable[[], Measure | Distance]
-    from_hub: bool = False
-
-
-def _builders(amount: Amount, sources: Sources) -> dict[str, _Builder]:
-    from tda_bias.pairs import load_pairs
-
-    def pairs(name: str, data: str | None) -> Callable[[], Measure]:
-        limit = amount.pairs.get(name)
-        return lambda: PairMeasure(load_pairs(name, data=data, limit=limit))
-
-    return {
-        "stereoset": _Builder(
-            lambda: _triples(amount, sources), from_hub=sources.data == "stereoset"
-        ),
-        "intrasentence": _Builder(
-            lambda: _sentences(amount, sources), from_hub=sources.sentences == "stereoset"
-        ),
-        "crows": _Builder(pairs("crows", sources.crows), from_hub=sources.crows == HUB),
-        "winobias": _Builder(pairs("winobias", None)),
-        "winogender": _Builder(pairs("winogender", None)),
-        "pvf": _Builder(lambda: _risk(amount)),
-        "unqover": _Builder(lambda: _questions(amount, sources.seed)),
-        "perplexity": _Builder(
-            lambda: PerplexityMeasure(**_text(amount, sources), sample=amount.windows),
-            from_hub=sources.text == "wikitext2",
-        ),
-        "blimp": _Builder(pairs("blimp", sources.blimp), from_hub=sources.blimp == HUB),
-        "divergence": _Builder(
-            lambda: DivergenceMeasure(**_text(amount, sources), sample=amount.distance_windows),
-            from_hub=sources.text == "wikitext2",
-        ),
-    }
+            not_measured.append(NotMeasured(name=name, reason=str(error)))
+        else:
+            (distances if isinstance(made, Distance) else measures).append(made)
+    return Battery(measures, distances, not_measured)
 
 
 def _triples(amount: Amount, sources: Sources) -> TripleMeasure:
-    from tda_bias.triples import load_triples, source_revision
-    from tda_bias.twins import load_twins, make_twins
-
     limit = sources.limit or amount.triples
     triples = load_triples(
         sources.data, category=amount.category, groups=sources.groups, limit=limit
@@ -220,8 +227,6 @@ def _triples(amount: Amount, sources: Sources) -> TripleMeasure:
 
 
 def _sentences(amount: Amount, sources: Sources) -> SentenceMeasure:
-    from tda_bias.pairs.stereoset import load_sentence_triples
-
     sentences, revision = load_sentence_triples(
         sources.sentences, category=amount.category, limit=amount.sentences
     )
@@ -229,8 +234,6 @@ def _sentences(amount: Amount, sources: Sources) -> SentenceMeasure:
 
 
 def _text(amount: Amount, sources: Sources) -> dict[str, Any]:
-    from tda_bias.pairs.neutral import load_neutral_text
-
     text = load_neutral_text(sources.text)
     return {"text": text, "width": amount.width, "seed": sources.seed}
 
@@ -249,9 +252,9 @@ class RiskMeasure:
         name: Of the measure.
     """
 
-    words: Any
-    templates: Sequence[Any]
-    classes: Any
+    words: WordList
+    templates: Sequence[Template]
+    classes: WordClasses
     name: str = "pvf"
 
     @property
@@ -266,24 +269,15 @@ class RiskMeasure:
     @property
     def outcomes(self) -> Sequence[Outcome]:
         """R and its two parts."""
-        said = {
-            "R": "PVF: risk of pronouns over occupations",
-            "R_p": "PVF: its prejudice, the part that templates share",
-            "R_v": "PVF: its volatility, the part that templates do not share",
-        }
         return [
             Outcome(f"pvf_{name}", "bias", "risk", about, neutral=0.0, cluster="word")
-            for name, about in said.items()
+            for name, about in _RISKS.items()
         ]
 
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
         """As in ``Measure``."""
-        from pvf.config import ScoreConfig
-        from pvf.outcomes import risk_items
-        from pvf.score import score_preferences
-
         risks = risk_items(
             score_preferences(
                 model,
@@ -294,7 +288,7 @@ class RiskMeasure:
                 progress=progress,
             )
         )
-        return _rows_of(risks, "x", {name: f"pvf_{name}" for name in ("R", "R_p", "R_v")})
+        return _rows_of(risks, "x", {name: f"pvf_{name}" for name in _RISKS})
 
 
 @dataclass(frozen=True)
@@ -308,12 +302,6 @@ class QuestionMeasure:
 
     design: Design
     name: str = "unqover"
-    _said: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "mu": "UnQover: mean over subjects of their largest preference (chance is above 0)",
-            "eta": "UnQover: how consistent preferences are (chance is above 0)",
-        }
-    )
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -325,25 +313,19 @@ class QuestionMeasure:
         """Mu and eta, whose value without bias depends on the design."""
         return [
             Outcome(f"unqover_{name}", "bias", "share", about, cluster="subject")
-            for name, about in self._said.items()
+            for name, about in _QUESTIONS.items()
         ]
 
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
         """As in ``Measure``."""
-        from unqover.ask import ask_questions
-        from unqover.config import AskConfig
-        from unqover.outcomes import bias_items
-
         config = AskConfig(batch_size=batch_size)
         answers = ask_questions(model, self.design, config=config, progress=progress)
-        return _rows_of(bias_items(answers), "subject", {n: f"unqover_{n}" for n in self._said})
+        return _rows_of(bias_items(answers), "subject", {n: f"unqover_{n}" for n in _QUESTIONS})
 
 
 def _rows_of(table: pd.DataFrame, item: str, names: Mapping[str, str]) -> pd.DataFrame:
-    import pandas as pd
-
     return pd.concat(
         [
             item_rows(outcome, item=table[item], cluster=table[item], value=table[column])
@@ -354,11 +336,6 @@ def _rows_of(table: pd.DataFrame, item: str, names: Mapping[str, str]) -> pd.Dat
 
 
 def _risk(amount: Amount) -> RiskMeasure:
-    from dataclasses import replace
-
-    from pvf.templates import load_templates
-    from pvf.words import load_classes, load_words
-
     words = load_words("occupations")
     if amount.words is not None:
         # Evenly over the list, which has an order.
@@ -368,9 +345,5 @@ def _risk(amount: Amount) -> RiskMeasure:
 
 
 def _questions(amount: Amount, seed: int) -> QuestionMeasure:
-    from unqover.classes import load_class
-    from unqover.config import DesignConfig
-    from unqover.design import sampled_design
-
     config = DesignConfig(subjects=amount.subjects, attributes=amount.attributes, seed=seed)
     return QuestionMeasure(sampled_design(load_class("gender"), config))

@@ -10,7 +10,7 @@ from pvf.score import score_preferences
 from pvf.templates import Template
 from pvf.words import WordClasses, WordList
 from tda_bias import InputError
-from tdabias_cli.battery import (
+from tda_bias.comparison.battery import (
     PRESETS,
     QuestionMeasure,
     RiskMeasure,
