@@ -25,6 +25,7 @@ from .options import command
 from .output import Output
 from .processes import is_main, stage, team_of
 from .run_folder import parts_in, run_folder
+from .text import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 def heads(settings: HeadsSettings) -> None:
     """Rank a model's attention heads by how differently they hold stereotypes together."""
     if settings.dry_run:
-        from .dry_run import dry_run
-
         if is_main():
             dry_run(settings).print(settings.format, quiet=settings.quiet)
         return
@@ -120,6 +119,55 @@ def _result(
     wanted = texts_to_keep(result, settings.keep_patterns)
     kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)
     return result.with_example(example_pattern(model, triples[0])).with_kept(kept)
+
+
+def dry_run(settings: HeadsSettings) -> Output:
+    """Counts of triples, twins, texts and tokens per group, from the model's tokenizer.
+
+    Raises:
+        InputError: as ``compute``, before the model is run.
+    """
+    import pandas as pd
+
+    from tda_bias.heads.head_bias import tokenized_groups
+
+    console = Console(stderr=True, quiet=settings.quiet)
+    triples, twins, _ = texts_of(settings, console)
+    model = hooked_model(
+        settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        device_map=settings.device_map,
+        console=console,
+    )
+    groups, left_out = tokenized_groups(model, triples, twins)
+    rows = pd.DataFrame(
+        [
+            {
+                "category": group.category,
+                "group": group.group,
+                "triples": len(group.contexts),
+                "twins": len(group.twins),
+                "texts": len(group.lengths),
+                "tokens": int(group.lengths.sum()),
+                "longest": int(group.lengths.max()),
+            }
+            for group in groups
+        ]
+    )
+    counts = rows[["triples", "twins", "texts", "tokens"]].sum().to_dict()
+    counts |= {"longest": int(rows["longest"].max()), "left_out": len(left_out)}
+    return Output(
+        shown=[
+            table_of(rows, f"{model.name} · {settings.named} · texts that a run would read"),
+            f"In all {counted(counts['triples'], 'triple')}, {counted(counts['twins'], 'twin')}, "
+            f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')}, the "
+            f"longest of {counts['longest']}; {counted(len(left_out), 'triple')} left out. Nothing "
+            "was computed or saved.",
+        ],
+        values={"in_all": counts, "groups": rows.to_dict("records")},
+        rows=rows,
+    )
 
 
 # -- what is printed -------------------------------------------------------------------------------
