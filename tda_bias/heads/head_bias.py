@@ -22,7 +22,6 @@ from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.record import HeadsRecord
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.sampler import MIN_TOKENS, GroupSampler
-from tda_bias.heads.side_by_side import Readers, groups_at_a_time
 from tda_bias.heads.tables import in_order, tables
 from tda_bias.models.load import LoadedModel
 from tda_bias.models.record import hooked_model_record
@@ -30,7 +29,6 @@ from tda_bias.progress import Counter, Progress, Stopwatch
 from tda_bias.runs.cache import PartStore, Store, texts_hash
 from tda_bias.runs.work import Job
 from tda_bias.stats.resampling import generator
-from tda_bias.threads import each_in_threads
 from tda_bias.triples import triple_ids
 from tda_bias.twins.twins import Twins
 from tda_bias.types import ROLES, InputError, Triple
@@ -86,7 +84,7 @@ def head_bias(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
             parts = store(identity) if store is not None else PartStore(None, {})
-        results = _results(model, weights, groups, config, parts, clock, progress)
+        results = _results(model, groups, config, parts, clock, progress)
     with clock.stage("inference"):
         tested = tables(results, config, model=model.name)
         stated = [
@@ -129,48 +127,39 @@ def head_bias(
 
 def _results(
     model: LoadedModel,
-    weights: str,
     groups: list[TokenizedGroup],
     config: HeadBiasConfig,
     parts: PartStore,
     clock: Stopwatch,
     progress: Progress | None,
 ) -> list[GroupResult]:
-    """Every group, from the store where it is finished; several are computed at a time."""
-    longest = max(int(group.lengths.max()) for group in groups)
-    side_by_side = groups_at_a_time(model, weights, longest, len(groups))
-    readers = Readers(
-        PatternReader(
-            model,
-            batch_size=config.batch_size,
-            share_prefix=config.share_prefix,
-            edges=config.edges,
-        )
+    """Every group, from the store where it is finished."""
+    reader = PatternReader(
+        model,
+        batch_size=config.batch_size,
+        share_prefix=config.share_prefix,
+        edges=config.edges,
     )
     contexts = [texts for group in groups for texts in group.contexts]
     counter = Counter(sum(group.layout.n_texts for group in groups), progress)
 
     def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
-        readers.find_sharing(contexts)
+        reader.find_sharing(contexts)
         of_group = Stopwatch()
-        with readers.borrowed() as reader:
-            result = computed_group(group, reader, config, of_group, counter)
-        clock.add(of_group, share=1 / side_by_side)
+        result = computed_group(group, reader, config, of_group, counter)
+        clock.add(of_group)
         return result.to_arrays()
 
-    # The largest first: at the end no thread has long to wait for another.
-    ordered = sorted(groups, key=lambda group: -group.cost)
     jobs = [
         Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
-        for group in ordered
+        for group in groups
     ]
-    results, texts = {}, 0
-    together = partial(each_in_threads, threads=side_by_side)
-    for group, arrays in zip(ordered, parts.each(jobs, computed=together), strict=True):
-        results[group.name] = GroupResult.from_arrays(group.category, group.group, arrays)
+    results, texts = [], 0
+    for group, arrays in zip(groups, parts.each(jobs), strict=True):
+        results.append(GroupResult.from_arrays(group.category, group.group, arrays))
         texts += group.layout.n_texts
         counter.reach(texts)
-    return [results[group.name] for group in groups]
+    return results
 
 
 # -- one group -------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +16,6 @@ from tda_bias.heads.kept_patterns import MAX_TOKENS, KeptPatterns, PatternText
 from tda_bias.heads.passes import ContextTexts, ForwardPass, forward_passes, tokenize
 from tda_bias.heads.row_sums import LayerCheck, RowCheck
 from tda_bias.heads.writers import HeadWriters
-from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import Edges, HeadId, InputError, Triple
 
 if TYPE_CHECKING:
@@ -92,14 +90,6 @@ class PatternReader:
         self.sharing = PrefixSharing(False, "off: as asked")
         self.rows = self.new_row_check()
 
-    def copied(self) -> PatternReader:
-        """A reader of the same weights, which may be used beside this one."""
-        other = copy.copy(self)
-        other.model = self.model.copied()
-        other._writers = HeadWriters(other.model) if self._writers is not None else None
-        other.new_row_check()
-        return other
-
     def new_row_check(self) -> RowCheck:
         """Begin counting rows anew."""
         half = self.model.dtype.itemsize < 4
@@ -170,7 +160,6 @@ class PatternReader:
             most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self.model.n_heads),
         )
         for forward_pass in passes:
-            stop_if_unwanted()
             yield PatternBatch(self._run(forward_pass), forward_pass.text, forward_pass.length)
 
     def _run(self, forward_pass: ForwardPass) -> Float[Tensor, "text layer head query key"]:
