@@ -261,7 +261,7 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
 def twin_lines(result: HeadBias, category: str) -> list[str]:
     """What of the difference is about the target, and what is wording; nothing without twins."""
     c = _controls(result, category)
-    if c.twins is None or c.location is None:
+    if c.twins is None:
         return []
     left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
     share = c.twins.smallest_share
@@ -299,8 +299,7 @@ def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
     )
     if c.twins is not None:
         text += f"; shift with twins {c.twins.location.p05}"
-    if c.location is not None:
-        text += f"; shift without twins {c.location.p05}"
+    text += f"; shift without twins {c.location.p05}"
     return [
         f"{text}. Spearman of its map with this one's: {number_text(spearman_over_items(*maps))}."
     ]
@@ -367,7 +366,7 @@ def run_lines(result: HeadBias, folder: Path) -> list[str]:
             "(NaN, with this reason in groups.csv); ranks, tests and location need none."
         )
     lines += remark_lines(result.record.data)
-    checks = [group.row_sums for group in result.record.groups if group.row_sums is not None]
+    checks = [group.row_sums for group in result.record.groups]
     failed = sorted({layer for check in checks for layer in check.failed})
     if failed:
         worst = max(check.worst for check in checks)

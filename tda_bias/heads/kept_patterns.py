@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tda_bias.runs.tables import columns, counts, texts
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
@@ -21,13 +20,10 @@ TABLE, ARRAYS = "patterns.parquet", "patterns.npz"
 # A text of more tokens makes a picture that nobody can read, and a file of a megabyte.
 MAX_TOKENS = 64
 ROLES = ("stereotype", "anti-stereotype", "twin stereotype", "twin anti-stereotype")
-_COUNTS = ("layer", "head", "length")
-COLUMNS = columns(
-    {
-        **{name: texts() for name in ("category", "id", "role", "text", "tokens")},
-        **{name: counts() for name in _COUNTS},
-    }
-)
+COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("category", "id", "role", "text", "tokens"), str),
+    **dict.fromkeys(("layer", "head", "length"), int),
+}
 
 
 @dataclass(frozen=True)
@@ -82,9 +78,8 @@ class KeptPatterns:
             }
             for text, read in zip(wanted, tokens, strict=True)
         ]
-        table = pd.DataFrame(rows, columns=list(COLUMNS.columns))
         # Without a row no column knows its kind.
-        table = table.astype({name: int if name in _COUNTS else str for name in table.columns})
+        table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
         return cls(table, [np.asarray(pattern, dtype=np.float16) for pattern in patterns])
 
     def write(self, run: RunWriter) -> None:

@@ -206,10 +206,9 @@ def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
         return {"groups": [], "values": {}, "texts": [], "carriers": {}}
     rows = np.flatnonzero(items.items["category"] == category)
     table = items.items.iloc[rows].reset_index(drop=True)
-    names = [name for name in ("group", *TEXTS) if name in table]
     content: dict[str, Any] = {
         "groups": list(dict.fromkeys(table["group"])),
-        "texts": table[names].to_dict("records"),
+        "texts": table[["group", *TEXTS]].to_dict("records"),
         "values": {},
         "carriers": {},
     }

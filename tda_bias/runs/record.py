@@ -244,6 +244,11 @@ def parsed(text: str, where: Path) -> dict[str, Any]:
             f"{where} was written by a newer tdabias (its records are of version {version}, this "
             f"one reads up to {VERSION}); update tdabias"
         )
+    if version is None and "config" in values:  # no other command had that entry
+        raise InputError(
+            f"{where} was written by version 0.1 of tdabias, which this one does not read; run "
+            "`tdabias heads` again"
+        )
     if version is None:
         values = _of_version_0_1(values)
     elif values.pop("checksum", None) != checksum(values):
@@ -263,8 +268,6 @@ def checksum(values: Mapping[str, Any]) -> str:
 
 def _of_version_0_1(values: dict[str, Any]) -> dict[str, Any]:
     """A record as version 0.1 wrote it: without version and files, some without command."""
-    if "config" in values:  # no other command had that entry
-        values.setdefault("command", "heads")
     if isinstance(values.get("model"), str):
         values["model"] = {"name": values["model"], "weights": values.pop("weights", None)}
     values.pop("restarted_from_layer", None)  # it always was

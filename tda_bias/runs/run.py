@@ -110,19 +110,26 @@ class Run:
             )
         return content
 
-    def table(self, name: str, schema: DataFrameSchema, *, rows: int | None = None) -> pd.DataFrame:
+    def table(
+        self, name: str, schema: DataFrameSchema | Mapping[str, type], *, rows: int | None = None
+    ) -> pd.DataFrame:
         """One of its tables, as CSV or Parquet by its ending.
 
         Args:
             name: The file.
-            schema: The columns it must have, with their types.
+            schema: The columns it must have, with their types; see ``check_columns``.
             rows: How many rows follow from the record, where they do.
 
         Raises:
             InputError: as ``read``, or if columns, types or the number of rows are others.
         """
-        from tda_bias.runs.tables import parsed_table
+        from tda_bias.runs.tables import check_columns, parsed_table
 
+        if isinstance(schema, Mapping):
+            texts = {column: kind for column, kind in schema.items() if kind is str}
+            return check_columns(
+                self.plain_table(name, dtype=texts), schema, str(self.folder / name)
+            )
         listed = (self.record.files or {}).get(name)
         content = self.read(name)
         try:
@@ -277,11 +284,7 @@ def with_parts(
 
 def made_from(part: Run, run: Run) -> bool:
     """Whether a run's results are the ones that another was made from."""
-    if run.content is not None:
-        return part.record.made_from.get(run.command) == run.content
-    # Version 0.1 wrote no hashes; a cross-reference of it not even those of the weights.
-    ours, theirs = part.record.model, run.record.model
-    return ours.name == theirs.name and ours.weights in (None, theirs.weights)
+    return run.content is not None and part.record.made_from.get(run.command) == run.content
 
 
 # -- before a run is written over ------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pandera.errors import SchemaErrors
 from tda_bias.runs.files import write_csv, write_text
 from tda_bias.runs.spreadsheets import csv_table
 from tda_bias.runs.text import latex_text, markdown_text
+from tda_bias.types import InputError
 
 # -- writing ---------------------------------------------------------------------------------------
 
@@ -125,6 +127,43 @@ def parsed_table(content: bytes, name: str, schema: pa.DataFrameSchema) -> pd.Da
         return schema.validate(table, lazy=True)
     except SchemaErrors as error:
         raise ValueError(_reason(error)) from None
+
+
+def check_columns(table: pd.DataFrame, columns: Mapping[str, type], where: str) -> pd.DataFrame:
+    """The table itself, if it has the columns it must have; it may have more.
+
+    Args:
+        table: The table as it was read.
+        columns: Name of a column, or regular expression of the names of several, to ``str``,
+            ``int``, ``float`` or ``bool``. Whole numbers are converted where ``float`` is wanted.
+        where: The file, for the message.
+
+    Raises:
+        InputError: naming the first column that is missing or of another type.
+    """
+    table = table.copy(deep=False)
+    for pattern, kind in columns.items():
+        matching = [name for name in table.columns if re.fullmatch(pattern, str(name))]
+        if not matching:
+            raise InputError(f"{where}: lacks the column {pattern!r}")
+        for name in matching:
+            if kind is float and pd.api.types.is_integer_dtype(table[name]):
+                table[name] = table[name].astype(float)
+            if not _IS_OF[kind](table[name]):
+                raise InputError(
+                    f"{where}: the column {name!r} must hold {_WORDS[kind]}; it holds "
+                    f"{table[name].dtype} values"
+                )
+    return table
+
+
+_IS_OF: dict[type, Callable[[pd.Series], bool]] = {
+    str: pd.api.types.is_string_dtype,
+    int: pd.api.types.is_integer_dtype,
+    float: pd.api.types.is_float_dtype,
+    bool: pd.api.types.is_bool_dtype,
+}
+_WORDS = {str: "texts", int: "whole numbers", float: "numbers", bool: "true or false"}
 
 
 def plain_table(

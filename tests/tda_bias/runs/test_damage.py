@@ -17,7 +17,6 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.targets import Said
 from tda_bias.heads.example import ExamplePattern
 from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.record import TABLES
 from tda_bias.heads.result import NULLS
 from tda_bias.plots.heat_map import caption
 from tda_bias.runs.run import open_run
@@ -38,9 +37,9 @@ def use_heads(folder: Path) -> None:
         heads.category_map(category)
         caption(heads, category, heads.rank_by)
     ExamplePattern.load(folder)
-    if (run := open_run(folder)).has("items.npz"):  # version 0.1 wrote none of these
-        ItemDifferences.read(run)
-        run.arrays(NULLS)
+    run = open_run(folder)
+    ItemDifferences.read(run)
+    run.arrays(NULLS)
 
 
 def use_ablation(folder: Path) -> None:
@@ -75,6 +74,7 @@ USED: dict[str, Callable[[Path], None]] = {
     "risk": use_preferences,
     "unqover": use_answers,
 }
+OF_VERSION_0_1 = [name for name in USED if name not in ("heads", "risk")]
 # Files that somebody looks at, and no command reads.
 LOOKED_AT = (".png", ".svg", "heads.csv", "summary.csv", "variants.csv", "fits.csv")
 NOT_READ = {
@@ -155,8 +155,8 @@ def test_a_record_that_is_none_is_one_line(every_run, command, tmp_path):
 def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     every_run, command, version, tmp_path
 ):
-    if version == "0.1" and command == "risk":
-        pytest.skip("version 0.1 had no such runs")
+    if version == "0.1" and command not in OF_VERSION_0_1:
+        pytest.skip("no such runs of version 0.1 are read")
     folder, rng = copied(every_run, command, tmp_path / "runs"), np.random.default_rng(2)
     if version == "0.1":
         as_version_0_1(tmp_path / "runs")
@@ -175,7 +175,7 @@ def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     assert seen[False] > 3
 
 
-@pytest.mark.parametrize("command", [name for name in USED if name != "risk"])
+@pytest.mark.parametrize("command", OF_VERSION_0_1)
 def test_damaged_tables_of_version_0_1_are_used_or_refused_in_one_line(
     every_run, command, tmp_path
 ):
@@ -204,16 +204,13 @@ def _any_damage(path: Path, whole: bytes, rng) -> Iterator[tuple[str, bytes]]:
             yield repr(text), text.encode()
 
 
-@pytest.mark.parametrize("command", ["heads", "pvf", "stereoset"])
+@pytest.mark.parametrize("command", ["pvf", "stereoset"])
 def test_half_of_a_table_of_version_0_1_is_noticed(every_run, command, tmp_path):
     import pandas as pd
 
     folder = copied(every_run, command, tmp_path / "runs")
     as_version_0_1(tmp_path / "runs")
-    names = [name for _, name, _ in TABLES] if command == "heads" else []
     for path in folder.glob("*.parquet"):
-        if names and path.name not in names:
-            continue
         whole = path.read_bytes()
         table = pd.read_parquet(path)
         table.iloc[: len(table) // 2].to_parquet(path, index=False)

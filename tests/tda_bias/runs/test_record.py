@@ -10,7 +10,6 @@ import pytest
 from pvf.record import PreferencesRecord
 from tda_bias.ablation.ablation_record import AblationRecord
 from tda_bias.crossref.crossref_record import CrossrefRecord
-from tda_bias.heads.record import HeadsRecord
 from tda_bias.runs.record import (
     ModelRecord,
     Number,
@@ -29,7 +28,6 @@ from unqover.record import AnswersRecord
 WHERE = Path("folder/run.json")
 GOLDEN = Path(__file__).parents[2] / "golden" / "records_0_1"
 KINDS = {
-    "heads": HeadsRecord,
     "ablate": AblationRecord,
     "crossref": CrossrefRecord,
     "stereoset": StereoSetRecord,
@@ -144,24 +142,19 @@ def test_records_of_version_0_1_are_read(command):
 
 
 def test_what_version_0_1_called_otherwise_is_found():
-    ablate, heads, crossref = (
+    ablate, crossref = (
         parsed((GOLDEN / f"{name}.json").read_text(encoding="utf-8"), WHERE)
-        for name in ("ablate", "heads", "crossref")
+        for name in ("ablate", "crossref")
     )
-    assert ablate["model"] == {"name": "smollm2-135m", "weights": heads["model"]["weights"]}
+    assert set(ablate["model"]) == {"name", "weights"}
     assert "restarted_from_layer" not in ablate
     assert crossref["model"] == {"name": "smollm2-135m", "weights": None}
-    assert heads["packages"]["torch"].startswith("2.")
 
 
-def test_a_0_1_record_keeps_its_numbers():
-    values = json.loads((GOLDEN / "heads.json").read_text(encoding="utf-8"))
-    record = validated_part(HeadsRecord, parsed(json.dumps(values), WHERE), "run.json")
-    (controls,) = record.controls
-    for name, value in values["controls"][0].items():
-        assert getattr(controls, name) == value
-    assert record.config.rank_by == "relative"
-    assert record.groups[0].row_sums.checked == values["groups"][0]["row_sums"]["checked"]
+def test_a_run_of_heads_of_version_0_1_is_refused_with_the_way_out():
+    values = json.dumps({"config": {}, "model": {"name": "m"}})
+    with pytest.raises(InputError, match="version 0.1 .* run `tdabias heads` again"):
+        parsed(values, WHERE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Finished runs: every file is checked, none is taken for another's, none is written over."""
 
-import json
 import shutil
 
 import numpy as np
@@ -11,7 +10,6 @@ from tda_bias.heads.record import HeadsRecord
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.run import (
     content_hash,
-    made_from,
     open_run,
     read_record,
     refuse_file_of_a_run,
@@ -199,17 +197,6 @@ def test_inner_runs_of_other_results_are_left_out_and_named(tmp_path):
     assert said == [f"{heads / 'crossref'}: made from another run than the one now in {heads}"]
     write_run(heads, 7, 8, command="heads")  # another model or data into the same folder
     assert [run.command for run in with_parts([heads])] == ["heads"]
-
-
-def test_inner_runs_of_version_0_1_go_by_their_weights(tmp_path):
-    heads = write_run(tmp_path / "heads", command="heads")
-    write_run(heads / "ablate", command="ablate")
-    assert not made_from(open_run(heads / "ablate"), open_run(heads))
-    as_version_0_1(tmp_path)
-    assert made_from(open_run(heads / "ablate"), open_run(heads))
-    values = json.loads((heads / "ablate" / "run.json").read_text())
-    (heads / "ablate" / "run.json").write_text(json.dumps({**values, "weights": "other"}))
-    assert not made_from(open_run(heads / "ablate"), open_run(heads))
 
 
 def test_runs_without_figures_are_refused_by_name(tmp_path):

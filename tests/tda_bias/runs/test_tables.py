@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tda_bias.runs.tables import (
+    check_columns,
     columns,
     counts,
     finite,
@@ -16,6 +17,7 @@ from tda_bias.runs.tables import (
     shares,
     texts,
 )
+from tda_bias.types import InputError
 
 SCHEMA = columns(
     {
@@ -89,3 +91,27 @@ def test_a_table_comes_back_as_it_was_written(ending):
     content, name = written(table(), ending)
     back = parsed_table(content, name, SCHEMA)
     pd.testing.assert_frame_equal(back, table(s_male=[1.0, 2.0, 3.0]), check_exact=True)
+
+
+KINDS = {"group": str, "layer": int, "(value|mass)": float, "unstable": bool, "s_.+": float}
+
+
+def test_columns_are_checked_by_name_and_type_and_whole_numbers_become_numbers():
+    checked = check_columns(table(), KINDS, "a.csv")
+    pd.testing.assert_frame_equal(checked, table(s_male=[1.0, 2.0, 3.0]), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"group": None}, "a.csv: lacks the column 'group'"),
+        ({"s_male": None}, r"lacks the column 's_\.\+'"),
+        ({"layer": [0, np.nan, 1]}, "the column 'layer' must hold whole numbers"),
+        ({"mass": ["a", "1", "2"]}, "the column 'mass' must hold numbers"),
+        ({"unstable": [0, 1, 2]}, "the column 'unstable' must hold true or false"),
+        ({"group": [1, 2, 3]}, "the column 'group' must hold texts"),
+    ],
+)
+def test_a_column_of_another_type_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        check_columns(table(**changes), KINDS, "a.csv")
