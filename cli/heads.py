@@ -129,7 +129,7 @@ def dry_run(settings: HeadsSettings) -> Output:
     """
     import pandas as pd
 
-    from tda_bias.heads.head_bias import tokenized_groups
+    from tda_bias.heads.texts import tokenized_groups
 
     console = Console(stderr=True, quiet=settings.quiet)
     triples, twins, _ = texts_of(settings, console)

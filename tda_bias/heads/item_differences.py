@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from tda_bias.heads.texts import TEXTS
 from tda_bias.heads.twin_contrast import contrast_matrix
 from tda_bias.types import InputError
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 MEASURES = ("sum", "dispersion")
 TABLE, ARRAYS = "items.parquet", "items.npz"
-TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereotype")
 COLUMNS: dict[str, type] = dict.fromkeys(("category", "group", "id", *TEXTS), str)
 
 Measured = Mapping[str, Float[np.ndarray, "item dim layer head"]]

@@ -40,7 +40,7 @@ class TextsRecord(RecordPart):
 
 
 class RowSumsRecord(RecordPart):
-    """Counts of attention rows that do not sum to 1; see ``patterns.row_sums.RowCheck``."""
+    """Counts of attention rows that do not sum to 1; see ``patterns.RowCheck``."""
 
     tolerance: float
     failed: dict[int, int] = Field(default_factory=dict)

@@ -8,7 +8,8 @@ import pytest
 
 from tda_bias.crossref.item_crossref import ItemCrossReference, cross_reference_items
 from tda_bias.crossref.item_tests import item_tests
-from tda_bias.heads.item_differences import TEXTS, ItemDifferences
+from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tda_bias.heads.group_result import GroupReducer
-from tda_bias.heads.item_differences import TEXTS, ItemDifferences
-from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.heads.sampler import LayerGrams
+from tda_bias.heads.texts import TEXTS, GroupLayout
 from tda_bias.topology.steps import StepGrid
 from tda_bias.types import InputError
 
