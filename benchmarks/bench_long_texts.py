@@ -25,10 +25,9 @@ import torch
 
 from benchmarks.load import MACHINES
 from tda_bias.heads.group_result import GroupReducer
-from tda_bias.heads.layout import GroupLayout
-from tda_bias.heads.passes import ContextTexts
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.sampler import GroupSampler
+from tda_bias.heads.texts import ContextTexts, GroupLayout
 from tda_bias.models.load import LoadedModel, load_model
 from tda_bias.progress import Stopwatch
 from tda_bias.topology.persistence import n_deaths

@@ -118,8 +118,8 @@ def by_matrices(machine: str) -> None:
 
 def real_patterns(n_triples: int = 20) -> list[torch.Tensor]:
     """Patterns (layer, head, n, n) of the first texts of the gender category."""
-    from tda_bias.heads.passes import tokenize
     from tda_bias.heads.patterns import PatternReader
+    from tda_bias.heads.texts import tokenize
     from tda_bias.models.load import load_model
     from tda_bias.triples import load_triples
 

@@ -178,11 +178,6 @@ def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
     for group in run.record.groups:
         if group.category != category:
             continue
-        if group.depends_on is None:
-            raise InputError(
-                f"the run in {folder} does not say which texts its saved groups are of (version "
-                "0.1 did not); run `tdabias heads` again"
-            )
         arrays = store.load(f"{group.category}/{group.group}", group.depends_on)
         if arrays is None:
             raise InputError(

@@ -25,6 +25,7 @@ from .options import command
 from .output import Output
 from .processes import is_main, stage, team_of
 from .run_folder import parts_in, run_folder
+from .text import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 def heads(settings: HeadsSettings) -> None:
     """Rank a model's attention heads by how differently they hold stereotypes together."""
     if settings.dry_run:
-        from .dry_run import dry_run
-
         if is_main():
             dry_run(settings).print(settings.format, quiet=settings.quiet)
         return
@@ -120,6 +119,55 @@ def _result(
     wanted = texts_to_keep(result, settings.keep_patterns)
     kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)
     return result.with_example(example_pattern(model, triples[0])).with_kept(kept)
+
+
+def dry_run(settings: HeadsSettings) -> Output:
+    """Counts of triples, twins, texts and tokens per group, from the model's tokenizer.
+
+    Raises:
+        InputError: as ``compute``, before the model is run.
+    """
+    import pandas as pd
+
+    from tda_bias.heads.texts import tokenized_groups
+
+    console = Console(stderr=True, quiet=settings.quiet)
+    triples, twins, _ = texts_of(settings, console)
+    model = hooked_model(
+        settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        device_map=settings.device_map,
+        console=console,
+    )
+    groups, left_out = tokenized_groups(model, triples, twins)
+    rows = pd.DataFrame(
+        [
+            {
+                "category": group.category,
+                "group": group.group,
+                "triples": len(group.contexts),
+                "twins": len(group.twins),
+                "texts": len(group.lengths),
+                "tokens": int(group.lengths.sum()),
+                "longest": int(group.lengths.max()),
+            }
+            for group in groups
+        ]
+    )
+    counts = rows[["triples", "twins", "texts", "tokens"]].sum().to_dict()
+    counts |= {"longest": int(rows["longest"].max()), "left_out": len(left_out)}
+    return Output(
+        shown=[
+            table_of(rows, f"{model.name} · {settings.named} · texts that a run would read"),
+            f"In all {counted(counts['triples'], 'triple')}, {counted(counts['twins'], 'twin')}, "
+            f"{counted(counts['texts'], 'text')} of {counted(counts['tokens'], 'token')}, the "
+            f"longest of {counts['longest']}; {counted(len(left_out), 'triple')} left out. Nothing "
+            "was computed or saved.",
+        ],
+        values={"in_all": counts, "groups": rows.to_dict("records")},
+        rows=rows,
+    )
 
 
 # -- what is printed -------------------------------------------------------------------------------
@@ -213,7 +261,7 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
 def twin_lines(result: HeadBias, category: str) -> list[str]:
     """What of the difference is about the target, and what is wording; nothing without twins."""
     c = _controls(result, category)
-    if c.twins is None or c.location is None:
+    if c.twins is None:
         return []
     left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
     share = c.twins.smallest_share
@@ -251,8 +299,7 @@ def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
     )
     if c.twins is not None:
         text += f"; shift with twins {c.twins.location.p05}"
-    if c.location is not None:
-        text += f"; shift without twins {c.location.p05}"
+    text += f"; shift without twins {c.location.p05}"
     return [
         f"{text}. Spearman of its map with this one's: {number_text(spearman_over_items(*maps))}."
     ]
@@ -319,7 +366,7 @@ def run_lines(result: HeadBias, folder: Path) -> list[str]:
             "(NaN, with this reason in groups.csv); ranks, tests and location need none."
         )
     lines += remark_lines(result.record.data)
-    checks = [group.row_sums for group in result.record.groups if group.row_sums is not None]
+    checks = [group.row_sums for group in result.record.groups]
     failed = sorted({layer for check in checks for layer in check.failed})
     if failed:
         worst = max(check.worst for check in checks)

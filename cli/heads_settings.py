@@ -46,7 +46,7 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
     )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
     dry_run: bool = Field(
-        False, description="only say what the run would take: texts, memory, time; saves nothing"
+        False, description="only count triples, twins, texts and tokens per group; saves nothing"
     )
 
     @model_validator(mode="after")

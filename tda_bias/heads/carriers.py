@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.heads.item_differences import TEXTS, ItemDifferences
+from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.heads.kept_patterns import ROLES, PatternText
+from tda_bias.heads.texts import TEXTS
 from tda_bias.types import HeadId
 
 if TYPE_CHECKING:

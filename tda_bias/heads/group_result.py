@@ -15,7 +15,6 @@ from tda_bias.heads.group_statistic import (
     group_statistic,
     statistic_from_gram,
 )
-from tda_bias.heads.layout import GroupLayout, Versions
 from tda_bias.heads.reliability import (
     Splits,
     adjust_for_length,
@@ -23,6 +22,7 @@ from tda_bias.heads.reliability import (
     split_half_relative,
     uniform_sets,
 )
+from tda_bias.heads.texts import GroupLayout, Versions
 from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
 from tda_bias.threads import each_in_threads
 from tda_bias.types import Adjust, Attention

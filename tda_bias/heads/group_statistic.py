@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.texts import GroupLayout
 from tda_bias.types import InputError
 
 # Pooled variances below this, squared attention-weight units, leave nothing to compare.

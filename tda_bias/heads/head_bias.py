@@ -4,43 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.controls import controls
 from tda_bias.heads.group_result import GroupReducer, GroupResult, part_identity
-from tda_bias.heads.item_differences import TEXTS, ItemDifferences
-from tda_bias.heads.layout import GroupLayout
-from tda_bias.heads.passes import ContextTexts, texts_record, tokenize
+from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.record import HeadsRecord
 from tda_bias.heads.result import HeadBias
-from tda_bias.heads.sampler import MIN_TOKENS, GroupSampler
-from tda_bias.heads.side_by_side import Readers, groups_at_a_time
+from tda_bias.heads.sampler import GroupSampler
 from tda_bias.heads.tables import in_order, tables
+from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.load import LoadedModel
 from tda_bias.models.record import hooked_model_record
 from tda_bias.progress import Counter, Progress, Stopwatch
-from tda_bias.runs.cache import PartStore, Store, texts_hash
+from tda_bias.runs.cache import PartStore, Store
 from tda_bias.runs.work import Job
 from tda_bias.stats.resampling import generator
-from tda_bias.threads import each_in_threads
-from tda_bias.triples import triple_ids
 from tda_bias.twins.twins import Twins
-from tda_bias.types import ROLES, InputError, Triple
+from tda_bias.types import InputError, Triple
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
-
-# Length of a text whose topology costs what its forward pass does (a model of 135 million
-# parameters: 0.3 of it at 512 tokens).
-_TOKENS_OF_EQUAL_COST = 1700
 
 
 def head_bias(
@@ -86,7 +77,7 @@ def head_bias(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
             parts = store(identity) if store is not None else PartStore(None, {})
-        results = _results(model, weights, groups, config, parts, clock, progress)
+        results = _results(model, groups, config, parts, clock, progress)
     with clock.stage("inference"):
         tested = tables(results, config, model=model.name)
         stated = [
@@ -129,115 +120,42 @@ def head_bias(
 
 def _results(
     model: LoadedModel,
-    weights: str,
     groups: list[TokenizedGroup],
     config: HeadBiasConfig,
     parts: PartStore,
     clock: Stopwatch,
     progress: Progress | None,
 ) -> list[GroupResult]:
-    """Every group, from the store where it is finished; several are computed at a time."""
-    longest = max(int(group.lengths.max()) for group in groups)
-    side_by_side = groups_at_a_time(model, weights, longest, len(groups))
-    readers = Readers(
-        PatternReader(
-            model,
-            batch_size=config.batch_size,
-            share_prefix=config.share_prefix,
-            edges=config.edges,
-        )
+    """Every group, from the store where it is finished."""
+    reader = PatternReader(
+        model,
+        batch_size=config.batch_size,
+        share_prefix=config.share_prefix,
+        edges=config.edges,
     )
     contexts = [texts for group in groups for texts in group.contexts]
     counter = Counter(sum(group.layout.n_texts for group in groups), progress)
 
     def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
-        readers.find_sharing(contexts)
+        reader.find_sharing(contexts)
         of_group = Stopwatch()
-        with readers.borrowed() as reader:
-            result = computed_group(group, reader, config, of_group, counter)
-        clock.add(of_group, share=1 / side_by_side)
+        result = computed_group(group, reader, config, of_group, counter)
+        clock.add(of_group)
         return result.to_arrays()
 
-    # The largest first: at the end no thread has long to wait for another.
-    ordered = sorted(groups, key=lambda group: -group.cost)
     jobs = [
         Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
-        for group in ordered
+        for group in groups
     ]
-    results, texts = {}, 0
-    together = partial(each_in_threads, threads=side_by_side)
-    for group, arrays in zip(ordered, parts.each(jobs, computed=together), strict=True):
-        results[group.name] = GroupResult.from_arrays(group.category, group.group, arrays)
+    results, texts = [], 0
+    for group, arrays in zip(groups, parts.each(jobs), strict=True):
+        results.append(GroupResult.from_arrays(group.category, group.group, arrays))
         texts += group.layout.n_texts
         counter.reach(texts)
-    return [results[group.name] for group in groups]
+    return results
 
 
 # -- one group -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TokenizedGroup:
-    """The texts of one group.
-
-    Attributes:
-        category: Its category.
-        group: The group.
-        contexts: The triples' texts.
-        twins: The twins' stereotype and anti-stereotype texts.
-        twin_of: ``(twin,)`` the context of each twin.
-        items: What names the triples, and their texts.
-    """
-
-    category: str
-    group: str
-    contexts: list[ContextTexts]
-    twins: list[ContextTexts]
-    twin_of: list[int]
-    items: list[dict[str, str]]
-
-    @property
-    def name(self) -> str:
-        """How the group is called among the saved parts."""
-        return f"{self.category}/{self.group}"
-
-    @property
-    def depends_on(self) -> dict[str, str]:
-        """What the group's numbers depend on beside the settings."""
-        texts = [context.ids for context in (*self.contexts, *self.twins)]
-        return {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
-
-    @property
-    def cost(self) -> float:
-        """Work beside other groups': passes grow with tokens, topology with their square."""
-        tokens = self.lengths.astype(float)
-        return float((tokens * (1 + tokens / _TOKENS_OF_EQUAL_COST)).sum())
-
-    @property
-    def layout(self) -> GroupLayout:
-        """Where its texts stand."""
-        roles = len(self.contexts[0])
-        unrelated = len(self.contexts) * (roles - 2)
-        return GroupLayout(len(self.contexts), unrelated, np.array(self.twin_of, dtype=np.int64))
-
-    @property
-    def n_tokens(self) -> np.ndarray:
-        """``(context, role)`` tokens of the triples' texts."""
-        return np.array([context.n_tokens for context in self.contexts])
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """``(text,)`` tokens of every text, in the order of ``layout``."""
-        twins = np.array([twin.n_tokens for twin in self.twins], dtype=int).reshape(-1, 2)
-        return np.concatenate([self.n_tokens.T.reshape(-1), twins.T.reshape(-1)])
-
-    def places(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the texts as they are read (context by context) among all, for triples and twins."""
-        n, roles = self.n_tokens.shape
-        context = torch.arange(n * roles)
-        twin = torch.arange(2 * len(self.twins))
-        of_twins = n * roles + (twin % 2) * len(self.twins) + twin // 2
-        return (context % roles) * n + context // roles, of_twins
 
 
 def computed_group(
@@ -313,52 +231,3 @@ def _evaluating(model: LoadedModel) -> Iterator[None]:
         yield
     finally:
         run.train(training)
-
-
-def tokenized_groups(
-    model: LoadedModel, triples: Sequence[Triple], twins: Twins | None
-) -> tuple[list[TokenizedGroup], list[dict[str, str]]]:
-    """Usable triples by group with their twins, and those left out with the reason."""
-    pairs = {triple.is_pair for triple in triples}
-    if len(pairs) > 1:
-        raise InputError("`triples` mixes triples with pairs, which have no unrelated text")
-    roles = ROLES[:2] if True in pairs else ROLES
-    tokens = tokenize(model.tokenizer, triples, max_tokens=model.max_tokens, roles=roles)
-    twins_of = [twins.of(triple) if twins else () for triple in triples]
-    flat = [twin for several in twins_of for twin in several]
-    twin_tokens = iter(
-        tokenize(model.tokenizer, flat, max_tokens=model.max_tokens, roles=ROLES[:2])
-    )
-    groups: dict[tuple[str, str], TokenizedGroup] = {}
-    left_out = []
-    names = triple_ids(triples)
-    for triple, texts, several, name in zip(triples, tokens, twins_of, names, strict=True):
-        key = (triple.category, triple.group)
-        group = groups.setdefault(key, TokenizedGroup(*key, [], [], [], []))
-        texts_of_twins = [next(twin_tokens) for _ in several]
-        if min(texts.n_tokens) < MIN_TOKENS:
-            reason = f"a text has fewer than {MIN_TOKENS} tokens and no value in dimension 1"
-            left_out.append({"source": triple.source, "group": triple.group, "reason": reason})
-            continue
-        for twin in texts_of_twins:
-            if min(twin.n_tokens) >= MIN_TOKENS:
-                group.twins.append(twin)
-                group.twin_of.append(len(group.contexts))
-        group.contexts.append(texts)
-        group.items.append({"id": name, **_texts_by_name(triple, several)})
-    if not groups:
-        raise InputError("`triples` is empty: there is nothing to compare")
-    kind = "pair" if True in pairs else "triple"
-    for group in groups.values():
-        if len(group.contexts) < 2:
-            raise InputError(
-                f"the group {group.group!r} ({group.category}) has {len(group.contexts)} usable "
-                f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
-            )
-    return [groups[key] for key in sorted(groups)], left_out
-
-
-def _texts_by_name(triple: Triple, twins: Sequence[Triple]) -> dict[str, str]:
-    """The texts that are compared, of a triple and of its first twin."""
-    of_twin = twins[0].texts()[:2] if twins else ("", "")
-    return dict(zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True))

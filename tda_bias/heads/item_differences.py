@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from tda_bias.heads.texts import TEXTS
 from tda_bias.heads.twin_contrast import contrast_matrix
 from tda_bias.types import InputError
 
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
 
 MEASURES = ("sum", "dispersion")
 TABLE, ARRAYS = "items.parquet", "items.npz"
-TEXTS = ("stereotype", "anti_stereotype", "twin_stereotype", "twin_anti_stereotype")
-COLUMNS = {
-    **{name: str for name in ("category", "group", "id")},
-}
+COLUMNS: dict[str, type] = dict.fromkeys(("category", "group", "id", *TEXTS), str)
 
 Measured = Mapping[str, Float[np.ndarray, "item dim layer head"]]
 
@@ -42,7 +40,7 @@ class ItemDifferences:
 
     Attributes:
         items: One row per item: ``category group id``, see ``triples.triple_ids``; its texts, and
-            those of its first twin, empty without one. Older runs have no texts.
+            those of its first twin, empty without one.
         layers: The layers of the third axis below.
         raw: Measure to ``(item, dim, layer, head)``.
         twins: The same minus the mean over the item's twins, NaN without any; empty if the run had

@@ -20,10 +20,9 @@ TABLE, ARRAYS = "patterns.parquet", "patterns.npz"
 # A text of more tokens makes a picture that nobody can read, and a file of a megabyte.
 MAX_TOKENS = 64
 ROLES = ("stereotype", "anti-stereotype", "twin stereotype", "twin anti-stereotype")
-_COUNTS = ("layer", "head", "length")
-COLUMNS = {
-    **{name: str for name in ("category", "id", "role", "text", "tokens")},
-    **{name: int for name in _COUNTS},
+COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("category", "id", "role", "text", "tokens"), str),
+    **dict.fromkeys(("layer", "head", "length"), int),
 }
 
 
@@ -79,9 +78,8 @@ class KeptPatterns:
             }
             for text, read in zip(wanted, tokens, strict=True)
         ]
-        table = pd.DataFrame(rows, columns=list(COLUMNS))
         # Without a row no column knows its kind.
-        table = table.astype({name: int if name in _COUNTS else str for name in table.columns})
+        table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
         return cls(table, [np.asarray(pattern, dtype=np.float16) for pattern in patterns])
 
     def write(self, run: RunWriter) -> None:

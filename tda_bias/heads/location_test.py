@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float
 
 from tda_bias.heads.hot_spots import HotSpots, map_with_tests
-from tda_bias.heads.layout import Versions
 from tda_bias.heads.null_values import largest_standardised, null_summary
 from tda_bias.heads.resampled import ResampledTest, VersionDraws
+from tda_bias.heads.texts import Versions
 from tda_bias.stats.resampling import permutation_pvalue
 
 # Null values held at once in single precision; beyond, draws are worked off in blocks.

@@ -1,4 +1,4 @@
-"""Triples to forward passes: token ids, and batches that waste little padding.
+"""Token ids to forward passes: batches that waste little padding.
 
 The texts of a context begin with the same tokens. Where a model allows it exactly, they are run as
 one sequence: the common prefix once, then the continuations, each with the positions it would have
@@ -11,84 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from tda_bias.models.batching import batches_of_similar_width, common_prefix, padded
-from tda_bias.runs.cache import texts_hash
-from tda_bias.types import ROLES, InputError, Role, Triple
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-
-@dataclass(frozen=True)
-class ContextTexts:
-    """Token ids of the texts of one context: of a triple, or of those of its twin that are read.
-
-    Attributes:
-        ids: One list of token ids per text, special tokens included; a triple's in the order of
-            ``ROLES``.
-        prefix: Number of leading tokens that all of them share.
-    """
-
-    ids: tuple[list[int], ...]
-    prefix: int
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def n_tokens(self) -> tuple[int, ...]:
-        """Tokens of each text."""
-        return tuple(len(ids) for ids in self.ids)
-
-    @property
-    def n_packed(self) -> int:
-        """Tokens when the prefix is run once."""
-        return sum(self.n_tokens) - (len(self) - 1) * self.prefix
-
-
-def tokenize(
-    tokenizer: PreTrainedTokenizerBase,
-    triples: Sequence[Triple],
-    *,
-    max_tokens: int | None,
-    roles: Sequence[Role] = ROLES,
-) -> list[ContextTexts]:
-    """Token ids of all texts, with the tokenizer's own special tokens.
-
-    Args:
-        tokenizer: The tokenizer.
-        triples: The triples.
-        max_tokens: The longest text the model takes; None for any.
-        roles: Which of a triple's texts are read.
-
-    Raises:
-        InputError: if a text has no token, or more than ``max_tokens``; nothing is truncated.
-    """
-    places = [ROLES.index(role) for role in roles]
-    texts = [triple.texts()[place] for triple in triples for place in places]
-    ids = tokenizer(texts, truncation=False, verbose=False)["input_ids"] if texts else []
-    result = []
-    for index, triple in enumerate(triples):
-        tokens = tuple(ids[len(places) * index : len(places) * (index + 1)])
-        for text in tokens:
-            if not text:
-                raise InputError(f"{triple.source}: the tokenizer makes no token of a text")
-            if max_tokens is not None and len(text) > max_tokens:
-                raise InputError(
-                    f"{triple.source} (group {triple.group}): a text has {len(text)} tokens, the "
-                    f"model takes {max_tokens}; nothing is truncated, leave the item out"
-                )
-        result.append(ContextTexts(tokens, common_prefix(*tokens)))
-    return result
-
-
-# -- forward passes --------------------------------------------------------------------------------
+from tda_bias.heads.texts import ContextTexts
+from tda_bias.models.batching import batches_of_similar_width, padded
 
 
 @dataclass(frozen=True)
@@ -204,17 +133,3 @@ def _packed_pass(
         length=torch.tensor([n for i in chosen for n in contexts[i].n_tokens]),
         place=place,
     )
-
-
-def texts_record(
-    contexts: Sequence[ContextTexts], *, groups: int, left_out: list[dict[str, str]]
-) -> dict[str, Any]:
-    """What was compared, what was left out and why, and a hash of all token ids."""
-    return {
-        "groups": groups,
-        "triples_used": len(contexts),
-        "triples_left_out": left_out,
-        "tokens": sum(sum(context.n_tokens) for context in contexts),
-        "tokens_with_prefixes_once": sum(context.n_packed for context in contexts),
-        "hash": texts_hash([context.ids for context in contexts]),
-    }

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tda_bias.heads.example import ExamplePattern
 from tda_bias.heads.kept_patterns import MAX_TOKENS, KeptPatterns, PatternText
-from tda_bias.heads.passes import ContextTexts, ForwardPass, forward_passes, tokenize
-from tda_bias.heads.row_sums import LayerCheck, RowCheck
-from tda_bias.heads.writers import HeadWriters
-from tda_bias.threads import stop_if_unwanted
+from tda_bias.heads.passes import ForwardPass, forward_passes
+from tda_bias.heads.texts import ContextTexts, tokenize
 from tda_bias.types import Edges, HeadId, InputError, Triple
 
 if TYPE_CHECKING:
@@ -92,14 +89,6 @@ class PatternReader:
         self.sharing = PrefixSharing(False, "off: as asked")
         self.rows = self.new_row_check()
 
-    def copied(self) -> PatternReader:
-        """A reader of the same weights, which may be used beside this one."""
-        other = copy.copy(self)
-        other.model = self.model.copied()
-        other._writers = HeadWriters(other.model) if self._writers is not None else None
-        other.new_row_check()
-        return other
-
     def new_row_check(self) -> RowCheck:
         """Begin counting rows anew."""
         half = self.model.dtype.itemsize < 4
@@ -170,7 +159,6 @@ class PatternReader:
             most_patterns=MOST_PASS_ELEMENTS / (len(hooks) * self.model.n_heads),
         )
         for forward_pass in passes:
-            stop_if_unwanted()
             yield PatternBatch(self._run(forward_pass), forward_pass.text, forward_pass.length)
 
     def _run(self, forward_pass: ForwardPass) -> Float[Tensor, "text layer head query key"]:
@@ -306,6 +294,131 @@ def _why_refused(error: Exception) -> str:
         return "out of memory on the longest context"
     reason = f"{type(error).__name__}: {first_line}"
     return f"the model does not take the attention mask it needs ({reason})"
+
+
+# -- what must hold of every pattern ---------------------------------------------------------------
+
+
+@dataclass
+class RowCheck:
+    """Counts of attention rows that do not sum to 1, which half precision and sinks produce.
+
+    Attributes:
+        tolerance: Largest allowed distance from 1.
+        failed: Layer to number of (text, head, query) rows outside.
+        checked: Rows looked at.
+        worst: Largest distance seen.
+    """
+
+    tolerance: float
+    failed: dict[int, int] = field(default_factory=dict)
+    checked: int = 0
+    worst: float = 0.0
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """What is wrong with the patterns of a layer, still on its device.
+
+    Attributes:
+        values: Largest distance of a row's sum from 1, number of rows beyond the tolerance, number
+            of texts with NaN or infinities, largest attention to a later token.
+        n_texts: Texts.
+        n_heads: Heads.
+    """
+
+    values: Float[Tensor, "4"]
+    n_texts: int
+    n_heads: int
+
+    @classmethod
+    def of(
+        cls,
+        patterns: Float[Tensor, "text head query key"],
+        inside: Bool[Tensor, "text token"],
+        *,
+        tolerance: float,
+        direction: bool,
+    ) -> LayerCheck:
+        """Measure; ``direction`` also looks for attention to later tokens."""
+        sums = (patterns @ inside[:, None, :, None].to(patterns.dtype)).squeeze(-1)
+        off = torch.where(inside[:, None, :], (sums - 1.0).abs(), 0.0)
+        later = off.new_zeros(())
+        if direction:
+            both = inside[:, None, :, None] & inside[:, None, None, :]
+            later = torch.where(both, patterns.triu(1), 0.0).abs().max()
+        values = (
+            off.max(),
+            ((off > tolerance) & inside[:, None, :]).sum(),
+            (~torch.isfinite(off).flatten(1).all(1)).sum(),
+            later,
+        )
+        return cls(torch.stack([value.float() for value in values]), *patterns.shape[:2])
+
+
+# -- edges weighted by what is written -------------------------------------------------------------
+
+
+class HeadWriters:
+    """The norms |v W_O| of every head, layer by layer.
+
+    Args:
+        model: A model whose values can be hooked and whose output matrices are known.
+
+    Attributes:
+        hooks: Names of the hooks that give the values.
+
+    Raises:
+        InputError: if a layer has no such hook or matrix.
+    """
+
+    def __init__(self, model: LoadedModel) -> None:
+        self._products: dict[str, Float[Tensor, "head value value"]] = {}
+        self.hooks: list[str] = []
+        if model.bridge is None:
+            raise _unknown(model)
+        for pattern in model.pattern_hooks:
+            stack, number, *_ = pattern.split(".")
+            hook = pattern.replace("hook_pattern", "hook_v")
+            try:
+                matrix = getattr(model.bridge, stack)[int(number)].attn.W_O.detach()
+                known = hook in model.bridge.hook_dict
+            except (AttributeError, IndexError):
+                known = False
+            if not known:
+                raise _unknown(model)
+            self._products[pattern] = matrix.float() @ matrix.float().mT
+            self.hooks.append(hook)
+
+    def norms(self, pattern: str, values: Mapping[str, Tensor]) -> Float[Tensor, "row head token"]:
+        """Norms of what every head writes from every token.
+
+        Args:
+            pattern: Name of the layer's pattern hook.
+            values: What the hooks gave, by name; ``(row, token, head, value)``, where heads may
+                share values (grouped queries).
+        """
+        products = self._products[pattern]
+        value = _of(values, pattern.replace("hook_pattern", "hook_v"))
+        shared = len(products) // value.shape[2]
+        value = value.to(products.dtype).repeat_interleave(shared, dim=2).transpose(1, 2)
+        squares = ((value @ products.to(value.device)) * value).sum(-1)
+        return torch.sqrt(squares.clamp_min(0.0))
+
+
+def _of(values: Mapping[str, Tensor], hook: str) -> Tensor:
+    """The value of a hook, which may go by the name of the point it stands for."""
+    if hook in values:
+        return values[hook]
+    prefix = hook.removesuffix("hook_v")
+    return next(value for name, value in values.items() if name.startswith(prefix))
+
+
+def _unknown(model: LoadedModel) -> InputError:
+    return InputError(
+        f"`model` {model.name} ({model.architecture}) does not show what its heads write; use "
+        "--edges attention"
+    )
 
 
 def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.runs.record import HookedModelRecord, Number, RecordPart, RunRecord
-from tda_bias.types import InputError, PValue, RankBy
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tda_bias.runs.run import Run
+from tda_bias.types import PValue
 
 
 class LeftOutRecord(RecordPart):
@@ -45,7 +40,7 @@ class TextsRecord(RecordPart):
 
 
 class RowSumsRecord(RecordPart):
-    """Counts of attention rows that do not sum to 1; see ``patterns.row_sums.RowCheck``."""
+    """Counts of attention rows that do not sum to 1; see ``patterns.RowCheck``."""
 
     tolerance: float
     failed: dict[int, int] = Field(default_factory=dict)
@@ -58,17 +53,17 @@ class GroupRecord(RecordPart):
 
     Attributes:
         depends_on: What its saved part depends on beside the settings (a hash of the texts), so
-            that it is known again; None in runs of version 0.1.
+            that it is known again.
     """
 
     category: str
     group: str
     triples: int
-    depends_on: dict[str, str] | None = None
-    created: str | None = None
-    prefix_sharing: str | None = None
-    row_sums: RowSumsRecord | None = None
-    seconds: dict[str, float] = Field(default_factory=dict)
+    depends_on: dict[str, str]
+    created: str
+    prefix_sharing: str
+    row_sums: RowSumsRecord
+    seconds: dict[str, float]
 
 
 class TestedMapRecord(RecordPart):
@@ -121,7 +116,7 @@ class ControlsRecord(RecordPart):
     reliability_group_mean: Number
     length_correlation_0: Number
     length_correlation_1: Number
-    location: TestedMapRecord | None = None
+    location: TestedMapRecord
     twins: TwinsRecord | None = None
 
 
@@ -149,53 +144,36 @@ class HeadsRecord(RunRecord):
 
 # -- tables ----------------------------------------------------------------------------------------
 
-# Of the maps and tests that were added later, an older run has fewer.
+Columns = dict[str, type]
+_OF_CATEGORY: Columns = {"model": str, "category": str}
+_OF_HEAD: Columns = {**_OF_CATEGORY, "layer": int, "head": int, "unstable": bool}
+_MAPS = "(relative|statistic|metric)"
 _P = r"(p|p_max|q)_.+"
-_MAPS: tuple[RankBy, ...] = ("relative", "statistic", "metric")
-
-
-def _of_head() -> dict[str, Any]:
-    return {**_of_category(), "layer": int, "head": int, "unstable": bool}
-
-
-def _of_category() -> dict[str, Any]:
-    return {"model": str, "category": str}
-
-
-def _numbers(*names: str) -> dict[str, Any]:
-    return {name: float for name in names}
-
-
-HEAD_COLUMNS = {
-    **_of_head(),
+HEAD_COLUMNS: Columns = {
+    **_OF_HEAD,
+    **dict.fromkeys(("dim", "n", "n_steps"), int),
+    **dict.fromkeys(("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"), float),
+    **dict.fromkeys(("length_statistic", "p_paper", "p_paired", "p_label", "p_max"), float),
     "group": str,
-    **{name: int for name in ("dim", "n", "n_steps")},
-    **_numbers("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"),
-    **_numbers("length_statistic"),
-    **{name: float for name in ("p_paper", "p_paired", "p_label", "p_max", "q_bh")},
+    "q_bh": float,
     _P: float,
 }
-COMBINED_COLUMNS = {
-    **_of_head(),
-    "group": str,
-    **_numbers(*(f"{kind}_{name}" for name in _MAPS for kind in ("combined", "z"))),
-    r"(combined|z)_.+": float,
-}
-CATEGORY_COLUMNS = {
-    **_of_head(),
+COMBINED_COLUMNS: Columns = {**_OF_HEAD, "group": str, r"(combined|z)_.+": float}
+CATEGORY_COLUMNS: Columns = {
+    **_OF_HEAD,
     "n_groups": int,
     "n_unstable": int,
-    **_numbers(*(f"z_{name}" for name in _MAPS), "z_null_relative", "z_null_statistic"),
+    **dict.fromkeys(("z_null_relative", "z_null_statistic"), float),
     r"(z|z_null|sd_null|evidence)_.+": float,
     _P: float,
 }
-GROUP_COLUMNS = {
-    **_of_category(),
+GROUP_COLUMNS: Columns = {
+    **_OF_CATEGORY,
     "group": str,
     "n": int,
-    **_numbers("tokens_min", "tokens_mean", "tokens_max", "reliability"),
-    **_numbers(*(f"{name}_{what}" for name in _MAPS for what in ("mean", "min", "max"))),
-    **_numbers("S0_mean_stable", "S1_mean_stable", "length_statistic_0", "length_statistic_1"),
+    f"{_MAPS}_(mean|min|max)": float,
+    r"tokens_(min|mean|max)": float,
+    r"(S[01]_mean_stable|length_statistic_[01]|reliability)": float,
 }
 # Attribute of ``HeadBias``, file and columns.
 TABLES = (
@@ -204,33 +182,3 @@ TABLES = (
     ("category", "category.parquet", CATEGORY_COLUMNS),
     ("groups", "groups.csv", GROUP_COLUMNS),
 )
-
-
-def read_tables(run: Run, record: HeadsRecord) -> dict[str, pd.DataFrame]:
-    """The tables of a run, each with every head of every group once.
-
-    Raises:
-        InputError: if one is damaged or not whole. Version 0.1 listed no files, so that nothing
-            else shows that half of a table is gone.
-    """
-    tables = {name: run.table(file, schema) for name, file, schema in TABLES}
-    heads = int(tables["category"]["head"].max()) + 1 if len(tables["category"]) else 0
-    categories = {controls.category for controls in record.controls}
-    groups = {(group.category, group.group) for group in record.groups}
-    of_group, of_head = ["category", "group"], ["layer", "head"]
-    per_head = len(record.model.layers) * heads
-    expected = {
-        "table": (len(groups) * per_head * 2, [*of_group, *of_head, "dim"]),
-        "combined": (len(groups) * per_head, [*of_group, *of_head]),
-        "category": (len(categories) * per_head, ["category", *of_head]),
-        "groups": (len(groups), of_group),
-    }
-    for name, file, _ in TABLES:
-        table, (rows, key) = tables[name], expected[name]
-        present = set(zip(*(table[column] for column in of_group if column in table), strict=True))
-        wanted = groups if "group" in table else {(category,) for category in categories}
-        if len(table) != rows or table.duplicated(key).any() or present != wanted:
-            raise InputError(
-                f"{run.folder / file} does not hold every head of every group once; {run.again}"
-            )
-    return tables

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupStatistic, relative_difference
-from tda_bias.heads.layout import GroupLayout, Versions
+from tda_bias.heads.texts import GroupLayout, Versions
 from tda_bias.heads.twin_contrast import VersionProducts
 from tda_bias.stats.resampling import spearman
 from tda_bias.topology.persistence import births_deaths

@@ -20,8 +20,8 @@ from scipy.stats import norm
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupStatistic
-from tda_bias.heads.layout import Versions
 from tda_bias.heads.paper_p import log_choose
+from tda_bias.heads.texts import Versions
 from tda_bias.stats.resampling import Exchanges, exchanges, permutation_pvalue, tolerance
 from tda_bias.types import InputError
 

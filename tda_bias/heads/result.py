@@ -16,7 +16,7 @@ from tda_bias.heads.example import ExamplePattern
 from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.heads.kept_patterns import KeptPatterns
 from tda_bias.heads.maps import map_columns, ranked
-from tda_bias.heads.record import TABLES, HeadsRecord, read_tables
+from tda_bias.heads.record import TABLES, HeadsRecord
 from tda_bias.heads.tables import in_order
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.result import Recorded, summary_html
@@ -234,15 +234,10 @@ class HeadBias(Recorded):
             InputError: if the folder holds no finished run, or a file is not as it was written.
         """
         run = open_run(folder, "heads")
-        record = run.record_as(HeadsRecord)
-        tables = read_tables(run, record)
-        return cls(
-            table=tables["table"],
-            combined=tables["combined"],
-            category=tables["category"],
-            groups=tables["groups"],
-            record=record,
+        table, combined, category, groups = (
+            run.table(file, columns) for _, file, columns in TABLES
         )
+        return cls(table, combined, category, groups, run.record_as(HeadsRecord))
 
     # -- helpers --
 

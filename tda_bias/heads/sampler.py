@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
+from tda_bias.heads.texts import MIN_TOKENS
 from tda_bias.runs.text import counted
 from tda_bias.threads import Task, in_threads
 from tda_bias.topology.compiled import Rows, pays, tasks_of
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 # Number of births and deaths of a text, by homology dimension.
 SIZE_OF = (n_births, n_deaths)
-# A text of fewer tokens has no deaths, hence no value in dimension 1.
-MIN_TOKENS = 3
 # Texts whose matrices torch works on together on a processor.
 _TEXTS_TOGETHER = 8
 # Beyond this, sets that wait for the rest of their group wait in a file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -24,12 +24,11 @@ from tda_bias.models.checkpoint import (
     refuse_other_shapes,
     refuse_small_embedding,
 )
-from tda_bias.models.eager import EagerAttention, body_of, eager_attention
+from tda_bias.models.eager import EagerAttention, eager_attention
 from tda_bias.models.language_model import Kind as Kind
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
 from tda_bias.models.placement import is_spread, read_device_map
-from tda_bias.models.shared_weights import with_the_same_weights
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:
@@ -58,52 +57,16 @@ class LoadedModel(LanguageModel):
         eager: Hugging Face's own attention, where there is no bridge.
         hashes: Hash of the weights before and after they were hooked; None where the former is not
             known.
-        before_hooks: The model as it was before it was hooked, with the same weights in memory;
-            None where that is not known.
     """
 
     bridge: TransformerBridge | None = field(kw_only=True)
     eager: EagerAttention | None = None
     hashes: tuple[str, str] | None = None
-    before_hooks: PreTrainedModel | None = None
 
     def weight_hash(self) -> str:
         """As without hooks, which rename parameters and copy some, unless weights have changed."""
         now = super().weight_hash()
         return self.hashes[0] if self.hashes is not None and self.hashes[1] == now else now
-
-    def can_be_copied(self, weights: str) -> bool:
-        """Whether ``copied`` gives this model.
-
-        Args:
-            weights: Hash of its weights now.
-        """
-        before = self.before_hooks
-        if before is None:
-            return False
-        if self.hashes is not None:  # hooked by TransformerLens, which copies some weights
-            return self.hashes[0] == weights
-        pairs = zip(before.parameters(), self.hf_model.parameters(), strict=True)
-        return all(first is second for first, second in pairs)
-
-    def copied(self) -> LoadedModel:
-        """Another model with the same weights in memory, which can run beside this one.
-
-        What TransformerLens copies when it hooks a model (the queries, keys and values of some
-        architectures) is copied again.
-
-        Raises:
-            ValueError: if nothing is known of the model before it was hooked.
-        """
-        if self.before_hooks is None:
-            raise ValueError("the model was hooked elsewhere")
-        plain = with_the_same_weights(self.before_hooks)
-        if self.bridge is None:
-            return replace(
-                self, hf_model=plain, eager=replace(self.patterns_of, body=body_of(plain))
-            )
-        bridge = _bridge(plain, self.tokenizer, name=self.name)
-        return replace(self, hf_model=plain, bridge=bridge)
 
     @property
     def attention(self) -> Attention:
@@ -216,11 +179,7 @@ def hook_model(
         "revision": getattr(hf_model.config, "_commit_hash", None),
         "not_in_checkpoint": not_in_checkpoint,
     }
-    # One that is running has hooks, which a copy would have too.
-    before_hooks = None if is_spread(hf_model) else with_the_same_weights(hf_model)
-    return LoadedModel(
-        hf_model, tokenizer, name, **about, bridge=None, eager=eager, before_hooks=before_hooks
-    )
+    return LoadedModel(hf_model, tokenizer, name, **about, bridge=None, eager=eager)
 
 
 def bridge_model(
@@ -245,13 +204,10 @@ def bridge_model(
     plain = LanguageModel(hf_model.eval(), tokenizer, name, **about).weight_hash()
     if not hf_model.config.architectures:
         hf_model.config.architectures = [type(hf_model).__name__]
-    before = with_the_same_weights(hf_model)
     bridge = _bridge(hf_model, tokenizer, name=name)
     hooked = LanguageModel(hf_model, tokenizer, name, **about).weight_hash()
     hashes = (plain, hooked)
-    return LoadedModel(
-        hf_model, tokenizer, name, **about, bridge=bridge, hashes=hashes, before_hooks=before
-    )
+    return LoadedModel(hf_model, tokenizer, name, **about, bridge=bridge, hashes=hashes)
 
 
 def _bridge(

@@ -14,11 +14,12 @@ from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.carriers import carriers, shares
-from tda_bias.heads.item_differences import ARRAYS, TEXTS, ItemDifferences
+from tda_bias.heads.item_differences import ARRAYS, ItemDifferences
 from tda_bias.heads.kept_patterns import TABLE as KEPT
 from tda_bias.heads.kept_patterns import KeptPatterns
 from tda_bias.heads.maps import map_columns
 from tda_bias.heads.result import NULLS, HeadBias
+from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.page import packed, rounded
 from tda_bias.runs.run import Run
 from tda_bias.types import HeadId
@@ -206,10 +207,9 @@ def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
         return {"groups": [], "values": {}, "texts": [], "carriers": {}}
     rows = np.flatnonzero(items.items["category"] == category)
     table = items.items.iloc[rows].reset_index(drop=True)
-    names = [name for name in ("group", *TEXTS) if name in table]
     content: dict[str, Any] = {
         "groups": list(dict.fromkeys(table["group"])),
-        "texts": table[names].to_dict("records"),
+        "texts": table[["group", *TEXTS]].to_dict("records"),
         "values": {},
         "carriers": {},
     }

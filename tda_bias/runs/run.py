@@ -269,7 +269,7 @@ def with_parts(
 
 def made_from(part: Run, run: Run) -> bool:
     """Whether a run's results are the ones that another was made from."""
-    return part.record.made_from.get(run.command) == run.content
+    return run.content is not None and part.record.made_from.get(run.command) == run.content
 
 
 # -- before a run is written over ------------------------------------------------------------------

@@ -108,15 +108,3 @@ def test_the_file_of_another_group_is_refused(folder, tmp_path, capsys):
     shutil.copy(first, second)
     assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
     assert f"{second} holds 'gender/" in capsys.readouterr().err
-
-
-def test_a_run_that_does_not_say_whose_its_groups_are_is_refused_with_a_word(
-    folder, tmp_path, capsys
-):
-    shutil.copytree(folder, tmp_path / "run")
-    changed_groups(
-        tmp_path / "run", lambda group: {k: v for k, v in group.items() if k != "depends_on"}
-    )
-    assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
-    assert "does not say which texts its saved groups are of" in capsys.readouterr().err
-    assert run(["show", str(tmp_path / "run")]) == 0

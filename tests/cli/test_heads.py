@@ -126,6 +126,23 @@ def test_the_default_folder_is_named_after_model_and_category(
     assert len(list(tmp_path.glob("runs/tiny-gpt2-??????/gender/run.json"))) == 2
 
 
+def test_a_dry_run_counts_the_texts_of_every_group_and_leaves_nothing(arguments, tmp_path, capsys):
+    assert run([*arguments, "--dry-run"]) == 0
+    assert "Nothing was computed or saved" in " ".join(capsys.readouterr().out.split())
+    assert run([*arguments, "--dry-run", "--format", "json"]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert not (tmp_path / "out").exists()
+    assert run(arguments) == 0
+    record = HeadBias.load(tmp_path / "out").record
+    assert counts["in_all"]["triples"] == record.texts.triples_used
+    assert counts["in_all"]["twins"] == record.twins["twins"]
+    assert counts["in_all"]["texts"] == 3 * record.texts.triples_used + 2 * record.twins["twins"]
+    assert [(row["group"], row["triples"]) for row in counts["groups"]] == [
+        (group.group, group.triples) for group in record.groups
+    ]
+    assert sum(row["tokens"] for row in counts["groups"]) == counts["in_all"]["tokens"]
+
+
 # -- settings --
 
 

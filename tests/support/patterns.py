@@ -2,8 +2,8 @@
 
 import torch
 
-from tda_bias.heads.passes import ContextTexts
 from tda_bias.heads.patterns import PatternReader, PrefixSharing
+from tda_bias.heads.texts import ContextTexts
 
 LENGTHS = [(9, 7, 12), (5, 5, 6), (14, 10, 11), (4, 8, 3)]
 

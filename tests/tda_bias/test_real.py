@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.passes import tokenize
 from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.texts import tokenize
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import HeadId
 from tests.support.patterns import read

@@ -9,6 +9,7 @@ import pytest
 from tda_bias.crossref.item_crossref import ItemCrossReference, cross_reference_items
 from tda_bias.crossref.item_tests import item_tests
 from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run
@@ -25,6 +26,7 @@ def differences():
     rng = np.random.default_rng(0)
     items = pd.DataFrame({"category": "gender", "group": list("ab") * (N // 2)})
     items["id"] = [f"i{k}" for k in range(N)]
+    items[list(TEXTS)] = "a text"
     values = rng.normal(size=(2, 2, N, 2, 1, 3)).astype(np.float32)
     names = ("sum", "dispersion")
     raw, twins = (dict(zip(names, part, strict=True)) for part in values)

@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from tda_bias.heads.passes import ContextTexts
 from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.texts import ContextTexts
 from tda_bias.models.load import bridge_model
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model

@@ -10,7 +10,7 @@ from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.heads.confirmation import confirmation, confirmed_on, splits
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.group_statistic import statistic_from_gram
-from tda_bias.heads.layout import GroupLayout
+from tda_bias.heads.texts import GroupLayout
 from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
 from tda_bias.types import InputError
 from tests.support.grams import made_up_group

@@ -7,8 +7,8 @@ import torch
 
 from tda_bias.heads.group_result import GroupReducer
 from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.layout import GroupLayout
 from tda_bias.heads.sampler import LayerGrams
+from tda_bias.heads.texts import TEXTS, GroupLayout
 from tda_bias.topology.steps import StepGrid
 from tda_bias.types import InputError
 
@@ -32,7 +32,8 @@ def group(name, n=4, twin_of=(0, 0, 2), seed=0):
 
 
 def differences(*groups):
-    items = [[{"id": f"{g.group}{i}"} for i in range(g.versions.n)] for g in groups]
+    texts = dict.fromkeys(TEXTS, "a text")
+    items = [[{"id": f"{g.group}{i}", **texts} for i in range(g.versions.n)] for g in groups]
     return ItemDifferences.of(groups, items, [0, 2])
 
 

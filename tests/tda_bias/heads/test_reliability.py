@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import spearmanr
 
 from tda_bias.heads.group_statistic import group_statistic
-from tda_bias.heads.layout import GroupLayout
 from tda_bias.heads.reliability import (
     Splits,
     adjust_for_length,
@@ -14,6 +13,7 @@ from tda_bias.heads.reliability import (
     uniform_attention,
     uniform_sets,
 )
+from tda_bias.heads.texts import GroupLayout
 from tda_bias.stats.resampling import spearman_over_items
 from tda_bias.topology.persistence import births_deaths
 

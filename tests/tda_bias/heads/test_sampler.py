@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tda_bias.heads import sampler as module
-from tda_bias.heads.sampler import MIN_TOKENS, GroupSampler
+from tda_bias.heads.sampler import GroupSampler
+from tda_bias.heads.texts import MIN_TOKENS
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.set_store import SetStore
 from tda_bias.topology.steps import StepGrid

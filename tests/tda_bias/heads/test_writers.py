@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias
-from tda_bias.heads.patterns import PatternReader, PrefixSharing
-from tda_bias.heads.writers import HeadWriters
+from tda_bias.heads.patterns import HeadWriters, PatternReader, PrefixSharing
 from tda_bias.models.load import bridge_model
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
