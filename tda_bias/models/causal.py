@@ -23,7 +23,6 @@ from tda_bias.models.token_trees import (
     whole_trees,
 )
 from tda_bias.progress import Progress
-from tda_bias.threads import stop_if_unwanted
 
 # Log-probabilities of a packed tree must equal those of its separate paths to this; single
 # precision differs by some 1e-5, a token that sees too much or too little by far more.
@@ -99,7 +98,6 @@ class TreeReader:
         values = [np.full(len(tree.read_node), np.nan) for tree in trees]
         done, total = 0, sum(len(tree.read_node) for tree in trees)
         for tree_pass in self.passes(trees):
-            stop_if_unwanted()
             for tree, which, read in zip(
                 tree_pass.tree, tree_pass.readings, self.run(tree_pass), strict=True
             ):

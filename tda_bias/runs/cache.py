@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from tda_bias.runs.work import ALONE, Alone, Job, Team, shares
 from tda_bias.types import InputError
 
 Arrays = Mapping[str, np.ndarray]
-Each = Callable[[Callable[[Job], Arrays], Sequence[Job]], Iterable[Arrays]]
 _START_OVER = "start over with --no-resume"
 
 
@@ -55,7 +54,6 @@ class PartStore:
         jobs: Sequence[Job],
         *,
         progress: Progress | None = None,
-        computed: Each = map,
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The arrays of every part in order: saved ones as they are, the others computed and saved.
 
@@ -65,8 +63,6 @@ class PartStore:
             jobs: The parts.
             progress: Called with the cost of parts done and of all; of several processes, of this
                 one's share.
-            computed: Calls a function with each of some jobs and gives what it returns, in order;
-                ``threads.each_in_threads`` does several at a time.
 
         Raises:
             ShareDone: in the others, when their share is saved.
@@ -75,10 +71,10 @@ class PartStore:
         """
         alone = isinstance(self._team, Alone)
         if not alone:
-            self._compute_share(jobs, progress, computed)
+            self._compute_share(jobs, progress)
             self._team.done()
         done, cost = 0.0, sum(job.cost for job in jobs)
-        for job, arrays in zip(jobs, computed(self.part, jobs), strict=True):
+        for job, arrays in zip(jobs, map(self.part, jobs), strict=True):
             done += job.cost
             if alone and progress is not None:
                 progress(round(done), round(cost))
@@ -117,7 +113,6 @@ class PartStore:
         self,
         jobs: Sequence[Job],
         progress: Progress | None,
-        computed: Each = map,
     ) -> None:
         """This process's part of what is not saved yet."""
 
@@ -130,7 +125,7 @@ class PartStore:
         numbers = shares([job.cost for job in jobs], self._team.count)[self._team.index]
         share = [jobs[number] for number in numbers]
         done, cost = 0.0, sum(job.cost for job in share)
-        for job, _ in zip(share, computed(self.part, share), strict=True):
+        for job, _ in zip(share, map(self.part, share), strict=True):
             done += job.cost
             if progress is not None:
                 progress(round(done), round(cost))

@@ -23,7 +23,6 @@ from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.progress import Progress
-from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import InputError
 
 WIDTH = 1024
@@ -155,7 +154,6 @@ def log_perplexity(
     """
     total = np.zeros(len(windows.ids))
     for batch in _passes(model, windows, batch_size, progress):
-        stop_if_unwanted()
         every = np.arange(len(batch.token))
         values = token_log_probs(model.hf_model, batch.inputs, batch.places, every, batch.token)
         refuse_undefined(model, [values])

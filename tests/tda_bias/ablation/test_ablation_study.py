@@ -69,7 +69,7 @@ def test_with_twins_every_table_has_effects_on_beta(tiny, run, triples, twins):
         for twin in own
     ]
     ablators = [Ablator(model, texts, ablation="mean") for texts in (triples, as_triples)]
-    ablators[1]._first.replacement = ablators[0].replacement
+    ablators[1]._remover.replacement = ablators[0].replacement
 
     def beta(heads):
         odds = [one.without([heads])[0].log_odds for one in ablators]

@@ -59,8 +59,6 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path):
         cross_reference_items(other, scores(), **OPTIONS)
     with pytest.raises(InputError, match=r"has no items\.npz; run the same `tdabias heads` comm"):
         cross_reference_items(heads(tmp_path / "old", items=False), scores(), **OPTIONS)
-    with pytest.raises(InputError, match=r"written by version 0\.1, which did not name its items"):
-        cross_reference_items(heads(tmp_path / "new"), scores(names=False), **OPTIONS)
 
 
 def test_its_numbers_are_those_of_the_tests(tmp_path):

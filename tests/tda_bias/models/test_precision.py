@@ -1,7 +1,5 @@
 """Rounded products, what is rounded in them, and readings made with them."""
 
-import threading
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ import torch
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.precision import Computing
-from tda_bias.models.shared_weights import with_the_same_weights
 from tests.support.models import tiny_hf_model
 
 HEAD = "lm_head"
@@ -63,36 +60,12 @@ def test_running_may_stand_around_itself(model):
     computing = Computing(model, "bfloat16", frozen=True)
     with computing.running():
         before = rounded_names(model)
+        weight = linear(model)["model.layers.0.mlp.up_proj"].weight
+        assert torch.equal(computing._rounded[weight], weight.bfloat16())
         with computing.running():
             assert rounded_names(model) == before
         assert rounded_names(model) == before
     assert rounded_names(model) == set()
-
-
-def test_a_weight_is_rounded_to_the_nearest_and_once_for_all_copies(model):
-    computing = Computing(model, "bfloat16", frozen=True)
-    others = [
-        LanguageModel(with_the_same_weights(model.hf_model), model.tokenizer, "copy")
-        for _ in range(3)
-    ]
-    all_of_them = [computing, *(computing.of_copy(other) for other in others)]
-    meet, rounded = threading.Barrier(4), []
-
-    def run(each):
-        meet.wait(60)
-        with each.running():
-            meet.wait(60)
-            rounded.append({id(weight) for weight in each._rounded.values()})
-
-    threads = [threading.Thread(target=run, args=(each,)) for each in all_of_them]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(rounded[0]) == len(linear(model)) - 1
-    assert all(weights == rounded[0] for weights in rounded)
-    weight = linear(model)["model.layers.0.mlp.up_proj"].weight
-    assert torch.equal(computing._rounded[weight], weight.bfloat16())
 
 
 @pytest.mark.parametrize("size", [1, 30])

@@ -167,24 +167,6 @@ def test_what_is_saved_is_loaded_again(model, twins, tmp_path):
     assert repr(loaded) == repr(result)
 
 
-def test_runs_of_version_0_1_are_read(model, tmp_path):
-    import json
-
-    result = stereoset_scores(model, TRIPLES, **OPTIONS)
-    result.items.drop(columns="id").to_parquet(tmp_path / "items.parquet")
-    result.scores.to_csv(tmp_path / "scores.csv", index=False)
-    result.length_split.to_csv(tmp_path / "length_split.csv", index=False)
-    record = {
-        "command": "stereoset", "settings": {}, "model": {"name": "m", "weights": "w"},
-        "kind": "causal", "data": {"source": "starter", "revision": None},
-        "texts": {"triples": 4, "hash": "h"}, "packages": {},
-    }  # fmt: skip
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    loaded = StereoSetScores.load(tmp_path)
-    assert loaded.record.model.weights == "w"
-    assert not loaded.has_twins
-
-
 @pytest.mark.real
 @pytest.mark.slow
 def test_most_of_smollm2s_preference_in_gender_is_wording(stereoset):
