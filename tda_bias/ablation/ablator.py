@@ -25,10 +25,10 @@ from tda_bias.ablation.first_order import FirstOrder, first_order, only_activati
 from tda_bias.ablation.head_means import head_means
 from tda_bias.ablation.removal import WAITING_BYTES, HeadRemover
 from tda_bias.models.attention import attention_layers
-from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.precision import Precision
+from tda_bias.models.scoring import TreePass
 from tda_bias.models.shared_weights import (
     copies_at_a_time,
     is_unhooked,
@@ -37,7 +37,7 @@ from tda_bias.models.shared_weights import (
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, texts_hash
 from tda_bias.runs.work import Job
-from tda_bias.scores.triple_readings import TripleReadings, triple_readings
+from tda_bias.scores.likelihood import TripleReadings, triple_readings
 from tda_bias.threads import Pool, each_in_threads
 from tda_bias.types import HeadId, Triple
 

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from tda_bias.ablation.removal_plan import Removal, removal_plan
 from tda_bias.models.attention import AttentionLayer, attention_layers
-from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
 from tda_bias.models.precision import Computing, Precision
+from tda_bias.models.scoring import TreePass
 from tda_bias.threads import stop_if_unwanted
 from tda_bias.types import HeadId, InputError
 
