@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from pvf.config import ScoreConfig
-from pvf.readers import CausalReader
+from pvf.readers import prompt_ids
 from pvf.score import score_preferences
 from pvf.templates import Template, load_templates
 from pvf.word_forms import word_forms
@@ -51,8 +50,7 @@ def sequences(
     model: LanguageModel, words: list[str], templates: list[Template], classes: WordClasses
 ) -> tuple[list[list[int]], list[list[int]]]:
     """The prompts, and the distinct prompts with the beginning of a word of several tokens."""
-    reader = CausalReader(model, ScoreConfig())
-    prompts = reader._prompts(words, templates)
+    prompts = prompt_ids(model, words, templates)
     forms = word_forms(model.tokenizer, classes)
     beginnings = {s[:-1] for s in forms.sequences if len(s) > 1}
     longest = [b for b in beginnings if not any(o != b and o[: len(b)] == b for o in beginnings)]

@@ -15,11 +15,10 @@ import time
 from benchmarks.bench_pvf import bare_forward
 from tda_bias.models.load import LanguageModel, load_language_model
 from unqover.ask import ask_questions
-from unqover.askers import ContinuationAsker
+from unqover.askers import ContinuationAsker, Instance
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
 from unqover.design import Design, sampled_design
-from unqover.instances import Instance
 
 RUNS = 3
 PART, BARE_PART = 8, 2
@@ -43,8 +42,9 @@ def texts(model: LanguageModel, design: Design) -> list[list[int]]:
             instances += [
                 Instance(template, own, both, design.attributes) for own in (both, both[::-1])
             ]
-    split = asker._split([asker._texts(one) for one in instances])
-    return [list(ids) for ids in {tuple(text.ids) for own in split for text in own}]
+    return [
+        list(ids) for ids in {tuple(text.ids) for one in instances for text in asker.texts(one)}
+    ]
 
 
 def main() -> None:

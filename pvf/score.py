@@ -15,7 +15,7 @@ import numpy as np
 
 from pvf.config import ScoreConfig
 from pvf.preferences import Preferences, combined_forms, continued_words
-from pvf.readers import MaskedReader, Reader, Reading, reader
+from pvf.readers import Reading, check_readable, read_words
 from pvf.record import PreferencesRecord, SourceRecord, WordsRecord
 from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import WordForms, word_forms
@@ -67,19 +67,19 @@ def score_preferences(
         ShareDone: where another process gathers.
     """
     config = config or ScoreConfig()
-    model_reader = reader(model, config)
-    masked = isinstance(model_reader, MaskedReader)
+    check_readable(model)
+    masked = model.kind == "masked"
     if not masked:
-        _refuse_unseen_ends(templates, model, model_reader.kind)
+        _refuse_unseen_ends(templates, model)
     one_token = masked and config.masked_words == "one_token"
     forms = word_forms(model.tokenizer, classes, forms=config.forms, one_token=one_token)
     if forms.skipped:
         _log.info("%d words are not read: %s", len(forms.skipped), ", ".join(forms.skipped))
     weights = model.weight_hash()
-    identity = _identity(model, weights, model_reader.kind, config)
+    identity = _identity(model, weights, config)
     store = open_parts(parts, identity, resume=resume, overwrite=overwrite, team=team)
     start = time.perf_counter()
-    blocks = list(_Blocks(model, model_reader, templates, forms, store, progress).of(words.words))
+    blocks = list(_Blocks(model, config, templates, forms, store, progress).of(words.words))
     seconds = time.perf_counter() - start
     log_prob, continued = combined_forms(
         np.concatenate([block.log_prob for block in blocks]),
@@ -88,7 +88,7 @@ def score_preferences(
     )
     record = PreferencesRecord(
         model=model_record(model, weights=weights),
-        kind=model_reader.kind,
+        kind=model.kind,
         read_config=config,
         words=_words_record(model, words, classes, forms),
         prompts=_prompts_record(blocks),
@@ -106,11 +106,11 @@ def score_preferences(
     )
 
 
-def _refuse_unseen_ends(templates: Sequence[Template], model: LanguageModel, kind: str) -> None:
+def _refuse_unseen_ends(templates: Sequence[Template], model: LanguageModel) -> None:
     for template in templates:
         if not template.text.endswith(Y_SLOT):
             raise InputError(
-                f"`templates`: {kind} model {model.name} does not see what follows {Y_SLOT}; "
+                f"`templates`: {model.kind} model {model.name} does not see what follows {Y_SLOT}; "
                 f"shorten {template.text!r}"
             )
 
@@ -123,7 +123,7 @@ class _Blocks:
     """Words in blocks, each read or found among the saved parts."""
 
     model: LanguageModel
-    reader: Reader
+    config: ScoreConfig
     templates: Sequence[Template]
     forms: WordForms
     store: PartStore
@@ -163,7 +163,7 @@ class _Blocks:
         return _as_arrays(self._read(block, progress))
 
     def _read(self, block: Sequence[str], progress: Progress | None) -> Reading:
-        reading = self.reader.read(block, self.templates, self.forms, progress)
+        reading = read_words(self.model, self.config, block, self.templates, self.forms, progress)
         if not np.isfinite(reading.log_prob).all():
             raise InputError(
                 f"`model` {self.model.name} gives undefined probabilities; use --dtype float32"
@@ -238,13 +238,13 @@ def _notes(blocks: Sequence[Reading]) -> dict[str, Any]:
     return {name: several[0] if len(several) == 1 else several for name, several in notes.items()}
 
 
-def _identity(model: LanguageModel, weights: str, kind: str, config: ScoreConfig) -> dict[str, Any]:
+def _identity(model: LanguageModel, weights: str, config: ScoreConfig) -> dict[str, Any]:
     """What saved probabilities depend on, beside words and templates."""
     return {
         "model": model.name,
         "weights": weights,
         "dtype": model.dtype_name,
-        "kind": kind,
+        "kind": model.kind,
         **config.model_dump(mode="json", exclude={"batch_size"}),
     }
 

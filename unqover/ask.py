@@ -21,10 +21,9 @@ from tda_bias.runs.record import validated_part
 from tda_bias.runs.work import ALONE, Job, Team
 from tda_bias.types import InputError
 from unqover.answers import Answers
-from unqover.askers import asker
+from unqover.askers import Asked, Asker, Instance, asker
 from unqover.config import AskConfig
 from unqover.design import Design
-from unqover.instances import Asked, Asker, Instance
 from unqover.record import AnswersRecord, DesignRecord
 
 # Pairs whose answers are saved together: a killed run loses no more than these.

@@ -1,26 +1,92 @@
-"""Log-probabilities of subjects as answers of causal and masked models.
+"""Log-probabilities of subjects as answers, for causal, masked and span models.
 
-This file and ``span_asker`` are the only ones of the package that run a model.
+This is the only file of the package that runs a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 
-from tda_bias.models.batching import batches_of_similar_width, common_prefix, special_tokens_around
-from tda_bias.models.causal import TreeReader, reader_of
+from tda_bias.models.batching import (
+    batches_of_similar_width,
+    common_prefix,
+    padded,
+    special_tokens_around,
+)
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.masked import masked_log_probs
-from tda_bias.models.token_trees import TokenTree, merge
+from tda_bias.models.logits import refuse_undefined
+from tda_bias.models.scoring import MaskedRows, Request, Scorer, as_trees, mask_token
 from tda_bias.types import InputError
-from unqover.config import AskConfig
-from unqover.instances import Asked, Asker, Instance, polarities
-from unqover.span_asker import SpanAsker
+from unqover.bias import span_log_prob
+from unqover.classes import Attribute, Subject
+from unqover.config import AskConfig, Negation
+from unqover.wording import Template
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Two subjects in one template, in one order, asked about some attributes.
+
+    Attributes:
+        template: The template.
+        mentioned: The subjects in the order of mention.
+        candidates: The same two as x1 and x2.
+        attributes: What is asked.
+    """
+
+    template: Template
+    mentioned: tuple[Subject, Subject]
+    candidates: tuple[Subject, Subject]
+    attributes: Sequence[Attribute]
+
+    @property
+    def context(self) -> str:
+        """The sentence that mentions both."""
+        return self.template.context(*self.mentioned)
+
+    def questions(self, config: AskConfig) -> Iterator[tuple[Attribute, Negation | None, Subject]]:
+        """Every attribute, then its denial, with either subject."""
+        for attribute in self.attributes:
+            for negation in (None, config.negation):
+                for subject in self.candidates:
+                    yield attribute, negation, subject
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Answers to one instance.
+
+    Attributes:
+        log_prob: ``(attribute, polarity, subject)``: the attribute, then its denial.
+        n_tokens: ``(attribute, polarity, subject)`` tokens of the subject's name.
+        mass: ``(attribute, polarity)`` probability that the answer is one of the two; for cloze,
+            that the sentence begins with one of them.
+    """
+
+    log_prob: Float[np.ndarray, "attribute polarity subject"]
+    n_tokens: Int[np.ndarray, "attribute polarity subject"]
+    mass: Float[np.ndarray, "attribute polarity"]
+
+
+class Asker(Protocol):
+    """One way to ask a model."""
+
+    how: str
+
+    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
+        """Log-probabilities of both subjects for every question of every instance."""
+        ...
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """How texts were run, for the record; known after the first call."""
+        ...
 
 
 def asker(model: LanguageModel, config: AskConfig) -> Asker:
@@ -60,143 +126,102 @@ def asker(model: LanguageModel, config: AskConfig) -> Asker:
 class ContinuationAsker:
     """Causal models: the log-probability of a sentence, or of an answer, behind a text.
 
-    All texts of an instance are one tree of tokens: what they share is run once.
+    All texts of an instance are read together: what they share is run once.
     """
 
     def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
         self.how = how
         self._model, self._config = model, config
-        self._leading = special_tokens_around(model.tokenizer)[0]
-        self._reader: TreeReader | None = None
+        self._scorer: Scorer | None = None
 
     @property
     def notes(self) -> dict[str, Any]:
         """Whether texts shared their beginnings, and why."""
-        if self._reader is None:
+        if self._scorer is None:
             return {}
-        return {"share_prefix": self._reader.packed, "share_prefix_check": self._reader.why}
+        return {"share_prefix": self._scorer.packed, "share_prefix_check": self._scorer.why}
 
     def ask(self, instances: Sequence[Instance]) -> list[Asked]:
         """As in ``Asker``."""
-        texts = [self._texts(instance) for instance in instances]
-        split = self._split(texts)
-        trees = [_scored_tree(texts) for texts in split]
-        if self._reader is None:
+        split = [self.texts(instance) for instance in instances]
+        requests = [
+            Request(
+                tuple(text.ids for text in texts),
+                tuple((i, range(text.start, len(text.ids))) for i, text in enumerate(texts)),
+            )
+            for texts in split
+        ]
+        trees, _ = as_trees(self._model, requests)
+        if self._scorer is None:
             # As many tokens in a pass as that many separate texts would have.
-            length = np.mean([len(text.ids) for texts in split for text in texts])
-            self._reader = reader_of(
+            leading = len(special_tokens_around(self._model.tokenizer)[0])
+            length = leading + np.mean([len(text.ids) for texts in split for text in texts])
+            self._scorer = Scorer(
                 self._model,
-                [tree.tree for tree in trees],
                 batch_size=self._config.batch_size,
-                texts_per_tree=max(1, round(max(len(tree.tree) for tree in trees) / length)),
+                texts_per_tree=max(1, round(max(map(len, trees)) / length)),
                 share_prefix=self._config.share_prefix,
             )
-        values = self._reader.read([tree.tree for tree in trees])
+        values = self._scorer.log_probs(trees)
         return [
-            self._asked(instance, tree, value)
-            for instance, tree, value in zip(instances, trees, values, strict=True)
+            self._asked(instance, texts, of_instance)
+            for instance, texts, of_instance in zip(instances, split, values, strict=True)
         ]
 
-    def _texts(self, instance: Instance) -> list[tuple[str, str, str]]:
-        """By attribute, polarity and subject: the given text, with the subject, and the whole."""
-        texts = []
-        template, context = instance.template, instance.context
-        for attribute in instance.attributes:
-            for negation in polarities(self._config):
-                for subject in instance.candidates:
-                    if self.how == "cloze":
-                        said, place = template.statement(subject, attribute, negation)
-                        given = context
-                    else:
-                        asked = template.question(attribute, negation)
-                        given = f"Paragraph: {context} Question: {asked} Answer:"
-                        # The full stop ends it: Ann must not stand for Anna.
-                        answer, place = template.answer(subject)
-                        said = f"{answer}."
-                    named = f"{given} {said[: place.stop]}"
-                    texts.append((given, named, f"{given} {said}"))
-        return texts
+    def texts(self, instance: Instance) -> list[ScoredText]:
+        """The texts of an instance by attribute, polarity and subject.
 
-    def _split(self, texts: list[list[tuple[str, str, str]]]) -> list[list[_Text]]:
-        """Token ids of each text, and where the scored part and what follows the subject begin."""
-        distinct = list(dict.fromkeys(t for triples in texts for three in triples for t in three))
+        Raises:
+            InputError: if the tokenizer makes no token of a part of one.
+        """
+        parts = list(self._wording(instance))
+        distinct = list(dict.fromkeys(text for three in parts for text in three))
         ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
         of = dict(zip(distinct, ids, strict=True))
-        split = []
-        for of_instance in texts:
-            rows = []
-            for given, named, whole in of_instance:
-                start = common_prefix(of[given], of[whole])
-                named_to = max(start + 1, common_prefix(of[named], of[whole]))
-                if start == 0 or start >= len(of[whole]):
-                    raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
-                n = len(self._leading)
-                rows.append(_Text([*self._leading, *of[whole]], n + start, n + named_to))
-            split.append(rows)
-        return split
+        texts = []
+        for given, named, whole in parts:
+            start = common_prefix(of[given], of[whole])
+            if start == 0 or start >= len(of[whole]):
+                raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
+            named_to = max(start + 1, common_prefix(of[named], of[whole]))
+            texts.append(ScoredText(of[whole], start, named_to))
+        return texts
 
-    def _asked(self, instance: Instance, scored: _ScoredTree, values: np.ndarray) -> Asked:
+    def _wording(self, instance: Instance) -> Iterator[tuple[str, str, str]]:
+        """The given text, the same with the subject, and the whole."""
+        template, context = instance.template, instance.context
+        for attribute, negation, subject in instance.questions(self._config):
+            if self.how == "cloze":
+                said, place = template.statement(subject, attribute, negation)
+                given = context
+            else:
+                asked = template.question(attribute, negation)
+                given = f"Paragraph: {context} Question: {asked} Answer:"
+                # The full stop ends it: Ann must not stand for Anna.
+                answer, place = template.answer(subject)
+                said = f"{answer}."
+            yield given, f"{given} {said[: place.stop]}", f"{given} {said}"
+
+    def _asked(self, instance: Instance, texts: Sequence[ScoredText], values: np.ndarray) -> Asked:
         shape = (len(instance.attributes), 2, 2)
-        whole, named = scored.whole @ values, scored.named @ values
+        sizes = [len(text.ids) - text.start for text in texts]
+        n_named = np.array([text.named_to - text.start for text in texts])
+        of_texts = np.split(values, np.cumsum(sizes)[:-1])
+        whole = np.array([own.sum() for own in of_texts])
+        named = np.array([own[:n].sum() for own, n in zip(of_texts, n_named, strict=True)])
         if self._config.length == "mean":
-            whole = whole / scored.whole.sum(1)
-        n_tokens = scored.named.sum(1).astype(int).reshape(shape)
-        return Asked(whole.reshape(shape), n_tokens, np.exp(named.reshape(shape)).sum(-1))
+            whole = whole / sizes
+        mass = np.exp(named.reshape(shape)).sum(-1)
+        return Asked(whole.reshape(shape), n_named.reshape(shape), mass)
 
 
 @dataclass(frozen=True)
-class _Text:
-    """Token ids, and where in them the scored part and what follows the subject's name begin."""
+class ScoredText:
+    """A text, and where in it the scored part and what follows the subject's name begin."""
 
     ids: list[int]
     start: int
     named_to: int
-
-
-@dataclass(frozen=True)
-class _ScoredTree:
-    """The tree of an instance's texts, and how its readings add up.
-
-    Attributes:
-        tree: The tree.
-        whole: 1 where a reading belongs to a text's scored part.
-        named: 1 where it belongs to its beginning, up to the end of the subject's name.
-    """
-
-    tree: TokenTree
-    whole: Float[np.ndarray, "text reading"]
-    named: Float[np.ndarray, "text reading"]
-
-
-def _scored_tree(texts: Sequence[_Text]) -> _ScoredTree:
-    """Every token that is scored is read once, whatever number of texts goes through it."""
-    tokens, parent, ends = merge([text.ids for text in texts])
-    reading: dict[int, int] = {}
-    paths = []
-    for text, end in zip(texts, ends.tolist(), strict=True):
-        path = [end]
-        while len(path) < len(text.ids) - text.start:
-            path.append(int(parent[path[-1]]))
-        path.reverse()
-        paths.append([reading.setdefault(node, len(reading)) for node in path])
-    whole = np.zeros((len(texts), len(reading)))
-    named = np.zeros_like(whole)
-    for row, (text, path) in enumerate(zip(texts, paths, strict=True)):
-        whole[row, path] = 1.0
-        named[row, path[: text.named_to - text.start]] = 1.0
-    read = np.array(list(reading))
-    # Nothing is read behind a last token, so it is not run.
-    inner = np.zeros(len(tokens), dtype=bool)
-    inner[parent[parent >= 0]] = True
-    place = np.cumsum(inner) - 1
-    parents = parent[inner]
-    tree = TokenTree(
-        tokens=tokens[inner],
-        parent=np.where(parents >= 0, place[parents], -1),
-        read_node=place[parent[read]],
-        read_token=tokens[read],
-    )
-    return _ScoredTree(tree, whole, named)
 
 
 # -- masked models ---------------------------------------------------------------------------------
@@ -211,52 +236,47 @@ class MaskAsker:
 
     def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
         self.how = how
+        self.notes: dict[str, Any] = {}
         self._model, self._config = model, config
-        if model.tokenizer.mask_token_id is None:
-            raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
-
-    @property
-    def notes(self) -> dict[str, Any]:
-        """Nothing to report."""
-        return {}
+        self._mask = mask_token(model)
 
     def ask(self, instances: Sequence[Instance]) -> list[Asked]:
         """As in ``Asker``."""
-        wanted = [span for instance in instances for span in self._masked(instance)]
-        # Each row is run once, whoever reads it.
-        tokens: dict[tuple[int, ...], dict[int, set[int]]] = {}
-        for ids, first, last in wanted:
-            for place in range(first, last):
-                row = self._row(ids, first, last, place)
-                tokens.setdefault(row, {}).setdefault(place, set()).add(ids[place])
-        log_probs = self._read(tokens)
-        values, counts = [], []
-        for ids, first, last in wanted:
-            rows = [(self._row(ids, first, last, p), p, ids[p]) for p in range(first, last)]
-            total = sum(log_probs[key] for key in rows)
-            counts.append(last - first)
-            values.append(total / (last - first) if self._config.length == "mean" else total)
-        results, done = [], 0
+        rows = MaskedRows()
+        read: list[list[list[tuple[int, int]]]] = []
         for instance in instances:
+            read.append([])
+            for ids, first, last in self._masked(instance):
+                # Everything of the subject is masked from a place on.
+                masked = [
+                    (*ids[:place], *[self._mask] * (last - place), *ids[last:])
+                    for place in range(first, last)
+                ]
+                read[-1].append(
+                    [rows.add(row, first + i, ids[first + i]) for i, row in enumerate(masked)]
+                )
+        values = Scorer(self._model, batch_size=self._config.batch_size).log_probs(rows.trees())
+        results = []
+        for instance, places in zip(instances, read, strict=True):
             shape = (len(instance.attributes), 2, 2)
-            part = slice(done, done + int(np.prod(shape)))
-            done = part.stop
-            log_prob, n = np.reshape(values[part], shape), np.reshape(counts[part], shape)
-            summed = log_prob * n if self._config.length == "mean" else log_prob
-            results.append(Asked(log_prob, n, np.exp(summed).sum(-1)))
+            n = np.reshape([len(of_text) for of_text in places], shape)
+            total = [sum(values[row][slot] for row, slot in of_text) for of_text in places]
+            log_prob = np.reshape(total, shape)
+            mass = np.exp(log_prob).sum(-1)
+            if self._config.length == "mean":
+                log_prob = log_prob / n
+            results.append(Asked(log_prob, n, mass))
         return results
 
     def _masked(self, instance: Instance) -> list[tuple[tuple[int, ...], int, int]]:
         """Token ids of each statement behind its context, and which of them are the subject."""
         texts, places = [], []
         context = instance.context
-        for attribute in instance.attributes:
-            for negation in polarities(self._config):
-                for subject in instance.candidates:
-                    said, place = instance.template.statement(subject, attribute, negation)
-                    start = len(context) + 1
-                    texts.append(f"{context} {said}")
-                    places.append((start + place.start, start + place.stop))
+        for attribute, negation, subject in instance.questions(self._config):
+            said, place = instance.template.statement(subject, attribute, negation)
+            start = len(context) + 1
+            texts.append(f"{context} {said}")
+            places.append((start + place.start, start + place.stop))
         encoded = self._model.tokenizer(texts, return_offsets_mapping=True)
         masked = []
         for ids, offsets, (start, stop), text in zip(
@@ -268,24 +288,115 @@ class MaskAsker:
             masked.append((tuple(ids), inside[0], inside[-1] + 1))
         return masked
 
-    def _row(self, ids: tuple[int, ...], first: int, last: int, place: int) -> tuple[int, ...]:
-        """The text with everything of the subject masked from a place on."""
-        mask = self._model.tokenizer.mask_token_id
-        return (*ids[:place], *[mask] * (last - place), *ids[last:])
 
-    def _read(
-        self, wanted: dict[tuple[int, ...], dict[int, set[int]]]
-    ) -> dict[tuple[tuple[int, ...], int, int], float]:
-        rows = [(row, place) for row, places in wanted.items() for place in places]
-        read: dict[tuple[tuple[int, ...], int, int], float] = {}
-        for batch in batches_of_similar_width([len(r) for r, _ in rows], self._config.batch_size):
-            chosen = [rows[i] for i in batch]
-            tokens = [np.array(sorted(wanted[row][place])) for row, place in chosen]
-            values = masked_log_probs(
-                self._model, [row for row, _ in chosen], [place for _, place in chosen], tokens
+# -- models that answer with a span ----------------------------------------------------------------
+
+
+class SpanAsker:
+    """Models that point at the beginning and the end of an answer in the context.
+
+    A subject's score is the square root of the probability of its first token as the beginning
+    times that of its last as the end; of the starts with and without the words before it ("a group
+    of"), and of the ends with and without the noun behind it, the likelier counts.
+
+    Source: [UnQover] section 3 and its code.
+    """
+
+    def __init__(self, model: LanguageModel, config: AskConfig, how: str) -> None:
+        self.how = how
+        self.notes: dict[str, Any] = {}
+        self._model, self._config = model, config
+        if config.length == "mean":
+            raise InputError("`length` mean: a span has no tokens to take a mean over; use sum")
+
+    def ask(self, instances: Sequence[Instance]) -> list[Asked]:
+        """As in ``Asker``."""
+        questions, contexts, places = [], [], []
+        for instance in instances:
+            context, spans = _mentions(instance)
+            for attribute in instance.attributes:
+                for negation in (None, self._config.negation):
+                    questions.append(instance.template.question(attribute, negation))
+                    contexts.append(context)
+                    places.append(spans)
+        encoded = self._model.tokenizer(questions, contexts, return_offsets_mapping=True)
+        ids: list[list[int]] = encoded["input_ids"]
+        self._model.check_length(max(map(len, ids)))
+        log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
+        for batch in batches_of_similar_width([len(row) for row in ids], self._config.batch_size):
+            kinds = encoded.get("token_type_ids")
+            start, end = self._ends(
+                [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
             )
-            for (row, place), candidates, value in zip(chosen, tokens, values, strict=True):
-                read |= {
-                    (row, place, int(t)): float(v) for t, v in zip(candidates, value, strict=True)
-                }
-        return read
+            for row, index in enumerate(batch):
+                where = _TokenPlaces(encoded["offset_mapping"][index], encoded.sequence_ids(index))
+                for subject, span in enumerate(places[index]):
+                    first = max(start[row, where.first(a)] for a in span.starts)
+                    last = max(end[row, where.last(b)] for b in span.ends)
+                    log_prob[index, subject] = span_log_prob(first, last)
+                    name = where.last(span.ends[0]) - where.first(span.starts[1])
+                    n_tokens[index, subject] = name + 1
+        results, done = [], 0
+        for instance in instances:
+            shape = (len(instance.attributes), 2, 2)
+            part = slice(done, done + 2 * shape[0])
+            done = part.stop
+            scores = log_prob[part].reshape(shape)
+            results.append(Asked(scores, n_tokens[part].reshape(shape), np.exp(scores).sum(-1)))
+        return results
+
+    def _ends(
+        self, rows: list[list[int]], kinds: list[list[int]] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities of each place as the beginning and as the end of the answer."""
+        ids, mask = padded(rows)
+        device = self._model.device
+        given = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+        if kinds is not None:
+            given["token_type_ids"] = padded(kinds)[0].to(device)
+        with torch.inference_mode():
+            output = self._model.hf_model(**given)
+        padding = mask.to(device) == 0
+        ends = []
+        for logits in (output.start_logits, output.end_logits):
+            real = logits.double().masked_fill(padding, -torch.inf)
+            ends.append(real.log_softmax(-1).cpu().numpy())
+        refuse_undefined(self._model, ends)
+        return ends[0], ends[1]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Characters at which a mention may begin, and behind which it may end."""
+
+    starts: tuple[int, int]
+    ends: tuple[int, int]
+
+
+def _mentions(instance: Instance) -> tuple[str, tuple[_Span, _Span]]:
+    """The context, and where in it x1 and x2 are mentioned."""
+    context, spans = instance.template.context_with_places(*instance.mentioned)
+    of = {
+        subject.name: _Span((whole.start, inner.start), (inner.stop, whole.stop))
+        for subject, (whole, inner) in zip(instance.mentioned, spans, strict=True)
+    }
+    return context, (of[instance.candidates[0].name], of[instance.candidates[1].name])
+
+
+class _TokenPlaces:
+    """Characters of the context to tokens."""
+
+    def __init__(self, offsets: list[tuple[int, int]], sequence: list[int | None]) -> None:
+        self._spans = [
+            (index, start, stop)
+            for index, ((start, stop), of) in enumerate(zip(offsets, sequence, strict=True))
+            if of == 1 and stop > start
+        ]
+
+    def first(self, character: int) -> int:
+        """The token that holds the character."""
+        return next(i for i, _, stop in self._spans if stop > character)
+
+    def last(self, character: int) -> int:
+        """The last token that begins before the character."""
+        return [i for i, start, _ in self._spans if start < character][-1]

@@ -24,15 +24,15 @@ from torch import Tensor
 from tda_bias.ablation.first_order import FirstOrder, first_order, slopes
 from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import attention_layers
-from tda_bias.models.causal import TreePass
 from tda_bias.models.hooks import head_means
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.precision import Precision
+from tda_bias.models.scoring import TreePass
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, texts_hash
 from tda_bias.runs.work import Job
-from tda_bias.scores.triple_readings import TripleReadings, triple_readings
+from tda_bias.scores.likelihood import TripleReadings, triple_readings
 from tda_bias.types import HeadId, Triple
 
 Ablation = Literal["mean", "zero"]

@@ -17,10 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tda_bias.models.attention import AttentionLayer, writes_to_the_stream
-from tda_bias.models.causal import TreePass
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at
-from tda_bias.scores.triple_readings import TripleReadings
+from tda_bias.models.scoring import TreePass
+from tda_bias.scores.likelihood import TripleReadings
 
 # Weight of each part of a text in the log-odds: stereotype, anti-stereotype, unrelated, context.
 _SIGN = np.array([1.0, -1.0, 0.0, 0.0])

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from tda_bias.debias.loss import LossName, gaps
 from tda_bias.debias.stream import LowerLayers
-from tda_bias.models.batching import special_tokens_around
-from tda_bias.models.causal import TreePass, reader_of
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
+from tda_bias.models.scoring import Scorer, TreePass, as_trees
 from tda_bias.models.token_trees import (
     Grid,
     TokenTree,
@@ -26,7 +25,7 @@ from tda_bias.models.token_trees import (
     separate_paths,
     whole_trees,
 )
-from tda_bias.scores.likelihood import continuation_tree, split_triples
+from tda_bias.scores.likelihood import SplitTriple, split_triples
 from tda_bias.types import InputError, Triple
 
 
@@ -51,6 +50,11 @@ class _Text:
 
     tree: TokenTree
     part: Int[np.ndarray, " reading"]
+
+
+def _texts(model: LanguageModel, split: Sequence[SplitTriple]) -> list[_Text]:
+    trees, _ = as_trees(model, [triple.request() for triple in split])
+    return [_Text(tree, own.parts(tree)) for own, tree in zip(split, trees, strict=True)]
 
 
 class TwinTexts:
@@ -92,15 +96,12 @@ class TwinTexts:
         self.has_twins = any(with_twins)
         others = [twin for its_twins in twins for twin in its_twins]
         self._twin_of = np.repeat(np.arange(len(twins)), [len(its_twins) for its_twins in twins])
-        leading = special_tokens_around(model.tokenizer)[0]
         split = split_triples(model, [*triples, *others])
-        self._whole = [_Text(*continuation_tree(triple, leading)) for triple in split]
-        pairs = [type(triple)(triple.ids[:2], triple.start[:2]) for triple in split]
-        self._pairs = [_Text(*continuation_tree(pair, leading)) for pair in pairs]
+        self._whole = _texts(model, split)
+        self._pairs = _texts(model, [triple.first(2) for triple in split])
         self._batch_size = batch_size
-        self._reader = reader_of(
-            model, [text.tree for text in self._whole], batch_size=batch_size, texts_per_tree=3
-        )
+        self._scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3)
+        self._scorer.check_sharing([text.tree for text in self._whole])
 
     def __len__(self) -> int:
         return len(self.triples)
@@ -183,13 +184,13 @@ class TwinTexts:
 
     def _pass(self, trees: Sequence[TokenTree]) -> tuple[TreePass, Grid, list[int]]:
         """The pass, where its parts stand, and their lengths."""
-        if self._reader.packed:
+        if self._scorer.packed:
             rows = whole_trees(trees)
             grid = beside_each_other(rows.rows)
         else:
             rows = separate_paths(trees)
             grid = below_each_other(rows.rows)
-        return self._reader.pass_of(rows, grid), grid, list(map(len, rows.rows))
+        return self._scorer.pass_of(rows, grid), grid, list(map(len, rows.rows))
 
     def _means(
         self,

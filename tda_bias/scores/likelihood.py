@@ -7,23 +7,24 @@ in turn (Salazar et al. 2020). Encoder-decoders: the decoder fills a gap behind 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models.batching import batches_of_similar_width, common_prefix, special_tokens_around
-from tda_bias.models.causal import reader_of
+from tda_bias.models.batching import common_prefix, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.masked import masked_log_probs
-from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
-from tda_bias.models.token_trees import TokenTree, merge, path_to
+from tda_bias.models.scoring import Request, Scorer, TreePass, as_trees, require_kind
+from tda_bias.models.token_trees import TokenTree
 from tda_bias.progress import Progress
-from tda_bias.types import InputError, Triple
+from tda_bias.types import ROLES, InputError, Triple
 
 # What a reading belongs to, behind the continuations 0, 1 and 2 in the order of ``ROLES``.
 CONTEXT = 3
+# Texts of a triple that a twin needs: the stereotype and the anti-stereotype.
+_OF_A_TWIN = 2
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,44 @@ class SplitTriple:
     """Token ids of a triple's texts without special tokens, and where continuations begin.
 
     Attributes:
-        ids: In the order of ``ROLES``.
+        ids: In the order of ``ROLES``; fewer than three are the first of them.
         start: Index of each continuation's first token.
     """
 
     ids: tuple[list[int], ...]
     start: tuple[int, ...]
+
+    def first(self, n: int) -> SplitTriple:
+        """The first texts alone."""
+        return SplitTriple(self.ids[:n], self.start[:n])
+
+    def request(self, before: str = "", *, context_from: int | None = None) -> Request:
+        """Every token of the continuations, text by text.
+
+        Args:
+            before: The context as a text.
+            context_from: Read the context's tokens from this one on too, before the others. Where a
+                token covers the end of the context and the beginning of a continuation, what all
+                texts share is the context.
+        """
+        context = min(self.start)
+        read = [
+            (text, range(start, len(ids)))
+            for text, (ids, start) in enumerate(zip(self.ids, self.start, strict=True))
+        ]
+        if context_from is not None:
+            read.insert(0, (0, range(context_from, context)))
+        return Request(self.ids, tuple(read), context, before)
+
+    @property
+    def n_read(self) -> list[int]:
+        """Tokens of each continuation."""
+        return [len(ids) - start for ids, start in zip(self.ids, self.start, strict=True)]
+
+    def parts(self, tree: TokenTree) -> Int[np.ndarray, " reading"]:
+        """Owner of each reading of the ``request``: a continuation's number, or ``CONTEXT``."""
+        n_context = len(tree.read_node) - sum(self.n_read)
+        return np.repeat([CONTEXT, *range(len(self.ids))], [n_context, *self.n_read])
 
 
 def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[SplitTriple]:
@@ -109,204 +142,111 @@ def triple_likelihoods(
         InputError: if the model has no language-model head or is of another kind, or a text is too
             long for it, or a log-probability is NaN.
     """
-    model.require_language_head()
+    require_kind(model, ("causal", "masked", "seq2seq"), "continuations are scored with")
     split = split_triples(model, triples)
-    match model.kind:
-        case "causal":
-            return _causal(model, split, batch_size, share_prefix, progress)
-        case "masked":
-            return _masked(model, split, batch_size, progress)
-        case "seq2seq":
-            return _seq2seq(model, triples, split, batch_size, progress)
-        case kind:
-            raise InputError(
-                f"`model` {model.name} is a {kind} language model; continuations are scored with "
-                "causal, masked and sequence-to-sequence ones"
-            )
+    requests = [
+        own.request(triple.context.strip()) for own, triple in zip(split, triples, strict=True)
+    ]
+    scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix)
+    values = scorer.log_probs(*as_trees(model, requests), progress=progress)
+    return [
+        TripleLikelihood(tuple(np.split(of_triple, np.cumsum(own.n_read)[:-1])))
+        for own, of_triple in zip(split, values, strict=True)
+    ]
 
 
-def continuation_tree(
-    split: SplitTriple, leading: Sequence[int], *, contexts: bool = False
-) -> tuple[TokenTree, Int[np.ndarray, " reading"]]:
-    """A triple's texts as one tree that reads every token of the continuations, text by text.
-
-    Args:
-        split: The texts; fewer than three are the first of ``ROLES``.
-        leading: Special tokens in front of them.
-        contexts: Read the context's tokens after its first too, before the others. Where a token
-            covers the end of the context and the beginning of a continuation, what all three texts
-            share is the context.
-
-    Returns:
-        The tree, and for each reading 0, 1 or 2 for a continuation in the order of ``ROLES``,
-        ``CONTEXT`` for the context.
-    """
-    # Nothing is read after a text's last token, so it is not run.
-    tokens, parent, ends = merge([[*leading, *ids][:-1] for ids in split.ids])
-    nodes: list[int] = []
-    read: list[int] = []
-    part: list[int] = []
-    for role, (end, ids, start) in enumerate(zip(ends, split.ids, split.start, strict=True)):
-        path, text = path_to(int(end), parent), [*leading, *ids]
-        spans = [(role, len(leading) + start, len(text))]
-        if contexts and role == 0:
-            spans.insert(0, (CONTEXT, max(len(leading), 1), len(leading) + min(split.start)))
-        for label, first, stop in spans:
-            nodes += path[first - 1 : stop - 1]
-            read += text[first:stop]
-            part += [label] * (stop - first)
-    return TokenTree(tokens, parent, np.array(nodes), np.array(read)), np.array(part)
-
-
-def as_likelihood(split: SplitTriple, values: np.ndarray) -> TripleLikelihood:
-    """Readings of a ``continuation_tree``, continuation by continuation."""
-    sizes = [len(ids) - start for ids, start in zip(split.ids, split.start, strict=True)]
-    return TripleLikelihood(tuple(np.split(values, np.cumsum(sizes)[:-1])))
-
-
-def _causal(
-    model: LanguageModel,
-    split: list[SplitTriple],
-    batch_size: int,
-    share_prefix: str,
-    progress: Progress | None,
-) -> list[TripleLikelihood]:
-    leading = special_tokens_around(model.tokenizer)[0]
-    trees = [continuation_tree(triple, leading)[0] for triple in split]
-    if not trees:
-        return []
-    reader = reader_of(
-        model, trees, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix
-    )
-    read = reader.read(trees, progress=progress)
-    return [as_likelihood(triple, values) for triple, values in zip(split, read, strict=True)]
+# -- passes over triples and their twins -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class MaskedRows:
-    """The continuations' tokens, each masked in turn: triple by triple, text by text.
+class TripleReadings:
+    """Forward passes over triples, and what each of their readings belongs to.
 
     Attributes:
-        rows: Token ids with one mask each.
-        places: Where it stands.
-        tokens: What stands there otherwise.
-        triple: The triple of each row.
-        part: Its text, in the order of ``ROLES``.
+        n_triples: Number of triples; twins come behind them.
+        part: Per triple and twin, what each of its readings belongs to: 0, 1 or 2 for a
+            continuation in the order of ``ROLES``, 3 for the context.
+        twin_of: The triple of each twin.
+        passes: Makes each of the passes, those of the longest texts first: side by side, no thread
+            then waits long for another at the end. ``TreePass.tree`` counts triples, then twins.
+        tokens: How many tokens each pass runs, padding left out.
+        packed: Whether a triple's texts are one row.
+        unrelated: Token ids of the unrelated texts with all special tokens.
     """
 
-    rows: list[list[int]]
-    places: list[int]
-    tokens: list[int]
-    triple: list[int]
-    part: list[int]
-
-
-def masked_rows(model: LanguageModel, split: Sequence[SplitTriple]) -> MaskedRows:
-    """What a masked model reads of triples.
-
-    Raises:
-        InputError: if its tokenizer has no mask.
-    """
-    tokenizer = model.tokenizer
-    if tokenizer.mask_token_id is None:
-        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
-    leading, trailing = special_tokens_around(tokenizer)
-    made = MaskedRows([], [], [], [], [])
-    for number, triple in enumerate(split):
-        for part, (ids, start) in enumerate(zip(triple.ids, triple.start, strict=True)):
-            whole = [*leading, *ids, *trailing]
-            for place in range(start + len(leading), len(ids) + len(leading)):
-                made.rows.append([*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]])
-                made.places.append(place)
-                made.tokens.append(whole[place])
-                made.triple.append(number)
-                made.part.append(part)
-    return made
-
-
-def _masked(
-    model: LanguageModel, split: list[SplitTriple], batch_size: int, progress: Progress | None
-) -> list[TripleLikelihood]:
-    made = masked_rows(model, split)
-    values = np.empty(len(made.rows))
-    done = 0
-    for batch in batches_of_similar_width([len(row) for row in made.rows], batch_size):
-        read = masked_log_probs(
-            model,
-            [made.rows[i] for i in batch],
-            [made.places[i] for i in batch],
-            [np.array([made.tokens[i]]) for i in batch],
-        )
-        values[batch] = np.concatenate(read)
-        done += len(batch)
-        if progress is not None:
-            progress(done * len(split) // len(made.rows), len(split))
-    sizes = [sum(len(i) - s for i, s in zip(o.ids, o.start, strict=True)) for o in split]
-    parts = np.split(values, np.cumsum(sizes)[:-1])
-    return [as_likelihood(triple, part) for triple, part in zip(split, parts, strict=True)]
-
-
-@dataclass(frozen=True)
-class GapTexts:
-    """What an encoder-decoder reads of triples: a gap behind the context, and what fills it.
-
-    Attributes:
-        sources: Token ids of context and gap, for the encoder.
-        trees: Per triple what the decoder writes.
-        part: Per triple, for each reading the text it belongs to, in the order of ``ROLES``.
-    """
-
-    sources: list[list[int]]
-    trees: list[TokenTree]
+    n_triples: int
     part: list[Int[np.ndarray, " reading"]]
+    twin_of: Int[np.ndarray, " twin"]
+    passes: list[Callable[[], TreePass]]
+    tokens: list[int]
+    packed: bool
+    unrelated: list[list[int]]
+
+    def sums(
+        self, values: Sequence[Float[np.ndarray, " reading"]]
+    ) -> tuple[Float[np.ndarray, "text part"], Int[np.ndarray, "text part"]]:
+        """Log-probability and number of tokens of each part of each triple and twin.
+
+        Args:
+            values: Readings per triple and twin.
+        """
+        size = CONTEXT + 1
+        pairs = list(zip(values, self.part, strict=True))
+        total = np.array([np.bincount(part, own, size) for own, part in pairs])
+        count = np.array([np.bincount(part, minlength=size) for part in self.part])
+        return total, count
 
 
-def gap_texts(
-    model: LanguageModel, triples: Sequence[Triple], split: Sequence[SplitTriple]
-) -> GapTexts:
-    """What an encoder-decoder reads of triples.
-
-    Raises:
-        InputError: if the model knows no gap.
-    """
-    gap = gap_token(model)
-    texts = [f"{triple.context.strip()} {gap}" for triple in triples]
-    made = GapTexts(model.tokenizer(texts)["input_ids"], [], [])
-    for triple in split:
-        # The decoder's tokens before the gap take the place of the context.
-        start = min(triple.start)
-        before = begun(model, triple.ids[0][:start])
-        shortened = SplitTriple(
-            tuple([*before, *ids[start:]] for ids in triple.ids),
-            tuple(s - start + len(before) for s in triple.start),
-        )
-        tree, part = continuation_tree(shortened, [])
-        made.trees.append(tree)
-        made.part.append(part)
-    return made
-
-
-def _seq2seq(
+def triple_readings(
     model: LanguageModel,
     triples: Sequence[Triple],
-    split: list[SplitTriple],
+    twins: Sequence[Sequence[Triple]],
+    *,
     batch_size: int,
-    progress: Progress | None,
-) -> list[TripleLikelihood]:
-    made = gap_texts(model, triples, split)
-    readings: list[TripleLikelihood | None] = [None] * len(split)
-    done = 0
-    rows = max(1, batch_size // 3)
-    for batch in batches_of_similar_width([len(source) for source in made.sources], rows):
-        values = decoded_log_probs(
-            model,
-            [made.sources[i] for i in batch],
-            [made.trees[i] for i in batch],
-            batch_size=batch_size,
-        )
-        for i, value in zip(batch, values, strict=True):
-            readings[i] = as_likelihood(split[i], value)
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(split))
-    return [reading for reading in readings if reading is not None]
+) -> TripleReadings:
+    """Forward passes over triples and their twins, which somebody else runs.
+
+    Causal models also read the contexts of the triples.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        triples: The texts.
+        twins: Per triple its twins, none or more; empty for no twins at all.
+        batch_size: Texts per forward pass.
+
+    Raises:
+        InputError: if the model is of another kind or has no language-model head, or a text does
+            not fit.
+    """
+    require_kind(model, ("causal", "masked", "seq2seq"), "heads are removed from")
+    if not triples:
+        raise InputError("there is no triple to read")
+    every = [*triples, *(twin for its_twins in twins for twin in its_twins)]
+    split = split_triples(model, every)
+    n = len(triples)
+    leading, trailing = special_tokens_around(model.tokenizer)
+    trailing = [] if model.kind == "causal" else trailing
+    unrelated = [triple.ids[ROLES.index("unrelated")] for triple in split[:n]]
+    used = split[:n] + [twin.first(_OF_A_TWIN) for twin in split[n:]]
+    # Nothing predicts a first token.
+    first = (0 if leading else 1) if model.kind == "causal" else None
+    requests = [
+        own.request(text.context.strip(), context_from=first if number < n else None)
+        for number, (own, text) in enumerate(zip(used, every, strict=True))
+    ]
+    trees, sources = as_trees(model, requests)
+    scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3)
+    planned = scorer.plan(trees, sources)[::-1]
+    encoded = [[len(sources[tree]) for tree in rows.tree] if sources else [] for rows in planned]
+    return TripleReadings(
+        n_triples=n,
+        part=[own.parts(tree) for own, tree in zip(used, trees, strict=True)],
+        twin_of=np.repeat(np.arange(len(twins)), [len(its_twins) for its_twins in twins]),
+        passes=[partial(scorer.pass_of, rows, sources=sources) for rows in planned],
+        tokens=[
+            sum(map(len, rows.rows)) + sum(lengths)
+            for rows, lengths in zip(planned, encoded, strict=True)
+        ],
+        packed=scorer.packed,
+        unrelated=[[*leading, *ids, *trailing] for ids in unrelated],
+    )

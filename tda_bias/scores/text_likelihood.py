@@ -16,12 +16,16 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models.batching import batches_of_similar_width, common_prefix, special_tokens_around
-from tda_bias.models.causal import reader_of
+from tda_bias.models.batching import common_prefix, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.masked import masked_log_probs
-from tda_bias.models.seq2seq import begun, decoded_log_probs, gap_token
-from tda_bias.models.token_trees import TokenTree, merge, path_to
+from tda_bias.models.scoring import (
+    MaskedRows,
+    Request,
+    Scorer,
+    as_trees,
+    mask_token,
+    require_kind,
+)
 from tda_bias.pairs.pair import Scored, Span, differing_spans, words
 from tda_bias.progress import Progress
 from tda_bias.types import InputError
@@ -63,6 +67,10 @@ class ContrastTokens:
     context: int
     scored: tuple[Int[np.ndarray, " place"], ...]
     word: tuple[list[int], ...] | None
+
+    def texts(self) -> Iterator[tuple[list[int], Int[np.ndarray, " place"]]]:
+        """Each text's token ids, and the places that are scored."""
+        return zip(self.ids, self.scored, strict=True)
 
 
 # Per text the log-probabilities of its scored tokens.
@@ -108,21 +116,27 @@ def text_log_probs(
         InputError: if the model has no language-model head or is of another kind, or a text is too
             long for it.
     """
-    model.require_language_head()
+    require_kind(model, ("causal", "masked", "seq2seq"), "texts are scored with")
     tokens = tokenize(model, contrasts)
-    match model.kind:
-        case "causal":
-            leading = _leading(model, start)
-            return {"log_prob": _causal(model, tokens, leading, batch_size, share_prefix, progress)}
-        case "masked":
-            return _masked(model, tokens, batch_size, progress)
-        case "seq2seq":
-            return {"log_prob": _seq2seq(model, contrasts, tokens, batch_size, progress)}
-        case kind:
-            raise InputError(
-                f"`model` {model.name} is a {kind} language model; texts are scored with causal, "
-                "masked and sequence-to-sequence ones"
-            )
+    if model.kind == "masked":
+        return _masked(model, tokens, batch_size, progress)
+    leading = _leading(model, start) if model.kind == "causal" else None
+    scored = [own.scored for own in tokens]
+    if leading == []:  # nothing predicts a first token
+        scored = [tuple(places[places > 0] for places in of_texts) for of_texts in scored]
+    requests = [
+        Request(own.ids, tuple(enumerate(places)), own.context, (contrast.context or "").strip())
+        for contrast, own, places in zip(contrasts, tokens, scored, strict=True)
+    ]
+    most = max((len(own.ids) for own in tokens), default=1) if model.kind == "causal" else 2
+    scorer = Scorer(model, batch_size=batch_size, texts_per_tree=most, share_prefix=share_prefix)
+    values = scorer.log_probs(*as_trees(model, requests, leading=leading), progress=progress)
+    return {
+        "log_prob": [
+            tuple(np.split(log_probs, np.cumsum([len(places) for places in of_texts])[:-1]))
+            for log_probs, of_texts in zip(values, scored, strict=True)
+        ]
+    }
 
 
 # -- tokens ----------------------------------------------------------------------------------------
@@ -217,82 +231,7 @@ def _leading(model: LanguageModel, start: Start) -> list[int]:
     return [token]
 
 
-# -- causal models ---------------------------------------------------------------------------------
-
-
-def _causal(
-    model: LanguageModel,
-    tokens: Sequence[ContrastTokens],
-    leading: Sequence[int],
-    batch_size: int,
-    share_prefix: str,
-    progress: Progress | None,
-) -> list[TokenScores]:
-    pairs = [
-        _tree([[*leading, *ids] for ids in contrast.ids], _behind(contrast, len(leading)))
-        for contrast in tokens
-    ]
-    readable = [i for i, (tree, _) in enumerate(pairs) if len(tree.read_node)]
-    values: list[np.ndarray] = [np.empty(0)] * len(pairs)
-    if readable:
-        trees = [pairs[i][0] for i in readable]
-        most = max(len(contrast.ids) for contrast in tokens)
-        reader = reader_of(
-            model, trees, batch_size=batch_size, texts_per_tree=most, share_prefix=share_prefix
-        )
-        read = reader.read(trees, progress=progress)
-        for i, log_probs in zip(readable, read, strict=True):
-            values[i] = log_probs
-    return [
-        tuple(np.split(log_probs, np.cumsum(sizes)[:-1]))
-        for log_probs, (_, sizes) in zip(values, pairs, strict=True)
-    ]
-
-
-def _behind(contrast: ContrastTokens, n_leading: int) -> list[Int[np.ndarray, " place"]]:
-    """Scored places behind leading tokens; nothing predicts the first of all."""
-    return [places[places + n_leading > 0] + n_leading for places in contrast.scored]
-
-
-def _tree(
-    texts: Sequence[Sequence[int]], places: Sequence[Int[np.ndarray, " place"]]
-) -> tuple[TokenTree, list[int]]:
-    """Texts as one tree that reads tokens at places, text by text; and how many of each."""
-    # Nothing is read after a text's last token, so it is not run.
-    tokens, parent, ends = merge([list(text)[:-1] for text in texts])
-    nodes: list[int] = []
-    read: list[int] = []
-    for text, scored, end in zip(texts, places, ends, strict=True):
-        path = path_to(int(end), parent) if end >= 0 else []
-        nodes += [path[place - 1] for place in scored]
-        read += [text[place] for place in scored]
-    tree = TokenTree(
-        tokens, parent, np.array(nodes, dtype=np.int64), np.array(read, dtype=np.int64)
-    )
-    return tree, [len(scored) for scored in places]
-
-
 # -- masked models ---------------------------------------------------------------------------------
-
-
-class _MaskedRows:
-    """Rows with masks, each kept once, and the tokens that are read at one place of each."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        self.leading, self.trailing = special_tokens_around(model.tokenizer)
-        self.mask = model.tokenizer.mask_token_id
-        self.slots: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
-        self.number: dict[tuple[tuple[int, ...], int], int] = {}
-
-    def add(self, ids: Sequence[int], place: int, masked: Sequence[int]) -> tuple[int, int]:
-        """The row and the reading in it for one token; texts that differ only there share it."""
-        row = [*self.leading, *ids, *self.trailing]
-        for other in masked:
-            row[other + len(self.leading)] = self.mask
-        key = (tuple(row), place + len(self.leading))
-        slots = self.slots.setdefault(key, {})
-        number = self.number.setdefault(key, len(self.number))
-        return number, slots.setdefault(ids[place], len(slots))
 
 
 def _masked(
@@ -301,97 +240,41 @@ def _masked(
     batch_size: int,
     progress: Progress | None,
 ) -> dict[Reading, list[TokenScores]]:
-    if model.tokenizer.mask_token_id is None:
-        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
-    rows = _MaskedRows(model)
-    which: dict[Reading, list[list[list[tuple[int, int]]]]] = {"pll": []}
-    if all(contrast.word is not None for contrast in tokens):
-        which["pll_within_word"] = []
-    for reading, places in which.items():
-        for contrast in tokens:
-            places.append(
-                [list(_rows_of(rows, contrast, i, reading)) for i in range(len(contrast.ids))]
-            )
-    values = _read_rows(model, rows, batch_size, len(tokens), progress)
+    mask, (leading, trailing) = mask_token(model), special_tokens_around(model.tokenizer)
+    rows = MaskedRows()
+
+    def read(ids: Sequence[int], place: int, masked: Sequence[int]) -> tuple[int, int]:
+        row = [*leading, *ids, *trailing]
+        for other in masked:
+            row[other + len(leading)] = mask
+        return rows.add(row, place + len(leading), ids[place])
+
+    readings: dict[Reading, list[list[list[tuple[int, int]]]]] = {
+        "pll": [
+            [[read(ids, int(p), [p]) for p in places] for ids, places in own.texts()]
+            for own in tokens
+        ]
+    }
+    if all(own.word is not None for own in tokens):
+        readings["pll_within_word"] = [
+            [
+                [read(ids, int(p), _rest_of_word(word, int(p))) for p in places]
+                for (ids, places), word in zip(own.texts(), own.word or (), strict=True)
+            ]
+            for own in tokens
+        ]
+    n = len(tokens)
+    tell = None if progress is None else lambda done, of: progress(done * n // of, n)
+    values = Scorer(model, batch_size=batch_size).log_probs(rows.trees(), progress=tell)
     return {
         reading: [
-            tuple(np.array([values[row][slot] for row, slot in slots]) for slots in texts)
+            tuple(np.array([values[row][slot] for row, slot in text]) for text in texts)
             for texts in contrasts
         ]
-        for reading, contrasts in which.items()
+        for reading, contrasts in readings.items()
     }
 
 
-def _rows_of(
-    rows: _MaskedRows, contrast: ContrastTokens, text: int, reading: Reading
-) -> Iterator[tuple[int, int]]:
-    """Where each scored token of a text is read."""
-    ids = contrast.ids[text]
-    for place in contrast.scored[text]:
-        masked = [int(place)]
-        if reading == "pll_within_word" and contrast.word is not None:
-            word = contrast.word[text]
-            masked += [j for j in range(place + 1, len(ids)) if word[j] == word[place]]
-        yield rows.add(ids, int(place), masked)
-
-
-def _read_rows(
-    model: LanguageModel,
-    rows: _MaskedRows,
-    batch_size: int,
-    n_contrasts: int,
-    progress: Progress | None,
-) -> list[Float[np.ndarray, " slot"]]:
-    keys = list(rows.slots)
-    tokens = [np.array(list(slots)) for slots in rows.slots.values()]
-    values: list[Float[np.ndarray, " slot"]] = [np.empty(0)] * len(keys)
-    done = 0
-    for batch in batches_of_similar_width([len(row) for row, _ in keys], batch_size):
-        read = masked_log_probs(
-            model,
-            [keys[i][0] for i in batch],
-            [keys[i][1] for i in batch],
-            [tokens[i] for i in batch],
-        )
-        for i, row in zip(batch, read, strict=True):
-            values[i] = row
-        done += len(batch)
-        if progress is not None:
-            progress(done * n_contrasts // len(keys), n_contrasts)
-    return values
-
-
-# -- encoder-decoders ------------------------------------------------------------------------------
-
-
-def _seq2seq(
-    model: LanguageModel,
-    contrasts: Sequence[Contrast],
-    tokens: Sequence[ContrastTokens],
-    batch_size: int,
-    progress: Progress | None,
-) -> list[TokenScores]:
-    gap = gap_token(model)
-    texts = [f"{(contrast.context or '').strip()} {gap}".strip() for contrast in contrasts]
-    sources = model.tokenizer(texts)["input_ids"]
-    scores: list[TokenScores] = [()] * len(tokens)
-    done = 0
-    per_pass = max(1, batch_size // 2)
-    for batch in batches_of_similar_width([len(source) for source in sources], per_pass):
-        trees, sizes = [], []
-        for i in batch:
-            # The decoder's tokens before the gap take the place of the context.
-            contrast = tokens[i]
-            before = begun(model, contrast.ids[0][: contrast.context])
-            written = [[*before, *ids[contrast.context :]] for ids in contrast.ids]
-            places = [scored - contrast.context + len(before) for scored in contrast.scored]
-            tree, counts = _tree(written, [scored[scored > 0] for scored in places])
-            trees.append(tree)
-            sizes.append(counts)
-        values = decoded_log_probs(model, [sources[i] for i in batch], trees, batch_size=batch_size)
-        for i, log_probs, counts in zip(batch, values, sizes, strict=True):
-            scores[i] = tuple(np.split(log_probs, np.cumsum(counts)[:-1]))
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(tokens))
-    return scores
+def _rest_of_word(word: Sequence[int], place: int) -> list[int]:
+    """A place and the later ones of the same word."""
+    return [i for i in range(place, len(word)) if word[i] == word[place]]

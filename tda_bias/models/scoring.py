@@ -1,0 +1,614 @@
+"""Log-probabilities of tokens in texts, for every kind of language model.
+
+A ``Request`` is a few texts that are read together: token ids, and which places of them are read.
+``as_trees`` writes requests as trees of tokens in the way that the model needs, and ``Scorer`` runs
+the trees:
+
+- causal models read from left to right, and what texts share is run once, as one row, where that
+  gives the same numbers as text by text;
+- masked models get a row for each token that is read, with a mask in its place (the
+  pseudo-log-likelihood, Salazar et al. 2020);
+- encoder-decoders fill a gap behind the context: the encoder reads context and gap, and the tree is
+  what the decoder writes;
+- permutation models (XLNet) are asked for a hidden place behind the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tda_bias.models.batching import batches_of_similar_width, padded, special_tokens_around
+from tda_bias.models.language_model import Kind, LanguageModel
+from tda_bias.models.logits import refuse_undefined, token_log_probs
+from tda_bias.models.token_trees import (
+    Grid,
+    Rows,
+    TokenTree,
+    below_each_other,
+    merge,
+    path_to,
+    separate_paths,
+    whole_trees,
+)
+from tda_bias.progress import Progress
+from tda_bias.types import InputError
+
+# Log-probabilities of a packed tree must equal those of its separate paths to this; single
+# precision differs by some 1e-5, a token that sees too much or too little by far more.
+PACKING_TOLERANCE = 1e-3
+# Logits held at once: 64 million are 256 MB in single precision.
+LOGITS = 64_000_000
+_T5_GAP = "<extra_id_0>"
+Places = Sequence[int] | Int[np.ndarray, " place"]
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Request:
+    """Texts that are read together.
+
+    Attributes:
+        ids: Token ids of each text, without special tokens.
+        read: Which places are read, text by text: the number of a text, and its places. A text may
+            stand there several times. Nothing predicts a causal model's first token of all.
+        context: How many tokens at the beginning all texts share with the context.
+        before: The context as a text, which the encoder of an encoder-decoder reads.
+    """
+
+    ids: tuple[list[int], ...]
+    read: tuple[tuple[int, Places], ...]
+    context: int = 0
+    before: str = ""
+
+
+def as_trees(
+    model: LanguageModel, requests: Sequence[Request], *, leading: Sequence[int] | None = None
+) -> tuple[list[TokenTree], list[list[int]]]:
+    """Requests as a model reads them.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        requests: What is read.
+        leading: Special tokens in front of a causal model's texts; the tokenizer's own if None.
+
+    Returns:
+        A tree for each, whose readings go through ``Request.read`` place by place; and what the
+        encoder reads for each, nothing for models without one.
+
+    Raises:
+        InputError: if the tokenizer of a masked model has no mask, or an encoder-decoder no gap.
+    """
+    if model.kind == "seq2seq":
+        sources = gap_sources(model, [request.before for request in requests])
+        return [_in_a_gap(model, request) for request in requests], sources
+    around = special_tokens_around(model.tokenizer)
+    if model.kind == "masked":
+        mask = mask_token(model)
+        return [_masked_one_by_one(request, mask, *around) for request in requests], []
+    leading = around[0] if leading is None else leading
+    return [
+        text_tree([[*leading, *ids] for ids in request.ids], _shifted(request.read, len(leading)))
+        for request in requests
+    ], []
+
+
+def text_tree(texts: Sequence[Sequence[int]], read: Sequence[tuple[int, Places]]) -> TokenTree:
+    """Texts as one tree that reads tokens at places from left to right; see ``Request.read``."""
+    # Nothing is read after a text's last token, so it is not run.
+    tokens, parent, ends = merge([list(text)[:-1] for text in texts])
+    paths = [path_to(int(end), parent) if end >= 0 else [] for end in ends]
+    nodes = [paths[text][place - 1] for text, places in read for place in places]
+    read_tokens = [texts[text][place] for text, places in read for place in places]
+    return TokenTree(
+        tokens, parent, np.array(nodes, dtype=np.int64), np.array(read_tokens, dtype=np.int64)
+    )
+
+
+def masked_row(ids: Sequence[int], place: int, tokens: Sequence[int]) -> TokenTree:
+    """A row of a masked model, special tokens and masks included, and what is read at one place."""
+    return TokenTree(
+        np.array(ids, dtype=np.int64),
+        np.arange(len(ids)) - 1,
+        np.full(len(tokens), place),
+        np.array(tokens, dtype=np.int64),
+    )
+
+
+class MaskedRows:
+    """Rows with masks, each run once, and the tokens that are read at one place of each.
+
+    Texts that differ only where they are masked share a row.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+        self._number: dict[tuple[tuple[int, ...], int], int] = {}
+
+    def add(self, row: Sequence[int], place: int, token: int) -> tuple[int, int]:
+        """The number of the row, and the number of the reading in it."""
+        key = tuple(row), place
+        readings = self._read.setdefault(key, {})
+        number = self._number.setdefault(key, len(self._number))
+        return number, readings.setdefault(token, len(readings))
+
+    def trees(self) -> list[TokenTree]:
+        """The rows, for a ``Scorer``."""
+        return [masked_row(*key, list(readings)) for key, readings in self._read.items()]
+
+
+def mask_token(model: LanguageModel) -> int:
+    """The id of a masked model's mask.
+
+    Raises:
+        InputError: if its tokenizer has none.
+    """
+    mask: int | None = model.tokenizer.mask_token_id
+    if mask is None:
+        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
+    return mask
+
+
+def gap_token(model: LanguageModel) -> str:
+    """The gap in an encoder's text: T5's first sentinel, or the mask of BART.
+
+    Raises:
+        InputError: if the tokenizer has neither.
+    """
+    tokenizer = model.tokenizer
+    if _T5_GAP in tokenizer.get_vocab():
+        return _T5_GAP
+    if tokenizer.mask_token is None:
+        raise InputError(f"`model` {model.name}: its tokenizer has neither {_T5_GAP} nor a mask")
+    return str(tokenizer.mask_token)
+
+
+def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]]:
+    """Token ids that the encoder reads: contexts with a gap behind each.
+
+    Raises:
+        InputError: as ``gap_token``.
+    """
+    gap = gap_token(model)
+    texts = [f"{context} {gap}" if context else gap for context in contexts]
+    ids: list[list[int]] = model.tokenizer(texts)["input_ids"] if texts else []
+    return ids
+
+
+def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
+    """Token ids that the decoder has written before the gap behind a context.
+
+    T5 names the gap; models that restore the whole text (BART) repeat it.
+
+    Raises:
+        InputError: if the model's configuration has no decoder start.
+    """
+    start = model.hf_model.config.decoder_start_token_id
+    if start is None:
+        raise InputError(f"`model` {model.name}: its configuration has no decoder start")
+    gap = gap_token(model)
+    if gap == _T5_GAP:
+        return [start, model.tokenizer.convert_tokens_to_ids(gap)]
+    leading = [t for t in special_tokens_around(model.tokenizer)[0] if t != start]
+    return [start, *leading, *context]
+
+
+def require_kind(model: LanguageModel, kinds: Sequence[Kind], done: str) -> None:
+    """Refuse models that are read in another way, or whose output probabilities are random.
+
+    Args:
+        model: A language model.
+        kinds: Those that will do.
+        done: For the message: ``texts are scored with``.
+
+    Raises:
+        InputError: naming the model's kind and those that will do.
+    """
+    model.require_language_head()
+    if model.kind not in kinds:
+        names = [kind.replace("seq2seq", "sequence-to-sequence") for kind in kinds]
+        raise InputError(
+            f"`model` {model.name} is a {model.kind} language model; {done} "
+            f"{', '.join(names[:-1])} and {names[-1]} ones"
+        )
+
+
+def _shifted(read: Sequence[tuple[int, Places]], by: int) -> list[tuple[int, list[int]]]:
+    """Places in texts that begin further to the right."""
+    return [(text, [int(place) + by for place in places]) for text, places in read]
+
+
+def _in_a_gap(model: LanguageModel, request: Request) -> TokenTree:
+    # The decoder's tokens before the gap take the place of the context.
+    start = decoder_start(model, request.ids[0][: request.context])
+    texts = [[*start, *ids[request.context :]] for ids in request.ids]
+    return text_tree(texts, _shifted(request.read, len(start) - request.context))
+
+
+def _masked_one_by_one(
+    request: Request, mask: int, leading: Sequence[int], trailing: Sequence[int]
+) -> TokenTree:
+    rows = []
+    for text, places in _shifted(request.read, len(leading)):
+        whole = [*leading, *request.ids[text], *trailing]
+        rows += [
+            masked_row([*whole[:place], mask, *whole[place + 1 :]], place, [whole[place]])
+            for place in places
+        ]
+    starts = np.cumsum([0, *map(len, rows)])[:-1]
+    return TokenTree(
+        np.concatenate([row.tokens for row in rows]),
+        np.concatenate(
+            [
+                np.where(row.parent < 0, -1, row.parent + start)
+                for row, start in zip(rows, starts, strict=True)
+            ]
+        ),
+        np.concatenate([row.read_node + start for row, start in zip(rows, starts, strict=True)]),
+        np.concatenate([row.read_token for row in rows]),
+    )
+
+
+# -- running them ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TreePass:
+    """One forward pass over trees or paths of trees.
+
+    Attributes:
+        inputs: What goes into the model.
+        places: ``(row, token)`` places whose logits are needed, as indices row by row.
+        place: For each reading, row after row, which of them.
+        token: And the token read there.
+        tree: For each tree or path that is run, which tree it is; several may share a row.
+        readings: For each of them, which of its tree's readings it makes.
+    """
+
+    inputs: dict[str, Any]
+    places: Int[Tensor, " place"]
+    place: Int[np.ndarray, " reading"]
+    token: Int[np.ndarray, " reading"]
+    tree: list[int]
+    readings: list[Int[np.ndarray, " reading"]]
+
+    @property
+    def written(self) -> Int[Tensor, "row token"]:
+        """The tokens at whose places logits are: the model's text, or its decoder's."""
+        name = "decoder_input_ids" if "decoder_input_ids" in self.inputs else "input_ids"
+        ids: Tensor = self.inputs[name]
+        return ids
+
+
+class Scorer:
+    """Reads log-probabilities of tokens.
+
+    A pass holds as many texts whether trees are rows or their paths are.
+
+    Args:
+        model: A causal, masked, permutation or sequence-to-sequence language model.
+        batch_size: Texts per forward pass; fewer where their logits would need more memory.
+        texts_per_tree: How many texts a tree stands for.
+        share_prefix: Of causal models: ``auto``: run trees as rows where that is exact; ``never``.
+
+    Attributes:
+        packed: Whether trees are run as rows; known after the first ``plan`` or reading.
+        why: How that was decided, for the record.
+
+    Raises:
+        InputError: if the model has no language-model head.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        batch_size: int,
+        texts_per_tree: int = 1,
+        share_prefix: str = "auto",
+    ) -> None:
+        model.require_language_head()
+        self.packed = False
+        self.why = "asked not to" if share_prefix == "never" else ""
+        self._model = model
+        self._batch_size = batch_size
+        self._texts_per_tree = texts_per_tree
+        self._may_share = share_prefix != "never" and model.kind == "causal"
+        # Lengths up to which sharing was tried: of a path, and of a tree.
+        self._tried = 0, 0
+
+    def log_probs(
+        self,
+        trees: Sequence[TokenTree],
+        sources: Sequence[Sequence[int]] = (),
+        *,
+        progress: Progress | None = None,
+    ) -> list[Float[np.ndarray, " reading"]]:
+        """Log-probabilities of every reading of every tree, nats.
+
+        Args:
+            trees: The trees.
+            sources: Of encoder-decoders: token ids that the encoder reads for each.
+            progress: Called with the number of finished trees and of all.
+
+        Raises:
+            InputError: if a text is longer than the model's context, or a log-probability is NaN.
+        """
+        values = [np.full(len(tree.read_node), np.nan) for tree in trees]
+        # A text none of whose tokens is read need not be run.
+        chosen = [i for i, of_tree in enumerate(values) if len(of_tree)]
+        done, total = 0, sum(map(len, values))
+        of_chosen = [sources[i] for i in chosen] if sources else ()
+        for tree_pass in self.passes([trees[i] for i in chosen], of_chosen):
+            for tree, which, read in zip(
+                tree_pass.tree, tree_pass.readings, self.run(tree_pass), strict=True
+            ):
+                values[chosen[tree]][which] = read
+            done += len(tree_pass.place)
+            if progress is not None:
+                progress(done * len(trees) // total, len(trees))
+        refuse_undefined(self._model, values)
+        return values
+
+    def passes(
+        self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()
+    ) -> Iterator[TreePass]:
+        """The forward passes that together make every reading once; every source is encoded once.
+
+        Raises:
+            InputError: if a text is longer than the model's context.
+        """
+        if not sources:
+            yield from map(self.pass_of, self.plan(trees))
+            return
+        from transformers.modeling_outputs import BaseModelOutput
+
+        per_pass = max(1, self._batch_size // self._texts_per_tree)
+        for batch in batches_of_similar_width([len(source) for source in sources], per_pass):
+            self._model.check_length(max(len(sources[i]) for i in batch))
+            encoded, mask = _encoded(self._model, [sources[i] for i in batch])
+            whole = self._rows([trees[i] for i in batch])
+            for first in range(0, len(whole.rows), self._batch_size):
+                rows = whole.only(range(len(whole.rows))[first : first + self._batch_size])
+                source = torch.tensor(rows.tree, device=self._model.device)
+                yield _decoder_pass(
+                    self._model,
+                    Rows(rows.rows, [batch[i] for i in rows.tree], rows.readings),
+                    {"encoder_outputs": BaseModelOutput(last_hidden_state=encoded[source])},
+                    mask[source],
+                )
+
+    def plan(self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()) -> list[Rows]:
+        """What stands in each pass, from short to long; nothing is on the model's device yet.
+
+        Raises:
+            InputError: if a text is longer than the model's context.
+        """
+        if sources:
+            self._model.check_length(max(map(len, sources)))
+        whole = self._rows(trees)
+        widths = [len(row) for row in whole.rows]
+        if sources:
+            widths = [n + len(sources[tree]) for n, tree in zip(widths, whole.tree, strict=True)]
+        return [whole.only(chosen) for chosen in self._batches(whole.rows, widths)]
+
+    def pass_of(
+        self, rows: Rows, grid: Grid | None = None, *, sources: Sequence[Sequence[int]] = ()
+    ) -> TreePass:
+        """The pass that a part of a plan stands for, on the model's device.
+
+        Args:
+            rows: What is run.
+            grid: Where each of it stands, for packed trees; each in a row of its own if None.
+            sources: Of encoder-decoders: what the encoder reads for each tree, in the same pass.
+        """
+        model = self._model
+        if sources:
+            ids, mask = padded([sources[tree] for tree in rows.tree])
+            return _decoder_pass(model, rows, {"input_ids": ids}, mask)
+        if model.kind == "permutation":
+            return _hidden_place_pass(model, rows)
+        grid = grid or below_each_other(rows.rows)
+        if self.packed:
+            return _as_pass(model, _tree_inputs(model, rows.rows, grid), rows, grid)
+        ids, mask = padded([row.tokens.tolist() for row in rows.rows])
+        return _as_pass(model, {"input_ids": ids, "attention_mask": mask}, rows, grid)
+
+    def run(self, tree_pass: TreePass) -> list[Float[np.ndarray, " reading"]]:
+        """Log-probabilities of the readings of each tree or path of a pass."""
+        return _run(self._model, tree_pass)
+
+    # -- parts --
+
+    def _rows(self, trees: Sequence[TokenTree]) -> Rows:
+        if self._model.kind == "permutation":
+            whole = _with_hidden_places(trees)
+        else:
+            self.check_sharing(trees)
+            whole = whole_trees(trees) if self.packed else separate_paths(trees)
+        if not self.packed:
+            self._model.check_length(max(map(len, whole.rows), default=0))
+        return whole
+
+    def check_sharing(self, trees: Sequence[TokenTree]) -> None:
+        """Find out whether trees as rows give what their paths give, unless that is known.
+
+        Tried on the longest text and on the longest tree: in a row, attention that reaches only so
+        far back would end too late in the one and too early in the other.
+
+        Args:
+            trees: What will be read.
+
+        Raises:
+            InputError: if a text is longer than the model's context, or the model gives NaN.
+        """
+        if not (self._may_share and trees):
+            return
+        length = [int(tree.depth().max()) + 1 for tree in trees]
+        self._model.check_length(max(length))
+        if max(length) <= self._tried[0] and max(map(len, trees)) <= self._tried[1]:
+            return
+        self._tried = max(max(length), self._tried[0]), max(*map(len, trees), self._tried[1])
+        window = _attention_window(self._model)
+        if window is not None and max(length) > window:
+            self.packed = False
+            self.why = f"a text is longer than the attention window of {window} tokens"
+        else:
+            largest = max(range(len(trees)), key=lambda i: (len(trees[i]), length[i], -i))
+            longest = max(range(len(trees)), key=lambda i: (length[i], len(trees[i]), -i))
+            tried = [trees[i] for i in sorted({largest, longest})]
+            self.packed, self.why = _packing(self._model, tried)
+        self._may_share = self.packed
+
+    def _batches(self, rows: Sequence[TokenTree], widths: list[int]) -> Iterator[list[int]]:
+        size = self._batch_size
+        if self.packed:
+            size = max(1, size // self._texts_per_tree)
+        most = LOGITS // self._model.hf_model.config.get_text_config().vocab_size
+        for batch in batches_of_similar_width(widths, size):
+            start, logits = 0, 0
+            for position, index in enumerate(batch):
+                n_read = len(np.unique(rows[index].read_node))
+                if logits and logits + n_read > most:
+                    yield batch[start:position]
+                    start, logits = position, 0
+                logits += n_read
+            yield batch[start:]
+
+
+def _run(model: LanguageModel, tree_pass: TreePass) -> list[Float[np.ndarray, " reading"]]:
+    values = token_log_probs(
+        model.hf_model, tree_pass.inputs, tree_pass.places, tree_pass.place, tree_pass.token
+    )
+    return np.split(values, np.cumsum([len(reading) for reading in tree_pass.readings])[:-1])
+
+
+def _as_pass(model: LanguageModel, inputs: dict[str, Any], rows: Rows, grid: Grid) -> TreePass:
+    places, which = grid.places(rows.rows)
+    there = {
+        name: value.to(model.device) if isinstance(value, Tensor) else value
+        for name, value in inputs.items()
+    }
+    return TreePass(
+        # Masked models take no such option.
+        inputs=there if model.kind == "masked" else there | {"use_cache": False},
+        places=torch.from_numpy(places).to(model.device),
+        place=which,
+        token=np.concatenate([row.read_token for row in rows.rows]),
+        tree=rows.tree,
+        readings=rows.readings,
+    )
+
+
+# -- causal models: trees as rows ------------------------------------------------------------------
+
+
+def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, str]:
+    """Whether trees as rows give what their paths give, and how that was found out."""
+    difference = 0.0
+    for tree in trees:
+        alone = Scorer(model, batch_size=len(tree), share_prefix="never")
+        (separate,) = alone.log_probs([tree])
+        rows, grid = whole_trees([tree]), below_each_other([tree])
+        try:
+            row = _as_pass(model, _tree_inputs(model, [tree], grid), rows, grid)
+            (together,) = _run(model, row)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            return False, f"the model does not take a tree as one row ({type(error).__name__})"
+        difference = max(difference, float(np.abs(together - separate).max()))
+    allowed = PACKING_TOLERANCE * (1.0 if model.dtype.itemsize > 2 else 100)
+    return difference <= allowed, f"log-probabilities differ by {difference:.2g}"
+
+
+def _attention_window(model: LanguageModel) -> int | None:
+    """How many tokens back some layer sees at most, itself included; None for all."""
+    config = model.hf_model.config.get_text_config()
+    window: int | None = getattr(config, "sliding_window", None)
+    return window
+
+
+def _tree_inputs(model: LanguageModel, trees: Sequence[TokenTree], grid: Grid) -> dict[str, Tensor]:
+    """Trees in rows: every token sees its path alone, and its position is that in its path."""
+    visible = np.repeat(np.eye(grid.width, dtype=bool)[None], grid.n_rows, axis=0)
+    position = np.zeros((grid.n_rows, grid.width), dtype=np.int64)
+    ids = np.zeros_like(position)
+    for tree, row, column in zip(trees, grid.row, grid.column, strict=True):
+        part = slice(column, column + len(tree))
+        visible[row, part, part] = tree.visible()
+        position[row, part] = tree.depth()
+        ids[row, part] = tree.tokens
+    mask = torch.zeros(visible.shape, dtype=model.dtype)
+    mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(model.dtype).min)
+    return {
+        "input_ids": torch.from_numpy(ids),
+        "attention_mask": mask.unsqueeze(1),
+        "position_ids": torch.from_numpy(position),
+    }
+
+
+# -- encoder-decoders ------------------------------------------------------------------------------
+
+
+def _encoded(
+    model: LanguageModel, sources: Sequence[Sequence[int]]
+) -> tuple[Float[Tensor, "source token width"], Tensor]:
+    """What the encoder makes of sources, and which of their places are real."""
+    ids, mask = (part.to(model.device) for part in padded(sources))
+    with torch.inference_mode():
+        return model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask)[0], mask
+
+
+def _decoder_pass(
+    model: LanguageModel, rows: Rows, encoder: dict[str, Any], mask: Tensor
+) -> TreePass:
+    """A pass of the decoder over chains, with what the encoder reads or has made of each source."""
+    ids, own_mask = padded([row.tokens.tolist() for row in rows.rows])
+    inputs = {**encoder, "attention_mask": mask}
+    inputs |= {"decoder_input_ids": ids, "decoder_attention_mask": own_mask}
+    return _as_pass(model, inputs, rows, below_each_other(rows.rows))
+
+
+# -- permutation models ----------------------------------------------------------------------------
+
+
+def _with_hidden_places(trees: Sequence[TokenTree]) -> Rows:
+    """For every node that something is read after, its path and a place behind it."""
+    made = Rows([], [], [])
+    for number, tree in enumerate(trees):
+        for node in np.unique(tree.read_node):
+            taken = np.flatnonzero(tree.read_node == node)
+            path = tree.tokens[path_to(int(node), tree.parent)].tolist()
+            made.rows.append(masked_row([*path, 0], len(path), tree.read_token[taken].tolist()))
+            made.tree.append(number)
+            made.readings.append(taken)
+    return made
+
+
+def _hidden_place_pass(model: LanguageModel, rows: Rows) -> TreePass:
+    """XLNet: no token sees the last place of a row, whose token is asked for."""
+    ids, mask = padded([row.tokens.tolist() for row in rows.rows])
+    n, width = ids.shape
+    last = mask.sum(1) - 1
+    hidden, target = torch.zeros(n, width, width), torch.zeros(n, 1, width)
+    hidden[torch.arange(n), :, last] = 1.0
+    target[torch.arange(n), 0, last] = 1.0
+    given = {"attention_mask": mask, "perm_mask": hidden, "target_mapping": target}
+    inputs = {name: value.to(model.device, model.dtype) for name, value in given.items()}
+    return TreePass(
+        inputs={"input_ids": ids.to(model.device), **inputs},
+        places=torch.arange(n, device=model.device),
+        place=np.repeat(np.arange(n), [len(row.read_node) for row in rows.rows]),
+        token=np.concatenate([row.read_token for row in rows.rows]),
+        tree=rows.tree,
+        readings=rows.readings,
+    )
