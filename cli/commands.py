@@ -21,7 +21,7 @@ COMMANDS = {
     "export": "Write chosen heads for other programs: rule, p and q, parameter names and slices.",
     "edit": "Switch off, damp or average heads for good; the model loads with plain transformers.",
     "compare": "Measure two models alike, item by item: what changed, how sure, and at what cost.",
-    "debias": "Train chosen heads until less bias is left, and compare with random and all heads.",
+    "debias": "Train chosen heads for less bias, and compare with random and all heads.",
     "prune-curve": "Remove more and more heads by rankings: what is left of the bias, at what "
     "cost.",
     "crossref": "Correlate, over StereoSet's targets, what heads do with what the model says.",
