@@ -38,8 +38,7 @@ PANELS = {
         "transformers.",
         "export": "Write chosen heads for other programs: rule, p and q, parameter names and "
         "slices.",
-        "debias": "Train chosen heads until less bias is left, and compare with random and all "
-        "heads.",
+        "debias": "Train chosen heads for less bias, and compare with random and all heads.",
         "compare": "Measure two models alike, item by item: what changed, how sure, and at what "
         "cost.",
     },

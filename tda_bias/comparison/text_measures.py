@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -133,7 +134,12 @@ def _few(batch_size: int) -> int:
 
 
 def _rows(outcome: str, windows: Windows, per_token: PerToken) -> pd.DataFrame:
-    names = [_name(ids, a) for ids, a in zip(windows.ids, windows.first, strict=True)]
+    seen: Counter[str] = Counter()
+    names = []
+    for ids, first in zip(windows.ids, windows.first, strict=True):
+        name = _name(ids, first)
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} {seen[name]}")
     value = per_token.total / per_token.n_tokens
     return item_rows(outcome, item=names, cluster=names, value=value, weight=per_token.n_tokens)
 

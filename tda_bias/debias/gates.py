@@ -42,11 +42,6 @@ class HeadGates(nn.Module):
             torch.ones(len(chosen), dtype=torch.float32, device=model.device)
         )
 
-    @property
-    def lowest(self) -> int:
-        """Number of the lowest layer that has a gate."""
-        return min(head.layer for head in self.heads)
-
     @contextmanager
     def attached(self) -> Iterator[None]:
         """The model with its gates, for whatever runs inside; gradients reach the gates."""

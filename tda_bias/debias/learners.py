@@ -1,78 +1,75 @@
-"""What of a model learns: gates, slices of heads, adapters on heads, or everything."""
+"""Learners: gates, slices of heads, adapters on heads, or everything, by one protocol."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tda_bias.ablation.head_weights import head_slices
 from tda_bias.debias.gates import HeadGates
 from tda_bias.debias.lora import HeadLora
 from tda_bias.debias.mask import HeadMask
-from tda_bias.models.load import LanguageModel
-from tda_bias.types import HeadId
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.automatic import auto_class
+from tda_bias.models.checkpoint import refuse_code_in_folder, refuse_compiled_code
+from tda_bias.models.language_model import LanguageModel
+from tda_bias.types import HeadId, InputError
 
 How = Literal["gates", "tune", "lora", "full"]
 
 
-class Learner(ABC):
-    """Something that learns, and can be taken away again.
-
-    Attributes:
-        heads: What may change; empty for everything.
-        first: The lowest layer that changes; below it nothing is computed twice.
-    """
+class Learner(Protocol):
+    """Something that learns, and can be taken away again."""
 
     heads: tuple[HeadId, ...]
-    first: int
 
-    @abstractmethod
+    @property
+    def first(self) -> int:
+        """The lowest layer that changes; below it nothing is computed twice."""
+        return min((head.layer for head in self.heads), default=0)
+
     def parameters(self) -> list[nn.Parameter]:
-        """For the optimiser."""
+        """Parameters for the optimiser."""
 
-    @abstractmethod
     def values(self) -> dict[str, Tensor]:
-        """What was learned: copies on the CPU."""
+        """Copies of what was learned, on the CPU."""
 
-    @abstractmethod
     def load(self, values: Mapping[str, Tensor]) -> None:
         """Put back what ``values`` gave."""
 
-    @abstractmethod
     def apply(self) -> None:
         """Make it part of the model's weights; the learner is of no use afterwards."""
 
-    @abstractmethod
     def undo(self) -> None:
         """Give the model back as it was; the learner is of no use afterwards."""
 
-    def attach(self, optimiser: Optimizer) -> None:
+    def attach(self, optimiser: Optimizer) -> Any:
         """Keep everything else as it is after every step; nothing to do where it cannot move."""
-        return
+        return None
 
     def running(self) -> AbstractContextManager[None]:
-        """The model as it is now."""
+        """Run the model as it is now."""
         return nullcontext()
 
     def penalty(self) -> Tensor | None:
-        """What pulls toward the unchanged model, if anything does."""
+        """Pull toward the unchanged model, if there is one."""
         return None
 
     def check(self) -> None:
         """Raise AssertionError if anything else changed."""
-        return
+        return None
 
 
 def learner(how: How, model: LanguageModel, heads: Sequence[HeadId], *, seed: int = 0) -> Learner:
     """A learner of some heads, or for ``full`` of the whole model.
 
     Args:
-        how: What learns.
+        how: Its kind.
         model: A model without hooks.
         heads: Which heads, for all but ``full``.
         seed: Of first values, for ``lora``.
@@ -97,27 +94,25 @@ class GateLearner(Learner):
 
     def __init__(self, model: LanguageModel, heads: Sequence[HeadId]) -> None:
         self.gates = HeadGates(model, heads)
-        self.heads, self.first = self.gates.heads, self.gates.lowest
+        self.heads = self.gates.heads
         # The model itself must not change: no slice of it learns.
         self._mask = HeadMask(model.hf_model, self.heads[:1])
-        self._required = {p: p.requires_grad for p in model.hf_model.parameters()}
-        for parameter in self._required:
-            parameter.requires_grad_(False)
+        self._model = _required(model.hf_model, False)
 
     def parameters(self) -> list[nn.Parameter]:
-        """For the optimiser."""
+        """Give the optimiser its parameters."""
         return [self.gates.values]
 
     def running(self) -> AbstractContextManager[None]:
-        """The model with its gates."""
+        """Run the model with its gates."""
         return self.gates.attached()
 
     def penalty(self) -> Tensor:
-        """The gates' distance from 1."""
+        """Sum the gates' distances from 1."""
         return self.gates.penalty()
 
     def values(self) -> dict[str, Tensor]:
-        """What was learned."""
+        """Copy what was learned."""
         return {"gates": self.gates.values.detach().cpu().clone()}
 
     @torch.no_grad()
@@ -132,113 +127,62 @@ class GateLearner(Learner):
     def apply(self) -> None:
         """Make it part of the weights."""
         self.gates.fold()
-        self._release()
+        _release(self._model)
 
     def undo(self) -> None:
         """Give the model back as it was."""
-        self._release()
-
-    def _release(self) -> None:
-        for parameter, required in self._required.items():
-            parameter.requires_grad_(required)
+        _release(self._model)
 
 
-class TuneLearner(Learner):
+class TuneLearner(HeadMask, Learner):
     """Queries, keys, values and outputs of heads."""
 
     def __init__(self, model: LanguageModel, heads: Sequence[HeadId]) -> None:
-        self._mask = HeadMask(model.hf_model, heads)
-        self.heads = tuple(sorted(self._mask.heads))
-        self.first = min(head.layer for head in self.heads)
-        self._mask.__enter__()
-
-    def parameters(self) -> list[nn.Parameter]:
-        """For the optimiser."""
-        return self._mask.parameters()
-
-    def attach(self, optimiser: Optimizer) -> None:
-        """Put everything outside the heads back after every step."""
-        self._mask.attach(optimiser)
-
-    def values(self) -> dict[str, Tensor]:
-        """What was learned."""
-        return self._mask.values()
-
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put that back."""
-        self._mask.load(values)
-
-    def check(self) -> None:
-        """Raise AssertionError if anything else changed."""
-        self._mask.check()
+        super().__init__(model.hf_model, heads)
+        self.__enter__()
 
     def apply(self) -> None:
         """Make it part of the weights."""
-        self._mask.check()
-        self._mask.release()
+        self.check()
+        self.release()
 
     def undo(self) -> None:
         """Give the model back as it was."""
-        self._mask.undo()
-        self._mask.release()
+        super().undo()
+        self.release()
 
 
-class LoraLearner(Learner):
+class LoraLearner(HeadLora, Learner):
     """Adapters on heads."""
 
     def __init__(self, model: LanguageModel, heads: Sequence[HeadId], *, seed: int = 0) -> None:
-        self.lora = HeadLora(model.hf_model, heads, seed=seed)
-        self.heads = tuple(sorted(self.lora.heads))
-        self.first = min(head.layer for head in self.heads)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """For the optimiser."""
-        return self.lora.parameters()
-
-    def attach(self, optimiser: Optimizer) -> None:
-        """Put everything outside the heads back after every step."""
-        self.lora.attach(optimiser)
-
-    def values(self) -> dict[str, Tensor]:
-        """What was learned."""
-        return self.lora.values()
-
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put that back."""
-        self.lora.load(values)
-
-    def check(self) -> None:
-        """Raise AssertionError if anything else changed."""
-        self.lora.check()
+        super().__init__(model.hf_model, heads, seed=seed)
 
     def apply(self) -> None:
         """Make it part of the weights."""
-        self.lora.merge()
+        self.merge()
 
     def undo(self) -> None:
         """Give the model back as it was."""
-        self.lora.unload()
+        self.unload()
 
 
 class FullLearner(Learner):
     """Every parameter of the model."""
 
-    heads: tuple[HeadId, ...] = ()
-    first = 0
+    heads = ()
 
     def __init__(self, model: LanguageModel) -> None:
         self._named = dict(model.hf_model.named_parameters())
         self._before = self.values()
-        self._required = {name: p.requires_grad for name, p in self._named.items()}
-        for parameter in self._named.values():
-            parameter.requires_grad_(True)
+        self._model = _required(model.hf_model, True)
 
     def parameters(self) -> list[nn.Parameter]:
-        """For the optimiser."""
+        """Give the optimiser its parameters."""
         return list(self._named.values())
 
     def values(self) -> dict[str, Tensor]:
-        """What was learned."""
+        """Copy what was learned."""
         return {name: p.detach().cpu().clone() for name, p in self._named.items()}
 
     @torch.no_grad()
@@ -249,22 +193,92 @@ class FullLearner(Learner):
 
     def apply(self) -> None:
         """Make it part of the weights."""
-        self._release()
+        _release(self._model)
 
     def undo(self) -> None:
         """Give the model back as it was."""
         self.load(self._before)
-        self._release()
+        _release(self._model)
 
-    def _release(self) -> None:
-        for name, parameter in self._named.items():
-            parameter.requires_grad_(self._required[name])
+
+def _required(hf_model: nn.Module, required: bool) -> dict[nn.Parameter, bool]:
+    """Let all parameters of a model learn, or none; returns what they did before."""
+    before = {parameter: parameter.requires_grad for parameter in hf_model.parameters()}
+    for parameter in before:
+        parameter.requires_grad_(required)
+    return before
+
+
+def _release(before: Mapping[nn.Parameter, bool]) -> None:
+    for parameter, required in before.items():
+        parameter.requires_grad_(required)
 
 
 @contextmanager
 def undone(learned: Learner) -> Iterator[Learner]:
-    """A learner whose changes are taken back when the block ends, however it ends."""
+    """Take back a learner's changes when the block ends, however it ends."""
     try:
         yield learned
     finally:
         learned.undo()
+
+
+# -- models that cannot be trained -----------------------------------------------------------------
+
+
+def refuse_untrainable(name: str) -> None:
+    """Refuse a model whose heads cannot be trained, by its configuration: no weight is loaded.
+
+    A model whose configuration cannot be read is left to the loader, which says why.
+
+    Args:
+        name: As ``load_language_model`` takes it.
+
+    Raises:
+        InputError: naming the architecture and the parameters that cannot be cut into heads.
+    """
+    from transformers import AutoConfig
+
+    from tda_bias.models.packaged import local_source
+
+    refuse_code_in_folder(name)
+    try:
+        config = AutoConfig.from_pretrained(local_source(name), trust_remote_code=False)
+        refuse_compiled_code(name, config)
+        with torch.device("meta"):
+            skeleton = auto_class(config, "language").from_config(config)
+    except Exception:  # of many kinds; the loader turns them into one line
+        return
+    refuse_uncut_heads(skeleton, name)
+
+
+def refuse_uncut_heads(hf_model: Any, name: str) -> None:
+    """Refuse a model whose attention cannot be cut into heads.
+
+    Args:
+        hf_model: A plain Hugging Face model; its weights may be on the meta device.
+        name: What the user calls it.
+
+    Raises:
+        InputError: naming the architecture and the parameters.
+    """
+    architecture = type(hf_model).__name__
+    if getattr(hf_model.config.get_text_config(), "num_attention_heads", None) is None:
+        raise InputError(
+            f"`model` {name} ({architecture}) has no attention heads, so that none can be trained"
+        )
+    try:
+        layers = attention_layers(LanguageModel(hf_model, None, name))
+        head_slices(hf_model, HeadId(layers[0].number, 0))
+    except InputError:
+        named = [
+            parameter.removesuffix(".weight")
+            for parameter, weight in hf_model.named_parameters()
+            if "att" in parameter and weight.ndim > 1
+        ]
+        one_layer = [parameter for parameter in named if ".0." in parameter] or named[:4]
+        raise InputError(
+            f"`model` {name} ({architecture}) keeps its attention in a form that this version "
+            f"cannot cut into heads ({', '.join(one_layer)}), so that single heads cannot be "
+            "trained; other commands read it"
+        ) from None

@@ -1,7 +1,8 @@
-"""The protocol of a comparison: what is trained on what and when it stops, fixed before it begins.
+"""The protocol of an experiment: what is trained on what and when it stops, fixed before it begins.
 
-Targets are dealt into folds. A fold's targets test; of the others one in four stops the training
-and the rest choose heads and train. Nothing is chosen or stopped on a target that tests.
+Targets are split into folds. A fold's targets test; of the others one in four validates, which
+stops the training, and the rest choose heads and train. Nothing is chosen or stopped on a test
+target.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tda_bias.debias.learners import How
 from tda_bias.debias.loss import LossName
 from tda_bias.models.precision import Precision
+from tda_bias.pairs.pair import is_evaluation_only
 from tda_bias.stats.resampling import generator
 from tda_bias.types import MAX_SEED, InputError, Triple
 
@@ -26,7 +29,10 @@ Preset = Literal["smoke", "paper"]
 Ranking = Literal[
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file"
 ]
+Goal = Literal["gaps", "placebo", "retention"]
 N_FOLDS, _FEWEST_TARGETS = 5, 4
+FINAL = -1
+RANDOM = "random"
 # Steps are about as large where numbers are near 1 (gates) as a tenth of a typical weight.
 RATES: dict[How, tuple[float, ...]] = {
     "gates": (0.03, 0.01, 0.1),
@@ -37,9 +43,9 @@ RATES: dict[How, tuple[float, ...]] = {
 
 
 class Protocol(BaseModel):
-    """Everything that decides a comparison's numbers beside the model and the texts.
+    """Everything that decides an experiment's numbers beside the model and the texts.
 
-    The same grid of rates, the same stops and the same folds hold for every arm.
+    The same grid of rates, the same stops and the same folds hold for every condition.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,7 +76,7 @@ class Protocol(BaseModel):
     seed: int = Field(0, ge=0, le=MAX_SEED)
 
     def rates(self, how: How) -> tuple[float, ...]:
-        """Learning rates that are tried; the stop targets decide."""
+        """Learning rates that are tried; the validation targets decide."""
         return RATES[how][: self.n_rates]
 
 
@@ -87,58 +93,149 @@ PRESETS: dict[Preset, dict[str, Any]] = {
 }  # fmt: skip
 
 
+def protocol_of(
+    preset: Preset, asked: dict[str, Any], *, n_heads: int, n_targets: int, save: str | None = None
+) -> Protocol:
+    """A preset, with what was asked for otherwise; as many folds as there are targets for.
+
+    Args:
+        preset: Its name.
+        asked: Fields of the protocol; None leaves what the preset has.
+        n_heads: Of the model; a tenth of them learns unless ``top`` was asked for.
+        n_targets: Of the texts.
+        save: The condition whose model is to be saved; None to choose it on validation targets.
+
+    Raises:
+        InputError: if ``top`` is no choice among the heads, or ``save`` is not trained.
+    """
+    defaults = {"n_folds": max(2, min(N_FOLDS, n_targets)), "top": max(1, n_heads // 10)}
+    given = {name: value for name, value in asked.items() if value is not None}
+    protocol = Protocol(**{**defaults, **PRESETS[preset], **given})
+    if save not in (None, "all", *protocol.by):
+        raise InputError(
+            f"`save` must be {', '.join(protocol.by)} or all, which this run trains; got {save!r}"
+        )
+    if protocol.top >= n_heads:
+        raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
+    return protocol
+
+
+def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
+    """Hash of a protocol with what it is applied to: model, texts, folds, heads of a file."""
+    text = json.dumps({**protocol.model_dump(mode="json"), **about}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way to train.
+
+    Attributes:
+        name: A ranking, ``all``, ``full``, ``placebo``, ``retention`` or ``random``.
+        how: The kind of learner.
+        ranking: The ranking whose first heads learn; None for all heads or a random set.
+        draw: Number of the random set; -1 for others.
+        goal: The loss.
+    """
+
+    name: str
+    how: How
+    ranking: Ranking | None = None
+    draw: int = -1
+    goal: Goal = "gaps"
+
+    @property
+    def part(self) -> str:
+        """Its name among saved parts."""
+        return f"{self.name} {self.draw}" if self.draw >= 0 else self.name
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is there to be compared with: no model of it is recommended.
+
+        Random heads, the end of a ranking, the whole model, and other goals than the gaps.
+        """
+        return self.name in (RANDOM, "bottom") or self.how == "full" or self.goal != "gaps"
+
+    @property
+    def faces_random(self) -> bool:
+        """Whether it is held against random sets of heads, which train for the same."""
+        return self.goal == "gaps" and self.name != RANDOM
+
+
+def conditions(protocol: Protocol) -> list[Condition]:
+    """Every condition of a protocol but the untouched model.
+
+    Random sets have as many heads in each layer as the first ranking, where its layers have as
+    many others. Placebo and retention train the heads of the first ranking.
+    """
+    how, first = protocol.how, protocol.by[0]
+    listed = [Condition(name, how, ranking=name) for name in protocol.by]
+    listed += [Condition(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
+    listed.append(Condition("all", how))
+    if protocol.controls:
+        listed.append(Condition("placebo", how, ranking=first, goal="placebo"))
+        listed.append(Condition("retention", how, ranking=first, goal="retention"))
+        listed.append(Condition("full", "full"))
+    return listed
+
+
+# -- folds -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Fold:
-    """One deal of the targets.
+    """One split of the targets.
 
     Attributes:
         number: From 0; -1 for the final fit, which tests on nothing.
         train: Items that choose heads and train.
-        stop: Items that stop the training.
+        validation: Items that stop the training.
         test: Items that are only looked at.
     """
 
     number: int
     train: Int[np.ndarray, " item"]
-    stop: Int[np.ndarray, " item"]
+    validation: Int[np.ndarray, " item"]
     test: Int[np.ndarray, " item"]
 
-
-FINAL = -1
+    def parts(self) -> dict[str, Int[np.ndarray, " item"]]:
+        """Items by what they are for."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
     """The folds that are run, and behind them the final fit where there are several.
 
-    Targets are dealt so that folds have about as many items. The final fit trains on the targets
+    Targets are split so that folds have about as many items. The final fit trains on the targets
     of all folds but those that stop it; what it is worth is what the folds show.
 
     Raises:
-        InputError: if there are fewer targets than folds, or too few to train, stop and test.
+        InputError: if there are fewer targets than folds, or too few to train, validate and test.
     """
     target = np.array([triple.group for triple in triples])
     names, size = np.unique(target, return_counts=True)
     fewest = max(protocol.n_folds, _FEWEST_TARGETS)
     if len(names) < fewest:
         raise InputError(
-            f"targets that train, stop and test must be others: {fewest} are needed at least; the "
-            f"data has {len(names)} ({', '.join(names[:5])}); give more data"
+            f"targets that train, validate and test must be others: {fewest} are needed at least; "
+            f"the data has {len(names)} ({', '.join(names[:5])}); give more data"
         )
     rng = generator(protocol.seed, "folds")
     order = rng.permutation(len(names))
-    dealt: list[list[str]] = [[] for _ in range(protocol.n_folds)]
+    split: list[list[str]] = [[] for _ in range(protocol.n_folds)]
     load = np.zeros(protocol.n_folds)
     for index in order[np.argsort(-size[order], kind="stable")]:
         smallest = int(np.argmin(load))
-        dealt[smallest].append(str(names[index]))
+        split[smallest].append(str(names[index]))
         load[smallest] += size[index]
-    all_folds = [
-        _fold(number, dealt[number], names, target, rng)
-        for number in range(min(protocol.folds_run, protocol.n_folds))
-    ]
-    if len(all_folds) > 1:
-        all_folds.append(_fold(FINAL, [], names, target, rng))
-    return [_shortened(fold, protocol) for fold in all_folds]
+    tested: list[tuple[int, list[str]]] = list(enumerate(split[: protocol.folds_run]))
+    if len(tested) > 1:
+        tested.append((FINAL, []))
+    return [_fold(number, test, names, target, protocol, rng) for number, test in tested]
 
 
 def _fold(
@@ -146,29 +243,39 @@ def _fold(
     test: Sequence[str],
     names: np.ndarray,
     target: np.ndarray,
+    protocol: Protocol,
     rng: np.random.Generator,
 ) -> Fold:
+    """At most as many items of each part as the protocol wants, spread over its targets."""
     rest = [str(name) for name in names if name not in test]
-    n_stop = max(1, round(len(rest) / 4))
-    stop = [rest[i] for i in rng.permutation(len(rest))[:n_stop]]
-    train = [name for name in rest if name not in stop]
-    return Fold(number, *(np.flatnonzero(np.isin(target, part)) for part in (train, stop, test)))
-
-
-def _shortened(fold: Fold, protocol: Protocol) -> Fold:
-    """At most so many items of each part, spread over its targets, which stand in order."""
+    n_validation = max(1, round(len(rest) / 4))
+    validation = [rest[i] for i in rng.permutation(len(rest))[:n_validation]]
+    train = [name for name in rest if name not in validation]
     most = (protocol.train_items, protocol.check_items, protocol.check_items)
-    parts = zip((fold.train, fold.stop, fold.test), most, strict=True)
-    return Fold(fold.number, *(_spread(part, n) for part, n in parts))
+    parts = []
+    for part, at_most in zip((train, validation, test), most, strict=True):
+        items = np.flatnonzero(np.isin(target, part))  # those of a target stand together
+        if at_most is not None and at_most < len(items):
+            items = items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
+        parts.append(items)
+    return Fold(number, *parts)
 
 
-def _spread(items: Int[np.ndarray, " item"], most: int | None) -> Int[np.ndarray, " kept"]:
-    if most is None or most >= len(items):
-        return items
-    return np.asarray(items[np.linspace(0, len(items) - 1, most).round().astype(int)])
+def refuse_evaluation_only(source: str | Path) -> None:
+    """Refuse data that is for evaluation only, by its name or by what it says.
 
-
-def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
-    """Hash of a protocol with what it is applied to: model, texts, folds, heads of a file."""
-    text = json.dumps({**protocol.model_dump(mode="json"), **about}, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    Raises:
+        InputError: if it is CrowS-Pairs, in its own table or as JSON Lines.
+    """
+    path = Path(source)
+    names = [str(source), path.stem, *path.parts]
+    first = ""
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            first = lines.readline(10_000)
+    by_content = "sent_more" in first or '"set": "crows' in first.replace('":"', '": "')
+    if by_content or any(is_evaluation_only(name) for name in names):
+        raise InputError(
+            f"`data` {source} is CrowS-Pairs, which must not be trained on: its data statement "
+            "says that it is for evaluation only; train on other texts and evaluate on these"
+        )

@@ -1,30 +1,67 @@
-"""Which heads to train: orders of all heads, each from the targets that choose and no other."""
+"""Rankings of heads to train, each from the targets that choose and no other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.first_order import FirstOrder
 from tda_bias.ablation.prune_curve import first_order_rankings
+from tda_bias.config import HeadBiasConfig
 from tda_bias.debias.protocol import Ranking
+from tda_bias.debias.texts import TwinTexts
+from tda_bias.heads.head_bias import head_bias
+from tda_bias.heads.result import HeadBias
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel, LoadedModel
 from tda_bias.scores.likelihood import SplitTriple, split_triples
+from tda_bias.twins import Twins
 from tda_bias.types import HeadId, InputError, Triple
 
-if TYPE_CHECKING:
-    from tda_bias.heads.result import HeadBias
-
 _ITEMS_PER_PASS = 6
+
+
+def fold_orders(
+    texts: TwinTexts,
+    items: Int[np.ndarray, " item"],
+    by: Sequence[Ranking],
+    *,
+    load: Callable[[], LoadedModel],
+    seed: int = 0,
+) -> dict[str, list[HeadId]]:
+    """All heads in the order of each ranking that is computed from an untouched model.
+
+    ``gates``, which is learned, and ``file``, which is given, are left to the caller.
+
+    Args:
+        texts: Items with twins, and the untouched model.
+        items: The items that choose.
+        by: The rankings that are asked for; others that cost nothing more may be there too.
+        load: Gives the model with hooks, where topology is asked for.
+        seed: Of flips.
+
+    Raises:
+        InputError: as ``mediation``.
+    """
+    triples, twins = [texts.triples[i] for i in items], [texts.twins[i] for i in items]
+    orders: dict[str, list[HeadId]] = {}
+    if {"importance", "effect"} & set(by):
+        orders |= first_order_orders(texts.model, triples, twins)
+    if {"evidence", "bottom", "published"} & set(by):
+        orders |= topology_orders(load, triples, twins, seed=seed)
+    if "mediation" in by:
+        values, _ = mediation(texts.model, triples, twins)
+        mean = float(texts.outcomes(items.tolist()).gap.mean())
+        orders["mediation"] = mediation_order(texts.model, values, mean)
+    return orders
 
 
 def first_order_orders(
@@ -64,10 +101,6 @@ def topology_orders(
         batch_size: Texts per forward pass.
         seed: Of flips.
     """
-    from tda_bias.config import HeadBiasConfig
-    from tda_bias.heads.head_bias import head_bias
-    from tda_bias.twins import Twins
-
     pairs = tuple(
         (t, tuple(its_twins)) for t, its_twins in zip(triples, twins, strict=True) if its_twins
     )
@@ -101,7 +134,7 @@ def gate_order(heads: Sequence[HeadId], gates: Float[Tensor, " head"]) -> list[H
 def mediation(
     model: LanguageModel, triples: Sequence[Triple], twins: Sequence[Sequence[Triple]]
 ) -> tuple[Float[np.ndarray, "layer head"], int]:
-    """What an item's log-odds would change if one head wrote what it writes in the twin.
+    """The change of an item's log-odds if one head wrote what it writes in the twin.
 
     To first order (attribution patching): what the head writes in the twin minus what it writes in
     the triple, times the slope of the triple's log-odds. Only texts whose twin has as many tokens
@@ -221,13 +254,3 @@ def chosen_from_file(heads: Sequence[HeadId], weights: str | None, model_weights
             "`heads` were found in a model with other weights than the one that is trained; rank "
             "the heads of this one, with tdabias heads and tdabias export"
         )
-
-
-def needs(names: Sequence[Ranking]) -> dict[str, bool]:
-    """Which computations some rankings ask for."""
-    return {
-        "first_order": bool({"importance", "effect"} & set(names)),
-        "topology": bool({"evidence", "bottom", "published"} & set(names)),
-        "mediation": "mediation" in names,
-        "gates": "gates" in names,
-    }

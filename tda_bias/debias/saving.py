@@ -25,7 +25,7 @@ CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What ``save_debiased`` wrote.
+    """A model folder that ``save_debiased`` wrote.
 
     Attributes:
         folder: Where.
@@ -59,12 +59,12 @@ def save_debiased(
 
     Args:
         model: The untouched model.
-        how: What learned.
+        how: The kind of learner.
         heads: The heads that did.
-        values: What was learned.
+        values: Values of the learner.
         folder: Where to; one that an earlier run wrote there is replaced.
         card: Text of the model card.
-        about: Content of ``debias.json``, from which ``tdabias confirm`` knows what was seen.
+        about: Content of ``debias.json``, which tells ``tdabias confirm`` the targets seen.
         probes: Texts on which logits are compared.
         seed: As in training, for ``lora``.
 
@@ -83,7 +83,7 @@ def save_debiased(
     with new_model_folder(replaced) as stage:
         try:
             if isinstance(trained, LoraLearner):
-                trained.lora.save(stage / ADAPTER)
+                trained.save(stage / ADAPTER)
             trained.apply()
             model.hf_model.save_pretrained(stage)
             model.tokenizer.save_pretrained(stage)
@@ -146,11 +146,11 @@ def _difference(model: LanguageModel, saved: LanguageModel, probes: Sequence[str
 
 
 def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """What a stranger must know of the model: on what it was trained, what changed, what not.
+    """Text that tells a stranger on what the model was trained, what changed, and what did not.
 
     Args:
         record: Entries of ``debias.json``.
-        row: Of ``summary.arms_table``, of the model's arm.
+        row: Of ``summary.conditions_table``, of the model's condition.
     """
     front = {
         "base_model": record["model"],
@@ -159,6 +159,7 @@ def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
         "tags": ["tdabias", "debiasing", record["category"]],
     }
     seen = record["targets"]
+    interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
     return "\n".join(
         [
             "---",
@@ -171,13 +172,13 @@ def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
             "",
             "## What was trained",
             "",
-            f"- How: {record['how']}, the heads of the arm *{record['arm']}*: "
+            f"- How: {record['how']}, the heads of the condition *{record['condition']}*: "
             f"{_shortened(record['heads'])}. Every other number is that of the base model, bit for "
             "bit.",
             f"- Texts: {counted(record['items'], 'item')} of {record['data']} trained, category "
             f"{record['category']}, with their twins. Targets that trained: "
-            f"{', '.join(seen['train'])}. Targets that stopped the training: "
-            f"{', '.join(seen['stop'])}.",
+            f"{', '.join(seen['train'])}. Validation targets, which stopped the training: "
+            f"{', '.join(seen['validation'])}.",
             f"- Neutral text: {record['neutral']}.",
             "",
             "## What changed",
@@ -188,8 +189,7 @@ def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
             "",
             "| | before | after |",
             "|---|---|---|",
-            f"| beta, nats per token | {row['before']:.3f} | {row['beta']:.3f} "
-            f"({row['low']:.3f} to {row['high']:.3f}) |",
+            f"| beta, nats per token | {row['before']:.3f} | {row['beta']:.3f}{interval} |",
             f"| root mean square of beta | {row['rms_before']:.3f} | {row['rms']:.3f} |",
             f"| language-model score | {row['lms_before']:.1f} | {row['lms']:.1f} |",
             f"| perplexity of neutral text | | {row['perplexity']:+.1f} % |",

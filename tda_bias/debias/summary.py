@@ -1,16 +1,16 @@
-"""What the arms of a comparison did on targets that they never saw, and whether choosing helped."""
+"""Results of an experiment on targets that no training saw, in tables and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.debias.protocol import Protocol
-from tda_bias.debias.study import RANDOM, ArmResult
+from tda_bias.debias.experiment import ConditionResult
+from tda_bias.debias.protocol import RANDOM, Protocol, conditions
 from tda_bias.debias.training import at_loss
 from tda_bias.runs.text import counted
 from tda_bias.stats.resampling import generator, permutation_pvalue, times_drawn, tolerance
@@ -19,82 +19,102 @@ UNTOUCHED = "untouched"
 # The language-model score may lose so many points.
 ALLOWED_LMS = 1.0
 _LEVEL = 0.05
-# An interval over fewer says little.
+# An interval over fewer says little; of one target there is none.
 _FEWEST_TARGETS = 5
 
 
-def arms_table(
-    results: Sequence[ArmResult],
+def conditions_table(
+    results: Sequence[ConditionResult],
     groups: Sequence[str],
     protocol: Protocol,
     *,
     n_resamples: int = 2000,
     confidence: float = 0.95,
 ) -> pd.DataFrame:
-    """One row per arm; random sets are one row, the mean over them.
+    """One row per condition; random sets are one row, the mean over them.
 
     Args:
-        results: Every arm over the folds.
+        results: Every condition over the folds.
         groups: The target of every item.
         protocol: The protocol.
         n_resamples: Bootstrap resamples of whole targets.
-        confidence: Coverage of the percentile intervals.
+        confidence: Coverage of the percentile intervals; with one target there are none (NaN).
 
     Returns:
-        ``arm how heads targets``; of the items of test targets, each from the training that never
-        saw its target: mean beta per token ``before`` and ``beta`` with ``low high``, ``change``
-        with ``change_low change_high``, root mean squares ``rms_before rms``, means of sums
-        ``sum_before sum``, language-model score ``lms_before lms`` in percent; ``perplexity``, the
-        change in percent on passages that nothing was chosen on, and ``guard``. Interpolated to a
-        loss of 1 and 2 % of the perplexity: ``beta_at_1 beta_at_2 rms_at_1 rms_at_2``, and the rank
-        p of their sizes among random sets, ``p`` (|beta| at 1 %), ``p_at_2``, ``p_rms``; and
-        ``beta`` item by item less the mean of the random sets, with limits over targets,
-        ``than_random than_random_low than_random_high``. What compares with random sets is NaN for
-        these, placebo, retention and the untouched model.
+        ``condition how heads targets``; of the items of test targets, each from the training that
+        never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
+        ``change`` with ``change_low change_high``, root mean squares ``rms_before rms``, means of
+        sums ``sum_before sum``, language-model score ``lms_before lms`` in percent;
+        ``perplexity``, the change in percent on passages that nothing was chosen on, and
+        ``guard``. Interpolated to a loss of 1 and 2 % of the perplexity: ``beta_at_1 beta_at_2
+        rms_at_1 rms_at_2``, and the rank p of their sizes among random sets, ``p`` (|beta| at
+        1 %), ``p_at_2``, ``p_rms``; and ``beta`` item by item less the mean of the random sets,
+        with limits over targets, ``than_random than_random_low than_random_high``. What compares
+        with random sets is NaN for these, placebo, retention and the untouched model.
     """
     tests = np.concatenate([fold.test for fold in results[0].folds])
-    target = np.array(groups)[tests]
-    rng = generator(protocol.seed, "resamples of targets")
-    names, unit = np.unique(target, return_inverse=True)
-    drawn = rng.integers(len(names), size=(n_resamples, len(names)))
-    often = times_drawn(drawn, len(names))[:, unit]
-    rows = [_row(result, often, confidence, protocol) for result in results]
-    for row in rows:
-        row["targets"] = len(names)
-    random = [row for row in rows if row["arm"] == RANDOM]
-    left_by_random = np.mean([_at_best(r, "gap") for r in results if r.arm.name == RANDOM], axis=0)
+    drawn = _Targets(np.array(groups)[tests], n_resamples, confidence, protocol.seed)
+    rows = [_row(result, drawn, protocol) for result in results]
+    of_random = [result for result in results if result.condition.name == RANDOM]
+    left_by_random = np.mean([_at_best(result, "gap") for result in of_random], axis=0)
+    random = [row for row in rows if row["condition"] == RANDOM]
     for row, result in zip(rows, results, strict=True):
-        if result.arm.goal == "gaps" and result.arm.name != RANDOM:
+        if result.condition.faces_random:
             less = _at_best(result, "gap") - left_by_random
-            low, high = _limits(less, often, confidence)
+            low, high = drawn.limits(less)
             row |= _rank_p(row, random)
             row |= {"than_random": less.mean(), "than_random_low": low, "than_random_high": high}
-    merged = [row for row in rows if row["arm"] != RANDOM]
     first = rows[0]  # of a ranking, which is held against random sets: it has all columns
-    untouched = {"arm": UNTOUCHED, "how": "none", "heads": 0, "guard": "pass", "perplexity": 0.0}
-    untouched["targets"] = len(names)
-    untouched |= {name: first[f"{name}_before"] for name in ("rms", "sum", "lms")}
-    untouched |= {"before": first["before"], "beta": first["before"], "change": 0.0}
-    low, high = _limits(_before(results[0]), often, confidence)
-    untouched |= {"low": low, "high": high, "change_low": 0.0, "change_high": 0.0}
-    untouched |= {f"{name}_before": first[f"{name}_before"] for name in ("rms", "sum", "lms")}
-    table = pd.DataFrame([untouched, *merged, _mean_of(random)])
+    low, high = drawn.limits(_before(results[0]))
+    untouched = {
+        "condition": UNTOUCHED, "how": "none", "heads": 0, "targets": drawn.n, "guard": "pass",
+        "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
+        "high": high, **dict.fromkeys(("change", "change_low", "change_high"), 0.0),
+        **{name: first[f"{name}_before"] for name in ("rms", "sum", "lms")},
+        **{f"{name}_before": first[f"{name}_before"] for name in ("rms", "sum", "lms")},
+    }  # fmt: skip
+    others = [row for row in rows if row["condition"] != RANDOM]
+    table = pd.DataFrame([untouched, *others, _mean_of(random)])
     return table.reindex(columns=[*first])
 
 
-def _row(
-    result: ArmResult,
-    often: Float[np.ndarray, "draw item"],
-    confidence: float,
-    protocol: Protocol,
-) -> dict[str, Any]:
+class _Targets:
+    """Resamples of whole targets.
+
+    Args:
+        target: The target of every test item.
+        n_resamples: How many.
+        confidence: Coverage of percentile intervals.
+        seed: Of the draws.
+
+    Attributes:
+        n: Number of targets.
+    """
+
+    def __init__(self, target: np.ndarray, n_resamples: int, confidence: float, seed: int) -> None:
+        names, unit = np.unique(target, return_inverse=True)
+        self.n = len(names)
+        drawn = generator(seed, "resamples of targets").integers(self.n, size=(n_resamples, self.n))
+        self._often = times_drawn(drawn, self.n)[:, unit]
+        self._tail = (1 - confidence) / 2
+
+    def limits(self, values: Float[np.ndarray, " item"]) -> tuple[float, float]:
+        """Percentile interval of a mean over items; NaN where one target is all there is."""
+        if self.n < 2:
+            return float("nan"), float("nan")
+        drawn = self._often @ values / self._often.sum(1)
+        low, high = np.quantile(drawn, [self._tail, 1 - self._tail])
+        return float(low), float(high)
+
+
+def _row(result: ConditionResult, drawn: _Targets, protocol: Protocol) -> dict[str, Any]:
     before, after = _before(result), _at_best(result, "gap")
     ppl = [np.expm1(t.report_log_ppl[1] - t.report_log_ppl[0]) for t in result.trajectories]
-    low, high = _limits(after, often, confidence)
-    change_low, change_high = _limits(after - before, often, confidence)
+    low, high = drawn.limits(after)
+    change_low, change_high = drawn.limits(after - before)
     row: dict[str, Any] = {
-        "arm": result.arm.name,
-        "how": result.arm.how,
+        "condition": result.condition.name,
+        "how": result.condition.how,
         "heads": len(result.heads[0]),
         "before": before.mean(),
         "beta": after.mean(),
@@ -111,12 +131,18 @@ def _row(
         "lms": 100 * _at_best(result, "language").mean(),
         "perplexity": 100 * float(np.mean(ppl)),
     }
-    kept = row["perplexity"] <= 100 * protocol.allowed_loss
-    row["guard"] = "pass" if kept and row["lms"] >= row["lms_before"] - ALLOWED_LMS else "fail"
+    kept = _within(row["perplexity"], 100 * protocol.allowed_loss)
+    kept &= _within(row["lms_before"] - row["lms"], ALLOWED_LMS)
+    row["guard"] = "pass" if kept else "fail"
     for loss in (1, 2):
         level = np.concatenate([at_loss(t, loss / 100) for t in result.trajectories])
         row |= {f"beta_at_{loss}": level.mean(), f"rms_at_{loss}": _rms(level)}
-    return row
+    return row | {"targets": drawn.n}
+
+
+def _within(lost: float, allowed: float) -> bool:
+    """Whether a loss is allowed: one rule for the guard and for the model that is saved."""
+    return bool(lost <= allowed + tolerance(allowed))
 
 
 def _rank_p(row: dict[str, Any], random: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -147,36 +173,26 @@ def _rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-def _before(result: ArmResult) -> np.ndarray:
+def _before(result: ConditionResult) -> np.ndarray:
     return _at(result, "gap", first=True)
 
 
-def _at_best(result: ArmResult, name: str) -> np.ndarray:
+def _at_best(result: ConditionResult, name: str) -> np.ndarray:
     return _at(result, name, first=False)
 
 
-def _at(result: ArmResult, name: str, *, first: bool) -> np.ndarray:
+def _at(result: ConditionResult, name: str, *, first: bool) -> np.ndarray:
     return np.concatenate([getattr(t, name)[0 if first else t.best] for t in result.trajectories])
 
 
-def _limits(
-    values: Float[np.ndarray, " item"], often: Float[np.ndarray, "draw item"], confidence: float
-) -> tuple[float, float]:
-    """Percentile interval of a mean over items, whole targets resampled."""
-    drawn = often @ values / often.sum(1)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def frontier_table(results: Sequence[ArmResult]) -> pd.DataFrame:
-    """Per arm, random set and check: what was left on test targets, at what perplexity.
+def frontier_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
+    """The bias left on test targets and its price, by condition, random set and check.
 
     A fold whose training ended earlier stays at its last check.
 
     Returns:
-        Columns ``arm draw check perplexity`` (change in percent on the watched passages, mean over
-        folds), ``beta rms`` over the items of all test targets.
+        Columns ``condition draw check perplexity`` (change in percent on the watched
+        passages, mean over folds), ``beta rms`` over the items of all test targets.
     """
     rows = []
     for result in results:
@@ -188,8 +204,8 @@ def frontier_table(results: Sequence[ArmResult]) -> pd.DataFrame:
             lost = [np.expm1(t.log_ppl[n] - t.log_ppl[0]) for t, n in pairs]
             rows.append(
                 {
-                    "arm": result.arm.name,
-                    "draw": max(result.arm.draw, 0),
+                    "condition": result.condition.name,
+                    "draw": max(result.condition.draw, 0),
                     "check": check,
                     "perplexity": 100 * float(np.mean(lost)),
                     "beta": float(gap.mean()),
@@ -199,10 +215,11 @@ def frontier_table(results: Sequence[ArmResult]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def trainings_table(results: Sequence[ArmResult]) -> pd.DataFrame:
-    """One row per training: ``arm draw fold rate steps best ended heads``.
+def trainings_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
+    """One row per training: ``condition draw fold rate steps best ended heads``.
 
-    And of the stop targets the loss and the language-model score, before and at the best check.
+    And of the validation targets the loss and the language-model score, before and at the best
+    check.
     """
     rows: list[dict[str, Any]] = []
     for result in results:
@@ -211,16 +228,16 @@ def trainings_table(results: Sequence[ArmResult]) -> pd.DataFrame:
         ):
             rows.append(
                 {
-                    "arm": result.arm.name,
-                    "draw": max(result.arm.draw, 0),
+                    "condition": result.condition.name,
+                    "draw": max(result.condition.draw, 0),
                     "fold": fold.number,
                     "rate": rate,
                     "steps": t.step[-1],
                     "best": t.step[t.best],
-                    "stop_loss_before": t.stop_loss[0],
-                    "stop_loss": t.stop_loss[t.best],
-                    "stop_lms_before": 100 * t.stop_language[0],
-                    "stop_lms": 100 * t.stop_language[t.best],
+                    "validation_loss_before": t.validation_loss[0],
+                    "validation_loss": t.validation_loss[t.best],
+                    "validation_lms_before": 100 * t.validation_language[0],
+                    "validation_lms": 100 * t.validation_language[t.best],
                     "ended": t.ended,
                     "heads": " ".join(map(str, heads)) if len(heads) <= 64 else f"{len(heads)}",
                 }
@@ -229,17 +246,17 @@ def trainings_table(results: Sequence[ArmResult]) -> pd.DataFrame:
 
 
 def items_table(
-    results: Sequence[ArmResult], groups: Sequence[str], ids: Sequence[str]
+    results: Sequence[ConditionResult], groups: Sequence[str], ids: Sequence[str]
 ) -> pd.DataFrame:
-    """One row per arm, random set and item of a test target: ``beta_before beta``, per token."""
+    """One row per condition, random set and test item: ``beta_before beta``, nats per token."""
     tables = []
     for result in results:
         for fold, t in zip(result.folds, result.trajectories, strict=True):
             tables.append(
                 pd.DataFrame(
                     {
-                        "arm": result.arm.name,
-                        "draw": max(result.arm.draw, 0),
+                        "condition": result.condition.name,
+                        "draw": max(result.condition.draw, 0),
                         "fold": fold.number,
                         "id": [ids[i] for i in fold.test],
                         "group": [groups[i] for i in fold.test],
@@ -251,41 +268,32 @@ def items_table(
     return pd.concat(tables, ignore_index=True)
 
 
-def recommended(results: Sequence[ArmResult]) -> str:
-    """The arm whose model is saved: the least loss on the stop targets, over folds.
+def recommended(results: Sequence[ConditionResult]) -> str:
+    """The condition whose model is saved: the least loss on the validation targets, over folds.
 
-    Only arms that train heads for the gaps and are no control, and of these such as keep the
-    language-model score on the stop targets; where none does, as lose least of it. Test targets
-    have no say.
+    No control, and of the others such as keep the language-model score on the validation targets;
+    where none does, as lose least of it. Test targets have no say.
     """
-    allowed = [
-        result
-        for result in results
-        if result.arm.goal == "gaps"
-        and result.arm.name not in (RANDOM, "bottom")
-        and result.arm.how != "full"
-    ]
+    allowed = [result for result in results if not result.condition.is_control]
     lost = [_lost_language(result) for result in allowed]
     most = max(ALLOWED_LMS, min(lost))
     keeping = [
-        result
-        for result, points in zip(allowed, lost, strict=True)
-        if points <= most + tolerance(most)
+        result for result, points in zip(allowed, lost, strict=True) if _within(points, most)
     ]
-    best = min(keeping, key=lambda r: np.mean([t.stop_loss[t.best] for t in r.trajectories]))
-    return best.arm.name
+    best = min(keeping, key=lambda r: np.mean([t.validation_loss[t.best] for t in r.trajectories]))
+    return best.condition.name
 
 
-def _lost_language(result: ArmResult) -> float:
-    """Points of the language-model score that an arm lost on the stop targets, over folds."""
-    lost = [t.stop_language[0] - t.stop_language[t.best] for t in result.trajectories]
-    return 100 * float(np.mean(lost))
+def _lost_language(result: ConditionResult) -> float:
+    """Points of the language-model score lost on the validation targets, mean over folds."""
+    scores = [(t.validation_language, t.best) for t in result.trajectories]
+    return 100 * float(np.mean([score[0] - score[best] for score, best in scores]))
 
 
-def broken(results: Sequence[ArmResult]) -> list[str]:
+def broken(results: Sequence[ConditionResult]) -> list[str]:
     """Trainings that ended because numbers became undefined, and at which step."""
     return [
-        f"{result.arm.part}, fold {fold.number}: {t.ended}; its last good check counts"
+        f"{result.condition.part}, fold {fold.number}: {t.ended}; its last good check counts"
         for result in results
         for fold, t in zip(result.folds, result.trajectories, strict=True)
         if "nan" in t.ended.lower() or "became inf" in t.ended
@@ -296,40 +304,51 @@ def broken(results: Sequence[ArmResult]) -> list[str]:
 
 
 def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
-    """Whether there is less bias, and whether choosing heads helped, in plain words."""
-    rows = table.set_index("arm")
-    row, random = rows.loc[name], rows.loc[RANDOM]
-    less = abs(row["beta"]) < abs(row["before"])
-    sure = row["change_high"] < 0 if row["before"] > 0 else row["change_low"] > 0
-    said = (
+    """Say whether there is less bias, and whether choosing heads helped, in plain words."""
+    row = table[table["condition"] == name].to_dict("records")[0]
+    interval = "one target gives no interval"
+    if row["targets"] > 1:
+        interval = f"95 % {row['change_low']:+.3f} to {row['change_high']:+.3f}"
+    text = (
         f"On targets it never saw, training {name} changed beta per token from "
-        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 % "
-        f"{row['change_low']:+.3f} to {row['change_high']:+.3f}) at {row['perplexity']:+.1f} % "
-        "perplexity"
+        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, {interval}) at "
+        f"{row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )
-    if row["targets"] < _FEWEST_TARGETS:
-        targets = counted(int(table["targets"].iloc[0]), "target is", "targets are")
-        said += f"; {targets} too few to say more."
-    else:
-        said += ": less of the bias is left." if less and sure else "; that may be chance."
     if row["guard"] == "fail":
         scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"
-        said += (
+        text += (
             f" It costs more than the guard allows (language-model score {scores}): not for use."
         )
-    ranked = table[table["arm"].isin(protocol.by)]
+    return f"{text} {_helped(table, protocol)}"
+
+
+def _less_or_not(row: Mapping[Any, Any]) -> str:
+    less = abs(row["beta"]) < abs(row["before"])
+    left = "less of the bias is left" if less else "no less of the bias is left"
+    if row["targets"] < _FEWEST_TARGETS:
+        targets = counted(int(row["targets"]), "target is", "targets are")
+        return f"{left}, and {targets} too few to say more."
+    if row["change_low"] > 0 or row["change_high"] < 0:
+        return f"{left}."
+    return f"{left}, which may be chance."
+
+
+def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
+    controls = {condition.name for condition in conditions(protocol) if condition.is_control}
+    compared = [name for name in protocol.by if name not in controls] or list(protocol.by)
+    ranked = table[table["condition"].isin(compared)]
     # Few random sets give few values of p: of equal ones, what leaves least.
     best = ranked.iloc[int(np.lexsort((ranked["beta_at_1"].abs(), ranked["p"]))[0])]
-    lowest = len(ranked) / (1 + protocol.n_random)
     if best["p"] * len(ranked) < _LEVEL:
         helped = "Choosing heads helped"
-    elif lowest >= _LEVEL:
+    elif len(ranked) / (1 + protocol.n_random) >= _LEVEL:
         helped = "Whether choosing heads helped cannot be told from so few random sets"
     else:
         helped = "Choosing heads did not help beyond chance"
+    random = float(table.loc[table["condition"] == RANDOM, "beta_at_1"].iloc[0])
     return (
-        f"{said} {helped}: at 1 % perplexity the best ranking ({best['arm']}) leaves "
-        f"{abs(best['beta_at_1']):.3f}, as many random heads {random['beta_at_1']:.3f} on average "
-        f"(p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}, before correcting for "
-        f"{counted(len(ranked), 'ranking')})."
+        f"{helped}: at 1 % perplexity (or the last check, where less is lost) the best ranking "
+        f"({best['condition']}) leaves {abs(best['beta_at_1']):.3f}, as many random heads "
+        f"{random:.3f} on average (p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}"
+        f", before correcting for {counted(len(ranked), 'ranking')})."
     )

@@ -1,10 +1,9 @@
-"""One training: steps, checks on targets that only stop it, and what the test targets did."""
+"""One training: steps, checks on validation targets that stop it, and what test targets did."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.loss import huber
 from tda_bias.debias.neutral import Retention
-from tda_bias.debias.protocol import Fold, Protocol
+from tda_bias.debias.protocol import Fold, Goal, Protocol
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
 from tda_bias.models.load import LanguageModel
@@ -24,33 +23,35 @@ from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.resampling import generator
 from tda_bias.types import InputError
 
-Goal = Literal["gaps", "placebo", "retention"]
-Progress = Callable[[], None]
 _LARGEST_GRADIENT = 1.0
 _PASSAGES = 16
+# Entries of a trajectory that every check adds to.
+_CHECKS = (
+    "step", "validation_loss", "validation_language", "log_ppl", "gap", "total", "language",
+)  # fmt: skip
 
 
 @dataclass
 class Trajectory:
-    """What a training left, check by check; check 0 is the untouched model.
+    """Checks of a training; check 0 is the untouched model.
 
     Attributes:
         step: Steps taken.
-        stop_loss: Mean Huber loss of the gaps on the stop targets.
-        stop_language: Share of won language-model comparisons on the stop targets.
+        validation_loss: Mean Huber loss of the gaps on the validation targets.
+        validation_language: Share of won language-model comparisons on the validation targets.
         log_ppl: Log-perplexity of the watched passages, nats per token.
         gap: Beta per token of every test item.
         total: Beta of sums of every test item.
         language: Share of won language-model comparisons of every test item.
         best: The check with the least stop loss among those within the allowed perplexity.
         ended: Why it ended, in words.
-        values: What the learner had learned at ``best``.
+        values: Values of the learner at ``best``.
         report_log_ppl: Log-perplexity of the reported passages before and at ``best``.
     """
 
     step: list[int] = field(default_factory=list)
-    stop_loss: list[float] = field(default_factory=list)
-    stop_language: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    validation_language: list[float] = field(default_factory=list)
     log_ppl: list[float] = field(default_factory=list)
     gap: list[np.ndarray] = field(default_factory=list)
     total: list[np.ndarray] = field(default_factory=list)
@@ -62,8 +63,7 @@ class Trajectory:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a saved part."""
-        checks = ("step", "stop_loss", "stop_language", "log_ppl", "gap", "total", "language")
-        arrays = {name: np.array(getattr(self, name)) for name in (*checks, "best")}
+        arrays = {name: np.array(getattr(self, name)) for name in (*_CHECKS, "best")}
         arrays["ended"] = np.array(self.ended)
         arrays["report_log_ppl"] = np.array(self.report_log_ppl)
         return arrays | {f"values {name}": value.numpy() for name, value in self.values.items()}
@@ -83,8 +83,8 @@ class Trajectory:
         before, after = arrays["report_log_ppl"]
         return cls(
             step=arrays["step"].tolist(),
-            stop_loss=arrays["stop_loss"].tolist(),
-            stop_language=arrays["stop_language"].tolist(),
+            validation_loss=arrays["validation_loss"].tolist(),
+            validation_language=arrays["validation_language"].tolist(),
             log_ppl=arrays["log_ppl"].tolist(),
             gap=list(arrays["gap"]),
             total=list(arrays["total"]),
@@ -119,16 +119,16 @@ def train(
     goal: Goal = "gaps",
     untouched: Trajectory | None = None,
     keep_values: bool = True,
-    progress: Progress | None = None,
+    progress: Callable[[], None] | None = None,
 ) -> Trajectory:
-    """Train until the stop targets gain nothing more, or too much perplexity is lost.
+    """Train until the validation targets gain nothing more, or too much perplexity is lost.
 
     Adam, the gradient's length cut at 1. The model is left as it was at the best check.
 
     Args:
-        learner: What learns.
+        learner: The learner.
         texts: Items with twins.
-        fold: Which of them train, stop and test.
+        fold: Items that train, validate and test.
         retention: The neutral passages that hold the model where it is.
         watch: Passages for the perplexity that stops.
         report: Passages for the perplexity that is reported.
@@ -188,7 +188,7 @@ def train(
 def _batches(
     fold: Fold, n_passages: int, protocol: Protocol
 ) -> list[tuple[Int[np.ndarray, " item"], Int[np.ndarray, " passage"]]]:
-    """Items and passages of every step: the same for every arm of a fold."""
+    """Items and passages of every step: the same for every condition of a fold."""
     rng = generator(protocol.seed, "batches", str(fold.number))
     batches = []
     for _ in range(protocol.epochs):
@@ -246,18 +246,18 @@ def _check(
     step: int,
     below: LowerLayers | None,
 ) -> None:
-    """Look at the stop targets and the watched passages, and note what the test targets do."""
-    stop = texts.outcomes(fold.stop.tolist(), below=below)
+    """Look at validation targets and watched passages, and note what the test targets do."""
+    validation = texts.outcomes(fold.validation.tolist(), below=below)
     empty = np.zeros(0)
     test = Outcomes(empty, empty, empty)
     if len(fold.test):
         test = texts.outcomes(fold.test.tolist(), below=below)
-    gap = torch.from_numpy(stop.gap)
+    gap = torch.from_numpy(validation.gap)
     loss = huber(gap, delta=protocol.delta, scale=protocol.scale).mean()
     log_ppl = log_ppl_of(texts.model, watch)
     trajectory.step.append(step)
-    trajectory.stop_loss.append(float(loss))
-    trajectory.stop_language.append(float(stop.language.mean()))
+    trajectory.validation_loss.append(float(loss))
+    trajectory.validation_language.append(float(validation.language.mean()))
     trajectory.log_ppl.append(log_ppl)
     trajectory.gap.append(test.gap)
     trajectory.total.append(test.total)
@@ -269,12 +269,13 @@ def _stopped(trajectory: Trajectory, protocol: Protocol) -> None:
     """The best check so far, and whether the training ends here."""
     allowed = trajectory.log_ppl[0] + np.log1p(protocol.allowed_loss)
     within = [n for n, loss in enumerate(trajectory.log_ppl) if loss <= allowed]
-    trajectory.best = min(within, key=lambda n: trajectory.stop_loss[n])
+    trajectory.best = min(within, key=lambda n: trajectory.validation_loss[n])
     last = len(trajectory.step) - 1
     if last not in within:
         trajectory.ended = f"perplexity lost more than {protocol.allowed_loss:.0%}"
     elif last - trajectory.best >= protocol.patience:
-        trajectory.ended = f"no gain on the stop targets in {counted(protocol.patience, 'check')}"
+        checks = counted(protocol.patience, "check")
+        trajectory.ended = f"no gain on the validation targets in {checks}"
 
 
 def at_loss(training: Trajectory, loss: float) -> Float[np.ndarray, " item"]:

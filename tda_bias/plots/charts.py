@@ -260,19 +260,19 @@ def _maps(comparison: HeadsComparison) -> list[Chart]:
 def debias(run: Run) -> list[Chart]:
     """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
     rows = run.plain_table("frontier.csv").assign(
-        line=lambda t: t["arm"].astype(str) + " " + t["draw"].astype(str)
+        line=lambda t: t["condition"].astype(str) + " " + t["draw"].astype(str)
     )
     spec = {
-        "description": "Bias left against perplexity, arm by arm",
+        "description": "Bias left against perplexity, condition by condition",
         "height": 320,
         "encoding": {
             "x": number("perplexity", "change of perplexity, per cent", scale={"zero": False}),
             "y": number("beta", "beta per token, left on targets never trained on"),
             "detail": {"field": "line"},
             "order": {"field": "check", "type": "quantitative"},
-            "tooltip": hover("arm", "draw", "check", "perplexity", "beta"),
+            "tooltip": hover("condition", "draw", "check", "perplexity", "beta"),
         },
-        "layer": _beside_random(rows, "arm"),
+        "layer": _beside_random(rows, "condition"),
     }
     note = "Grey lines are random heads: what choosing heads has to beat."
     return [Chart("The frontier: bias left, and its cost", spec, rows, note)]

@@ -44,12 +44,12 @@ def plot_frontier(frontier: pd.DataFrame) -> Figure:
 
 
 def _panel(ax: Axes, frontier: pd.DataFrame, quantity: str) -> None:
-    random = frontier[frontier["arm"] == "random"]
+    random = frontier[frontier["condition"] == "random"]
     for number, (_, line) in enumerate(random.groupby("draw")):
         label = "random heads" if number == 0 else None
         ax.plot(line["perplexity"], line[quantity].abs(), color=LIGHT_GREY, lw=0.6, label=label)
-    named = frontier[frontier["arm"] != "random"]
-    for number, (name, line) in enumerate(named.groupby("arm", sort=False)):
+    named = frontier[frontier["condition"] != "random"]
+    for number, (name, line) in enumerate(named.groupby("condition", sort=False)):
         ax.plot(
             line["perplexity"],
             line[quantity].abs(),

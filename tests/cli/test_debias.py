@@ -53,7 +53,7 @@ def called(capsys, tiny_folder, text, *options):
         (["--top", "8"], "`top` must be below the model's 8 heads"),
         (["--save", "gates"], "`save` must be effect or all, which this run trains; got 'gates'"),
         (["--text", "no.txt"], "no.txt"),
-        (["--category", "religion"], "targets that train, stop and test must be others"),
+        (["--category", "religion"], "targets that train, validate and test must be others"),
     ],
 )
 def test_unusable_input_ends_with_one_line_and_no_folder(
@@ -67,11 +67,50 @@ def test_unusable_input_ends_with_one_line_and_no_folder(
     assert not (out / "run.json").exists()
 
 
+@pytest.mark.parametrize("how", ["gates", "lora"])
+def test_architectures_whose_heads_cannot_be_cut_are_refused_before_weights_are_loaded(
+    how, tmp_path, text, monkeypatch, capsys
+):
+    from transformers import PreTrainedModel
+
+    sizes = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    gpt_neo = {
+        "vocab_size": 64, "hidden_size": 32, "num_layers": 2, "num_heads": 4,
+        "attention_types": [[["global"], 2]],
+    }  # fmt: skip
+    refused = {
+        "phi3": (sizes | {"intermediate_size": 48, "pad_token_id": 1}, "qkv_proj"),
+        "falcon": (sizes, "query_key_value"),
+        "gpt_neo": (gpt_neo, "attn.attention.q_proj"),
+        "deepseek_v3": (sizes | {"intermediate_size": 48}, "kv_a_proj_with_mqa"),
+        "mamba": ({"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2}, "no attention"),
+    }
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", lambda *_, **__: pytest.fail("loaded"))
+    for kind, (config, named) in refused.items():
+        folder = tmp_path / kind
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": kind, **config}))
+        out = tmp_path / "out"
+        status, _, error = called(capsys, folder, text, "--how", how, "--out", str(out))
+        assert status == 2, kind
+        assert named in error, kind
+        assert "trained" in error
+        assert error.count("\n") == 1
+        assert not out.exists()
+
+
 def test_the_run_leaves_what_it_promises(finished):
     names = {path.name for path in finished.iterdir()}
-    assert {"arms.csv", "heads.json", "model", "run.json", "frontier.png", "protocol.json"} <= names
-    arms = pd.read_csv(finished / "arms.csv")
-    assert arms["arm"].tolist() == [
+    assert {
+        "conditions.csv",
+        "heads.json",
+        "model",
+        "run.json",
+        "frontier.png",
+        "protocol.json",
+    } <= names
+    table = pd.read_csv(finished / "conditions.csv")
+    assert table["condition"].tolist() == [
         "untouched", "effect", "mediation", "all", "placebo", "retention", "full", "random",
     ]  # fmt: skip
     record = json.loads((finished / "run.json").read_text())
@@ -81,7 +120,7 @@ def test_the_run_leaves_what_it_promises(finished):
     tests = [target for fold in record["folds"] for target in fold["test"]]
     assert len(tests) == len(set(tests))
     for fold in record["folds"]:
-        parts = [set(fold[name]) for name in ("train", "stop", "test")]
+        parts = [set(fold[name]) for name in ("train", "validation", "test")]
         assert len(set.union(*parts)) == sum(map(len, parts))
 
 
@@ -109,18 +148,18 @@ def test_the_saved_model_differs_in_the_slices_of_heads_json_alone(finished, tin
 
 
 def test_the_table_follows_from_the_items(finished):
-    arms = pd.read_csv(finished / "arms.csv").set_index("arm")
+    table = pd.read_csv(finished / "conditions.csv").set_index("condition")
     items = pd.read_parquet(finished / "items.parquet")
-    for name, own in items[items["arm"] != "random"].groupby("arm"):
-        assert arms.loc[name, "beta"] == pytest.approx(own["beta"].mean(), abs=1e-9)
-        assert arms.loc[name, "rms"] == pytest.approx(np.sqrt((own["beta"] ** 2).mean()), abs=1e-9)
-        assert arms.loc[name, "before"] == pytest.approx(own["beta_before"].mean(), abs=1e-9)
-    draws = items[items["arm"] == "random"].groupby("draw")["beta"].mean()
-    assert arms.loc["random", "beta"] == pytest.approx(draws.abs().mean(), abs=1e-9)
+    for name, own in items[items["condition"] != "random"].groupby("condition"):
+        assert table.loc[name, "beta"] == pytest.approx(own["beta"].mean(), abs=1e-9)
+        assert table.loc[name, "rms"] == pytest.approx(np.sqrt((own["beta"] ** 2).mean()), abs=1e-9)
+        assert table.loc[name, "before"] == pytest.approx(own["beta_before"].mean(), abs=1e-9)
+    draws = items[items["condition"] == "random"].groupby("draw")["beta"].mean()
+    assert table.loc["random", "beta"] == pytest.approx(draws.abs().mean(), abs=1e-9)
     frontier = pd.read_csv(finished / "frontier.csv")
     assert (frontier[frontier["check"] == 0]["perplexity"].abs() < 1e-9).all()
-    assert arms["p"].dropna().between(1 / 4, 1).all()
-    assert set(arms.index[arms["p"].notna()]) == {"effect", "mediation", "all", "full"}
+    assert table["p"].dropna().between(1 / 4, 1).all()
+    assert set(table.index[table["p"].notna()]) == {"effect", "mediation", "all", "full"}
 
 
 def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
@@ -140,20 +179,21 @@ def test_a_finished_run_is_shown_again(finished, capsys):
 def test_the_card_says_what_was_trained_and_what_that_does_not_show(finished):
     card = (finished / "model" / "README.md").read_text(encoding="utf-8")
     about = json.loads((finished / "model" / "debias.json").read_text())
-    for target in about["targets"]["train"] + about["targets"]["stop"]:
+    for target in about["targets"]["train"] + about["targets"]["validation"]:
         assert target in card
     assert about["protocol"] in card
     assert "What this does not show" in card
+    assert "nan" not in card
 
 
 def test_a_stopped_run_goes_on_where_it_was(
     finished, tiny_folder, text, tmp_path, monkeypatch, capsys
 ):
-    from tda_bias.debias import study
+    from tda_bias.debias import experiment
 
     out = tmp_path / "again"
     options = ["--by", "effect,mediation", "--n-random", "3", "--controls", "--folds", "2", *SMALL]
-    real, calls = study.train, []
+    real, calls = experiment.train, []
 
     def stopping(*arguments, **settings):
         calls.append(1)
@@ -161,14 +201,14 @@ def test_a_stopped_run_goes_on_where_it_was(
             raise KeyboardInterrupt
         return real(*arguments, **settings)
 
-    monkeypatch.setattr(study, "train", stopping)
+    monkeypatch.setattr(experiment, "train", stopping)
     assert called(capsys, tiny_folder, text, *options, "--out", str(out))[0] == 130
-    monkeypatch.setattr(study, "train", lambda *a, **s: (calls.append(1), real(*a, **s))[1])
+    monkeypatch.setattr(experiment, "train", lambda *a, **s: (calls.append(1), real(*a, **s))[1])
     before = len(calls)
     assert called(capsys, tiny_folder, text, *options, "--out", str(out))[0] == 0
     everything = len(pd.read_csv(out / "trainings.csv")) + 1  # and the recommended model's
     assert len(calls) - before == everything - 3
-    for name in ("arms.csv", "frontier.csv"):
+    for name in ("conditions.csv", "frontier.csv"):
         expected, found = (pd.read_csv(folder / name) for folder in (finished, out))
         pd.testing.assert_frame_equal(expected, found)
 
@@ -186,11 +226,11 @@ def test_a_changed_protocol_is_not_mixed_with_finished_trainings(
 def test_trainings_of_another_protocol_are_not_lost_by_accident(
     tiny_folder, text, tmp_path, monkeypatch, capsys
 ):
-    from tda_bias.debias import study
+    from tda_bias.debias import experiment
 
     out = tmp_path / "run"
     options = ["--by", "effect", "--n-random", "1", "--epochs", "1", "--train-items", "4"]
-    real, calls = study.train, []
+    real, calls = experiment.train, []
 
     def stopping(*arguments, **settings):
         calls.append(1)
@@ -198,7 +238,7 @@ def test_trainings_of_another_protocol_are_not_lost_by_accident(
             raise KeyboardInterrupt
         return real(*arguments, **settings)
 
-    monkeypatch.setattr(study, "train", stopping)
+    monkeypatch.setattr(experiment, "train", stopping)
     assert called(capsys, tiny_folder, text, *options, "--out", str(out))[0] == 130
     protocol = (out / "protocol.json").read_bytes()
     status, _, error = called(capsys, tiny_folder, text, *options, "--kl", "2", "--out", str(out))
@@ -250,5 +290,7 @@ def test_tune_and_lora_change_the_slices_of_heads_json_alone(
         assert (out / "model" / "adapter" / "adapter_config.json").is_file()
     assert torch.isfinite(next(trained.parameters())).all()
     assert json.loads((out / "run.json").read_text())["recommended"] == by.split(",")[0]
+    printed = capsys.readouterr().out
+    assert "nan" not in printed + (out / "model" / "README.md").read_text(encoding="utf-8")
     tested = pd.read_parquet(out / "items.parquet")
-    assert (tested.groupby("arm").size() == 4).all()
+    assert (tested.groupby("condition").size() == 4).all()

@@ -26,16 +26,16 @@ def test_too_few_targets_are_refused_by_name():
 def test_every_target_tests_once_and_its_items_do_nothing_else_there(seed):
     items = triples(27, 27, 26, 26, 26, 24, 23, 21, 21, 21)
     group = np.array([item.group for item in items])
-    *dealt, final = folds(items, Protocol(seed=seed))
+    *tested, final = folds(items, Protocol(seed=seed))
     assert final.number == FINAL
     assert len(final.test) == 0
-    tests = np.concatenate([fold.test for fold in dealt])
+    tests = np.concatenate([fold.test for fold in tested])
     assert sorted(tests) == list(range(len(items)))
-    for fold in [*dealt, final]:
-        parts = [set(group[own]) for own in (fold.train, fold.stop, fold.test)]
+    for fold in [*tested, final]:
+        parts = [set(group[own]) for own in (fold.train, fold.validation, fold.test)]
         assert sum(map(len, parts)) == len(set.union(*parts)) == 10
         assert len(parts[1]) == round((10 - len(parts[2])) / 4)
-    sizes = [len(fold.test) for fold in dealt]
+    sizes = [len(fold.test) for fold in tested]
     assert max(sizes) - min(sizes) <= 10
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tda_bias.debias.sources import refuse_evaluation_only
+from tda_bias.debias.protocol import refuse_evaluation_only
 from tda_bias.types import InputError
 
 

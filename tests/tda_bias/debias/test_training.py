@@ -56,7 +56,7 @@ def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, how):
     easy = (setting[0], Fold(0, fold.train, fold.train, fold.test), *setting[2:])
     found = trained(easy, how, kl=0.0)
     assert found.best > 0
-    assert found.stop_loss[found.best] < found.stop_loss[0]
+    assert found.validation_loss[found.best] < found.validation_loss[0]
     for name, now in texts.model.hf_model.state_dict().items():
         assert torch.equal(now, before[name]), name
     assert all(p.requires_grad for p in texts.model.hf_model.parameters())
@@ -77,7 +77,9 @@ def test_what_was_learned_gives_the_best_check_again(setting):
 def test_a_training_does_not_depend_on_the_test_targets(setting):
     texts, fold, neutral, retention = setting
     found = trained(setting)
-    other = trained((texts, Fold(0, fold.train, fold.stop, fold.test[:1]), neutral, retention))
+    other = trained(
+        (texts, Fold(0, fold.train, fold.validation, fold.test[:1]), neutral, retention)
+    )
     assert found.step == other.step
     torch.testing.assert_close(found.values["gates"], other.values["gates"])
 
@@ -107,14 +109,14 @@ def test_it_stops_after_three_checks_without_gain():
     found = Trajectory()
     for check, loss in enumerate([1.0, 0.8, 0.9, 0.85, 0.81]):
         found.step.append(check)
-        found.stop_loss.append(loss)
+        found.validation_loss.append(loss)
         found.log_ppl.append(3.0)
         training._stopped(found, Protocol())
-    assert (found.best, found.ended) == (1, "no gain on the stop targets in 3 checks")
+    assert (found.best, found.ended) == (1, "no gain on the validation targets in 3 checks")
 
 
 def test_the_best_check_is_the_best_among_those_within_the_allowed_perplexity():
-    found = Trajectory(step=[0, 1, 2], stop_loss=[1.0, 0.7, 0.2], log_ppl=[3.0, 3.01, 3.5])
+    found = Trajectory(step=[0, 1, 2], validation_loss=[1.0, 0.7, 0.2], log_ppl=[3.0, 3.01, 3.5])
     training._stopped(found, Protocol())
     assert found.best == 1
     assert found.ended == "perplexity lost more than 2%"

@@ -16,7 +16,7 @@ from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
-from tda_bias.debias.record import DebiasRun
+from tda_bias.debias.result import DebiasRun
 from tda_bias.heads.confirmation import Confirmation
 from tda_bias.heads.result import HeadBias
 from tda_bias.paper.published_run import PublishedAgreement
@@ -80,7 +80,7 @@ def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
         "p",
         "outcome",
         "ranking",
-        "arm",
+        "condition",
         "how",
         "heads",
         "before",

@@ -1,0 +1,538 @@
+"""The experiment: every condition trained in every fold, saved training by training.
+
+The same batches, stops and learning rates hold for all conditions; heads are chosen anew in every
+fold, from its training targets alone. What is finished is kept, and a run that is started again
+goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tda_bias.ablation.random_sets import n_possible_sets, random_sets
+from tda_bias.debias.learners import How, learner, undone
+from tda_bias.debias.neutral import NeutralText, Retention, neutral_text
+from tda_bias.debias.protocol import (
+    FINAL,
+    Condition,
+    Fold,
+    Protocol,
+    conditions,
+    folds,
+    protocol_hash,
+)
+from tda_bias.debias.rankings import chosen_from_file, fold_orders, gate_order
+from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.training import (
+    Trajectory,
+    log_ppl_of,
+    n_checks,
+    n_steps,
+    train,
+    untouched_check,
+)
+from tda_bias.memory import give_back_memory
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.load import LanguageModel, LoadedModel
+from tda_bias.models.precision import Computing
+from tda_bias.progress import Counter, Progress
+from tda_bias.runs.cache import PartStore, open_parts, texts_hash
+from tda_bias.runs.files import to_json, write_text
+from tda_bias.runs.record import now
+from tda_bias.runs.text import counted
+from tda_bias.runs.work import ALONE, Job, Shard, Team
+from tda_bias.stats.resampling import generator
+from tda_bias.triples import triple_ids
+from tda_bias.types import HeadId, InputError, Triple
+
+PROTOCOL = "protocol.json"
+Orders = Mapping[str, list[HeadId]]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A model with everything that all trainings on it share.
+
+    Attributes:
+        texts: Items with twins, and the untouched model.
+        neutral: Neutral text in three parts.
+        protocol: The protocol.
+        load_hooked: Gives the model with hooks, for rankings by topology.
+        from_file: Heads of the ranking ``file``.
+    """
+
+    texts: TwinTexts
+    neutral: NeutralText
+    protocol: Protocol
+    load_hooked: Callable[[], LoadedModel]
+    from_file: tuple[HeadId, ...] = ()
+    _untouched: dict[int, Trajectory] = field(default_factory=dict)
+
+    @cached_property
+    def every_head(self) -> list[HeadId]:
+        """All heads of the model."""
+        layers = attention_layers(self.texts.model)
+        return [HeadId(layer.number, h) for layer in layers for h in range(layer.n_heads)]
+
+    @cached_property
+    def _kept_retention(self) -> Retention:
+        return Retention(self.texts.model, self.neutral.learn)
+
+    def retention(self, how: How) -> Retention:
+        """The passages that hold the model where it is."""
+        if how == "full":  # rare, and needs a copy of the output embeddings
+            return Retention(self.texts.model, self.neutral.learn, head_changes=True)
+        return self._kept_retention
+
+    def untouched(self, fold: Fold) -> Trajectory:
+        """The check before the first step: the same for every condition of a fold."""
+        if fold.number not in self._untouched:
+            self._untouched[fold.number] = untouched_check(
+                self.texts, fold, self.neutral.watch, self.neutral.report, self.protocol
+            )
+        return self._untouched[fold.number]
+
+
+class Steps:
+    """Progress over all trainings; one that stopped early, or was saved, counts in full.
+
+    Args:
+        total: Steps of all.
+        progress: Called with steps done and all.
+    """
+
+    def __init__(self, total: int, progress: Progress | None = None) -> None:
+        self._counter = Counter(total, progress)
+        self._trainings: dict[str, int] = {}
+
+    def step(self) -> None:
+        """Count a step."""
+        self._counter.add(1)
+
+    def finished(self, job: Job) -> None:
+        """Count a training."""
+        self._trainings[job.name] = int(job.cost)
+        self._counter.reach(sum(self._trainings.values()))
+
+
+@dataclass
+class ConditionResult:
+    """A condition over the folds, with the learning rate that validation targets chose in each.
+
+    Attributes:
+        condition: The condition.
+        folds: The folds, in order.
+        trajectories: The training of each.
+        rates: The chosen learning rate of each.
+        heads: The heads that learned in each; empty for the whole model.
+    """
+
+    condition: Condition
+    folds: list[Fold] = field(default_factory=list)
+    trajectories: list[Trajectory] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    heads: list[tuple[HeadId, ...]] = field(default_factory=list)
+
+
+def run_experiment(
+    bench: Bench,
+    listed: Sequence[Condition],
+    all_folds: Sequence[Fold],
+    store: PartStore,
+    steps: Steps | None = None,
+) -> list[ConditionResult]:
+    """Train every condition in every fold that tests.
+
+    Args:
+        bench: The model and its texts.
+        listed: The conditions.
+        all_folds: The folds; the final fit is left to ``recommended_training``.
+        store: Finished trainings and rankings.
+        steps: Told of every step.
+
+    Raises:
+        ShareDone: if the trainings are shared by several processes and another one gathers.
+        InputError: as ``PartStore.each``.
+    """
+    steps = steps or Steps(0)
+    store.prepare([_orders_job(bench, fold, store, steps) for fold in all_folds])
+    results = [ConditionResult(condition) for condition in listed]
+    planned: list[tuple[ConditionResult, list[Job]]] = []
+    for fold in all_folds:
+        if fold.number == FINAL:
+            continue
+        orders = rankings(bench, fold, store, steps)
+        for result in results:
+            heads = heads_of(bench, result.condition, orders, fold)
+            result.folds.append(fold)
+            result.heads.append(heads)
+            planned.append((result, _trainings(bench, result.condition, heads, fold, steps)))
+    parts = store.each([job for _, jobs in planned for job in jobs])
+    for result, jobs in planned:
+        rates = bench.protocol.rates(result.condition.how)
+        trajectory, rate = _best(rates, jobs, islice(parts, len(jobs)), steps)
+        result.trajectories.append(trajectory)
+        result.rates.append(rate)
+    return results
+
+
+def recommended_training(
+    bench: Bench, name: str, fold: Fold, store: PartStore, steps: Steps | None = None
+) -> tuple[Trajectory, tuple[HeadId, ...]]:
+    """The training of the model that is saved, and its heads: of the final fit, or the only fold.
+
+    It is read where it was part of the experiment, else made.
+    """
+    steps = steps or Steps(0)
+    condition = next(c for c in conditions(bench.protocol) if c.name == name)
+    heads = heads_of(bench, condition, rankings(bench, fold, store, steps), fold)
+    return _trained(bench, condition, heads, fold, store, steps), heads
+
+
+# -- heads -----------------------------------------------------------------------------------------
+
+
+def rankings(bench: Bench, fold: Fold, store: PartStore, steps: Steps) -> Orders:
+    """All heads in the order of each ranking of the protocol, from training targets alone."""
+    saved = store.part(_orders_job(bench, fold, store, steps))
+    return {
+        name: [HeadId(int(layer), int(head)) for layer, head in saved[name]]
+        for name in bench.protocol.by
+    }
+
+
+def _orders_job(bench: Bench, fold: Fold, store: PartStore, steps: Steps) -> Job:
+    """The part that holds the rankings of a fold."""
+
+    def computed() -> dict[str, np.ndarray]:
+        protocol = bench.protocol
+        orders = fold_orders(
+            bench.texts, fold.train, protocol.by, load=bench.load_hooked, seed=protocol.seed
+        )
+        if "gates" in protocol.by:
+            every = Condition("gates of all heads", "gates")
+            learned = _trained(bench, every, tuple(bench.every_head), fold, store, steps)
+            orders["gates"] = gate_order(bench.every_head, learned.values["gates"])
+        if bench.from_file:
+            orders["file"] = list(bench.from_file)
+        return {name: np.array([(h.layer, h.head) for h in orders[name]]) for name in protocol.by}
+
+    return Job(
+        f"orders {fold.number}", len(fold.train), lambda: _on(fold), partial(_tidied, computed)
+    )
+
+
+def heads_of(bench: Bench, condition: Condition, orders: Orders, fold: Fold) -> tuple[HeadId, ...]:
+    """The heads that a condition trains in a fold."""
+    if condition.how == "full":
+        return ()
+    if condition.ranking is not None:
+        return tuple(sorted(orders[condition.ranking][: bench.protocol.top]))
+    if condition.name == "all":
+        return tuple(bench.every_head)
+    return random_heads(bench, orders, fold)[0][condition.draw]
+
+
+def random_heads(bench: Bench, orders: Orders, fold: Fold) -> tuple[list[tuple[HeadId, ...]], str]:
+    """Random sets as large as the chosen one, and in words whether they are of the same layers."""
+    n, every = bench.protocol.n_random, bench.every_head
+    first = orders[bench.protocol.by[0]][: bench.protocol.top]
+    rng = generator(bench.protocol.seed, "random heads", str(fold.number))
+    per_layer = 1 + max(head.head for head in every)
+    if n_possible_sets(first, per_layer) >= n:
+        return random_sets(first, per_layer, n, rng=rng), "of the same layers"
+    # A layer has more chosen heads than others: there is no such set.
+    drawn = [rng.choice(len(every), len(first), replace=False) for _ in range(n)]
+    return [tuple(sorted(every[int(i)] for i in places)) for places in drawn], "of any layer"
+
+
+# -- trainings -------------------------------------------------------------------------------------
+
+
+def _trained(
+    bench: Bench,
+    condition: Condition,
+    heads: tuple[HeadId, ...],
+    fold: Fold,
+    store: PartStore,
+    steps: Steps,
+) -> Trajectory:
+    """The training of a condition in a fold, at the best of the learning rates."""
+    jobs = _trainings(bench, condition, heads, fold, steps)
+    return _best(bench.protocol.rates(condition.how), jobs, map(store.part, jobs), steps)[0]
+
+
+def _trainings(
+    bench: Bench, condition: Condition, heads: tuple[HeadId, ...], fold: Fold, steps: Steps
+) -> list[Job]:
+    """The parts that hold the trainings of a condition in a fold, rate by rate."""
+    depends_on = {**_on(fold), "heads": [str(head) for head in heads]}
+    return [
+        Job(
+            f"fold {fold.number} {condition.part} {rate:g}",
+            n_steps(bench.protocol, fold),
+            lambda: depends_on,
+            partial(_tidied, partial(_train, bench, condition, heads, fold, rate, steps)),
+        )
+        for rate in bench.protocol.rates(condition.how)
+    ]
+
+
+def _train(
+    bench: Bench,
+    condition: Condition,
+    heads: tuple[HeadId, ...],
+    fold: Fold,
+    rate: float,
+    steps: Steps,
+) -> dict[str, np.ndarray]:
+    retention, untouched = bench.retention(condition.how), bench.untouched(fold)
+    torch.manual_seed(bench.protocol.seed)
+    made = learner(condition.how, bench.texts.model, heads, seed=bench.protocol.seed)
+    with undone(made) as temporary:
+        trajectory = train(
+            temporary, bench.texts, fold, retention, bench.neutral.watch, bench.neutral.report,
+            bench.protocol, rate=rate, goal=condition.goal, untouched=untouched,
+            keep_values=condition.how != "full", progress=steps.step,
+        )  # fmt: skip
+    return trajectory.arrays()
+
+
+def _tidied(compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of a part, once what was needed for them is given back to the system."""
+    arrays = compute()
+    give_back_memory()
+    return arrays
+
+
+def _best(
+    rates: Sequence[float],
+    jobs: Sequence[Job],
+    parts: Iterable[Mapping[str, np.ndarray]],
+    steps: Steps,
+) -> tuple[Trajectory, float]:
+    """The training with the least loss on the validation targets, and its learning rate."""
+    tried = []
+    for rate, job, arrays in zip(rates, jobs, parts, strict=True):
+        tried.append((Trajectory.from_arrays(arrays), rate))
+        steps.finished(job)
+    return min(tried, key=lambda trial: trial[0].validation_loss[trial[0].best])
+
+
+def _on(fold: Fold) -> dict[str, Any]:
+    return {"fold": [items.tolist() for items in fold.parts().values()]}
+
+
+# -- cost ------------------------------------------------------------------------------------------
+
+
+def cost(protocol: Protocol, all_folds: Sequence[Fold]) -> tuple[int, int]:
+    """Trainings and steps of a whole experiment, the recommended model's included."""
+    compared = sum(len(protocol.rates(condition.how)) for condition in conditions(protocol))
+    trainings = steps = 0
+    for fold in all_folds:
+        of_fold = protocol.n_rates if fold.number == FINAL else compared
+        of_fold += protocol.n_rates * ("gates" in protocol.by)
+        trainings += of_fold
+        steps += of_fold * n_steps(protocol, fold)
+    return trainings, steps
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Seconds that parts of a training take.
+
+    Attributes:
+        step: A step.
+        check: The outcomes of validation and test targets, with the perplexity.
+        perplexity: That alone.
+    """
+
+    step: float
+    check: float
+    perplexity: float
+
+    def of_all(self, protocol: Protocol, all_folds: Sequence[Fold]) -> float:
+        """Seconds of a whole experiment in which no training stops early."""
+        trainings, steps = cost(protocol, all_folds)
+        # The untouched model is checked once in a fold, and every training reports a perplexity.
+        checks = trainings * (n_checks(protocol) - 1) + len(all_folds)
+        reports = trainings + len(all_folds)
+        return steps * self.step + checks * self.check + reports * self.perplexity
+
+
+def timed(bench: Bench, fold: Fold) -> Seconds:
+    """Seconds of a step and a check here, of gates on all heads: each is done and timed."""
+    texts, protocol = bench.texts, bench.protocol
+    items = fold.train[: protocol.batch].tolist()
+    passages = list(range(min(protocol.passages, len(bench.neutral.learn.ids))))
+    few = replace(bench.neutral.learn, ids=bench.neutral.learn.ids[: len(passages)])
+    retention = Retention(texts.model, few)
+    computing = Computing(texts.model, protocol.precision)
+
+    def step() -> None:
+        loss = texts.gaps(items).mean() + retention.divergence(passages)
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    with undone(learner("gates", texts.model, bench.every_head)) as gates:
+
+        def seconds(run: Callable[[], object]) -> float:
+            clock = time.monotonic()
+            with computing.running(), gates.running():
+                run()
+            return time.monotonic() - clock
+
+        seconds(step)  # the first is slower than all later ones
+        of_step = seconds(step)
+        of_item = seconds(lambda: texts.outcomes(items)) / max(1, len(items))
+        of_text = seconds(lambda: log_ppl_of(texts.model, bench.neutral.watch))
+    return Seconds(of_step, of_item * (len(fold.validation) + len(fold.test)) + of_text, of_text)
+
+
+# -- one experiment and its folder -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment, fixed before the first step.
+
+    Attributes:
+        bench: The model and its texts.
+        folds: The folds.
+        store: Finished trainings.
+        weights: Hash of the untouched model's weights.
+        identity: Hash of the protocol and of what it is applied to.
+        fixed: When it was written down.
+        twins: How twins came about; None without.
+    """
+
+    bench: Bench
+    folds: list[Fold]
+    store: PartStore
+    weights: str
+    identity: str
+    fixed: str
+    twins: dict[str, Any] | None
+
+    def targets(self, fold: Fold) -> dict[str, list[str]]:
+        """Names of the targets of a fold's parts."""
+        triples = self.bench.texts.triples
+        return {
+            name: sorted({triples[i].group for i in items}) for name, items in fold.parts().items()
+        }
+
+    def cost_in_words(self, team: Team = ALONE) -> str:
+        """The trainings that are to come and the time they take, from a timed step and check."""
+        protocol = self.bench.protocol
+        trainings, steps = cost(protocol, self.folds)
+        taken = timed(self.bench, self.folds[0])
+        minutes = max(1, round(taken.of_all(protocol, self.folds) / 60))
+        shared = f", shared by {team.count} processes" if team.count > 1 else ""
+        return (
+            f"{counted(trainings, 'training')} of {counted(steps // trainings, 'step')} on "
+            f"average: about {counted(minutes, 'minute')} here at most ({taken.step:.1f} s a step, "
+            f"{taken.check:.1f} s a check){shared}. Protocol {self.identity[:12]}, fixed "
+            f"{self.fixed}."
+        )
+
+
+def fixed_experiment(
+    model: LanguageModel,
+    triples: Sequence[Triple],
+    twins: Sequence[Sequence[Triple]],
+    protocol: Protocol,
+    folder: Path,
+    *,
+    load_hooked: Callable[[], LoadedModel],
+    from_file: tuple[Sequence[HeadId], str | None] | None = None,
+    about_twins: dict[str, Any] | None = None,
+    text: str = "self",
+    batch_size: int = 36,
+    resume: bool = True,
+    overwrite: bool = False,
+    team: Team = ALONE,
+) -> Experiment:
+    """Fix everything that decides the numbers, and write the protocol down.
+
+    Args:
+        model: A causal language model without hooks.
+        triples: The items.
+        twins: Their twins, or none for all.
+        protocol: The protocol.
+        folder: Where the run goes.
+        load_hooked: Gives the model with hooks, for rankings by topology.
+        from_file: Heads of the ranking ``file``, and the hash of the weights they were found in.
+        about_twins: How twins came about.
+        text: Neutral text, as for ``neutral_text``.
+        batch_size: Texts per forward pass where nothing is learned.
+        resume: Whether trainings of an earlier run are reused.
+        overwrite: Whether those of another protocol may be lost.
+        team: The processes that share the trainings.
+
+    Raises:
+        InputError: if targets, heads or texts cannot be used, or the folder holds trainings of
+            another protocol.
+    """
+    weights = model.weight_hash()
+    heads: tuple[HeadId, ...] = ()
+    if from_file is not None:
+        heads = tuple(from_file[0])
+        chosen_from_file(heads, from_file[1], weights)
+    all_folds = folds(triples, protocol)
+    texts = TwinTexts(model, triples, twins, batch_size=batch_size)
+    neutral = neutral_text(model, text, seed=protocol.seed)
+    applied = {
+        "weights": weights,
+        "texts": triple_ids(triples),
+        "twins": (about_twins or {}).get("hash"),
+        "neutral": [neutral.source, neutral.revision],
+        "heads": [str(head) for head in heads],
+    }
+    identity = protocol_hash(protocol, applied)
+    # Processes on other hardware may write other neutral text: their trainings do not mix.
+    neutral_ids = [*neutral.learn.ids, *neutral.watch.ids, *neutral.report.ids]
+    kept = {
+        "format": 2, "protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids]),
+    }  # fmt: skip
+    trainings = folder / "trainings"
+    store = open_parts(trainings, kept, resume=resume, overwrite=overwrite, team=team)
+    gathers = team.index == 0 or isinstance(team, Shard)
+    fixed = _written_down(folder, trainings, protocol, identity, overwrite) if gathers else ""
+    bench = Bench(texts, neutral, protocol, load_hooked, heads)
+    return Experiment(bench, all_folds, store, weights, identity, fixed, about_twins)
+
+
+def _written_down(
+    folder: Path, trainings: Path, protocol: Protocol, identity: str, overwrite: bool
+) -> str:
+    """Write the protocol down before the first step; when that was, also for a resumed run.
+
+    Raises:
+        InputError: if trainings of another protocol are there, and are not to be lost.
+    """
+    path = folder / PROTOCOL
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before["hash"] == identity:
+            return str(before["fixed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        before = None  # there is none yet, or what is there says nothing
+    if before and any(trainings.glob("*.npz")) and not overwrite:
+        raise InputError(
+            f"{folder} holds trainings of another protocol (fixed {before.get('fixed')}); "
+            "choose another --out, or start over with --no-resume"
+        )
+    fixed = now()
+    content = {"hash": identity, "fixed": fixed, "protocol": protocol.model_dump(mode="json")}
+    write_text(path, to_json(content))
+    return fixed
