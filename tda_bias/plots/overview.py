@@ -17,7 +17,7 @@ from tda_bias.runs.text import counted
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.heads.calibration import Calibration
+    from tda_bias.heads.paper_p import Calibration
     from tda_bias.heads.result import HeadBias
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK)
