@@ -14,7 +14,7 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
 from tda_bias.crossref.targets import match_counts, signed_quantity
 from tda_bias.debias.record import DebiasRun
-from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.kept_patterns import ExamplePattern
 from tda_bias.heads.maps import PUBLISHED
 from tda_bias.heads.paper_p import calibration as simulated
 from tda_bias.heads.result import HeadBias
