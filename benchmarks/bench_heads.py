@@ -24,8 +24,7 @@ import numpy as np
 from benchmarks.load import MACHINES
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.location_tables import location_tests
-from tda_bias.heads.location_test import LocationMap
+from tda_bias.heads.location import LocationMap, location_tests
 from tda_bias.runs.cache import PartStore
 from tda_bias.threads import each_in_threads
 

@@ -30,8 +30,7 @@ from .text import table_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.heads.record import ControlsRecord
-    from tda_bias.heads.result import HeadBias
+    from tda_bias.heads.result import ControlsRecord, HeadBias
     from tda_bias.models.load import LoadedModel
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
@@ -100,9 +99,8 @@ def _result(
     console: Console,
     team: Team,
 ) -> HeadBias:
-    from tda_bias.heads.carriers import texts_to_keep
     from tda_bias.heads.head_bias import head_bias
-    from tda_bias.heads.patterns import example_pattern, kept_patterns
+    from tda_bias.heads.kept_patterns import example_pattern, kept_patterns
 
     with (
         progress_bar(console, f"{model.name} · {settings.named}", "texts") as progress,
@@ -116,7 +114,7 @@ def _result(
             progress=progress,
             store=parts_in(folder / "groups", settings, team),
         )
-    wanted = texts_to_keep(result, settings.keep_patterns)
+    wanted = result.texts_to_keep(settings.keep_patterns)
     kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)
     return result.with_example(example_pattern(model, triples[0])).with_kept(kept)
 

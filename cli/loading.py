@@ -17,7 +17,7 @@ from tda_bias.types import STARTER_CAUTION, InputError
 from .progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
-    from tda_bias.heads.record import HeadsRecord
+    from tda_bias.heads.result import HeadsRecord
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
     from tda_bias.runs.record import DataRecord, RunRecord
     from tda_bias.twins import Twins

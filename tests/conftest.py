@@ -13,7 +13,7 @@ from pvf.report import risk_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
-from tda_bias.heads.patterns import example_pattern
+from tda_bias.heads.kept_patterns import example_pattern
 from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_model
 from tda_bias.types import Triple
 from tests.support.answers import made_up_answers

@@ -28,7 +28,7 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.crossref.target_tests import HeadMap
-from tda_bias.heads.calibration import calibration
+from tda_bias.heads.paper_p import calibration
 from tda_bias.plots import (
     behaviour,
     comparison,

@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.hot_spots import z_over_heads
-from tda_bias.heads.location_test import location_under_exchange, location_under_flips
+from tda_bias.heads.location import location_under_exchange, location_under_flips
 from tda_bias.heads.maps import map_columns
 from tda_bias.heads.resampled import random_flips, version_draws
 from tda_bias.heads.result import HeadBias

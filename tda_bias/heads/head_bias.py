@@ -16,8 +16,7 @@ from tda_bias.heads.controls import controls
 from tda_bias.heads.group_result import GroupReducer, GroupResult, part_identity
 from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.heads.patterns import PatternReader
-from tda_bias.heads.record import HeadsRecord
-from tda_bias.heads.result import HeadBias
+from tda_bias.heads.result import HeadBias, HeadsRecord
 from tda_bias.heads.sampler import GroupSampler
 from tda_bias.heads.tables import in_order, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups

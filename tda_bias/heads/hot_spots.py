@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
-from tda_bias.heads.null_values import largest_standardised, null_summary
 from tda_bias.heads.resampled import BLOCK
 from tda_bias.stats.resampling import benjamini_hochberg, permutation_pvalue
 
 # Where the distribution of a head's map value under exchange is kept.
 NULL_QUANTILES = np.linspace(0.0, 1.0, 41)
+# Null values that one step of a pass over them works on.
+_BLOCK = 200_000
 
 
 @dataclass(frozen=True)
@@ -197,3 +199,61 @@ def _mean_over_groups(total: np.ndarray, n_groups: np.ndarray) -> np.ndarray:
     mean = np.full(total.shape, np.nan, dtype=total.dtype)
     np.divide(total, n_groups, out=mean, where=n_groups > 0)
     return mean
+
+
+# -- two passes over null values -------------------------------------------------------------------
+
+# A block of draws at a time, which stays in the processor's cache, and in torch, which uses all
+# cores: sums over draws are in double precision though the values are in single.
+
+
+def null_summary(
+    null: Float[np.ndarray, "draw test"],
+    threshold: Float[np.ndarray, " test"],
+    *,
+    two_sided: bool = False,
+) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"], Int[np.ndarray, " test"]]:
+    """Mean and standard deviation of every test over draws, and how many draws reach a threshold.
+
+    Args:
+        null: The values under every draw.
+        threshold: Where a draw begins to count; NaN is never reached.
+        two_sided: Sizes are held against the threshold.
+    """
+    values, limit = torch.from_numpy(null), torch.from_numpy(threshold)
+    # About the first draw: what does not vary has exactly no spread, and squares lose no digits.
+    origin = values[0].double()
+    total, squares = torch.zeros_like(origin), torch.zeros_like(origin)
+    reached = torch.zeros(len(limit), dtype=torch.long)
+    for block in _blocks(values):
+        wide = block.double()
+        counted = (wide.abs() if two_sided else wide) >= limit
+        reached += counted.sum(0)
+        wide = wide - origin
+        total += wide.sum(0)
+        squares += wide.square_().sum(0)
+    mean = total / len(values)
+    variance = (squares / len(values) - mean**2).clamp_(min=0.0)
+    return (mean + origin).numpy(), variance.sqrt().numpy(), reached.numpy()
+
+
+def largest_standardised(
+    null: Float[np.ndarray, "draw test"],
+    usable: Bool[np.ndarray, " test"],
+    mean: Float[np.ndarray, " test"],
+    sd: Float[np.ndarray, " test"],
+    *,
+    two_sided: bool = False,
+) -> Float[np.ndarray, " draw"]:
+    """Of every draw the largest value over usable tests, less its mean and over its SD."""
+    chosen = slice(None) if usable.all() else torch.from_numpy(np.flatnonzero(usable))
+    centre, scale = (torch.from_numpy(of_test[usable]) for of_test in (mean, sd))
+    largest = []
+    for block in _blocks(torch.from_numpy(null)):
+        standardised = (block[:, chosen].double() - centre).div_(scale)
+        largest.append((standardised.abs_() if two_sided else standardised).amax(1))
+    return np.asarray(torch.cat(largest).numpy())
+
+
+def _blocks(values: Tensor) -> Iterator[Tensor]:
+    yield from torch.split(values, max(1, _BLOCK // max(1, values.shape[1])))

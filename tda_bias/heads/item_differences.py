@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from tda_bias.heads.texts import TEXTS
 from tda_bias.heads.twin_contrast import contrast_matrix
-from tda_bias.types import InputError
+from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
     from tda_bias.heads.group_result import GroupResult
@@ -148,3 +148,32 @@ def _ratio(values: np.ndarray, total: np.ndarray) -> np.ndarray:
     out = np.full(values.shape, np.nan)
     np.divide(values, total, out=out, where=np.broadcast_to(total > 0, values.shape))
     return out
+
+
+# -- the texts that carry a head's difference most -------------------------------------------------
+
+
+def shares(items: ItemDifferences, *, twins: bool) -> Float[np.ndarray, "item layer head"]:
+    """What every item adds to a head's relative dispersion, means over both dimensions.
+
+    Args:
+        items: The items.
+        twins: Whether what their twins add is subtracted; NaN for items without one.
+    """
+    measured = (items.twins if twins else items.raw)["dispersion"]
+    return np.asarray(measured.mean(1), dtype=float)
+
+
+def carriers(
+    share: Float[np.ndarray, "item layer head"], head: HeadId, n: int
+) -> Int[np.ndarray, " n"]:
+    """The items that add most to a head's value, by size; undefined ones are none.
+
+    Args:
+        share: As ``shares`` gives it, of the items in question.
+        head: The head, its layer counted among those that were hooked.
+        n: How many; fewer where there are no more.
+    """
+    size = np.abs(share[:, head.layer, head.head])
+    defined = np.flatnonzero(np.isfinite(size))
+    return defined[np.argsort(-size[defined], kind="stable")][:n]

@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tda_bias.heads.example import ExamplePattern
-from tda_bias.heads.kept_patterns import MAX_TOKENS, KeptPatterns, PatternText
 from tda_bias.heads.passes import ForwardPass, forward_passes
-from tda_bias.heads.texts import ContextTexts, tokenize
-from tda_bias.types import Edges, HeadId, InputError, Triple
+from tda_bias.heads.texts import ContextTexts
+from tda_bias.types import Edges, InputError
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -419,68 +416,3 @@ def _unknown(model: LoadedModel) -> InputError:
         f"`model` {model.name} ({model.architecture}) does not show what its heads write; use "
         "--edges attention"
     )
-
-
-def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:
-    """The patterns of a triple's stereotype text.
-
-    Raises:
-        InputError: if the text is too long for the model.
-    """
-    tokens = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens, roles=("stereotype",))
-    (batch,) = PatternReader(model, batch_size=1).read(tokens)
-    ids = tokens[0].ids[0]
-    return ExamplePattern(
-        model=model.name,
-        group=triple.group,
-        text=triple.texts()[0],
-        tokens=tuple(model.tokenizer.decode([token]).strip() for token in ids),
-        attention=model.attention,
-        patterns=batch.patterns[0].float().cpu().numpy(),
-    )
-
-
-def kept_patterns(
-    model: LoadedModel,
-    wanted: Sequence[PatternText],
-    *,
-    edges: Edges = "attention",
-    batch_size: int = 8,
-) -> KeptPatterns:
-    """The patterns of heads on texts; each text is run once, however many heads want it.
-
-    Texts of more than ``kept.MAX_TOKENS`` tokens are left out.
-
-    Args:
-        model: The model.
-        wanted: Which texts, and whose patterns on them; a head's layer counts hooked layers.
-        edges: As in ``PatternReader``.
-        batch_size: Texts per forward pass.
-    """
-    words = list(dict.fromkeys(asked.text for asked in wanted))
-    read = model.tokenizer(words, verbose=False)["input_ids"] if words else []
-    ids = {text: tokens for text, tokens in zip(words, read, strict=True) if _few(tokens)}
-    needed: dict[str, list[HeadId]] = {}
-    for asked in wanted:
-        if asked.text in ids:
-            needed.setdefault(asked.text, []).append(asked.head)
-    patterns: dict[tuple[str, HeadId], np.ndarray] = {}
-    texts = list(needed)
-    reader = PatternReader(model, batch_size=batch_size, edges=edges)
-    for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
-        for row, (number, n) in enumerate(
-            zip(batch.text.tolist(), batch.length.tolist(), strict=True)
-        ):
-            for head in needed[texts[number]]:
-                pattern = batch.patterns[row, head.layer, head.head, :n, :n]
-                patterns[texts[number], head] = pattern.half().cpu().numpy()
-    kept = [asked for asked in wanted if asked.text in ids]
-    return KeptPatterns.of(
-        kept,
-        [[model.tokenizer.decode([token]).strip() for token in ids[asked.text]] for asked in kept],
-        [patterns[asked.text, asked.head] for asked in kept],
-    )
-
-
-def _few(tokens: Sequence[int]) -> bool:
-    return 0 < len(tokens) <= MAX_TOKENS

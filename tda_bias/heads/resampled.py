@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from scipy.special import gammaln
 from scipy.stats import norm
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupStatistic
-from tda_bias.heads.paper_p import log_choose
 from tda_bias.heads.texts import Versions
 from tda_bias.stats.resampling import Exchanges, exchanges, permutation_pvalue, tolerance
 from tda_bias.types import InputError
@@ -235,6 +235,11 @@ def _label_normal(stat: GroupStatistic) -> np.ndarray:
     # No spread at t = 0 and t = n: these relabellings have |S*| = |S| and count in full.
     tail = np.where(sd > 0, tail, (np.abs(mean) >= size - tolerance(size)) * 1.0)
     return np.where(np.isnan(stat.S), np.nan, np.minimum(np.sum(weight * tail, axis=0), 1.0))
+
+
+def log_choose(n: int, k: np.ndarray) -> np.ndarray:
+    """Logarithm of the binomial coefficients."""
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
 def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:

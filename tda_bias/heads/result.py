@@ -1,4 +1,4 @@
-"""The result of a run: tidy tables, their files, and the maps drawn from them."""
+"""The result of a run: its record, its tables, their files, and the maps drawn from them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,209 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from pydantic import Field
+from scipy.stats import spearmanr
 
-from tda_bias.heads.example import FILE as EXAMPLE
-from tda_bias.heads.example import ExamplePattern
-from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.kept_patterns import KeptPatterns
+from tda_bias.config import HeadBiasConfig
+from tda_bias.heads.item_differences import ItemDifferences, carriers, shares
+from tda_bias.heads.kept_patterns import EXAMPLE, ROLES, ExamplePattern, KeptPatterns, PatternText
 from tda_bias.heads.maps import map_columns, ranked
-from tda_bias.heads.record import TABLES, HeadsRecord
 from tda_bias.heads.tables import in_order
+from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.files import RECORD
+from tda_bias.runs.record import HookedModelRecord, Number, RecordPart, RunRecord
 from tda_bias.runs.result import Recorded, summary_html
 from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
 from tda_bias.runs.writing import writing_run
-from tda_bias.types import InputError, RankBy
+from tda_bias.types import HeadId, InputError, PValue, RankBy
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
 NULLS = "nulls.npz"
+# Texts of a head whose patterns are kept.
+TEXTS_PER_HEAD = 3
+
+
+# -- run.json --------------------------------------------------------------------------------------
+
+
+class LeftOutRecord(RecordPart):
+    """A triple that was not used, and why."""
+
+    source: str
+    group: str
+    reason: str
+
+
+class TextsRecord(RecordPart):
+    """The texts of a run.
+
+    Attributes:
+        groups: Number of groups.
+        triples_used: Triples that were compared.
+        triples_left_out: The others.
+        tokens: Of all texts.
+        tokens_with_prefixes_once: The same where a triple's common beginning counts once.
+        hash: Of their token ids.
+    """
+
+    groups: int
+    triples_used: int
+    triples_left_out: tuple[LeftOutRecord, ...] = ()
+    tokens: int
+    tokens_with_prefixes_once: int
+    hash: str
+
+
+class RowSumsRecord(RecordPart):
+    """Counts of attention rows that do not sum to 1; see ``patterns.RowCheck``."""
+
+    tolerance: float
+    failed: dict[int, int] = Field(default_factory=dict)
+    checked: int
+    worst: Number
+
+
+class GroupRecord(RecordPart):
+    """One group: how many triples, and when and how its patterns were taken.
+
+    Attributes:
+        depends_on: What its saved part depends on beside the settings (a hash of the texts), so
+            that it is known again.
+    """
+
+    category: str
+    group: str
+    triples: int
+    depends_on: dict[str, str]
+    created: str
+    prefix_sharing: str
+    row_sums: RowSumsRecord
+    seconds: dict[str, float]
+
+
+class TestedMapRecord(RecordPart):
+    """Heads below .05 in a map, by every p, how many are expected, and how reliable the map is."""
+
+    p05: int
+    expected: float
+    p_max05: int
+    q05: int
+    reliability: Number
+
+
+class TwinsRecord(RecordPart):
+    """What is about the target and what is wording; see ``tda_bias.heads.controls``."""
+
+    contexts: int
+    twins: int
+    location: TestedMapRecord
+    dispersion: TestedMapRecord
+    difference_left: Number
+    map_correlation: Number
+    smallest_location: Number
+    smallest_share: Number
+
+
+class ControlsRecord(RecordPart):
+    """What must be read beside a category's ranking: chance, reliability, length."""
+
+    category: str
+    groups: int
+    triples: int
+    heads: int
+    unstable_heads: int
+    hot_spot_map: str
+    hot_spots_p05: int
+    hot_spots_expected: float
+    hot_spots_p_max05: int
+    hot_spots_q05: int
+    pvalue: PValue
+    smallest_testable_group: int
+    groups_too_small: int
+    group_tests: int
+    group_tests_p05: int
+    group_tests_expected: float
+    group_tests_p_max05: int
+    groups_p_max05: int
+    group_tests_q05: int
+    reliability: Number
+    null_map_correlation: Number
+    reliability_group_mean: Number
+    length_correlation_0: Number
+    length_correlation_1: Number
+    location: TestedMapRecord
+    twins: TwinsRecord | None = None
+
+
+class HeadsRecord(RunRecord):
+    """Everything needed to repeat a run of ``head_bias``, and the controls.
+
+    Attributes:
+        config: How it was computed.
+        texts: What was read.
+        twins: How the twins came about; None for a run without.
+        groups: One entry per group.
+        controls: One entry per category.
+        seconds: Spent by stage.
+    """
+
+    command: str = "heads"
+    model: HookedModelRecord
+    config: HeadBiasConfig
+    texts: TextsRecord
+    twins: dict[str, Any] | None = None
+    groups: tuple[GroupRecord, ...]
+    controls: tuple[ControlsRecord, ...]
+    seconds: dict[str, float] = Field(default_factory=dict)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+Columns = dict[str, type]
+_OF_CATEGORY: Columns = {"model": str, "category": str}
+_OF_HEAD: Columns = {**_OF_CATEGORY, "layer": int, "head": int, "unstable": bool}
+_MAPS = "(relative|statistic|metric)"
+_P = r"(p|p_max|q)_.+"
+HEAD_COLUMNS: Columns = {
+    **_OF_HEAD,
+    **dict.fromkeys(("dim", "n", "n_steps"), int),
+    **dict.fromkeys(("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"), float),
+    **dict.fromkeys(("length_statistic", "p_paper", "p_paired", "p_label", "p_max"), float),
+    "group": str,
+    "q_bh": float,
+    _P: float,
+}
+COMBINED_COLUMNS: Columns = {**_OF_HEAD, "group": str, r"(combined|z)_.+": float}
+CATEGORY_COLUMNS: Columns = {
+    **_OF_HEAD,
+    "n_groups": int,
+    "n_unstable": int,
+    **dict.fromkeys(("z_null_relative", "z_null_statistic"), float),
+    r"(z|z_null|sd_null|evidence)_.+": float,
+    _P: float,
+}
+GROUP_COLUMNS: Columns = {
+    **_OF_CATEGORY,
+    "group": str,
+    "n": int,
+    f"{_MAPS}_(mean|min|max)": float,
+    r"tokens_(min|mean|max)": float,
+    r"(S[01]_mean_stable|length_statistic_[01]|reliability)": float,
+}
+# Attribute of ``HeadBias``, file and columns.
+TABLES = (
+    ("table", "heads.parquet", HEAD_COLUMNS),
+    ("combined", "combined.parquet", COMBINED_COLUMNS),
+    ("category", "category.parquet", CATEGORY_COLUMNS),
+    ("groups", "groups.csv", GROUP_COLUMNS),
+)
+
+
+# -- the result ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -153,6 +336,60 @@ class HeadBias(Recorded):
         kept = rows[(rows["p_max"] < level) | (rows["q"] < level)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
+    def heads_to_look_at(self, category: str, n: int) -> list[HeadId]:
+        """The first n heads of a category's ranking, then up to n survivors further down."""
+        tables = self.top(n, category=category), self.survivors(category=category).head(n)
+        heads = [
+            HeadId(int(row["layer"]), int(row["head"]))
+            for table in tables
+            for row in table.to_dict("records")
+        ]
+        return list(dict.fromkeys(heads))
+
+    def texts_to_keep(self, n_heads: int) -> list[PatternText]:
+        """The heads that a person will look at first, each with the texts that carry it most.
+
+        Those are, category by category, the first of the ranking and all that survive correction.
+
+        Args:
+            n_heads: Heads of each category's ranking.
+        """
+        if self.items is None or not n_heads:
+            return []
+        share, table = shares(self.items, twins=bool(self.items.twins)), self.items.items
+        wanted = []
+        for category in self.categories:
+            rows = np.flatnonzero(table["category"] == category)
+            for head in self.heads_to_look_at(category, n_heads):
+                for place in rows[carriers(share[rows], head, TEXTS_PER_HEAD)]:
+                    item = table.iloc[int(place)]
+                    wanted += [
+                        PatternText(category, head, str(item["id"]), role, str(item[name]))
+                        for role, name in zip(ROLES, TEXTS, strict=True)
+                        if item[name]
+                    ]
+        return wanted
+
+    def category_summary(self, *, by: RankBy = "metric") -> pd.DataFrame:
+        """Columns ``category groups mean sd standard_error`` of the groups' means over heads.
+
+        The SD has the divisor n, as in the paper's figure; the standard error n - 1.
+        """
+        rows = []
+        for category in self.categories:
+            values = self.groups.loc[self.groups["category"] == category, f"{by}_mean"].to_numpy()
+            n = len(values)
+            rows.append(
+                {
+                    "category": category,
+                    "groups": n,
+                    "mean": values.mean(),
+                    "sd": values.std(),
+                    "standard_error": values.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan,
+                }
+            )
+        return pd.DataFrame(rows)
+
     def to_xarray(self) -> xr.Dataset:
         """The maps and the groups' values with named axes; needs xarray.
 
@@ -257,3 +494,22 @@ def _with_short_names(category: pd.DataFrame, by: RankBy) -> pd.DataFrame:
     names = map_columns(by, category.columns).short_names
     columns = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
     return category.rename(columns=names)[columns].reset_index(drop=True)
+
+
+def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
+    """Spearman over common groups of their mean |relative| over heads, model by model."""
+    size = {}
+    for name, result in results.items():
+        table = result.combined.assign(size=result.combined["combined_relative"].abs())
+        size[name] = table.groupby(["category", "group"])["size"].mean()
+    names = list(results)
+    rho = pd.DataFrame(np.eye(len(names)), index=names, columns=names)
+    for number, first in enumerate(names):
+        for second in names[:number]:
+            both = pd.concat([size[first], size[second]], axis=1, join="inner").dropna().to_numpy()
+            if len(both) < 4:
+                raise InputError(
+                    f"{first} and {second} have {len(both)} groups in common; 4 are needed"
+                )
+            rho.loc[first, second] = rho.loc[second, first] = float(spearmanr(both).statistic)
+    return rho

@@ -15,8 +15,13 @@ from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.group_statistic import GroupStatistic, unstable_heads
 from tda_bias.heads.hot_spots import GroupTerms, HotSpots, hot_spots, z_over_heads
-from tda_bias.heads.location_tables import ForMap, location_columns, location_tests
-from tda_bias.heads.location_test import LocationMap, LocationTest
+from tda_bias.heads.location import (
+    ForMap,
+    LocationMap,
+    LocationTest,
+    location_columns,
+    location_tests,
+)
 from tda_bias.heads.maps import PUBLISHED
 from tda_bias.heads.paper_p import paper_pvalue
 from tda_bias.heads.reliability import split_half_reliability

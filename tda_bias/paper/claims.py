@@ -14,7 +14,6 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
-from tda_bias.heads.summaries import category_summary
 from tda_bias.paper.published import stable_means
 from tda_bias.runs.text import counted
 from tda_bias.stats.resampling import spearman_over_items, two_sided_share
@@ -88,7 +87,7 @@ def means(result: HeadBias, by: RankBy) -> str:
 
 def spreads(result: HeadBias, by: RankBy) -> str:
     """SD over |mean| of each category."""
-    table = category_summary(result, by=by)
+    table = result.category_summary(by=by)
     parts = [
         f"{row['category']} {row['sd']:.3f}, {row['sd'] / abs(row['mean']):.1f} times the mean"
         for row in table.to_dict("records")

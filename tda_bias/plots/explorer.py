@@ -13,8 +13,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.heads.carriers import carriers, shares
-from tda_bias.heads.item_differences import ARRAYS, ItemDifferences
+from tda_bias.heads.item_differences import ARRAYS, ItemDifferences, carriers, shares
 from tda_bias.heads.kept_patterns import TABLE as KEPT
 from tda_bias.heads.kept_patterns import KeptPatterns
 from tda_bias.heads.maps import map_columns

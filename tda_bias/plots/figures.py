@@ -14,9 +14,9 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
 from tda_bias.crossref.targets import match_counts, signed_quantity
 from tda_bias.debias.result import DebiasRun
-from tda_bias.heads.calibration import calibration as simulated
-from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.kept_patterns import ExamplePattern
 from tda_bias.heads.maps import PUBLISHED
+from tda_bias.heads.paper_p import calibration as simulated
 from tda_bias.heads.result import HeadBias
 from tda_bias.plots.behaviour import plot_ablation, plot_targets
 from tda_bias.plots.comparison import plot_comparison, plot_head_comparison

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.kept_patterns import ExamplePattern
 from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE, plain_text
 from tda_bias.runs.text import counted
 from tda_bias.topology.persistence import births_deaths, edge_weights

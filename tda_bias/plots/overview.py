@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
-from tda_bias.heads.summaries import agreement, category_summary
+from tda_bias.heads.result import agreement
 from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, PINK, plain_text
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.heads.calibration import Calibration
+    from tda_bias.heads.paper_p import Calibration
     from tda_bias.heads.result import HeadBias
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK)
@@ -36,7 +36,7 @@ def plot_category_means(result: HeadBias, *, by: RankBy = "metric", ax: Axes | N
     Source: Varadarajan & Songdechakraiwut, figure 8 (without the errors).
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    table = category_summary(result, by=by)
+    table = result.category_summary(by=by)
     ax.axhline(0, color=GREY, linewidth=0.8)
     place = np.arange(len(table))
     ax.bar(place, table["mean"], 0.6, color=BLUE, alpha=0.75)
@@ -57,7 +57,7 @@ def plot_category_spreads(
     Source: Varadarajan & Songdechakraiwut, figure 9.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    table = category_summary(result, by=by)
+    table = result.category_summary(by=by)
     place = np.arange(len(table))
     ax.bar(place, table["sd"], 0.6, color=ORANGE, alpha=0.75)
     ax.set_xticks(place, _counted(table))

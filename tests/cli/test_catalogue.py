@@ -121,7 +121,7 @@ def test_the_same_weights_are_no_before_and_after(folders, tmp_path):
 def test_agreement_is_spearman_over_groups(heads_run):
     from scipy.stats import spearmanr
 
-    from tda_bias.heads.summaries import agreement
+    from tda_bias.heads.result import agreement
     from tda_bias.plots.overview import plot_agreement
 
     other = heads_run.combined.copy()

@@ -7,8 +7,7 @@ from pathlib import Path
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
-from tda_bias.heads.carriers import texts_to_keep
-from tda_bias.heads.patterns import example_pattern, kept_patterns
+from tda_bias.heads.kept_patterns import example_pattern, kept_patterns
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.twins import make_twins
 from unqover.answers import Answers
@@ -30,7 +29,7 @@ def runs_for_report(tiny, base: Path) -> list[Path]:
     result = head_bias(
         model, [*triples, *hostile[:6]], twins=twins, config=HeadBiasConfig(n_resamples=99)
     )
-    result = result.with_kept(kept_patterns(model, texts_to_keep(result, 8)))
+    result = result.with_kept(kept_patterns(model, result.texts_to_keep(8)))
     result.with_example(example_pattern(model, triples[0])).save(base / "heads")
     saved = HeadBias.load(base / "heads")
     study = ablation_study(

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from tda_bias.heads.calibration import simulated_group
 from tda_bias.heads.group_statistic import GroupStatistic
 from tda_bias.heads.hot_spots import hot_spots
-from tda_bias.heads.paper_p import paper_pvalue
+from tda_bias.heads.paper_p import paper_pvalue, simulated_group
 from tda_bias.heads.resampled import label_test, max_z, paired_terms, paired_test, sign_flips
 from tests.support.grams import in_groups
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.carriers import carriers, heads_to_look_at, shares, texts_to_keep
+from tda_bias.heads.item_differences import carriers, shares
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId
 
@@ -35,7 +35,7 @@ def test_what_the_texts_of_a_group_add_is_on_average_the_groups_value(result, tw
 
 
 def test_each_head_keeps_its_own_texts_with_their_twins(result):
-    kept = texts_to_keep(result, 2)
+    kept = result.texts_to_keep(2)
     first = result.top(1).iloc[0]
     head = HeadId(int(first["layer"]), int(first["head"]))
     own = [text for text in kept if text.head == head]
@@ -48,11 +48,11 @@ def test_each_head_keeps_its_own_texts_with_their_twins(result):
 
 
 def test_none_are_kept_where_none_are_asked_for(result):
-    assert texts_to_keep(result, 0) == []
+    assert result.texts_to_keep(0) == []
 
 
 def test_heads_are_those_of_the_ranking_and_survivors_below_them(result):
-    heads = heads_to_look_at(result, "gender", 3)
+    heads = result.heads_to_look_at("gender", 3)
     ranked = [HeadId(int(r["layer"]), int(r["head"])) for _, r in result.top(3).iterrows()]
     assert heads[:3] == ranked
     survivors = result.survivors().head(3)

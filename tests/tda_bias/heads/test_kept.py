@@ -6,8 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.heads.kept_patterns import MAX_TOKENS, KeptPatterns, PatternText
-from tda_bias.heads.patterns import example_pattern, kept_patterns
+from tda_bias.heads.kept_patterns import (
+    MAX_TOKENS,
+    KeptPatterns,
+    PatternText,
+    example_pattern,
+    kept_patterns,
+)
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run
 from tda_bias.triples import load_triples

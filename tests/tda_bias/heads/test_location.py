@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kstest
 
 from tda_bias.heads.hot_spots import GroupTerms, hot_spots
-from tda_bias.heads.location_test import (
+from tda_bias.heads.location import (
     LocationMap,
     location_test,
     location_under_exchange,

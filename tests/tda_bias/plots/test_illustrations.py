@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from tda_bias.heads.example import ExamplePattern
+from tda_bias.heads.kept_patterns import ExamplePattern
 from tda_bias.plots.illustrations import _graph, filtration_figure, plot_pattern, plot_step_function
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.heads.calibration import calibration
+from tda_bias.heads.paper_p import calibration
 from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.plots.illustrations import (
     filtration_figure,

@@ -11,7 +11,7 @@ from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
 from tda_bias.crossref.crossref import cross_reference
 from tda_bias.crossref.targets import Said
-from tda_bias.heads.patterns import example_pattern
+from tda_bias.heads.kept_patterns import example_pattern
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tests.support.answers import made_up_answers
 from tests.support.preferences import made_up

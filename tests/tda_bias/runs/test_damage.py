@@ -15,8 +15,8 @@ from tda_bias import HeadBias
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.targets import Said
-from tda_bias.heads.example import ExamplePattern
 from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.kept_patterns import ExamplePattern
 from tda_bias.heads.result import NULLS
 from tda_bias.plots.heat_map import caption
 from tda_bias.runs.run import open_run
