@@ -8,10 +8,12 @@ model gives. Hooks on these modules see them one layer at a time, and end the pa
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,10 +121,7 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     Raises:
         InputError: if it does not return attention patterns, or no module gives them.
     """
-    body = body_of(hf_model)
-    rows = hf_model.get_input_embeddings().num_embeddings
-    ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % int(rows)
-    ids = ids.to(device_of_inputs(hf_model))
+    body, ids = body_of(hf_model), probe_ids(hf_model)
     returned, seen = _probe(body, ids, asked=True, name=name)
     patterns = {layer: weights for layer, weights in enumerate(returned) if weights is not None}
     refused = f"`model` {name} is a {type(hf_model).__name__}"
@@ -142,6 +141,7 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         if place is None:
             raise InputError(f"{refused}; no part of it gives the patterns of its layer {layer}")
         places[layer] = place
+    places = _numbered_as_named(places)
     later = max(float(pattern.triu(1).abs().max()) for pattern in patterns.values())
     unasked = {place for place, _ in _probe(body, ids, asked=False, name=name)[1]}
     return EagerAttention(
@@ -151,6 +151,41 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         n_heads=n_heads,
         asked=not set(places.values()) <= unasked,
     )
+
+
+def probe_ids(hf_model: PreTrainedModel) -> Int[Tensor, "row token"]:
+    """Make up token ids that a model is tried with."""
+    rows = int(hf_model.get_input_embeddings().num_embeddings)
+    ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % rows
+    return ids.to(device_of_inputs(hf_model))
+
+
+def returned_patterns(hf_model: PreTrainedModel) -> list[Tensor]:
+    """Run a model on ``probe_ids`` and list the patterns it returns, layer by layer.
+
+    Returns:
+        ``(row, head, query, key)`` of every layer that has one; nothing where the model returns
+        none or cannot be run so.
+    """
+    body, ids = body_of(hf_model), probe_ids(hf_model)
+    try:
+        with torch.inference_mode():
+            output = body(
+                input_ids=ids, attention_mask=torch.ones_like(ids), **_accepted(body, asked=True)
+            )
+    except Exception:  # what cannot be run this way cannot be compared with anything
+        return []
+    returned = getattr(output, "attentions", None) or ()
+    return [pattern for pattern in returned if isinstance(pattern, Tensor)]
+
+
+def _numbered_as_named(places: dict[int, _Place]) -> dict[int, _Place]:
+    """Number layers as their modules' names do: hybrids return patterns of some layers alone."""
+    numbers = [re.search(r"\.(\d+)\b", f".{place.module}") for place in places.values()]
+    named = [int(number[1]) for number in numbers if number is not None]
+    if len(named) < len(places) or any(a >= b for a, b in pairwise(named)):
+        return places
+    return dict(zip(named, places.values(), strict=True))
 
 
 def _probe(

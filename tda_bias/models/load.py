@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
+from torch import Tensor
 
 from tda_bias.models.adapter import adapted_model, is_adapter
 from tda_bias.models.automatic import Head as Head
@@ -24,7 +26,12 @@ from tda_bias.models.checkpoint import (
     refuse_other_shapes,
     refuse_small_embedding,
 )
-from tda_bias.models.eager import EagerAttention, eager_attention
+from tda_bias.models.eager import (
+    EagerAttention,
+    eager_attention,
+    probe_ids,
+    returned_patterns,
+)
 from tda_bias.models.language_model import Kind as Kind
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
@@ -41,6 +48,8 @@ DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+# Patterns of TransformerLens and of the model itself may differ by this.
+_SAME, _SAME_IN_HALF_PRECISION = 1e-4, 5e-2
 _PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
 
 
@@ -135,12 +144,22 @@ def load_model(
             neither TransformerLens nor transformers shows its attention patterns, or the device
             or type is not available.
     """
-    loaded = load_language_model(
-        name, device=device, dtype=dtype, attention="eager", device_map=device_map
-    )
+
+    def load() -> LanguageModel:
+        return load_language_model(
+            name, device=device, dtype=dtype, attention="eager", device_map=device_map
+        )
+
+    loaded = load()
     loaded.require_body()
     lacking = loaded.not_in_checkpoint
-    return hook_model(loaded.hf_model, loaded.tokenizer, name=name, not_in_checkpoint=lacking)
+    return hook_model(
+        loaded.hf_model,
+        loaded.tokenizer,
+        name=name,
+        not_in_checkpoint=lacking,
+        again=lambda: load().hf_model,
+    )
 
 
 def hook_model(
@@ -149,28 +168,39 @@ def hook_model(
     *,
     name: str,
     not_in_checkpoint: tuple[str, ...] = (),
+    again: Callable[[], PreTrainedModel] | None = None,
 ) -> LoadedModel:
     """Hook a Hugging Face model by TransformerLens, or by its own attention.
+
+    TransformerLens is used where its patterns of a probe are those that the model itself returns.
 
     Args:
         hf_model: The model.
         tokenizer: Its tokenizer.
         name: What it is called.
         not_in_checkpoint: Parameters that are random at every loading, for the hash of its weights.
+        again: Gives the same model once more, for when TransformerLens has changed this one in
+            vain.
 
     Raises:
         InputError: if neither shows its attention patterns, with the reasons of both.
     """
+    modules = [module_name for module_name, _ in hf_model.named_modules()]
     refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
     if not is_spread(hf_model):
+        own = returned_patterns(hf_model.eval())
         try:
             hooked = bridge_model(
                 hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint
             )
-            if hooked.pattern_hooks:  # raises where there are none
-                return hooked
+            _refuse_other_patterns(hooked, own)
+            return hooked
         except InputError as error:
             refused = str(error)
+        if [module_name for module_name, _ in hf_model.named_modules()] != modules:
+            if again is None:
+                raise InputError(f"{refused}, and has changed it in trying; load it by its name")
+            hf_model = again()
     try:
         eager = eager_attention(hf_model.eval(), name=name)
     except InputError as error:
@@ -226,7 +256,7 @@ def _bridge(
             dtype=next(hf_model.parameters()).dtype,
             trust_remote_code=False,
         )
-    except ValueError as error:
+    except Exception as error:  # of an architecture that it knows in part, of any kind
         # For an unknown class the message lists hundreds of known ones.
         reason = "" if "supported architecture" in str(error) else f" ({_first_sentence(error)})"
         raise InputError(
@@ -236,6 +266,52 @@ def _bridge(
         ) from error
     bridge.eval()
     return bridge
+
+
+def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
+    """Make sure that TransformerLens shows the patterns that a model itself returns.
+
+    Args:
+        model: The hooked model.
+        own: Its patterns of ``probe_ids``, before it was hooked; none where it returns none, and
+            nothing can be compared.
+
+    Raises:
+        InputError: if they differ, or TransformerLens cannot run the model.
+    """
+    from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+    bridge, hooks = model.bridge, list(model.pattern_hooks)
+    if not own or bridge is None:
+        return
+    shown: list[Tensor] = []
+
+    def keep(pattern: Tensor, hook: Any) -> None:
+        shown.append(pattern.detach())
+        if hook.name == hooks[-1]:
+            raise StopAtLayerException(pattern)
+
+    ids = probe_ids(model.hf_model)
+    refused = (
+        f"`model` {model.name} is a {model.architecture}, whose patterns TransformerLens "
+        f"{version('transformer-lens')}"
+    )
+    try:
+        with torch.inference_mode():
+            bridge.run_with_hooks(
+                ids,
+                fwd_hooks=[(name, keep) for name in hooks],
+                return_type=None,
+                use_cache=False,
+                attention_mask=torch.ones_like(ids),
+            )
+    except Exception as error:
+        raise InputError(f"{refused} cannot show ({_first_sentence(error)})") from error
+    if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own]:
+        raise InputError(f"{refused} shows of other layers or heads than it has")
+    difference = max(float((a - b).abs().max()) for a, b in zip(shown, own, strict=True))
+    if not difference <= (_SAME if model.dtype.itemsize >= 4 else _SAME_IN_HALF_PRECISION):
+        raise InputError(f"{refused} shows otherwise (by {difference:.1e}) than it has them")
 
 
 def load_language_model(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tda_bias.ablation import edited_folder
+from tda_bias.ablation import edits as edited_folder
 from tda_bias.ablation.edits import (
     EditRule,
     check_edit,
