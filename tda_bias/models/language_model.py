@@ -75,6 +75,9 @@ class LanguageModel:
             return "seq2seq"
         if self.hf_model.config.model_type == "xlnet":
             return "permutation"
+        # XLM has one class for both.
+        if not getattr(self.hf_model.config, "causal", True):
+            return "masked"
         return "causal" if _is_listed(self.hf_model, MODEL_FOR_CAUSAL_LM_MAPPING) else "masked"
 
     @property

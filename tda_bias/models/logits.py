@@ -32,7 +32,10 @@ def logits_at(
     *,
     gradients: bool = False,
 ) -> Float[Tensor, "place vocabulary"]:
-    """Logits at chosen places only; those of all others are never computed.
+    """Logits at chosen places only; those of all others are not computed.
+
+    But for models that compute logits in another way than by their output embeddings, place by
+    place.
 
     Args:
         hf_model: A language model with output embeddings.
@@ -43,8 +46,9 @@ def logits_at(
     Returns:
         In single precision at least.
     """
-    with torch.inference_mode(not gradients), _only(hf_model.get_output_embeddings(), places):
-        logits: Tensor = hf_model(**inputs).logits[0]
+    with torch.inference_mode(not gradients), _only(hf_model, inputs, places) as only:
+        logits: Tensor = hf_model(**inputs).logits
+        logits = logits[0] if only else logits.flatten(0, 1)[places]
     return logits.float() if logits.dtype.itemsize < 4 else logits
 
 
@@ -100,11 +104,11 @@ def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
         seen: list[Tensor] = []
         handle = head.register_forward_hook(lambda _, __, output: seen.append(output))
         try:
-            with torch.inference_mode(), _only(head, places[:1]):
+            with torch.inference_mode(), _only(hf_model, inputs, places[:1]) as only:
                 logits = hf_model(**inputs).logits
         finally:
             handle.remove()
-        _LINEAR[hf_model] = torch.equal(seen[0], logits)
+        _LINEAR[hf_model] = bool(only) and torch.equal(seen[0], logits)
     return _LINEAR[hf_model]
 
 
@@ -166,15 +170,26 @@ def refuse_undefined(model: LanguageModel, values: Iterable[Float[np.ndarray, " 
 
 
 @contextmanager
-def _only(head: torch.nn.Module, places: Tensor) -> Iterator[None]:
-    """Let the output embeddings see chosen places only, as one row."""
+def _only(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> Iterator[list[bool]]:
+    """Let the output embeddings see chosen places only, as one row.
 
-    def choose(_: torch.nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    Yields:
+        A list that is empty until they have: MobileBERT's are not called, ProphetNet's see several
+        predictions of each place, and FSMT's are those of the input.
+    """
+    name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
+    shape = inputs[name].shape
+    chosen: list[bool] = []
+
+    def choose(_: torch.nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
         hidden, *rest = arguments
+        if hidden.ndim != 3 or hidden.shape[:2] != shape:
+            return None
+        chosen.append(True)
         return (hidden.flatten(0, 1)[places].unsqueeze(0), *rest)
 
-    handle = head.register_forward_pre_hook(choose)
+    handle = hf_model.get_output_embeddings().register_forward_pre_hook(choose)
     try:
-        yield
+        yield chosen
     finally:
         handle.remove()

@@ -369,8 +369,6 @@ class Scorer:
         if not sources:
             yield from map(self.pass_of, self.plan(trees))
             return
-        from transformers.modeling_outputs import BaseModelOutput
-
         per_pass = max(1, self._batch_size // self._texts_per_tree)
         for batch in batches_of_similar_width([len(source) for source in sources], per_pass):
             self._model.check_length(max(len(sources[i]) for i in batch))
@@ -382,7 +380,7 @@ class Scorer:
                 yield _decoder_pass(
                     self._model,
                     Rows(rows.rows, [batch[i] for i in rows.tree], rows.readings),
-                    {"encoder_outputs": BaseModelOutput(last_hidden_state=encoded[source])},
+                    {"encoder_outputs": type(encoded)(last_hidden_state=encoded[0][source])},
                     mask[source],
                 )
 
@@ -523,7 +521,7 @@ def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, st
             (together,) = _run(model, row)
         except torch.OutOfMemoryError:
             raise
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
             return False, f"the model does not take a tree as one row ({type(error).__name__})"
         difference = max(difference, float(np.abs(together - separate).max()))
     allowed = PACKING_TOLERANCE * (1.0 if model.dtype.itemsize > 2 else 100)
@@ -559,13 +557,11 @@ def _tree_inputs(model: LanguageModel, trees: Sequence[TokenTree], grid: Grid) -
 # -- encoder-decoders ------------------------------------------------------------------------------
 
 
-def _encoded(
-    model: LanguageModel, sources: Sequence[Sequence[int]]
-) -> tuple[Float[Tensor, "source token width"], Tensor]:
-    """What the encoder makes of sources, and which of their places are real."""
+def _encoded(model: LanguageModel, sources: Sequence[Sequence[int]]) -> tuple[Any, Tensor]:
+    """What the encoder makes of sources, as it hands it on, and which of their places are real."""
     ids, mask = (part.to(model.device) for part in padded(sources))
     with torch.inference_mode():
-        return model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask)[0], mask
+        return model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask), mask
 
 
 def _decoder_pass(

@@ -10,25 +10,32 @@ scored by the pseudo-log-likelihood: every token of a window masked in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.models.batching import padded, special_tokens_around
+from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
+from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.scoring import (
+    LOGITS,
+    Scorer,
+    TreePass,
+    mask_token,
+    masked_row,
+    require_kind,
+    text_tree,
+)
+from tda_bias.models.token_trees import Rows
 from tda_bias.progress import Progress
 from tda_bias.types import InputError
 
 WIDTH = 1024
 _MASKED_WIDTH = 128
-# Logits held at once: 64 million are 256 MB in single precision.
-_LOGITS = 64_000_000
 # Rows whose distributions are held in two copies at once.
 _ROWS = 128
 
@@ -152,12 +159,12 @@ def log_perplexity(
         InputError: if the model is of another kind or has no language-model head, or a
             log-probability is NaN.
     """
+    scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
     total = np.zeros(len(windows.ids))
-    for batch in _passes(model, windows, batch_size, progress):
-        every = np.arange(len(batch.token))
-        values = token_log_probs(model.hf_model, batch.inputs, batch.places, every, batch.token)
+    for tree_pass in _passes(model, windows, batch_size, progress):
+        values = np.concatenate(scorer.run(tree_pass))
         refuse_undefined(model, [values])
-        total -= np.bincount(batch.window, weights=values, minlength=len(total))
+        total -= _by_window(tree_pass, values, len(total))
     return PerToken(total, _counts(windows))
 
 
@@ -187,13 +194,14 @@ def divergence(
             "compared token by token"
         )
     total = np.zeros(len(windows.ids))
-    for batch in _passes(before, windows, batch_size, progress):
+    for tree_pass in _passes(before, windows, batch_size, progress):
         first, second = (
-            logits_at(model.hf_model, batch.inputs, batch.places) for model in (before, after)
+            logits_at(model.hf_model, tree_pass.inputs, tree_pass.places)
+            for model in (before, after)
         )
         values = _kl(first, second)
         refuse_undefined(before, [values])
-        total += np.bincount(batch.window, weights=values, minlength=len(total))
+        total += _by_window(tree_pass, values, len(total))
     return PerToken(total, _counts(windows))
 
 
@@ -219,99 +227,46 @@ def _counts(windows: Windows) -> Int[np.ndarray, " window"]:
 # -- passes ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """One forward pass.
-
-    Attributes:
-        inputs: What goes into the model.
-        places: Where it is read, as indices into the batch's (row, token) places.
-        token: The token that stands there.
-        window: The window it is of.
-    """
-
-    inputs: dict[str, Any]
-    places: Int[Tensor, " place"]
-    token: Int[np.ndarray, " place"]
-    window: Int[np.ndarray, " place"]
-
-
 def _passes(
     model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
-) -> Iterator[_Pass]:
-    model.require_language_head()
+) -> Iterator[TreePass]:
+    """Forward passes over windows in their order; ``TreePass.tree`` is a window's number."""
+    require_kind(model, ("causal", "masked"), "perplexity is that of")
     model.check_length(max(map(len, windows.ids)))
-    match model.kind:
-        case "causal":
-            yield from _causal(model, windows, batch_size, progress)
-        case "masked":
-            yield from _masked(model, windows, batch_size, progress)
-        case kind:
-            raise InputError(
-                f"`model` {model.name} is a {kind} language model; perplexity is that of causal "
-                "and masked ones"
-            )
+    scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
+    read = _masked_rows if model.kind == "masked" else _causal_rows
+    for rows in read(model, windows, batch_size):
+        yield scorer.pass_of(rows)
+        if progress is not None:
+            progress(rows.tree[-1] + 1, len(windows.ids))
 
 
-def _causal(
-    model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
-) -> Iterator[_Pass]:
+def _causal_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
     vocabulary = model.hf_model.config.get_text_config().vocab_size
-    fewest = max(1, _LOGITS // (windows.stride * vocabulary))
-    size = min(batch_size, fewest)
+    size = min(batch_size, max(1, LOGITS // (windows.stride * vocabulary)))
     for start in range(0, len(windows.ids), size):
-        numbers = range(start, min(start + size, len(windows.ids)))
-        # The last token is read, never run.
-        rows = [windows.ids[i][:-1] for i in numbers]
-        ids, mask = padded(rows)
-        places: list[int] = []
-        token: list[int] = []
-        window: list[int] = []
-        for row, number in enumerate(numbers):
-            of_window = windows.ids[number]
-            places += [
-                row * ids.shape[1] + i - 1 for i in range(windows.first[number], len(of_window))
-            ]
-            token += of_window[windows.first[number] :]
-            window += [number] * (len(of_window) - windows.first[number])
-        inputs = {"input_ids": ids, "attention_mask": mask}
-        yield _on_device(model, inputs, places, token, window, use_cache=False)
-        if progress is not None:
-            progress(numbers[-1] + 1, len(windows.ids))
+        numbers = list(range(start, min(start + size, len(windows.ids))))
+        trees = [
+            text_tree([windows.ids[i]], [(0, range(windows.first[i], len(windows.ids[i])))])
+            for i in numbers
+        ]
+        yield Rows(trees, numbers, [np.arange(len(tree.read_node)) for tree in trees])
 
 
-def _masked(
-    model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
-) -> Iterator[_Pass]:
-    mask_token = model.tokenizer.mask_token_id
-    if mask_token is None:
-        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
-    for number, of_window in enumerate(windows.ids):
-        scored = range(windows.first[number], len(of_window) - windows.trailing)
+def _masked_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
+    mask = mask_token(model)
+    for number, ids in enumerate(windows.ids):
+        scored = range(windows.first[number], len(ids) - windows.trailing)
         for start in range(0, len(scored), batch_size):
-            places = scored[start : start + batch_size]
-            rows = [[*of_window[:i], mask_token, *of_window[i + 1 :]] for i in places]
-            ids, mask = padded(rows)
-            flat = [row * len(of_window) + i for row, i in enumerate(places)]
-            inputs = {"input_ids": ids, "attention_mask": mask}
-            token = [of_window[i] for i in places]
-            yield _on_device(model, inputs, flat, token, [number] * len(places))
-        if progress is not None:
-            progress(number + 1, len(windows.ids))
+            rows = [
+                masked_row([*ids[:place], mask, *ids[place + 1 :]], place, [ids[place]])
+                for place in scored[start : start + batch_size]
+            ]
+            yield Rows(rows, [number] * len(rows), [np.arange(1)] * len(rows))
 
 
-def _on_device(
-    model: LanguageModel,
-    inputs: dict[str, Tensor],
-    places: Sequence[int],
-    token: Sequence[int],
-    window: Sequence[int],
-    **options: Any,
-) -> _Pass:
-    there = {name: value.to(model.device) for name, value in inputs.items()}
-    return _Pass(
-        there | options,
-        torch.tensor(places, device=model.device),
-        np.array(token),
-        np.array(window),
-    )
+def _by_window(
+    tree_pass: TreePass, values: Float[np.ndarray, " reading"], n_windows: int
+) -> Float[np.ndarray, " window"]:
+    window = np.repeat(tree_pass.tree, list(map(len, tree_pass.readings)))
+    return np.bincount(window, weights=values, minlength=n_windows)

@@ -1,0 +1,158 @@
+"""Readings of trees against every path run by itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias.models import scoring
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.scoring import Scorer
+from tda_bias.models.token_trees import beside_each_other, whole_trees
+from tda_bias.types import InputError
+from tests.support.models import tiny_hf_model
+from tests.support.trees import path, tree_of, trees
+
+
+@pytest.fixture
+def model(tokenizer):
+    """Tiny models by architecture."""
+
+    def make(kind, **changes):
+        return LanguageModel(tiny_hf_model(kind, len(tokenizer), **changes), tokenizer, kind)
+
+    return make
+
+
+def scorer_for(model, **options):
+    scorer = Scorer(model, **{"batch_size": 4, "texts_per_tree": 2, **options})
+    scorer.check_sharing(trees())
+    return scorer
+
+
+def test_broken_weights_are_refused_and_not_taken_for_a_packing_that_fails(model):
+    broken = model("gpt2")
+    broken.hf_model.transformer.ln_f.weight.data[3] = float("nan")
+    with pytest.raises(InputError, match=r"`model` gpt2 gives NaN for \d+ of \d+ log-prob.*broken"):
+        scorer_for(broken)
+    with pytest.raises(InputError, match="gives NaN"):
+        Scorer(broken, batch_size=4, share_prefix="never").log_probs(trees())
+
+
+def test_running_out_of_memory_is_not_taken_for_a_refused_mask(model, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    with monkeypatch.context() as context:
+        context.setattr(scoring, "_tree_inputs", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            scorer_for(model("gpt2"))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt"])
+@pytest.mark.parametrize("share_prefix", ["auto", "never"])
+def test_readings_are_those_of_each_path_alone(model, kind, share_prefix):
+    model = model(kind)
+    scorer = Scorer(model, batch_size=2, share_prefix=share_prefix)
+    found = scorer.log_probs(trees())
+    assert scorer.packed == (share_prefix == "auto")
+    for tree, values in zip(trees(), found, strict=True):
+        for node, value in zip(tree.read_node, values, strict=True):
+            with torch.no_grad():
+                ids = torch.tensor([path(tree, node)])
+                expected = torch.log_softmax(model.hf_model(input_ids=ids).logits[0, -1], -1)[7]
+            assert value == pytest.approx(float(expected), abs=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt"])
+def test_trees_in_one_row_do_not_see_each_other(model, kind):
+    reader = Scorer(model(kind), batch_size=9)
+    many = trees() + [path_tree for tree in trees() for path_tree in tree.paths()[0]]
+    alone = reader.log_probs(many)
+    assert reader.packed
+    grid = beside_each_other(many)
+    assert grid.n_rows < len(many)
+    together = reader.run(reader.pass_of(whole_trees(many), grid))
+    for expected, values in zip(alone, together, strict=True):
+        np.testing.assert_allclose(values, expected, atol=2e-4)
+
+
+def test_a_reader_says_how_it_runs_trees_and_why(model):
+    packed, asked = scorer_for(model("gpt2")), scorer_for(model("gpt2"), share_prefix="never")
+    assert packed.packed
+    assert packed.why.startswith("log-probabilities differ by ")
+    assert not asked.packed
+    assert asked.why == "asked not to"
+
+
+def test_a_pass_holds_as_many_texts_whether_trees_are_rows_or_not(model):
+    """Two texts a tree: two rows of trees, or four of paths."""
+    many = trees() * 5
+    for share_prefix, rows in (("auto", 2), ("never", 4)):
+        reader = scorer_for(model("gpt2"), share_prefix=share_prefix)
+        assert max(len(one.tree) for one in reader.passes(many)) == rows
+
+
+# Layers of these see only some tokens back.
+WINDOWED = ["mistral", "gemma3", "phi3", "qwen2", "starcoder2", "cohere2"]
+
+
+@pytest.mark.parametrize("kind", WINDOWED)
+def test_texts_longer_than_the_attention_window_are_read_as_they_are(model, kind):
+    """A large tree of short texts must not speak for a small one of long texts."""
+    generator = np.random.default_rng(1)
+    wide = tree_of([[5, 6, *generator.integers(5, 60, 3).tolist()] for _ in range(20)], 7)
+    long = tree_of([[5, 6, *generator.integers(5, 60, 18).tolist()] for _ in range(2)], 7)
+    more = {"use_sliding_window": True, "max_window_layers": 0} if kind == "qwen2" else {}
+    windowed = model(kind, sliding_window=10, **more)
+    assert len(wide) > len(long)
+    scorer = Scorer(windowed, batch_size=4, texts_per_tree=2)
+    found = scorer.log_probs([wide, long])
+    assert not scorer.packed
+    assert "attention window of 10 tokens" in scorer.why
+    for tree, values in zip([wide, long], found, strict=True):
+        for node, value in zip(tree.read_node, values, strict=True):
+            with torch.no_grad():
+                ids = torch.tensor([path(tree, node)])
+                logits = windowed.hf_model(input_ids=ids, use_cache=False).logits[0, -1]
+            assert value == pytest.approx(float(torch.log_softmax(logits, -1)[7]), abs=2e-4)
+    # The short ones alone fit, and what comes later is looked at again.
+    scorer = Scorer(windowed, batch_size=4, texts_per_tree=2)
+    np.testing.assert_allclose(scorer.log_probs([wide])[0], found[0], atol=2e-4)
+    assert scorer.packed
+    np.testing.assert_allclose(scorer.log_probs([long])[0], found[1], atol=2e-4)
+    assert not scorer.packed
+
+
+def test_a_window_that_no_setting_names_is_found_by_trying_the_longest_text(model, monkeypatch):
+    monkeypatch.setattr(scoring, "_attention_window", lambda _: None)
+    scorer = scorer_for(model("mistral", sliding_window=4))
+    assert not scorer.packed
+    assert "differ by" in scorer.why
+
+
+def test_a_model_that_refuses_the_mask_is_run_path_by_path(model):
+    reader = scorer_for(model("bloom"))
+    assert not reader.packed
+    assert "does not take a tree as one row" in reader.why
+
+
+def test_few_logits_are_read_in_one_pass(model, monkeypatch):
+    """However many prompts there are, a pass never reads more than the bound."""
+    model = model("gpt2")
+    reader = Scorer(model, batch_size=50)
+    plain = reader.log_probs(trees() * 5)
+    assert reader.packed
+    bound = 60
+    monkeypatch.setattr(scoring, "LOGITS", bound * len(model.tokenizer))
+    sizes = [len(one.places) for one in reader.passes(trees() * 5)]
+    assert len(sizes) > 3
+    assert max(sizes) <= bound
+    for a, b in zip(plain, reader.log_probs(trees() * 5), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+def test_progress_ends_with_all_trees(model):
+    calls = []
+    scorer_for(model("gpt2")).log_probs(trees() * 3, progress=lambda *call: calls.append(call))
+    assert calls[-1] == (9, 9)
+    assert calls == sorted(calls)
