@@ -195,8 +195,9 @@ def _run(
     protocol: Protocol,
     team: Team,
 ) -> DebiasRun:
-    from tda_bias.debias.experiment import cost_in_words, fixed_experiment
+    from tda_bias.debias.experiment import fixed_experiment
     from tda_bias.debias.result import run_debias
+    from tda_bias.debias.timing import cost_in_words
     from tda_bias.plots.debias import plot_frontier
     from tda_bias.runs.figures import print_style
 

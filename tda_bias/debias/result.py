@@ -15,7 +15,6 @@ from tda_bias.debias import summary
 from tda_bias.debias.experiment import (
     Experiment,
     Steps,
-    cost,
     random_heads,
     rankings,
     recommended_training,
@@ -23,6 +22,7 @@ from tda_bias.debias.experiment import (
 )
 from tda_bias.debias.protocol import Protocol
 from tda_bias.debias.saving import model_card, save_debiased
+from tda_bias.debias.timing import cost
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.files import RECORD

@@ -5,19 +5,17 @@ from collections import Counter
 import pytest
 
 from tda_bias import load_triples
-from tda_bias.debias import experiment, training
+from tda_bias.debias import timing, training
 from tda_bias.debias.experiment import (
     Experiment,
-    Seconds,
     Steps,
-    cost,
     recommended_training,
     run_experiment,
-    timed,
 )
 from tda_bias.debias.neutral import neutral_text
 from tda_bias.debias.protocol import Protocol, folds
 from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.timing import Seconds, cost, timed
 from tda_bias.models.load import LanguageModel
 from tda_bias.runs.cache import PartStore
 from tda_bias.twins import make_twins
@@ -94,7 +92,7 @@ def test_seconds_are_measured_and_leave_the_model_as_it_was(fixed, monkeypatch):
     own = fixed(by=("effect",), n_random=1, n_folds=4, folds_run=1)
     before = own.texts.model.weight_hash()
     clock = iter(range(0, 1000))
-    monkeypatch.setattr(experiment.time, "monotonic", lambda: next(clock) ** 2)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock) ** 2)
     taken = timed(own)
     # The first step, from 0 to 1, does not count; the second is from 4 to 9.
     assert taken.step == 9 - 4
