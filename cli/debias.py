@@ -197,6 +197,7 @@ def _run(
 ) -> DebiasRun:
     from tda_bias.debias.experiment import fixed_experiment
     from tda_bias.debias.result import run_debias
+    from tda_bias.debias.timing import cost_in_words
     from tda_bias.plots.debias import plot_frontier
     from tda_bias.runs.figures import print_style
 
@@ -212,7 +213,7 @@ def _run(
         team=team,
     )  # fmt: skip
     if not settings.quiet:
-        console.print(experiment.cost_in_words(team), highlight=False, soft_wrap=True)
+        console.print(cost_in_words(experiment, team), highlight=False, soft_wrap=True)
     title = f"{model.name} · {settings.category}"
     with progress_bar(console, title, "steps") as bar, print_style():
         return run_debias(

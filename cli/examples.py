@@ -61,9 +61,9 @@ five; among all heads 0.54 is needed.""",
     "debias": """\
 $ tdabias debias --model smollm2-135m --category gender --data starter \\
     --n-random 3 --epochs 3 --out runs/smollm2-135m/debias-gender
-┃ arm       ┃ heads ┃    beta (95 %) ┃   rms ┃ ppl % ┃  lms ┃ guard ┃    p ┃
-│ untouched │     0 │          0.073 │ 0.263 │  +0.0 │ 79.2 │  pass │      │
-│ effect    │    27 │          0.063 │ 0.255 │  +0.6 │ 83.3 │  pass │ 0.75 │""",
+┃ condition ┃ heads ┃ beta (95 %) ┃   rms ┃ ppl % ┃  lms ┃ guard ┃    p ┃
+│ untouched │     0 │       0.073 │ 0.263 │  +0.0 │ 79.2 │  pass │      │
+│ effect    │    27 │       0.063 │ 0.255 │  +0.6 │ 83.3 │  pass │ 0.75 │""",
     "prune-curve": f"""\
 $ tdabias prune-curve {_RUN} --by evidence --most 2 \\
     --n-random 19 --limit 2 --text neutral.txt --windows 2 --width 64

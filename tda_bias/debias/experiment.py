@@ -8,9 +8,8 @@ goes on with what is missing.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -35,8 +34,6 @@ from tda_bias.debias.rankings import chosen_from_file, fold_orders, gate_order
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.debias.training import (
     Trajectory,
-    log_ppl_of,
-    n_checks,
     n_steps,
     train,
     untouched_check,
@@ -44,12 +41,10 @@ from tda_bias.debias.training import (
 from tda_bias.memory import give_back_memory
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LanguageModel, LoadedModel
-from tda_bias.models.precision import Computing
 from tda_bias.progress import Counter, Progress
 from tda_bias.runs.cache import PartStore, open_parts, texts_hash
 from tda_bias.runs.files import to_json, write_text
 from tda_bias.runs.record import now
-from tda_bias.runs.text import counted
 from tda_bias.runs.work import ALONE, Job, Shard, Team
 from tda_bias.stats.resampling import generator
 from tda_bias.triples import triple_ids
@@ -60,22 +55,34 @@ Orders = Mapping[str, list[HeadId]]
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A model with everything that all trainings on it share.
+class Experiment:
+    """A model with everything that all trainings on it share, fixed before the first step.
 
     Attributes:
         texts: Items with twins, and the untouched model.
         neutral: Neutral text in three parts.
         protocol: The protocol.
+        folds: The folds.
+        store: Finished trainings and rankings.
         load_hooked: Gives the model with hooks, for rankings by topology.
         from_file: Heads of the ranking ``file``.
+        weights: Hash of the untouched model's weights.
+        identity: Hash of the protocol and of what it is applied to.
+        fixed: When it was written down.
+        twins: How twins came about; None without.
     """
 
     texts: TwinTexts
     neutral: NeutralText
     protocol: Protocol
+    folds: list[Fold]
+    store: PartStore
     load_hooked: Callable[[], LoadedModel]
     from_file: tuple[HeadId, ...] = ()
+    weights: str = ""
+    identity: str = ""
+    fixed: str = ""
+    twins: dict[str, Any] | None = None
     _untouched: dict[int, Trajectory] = field(default_factory=dict)
 
     @cached_property
@@ -98,9 +105,16 @@ class Bench:
         """The check before the first step: the same for every condition of a fold."""
         if fold.number not in self._untouched:
             self._untouched[fold.number] = untouched_check(
-                self.texts, fold, self.neutral.watch, self.neutral.report, self.protocol
+                self.texts, fold, self.neutral, self.protocol
             )
         return self._untouched[fold.number]
+
+    def targets(self, fold: Fold) -> dict[str, list[str]]:
+        """Names of the targets of a fold's parts."""
+        triples = self.texts.triples
+        return {
+            name: sorted({triples[i].group for i in items}) for name, items in fold.parts().items()
+        }
 
 
 class Steps:
@@ -113,16 +127,32 @@ class Steps:
 
     def __init__(self, total: int, progress: Progress | None = None) -> None:
         self._counter = Counter(total, progress)
-        self._trainings: dict[str, int] = {}
+        self._trainings: dict[tuple[Condition, int, float], int] = {}
 
     def step(self) -> None:
         """Count a step."""
         self._counter.add(1)
 
-    def finished(self, job: Job) -> None:
-        """Count a training."""
-        self._trainings[job.name] = int(job.cost)
+    def finished(self, training: Training, rate: float, n: int) -> None:
+        """Count a training of so many steps."""
+        key = (training.condition, training.fold.number, rate)
+        self._trainings[key] = n
         self._counter.reach(sum(self._trainings.values()))
+
+
+@dataclass(frozen=True)
+class Training:
+    """A condition in a fold.
+
+    Attributes:
+        condition: The condition.
+        fold: The fold.
+        heads: The heads that learn there; empty for the whole model.
+    """
+
+    condition: Condition
+    fold: Fold
+    heads: tuple[HeadId, ...]
 
 
 @dataclass
@@ -144,87 +174,84 @@ class ConditionResult:
     heads: list[tuple[HeadId, ...]] = field(default_factory=list)
 
 
-def run_experiment(
-    bench: Bench,
-    listed: Sequence[Condition],
-    all_folds: Sequence[Fold],
-    store: PartStore,
-    steps: Steps | None = None,
-) -> list[ConditionResult]:
+def run_experiment(experiment: Experiment, steps: Steps) -> list[ConditionResult]:
     """Train every condition in every fold that tests.
 
     Args:
-        bench: The model and its texts.
-        listed: The conditions.
-        all_folds: The folds; the final fit is left to ``recommended_training``.
-        store: Finished trainings and rankings.
-        steps: Told of every step.
+        experiment: The model, its texts, the protocol and the folds.
+        steps: Counts what is done.
 
     Raises:
         ShareDone: if the trainings are shared by several processes and another one gathers.
         InputError: as ``PartStore.each``.
     """
-    steps = steps or Steps(0)
-    store.prepare([_orders_job(bench, fold, store, steps) for fold in all_folds])
-    results = [ConditionResult(condition) for condition in listed]
-    planned: list[tuple[ConditionResult, list[Job]]] = []
-    for fold in all_folds:
+    store = experiment.store
+    store.prepare([_orders_job(experiment, fold, steps) for fold in experiment.folds])
+    results = {c: ConditionResult(c) for c in conditions(experiment.protocol)}
+    trainings: list[Training] = []
+    for fold in experiment.folds:
         if fold.number == FINAL:
-            continue
-        orders = rankings(bench, fold, store, steps)
-        for result in results:
-            heads = heads_of(bench, result.condition, orders, fold)
-            result.folds.append(fold)
-            result.heads.append(heads)
-            planned.append((result, _trainings(bench, result.condition, heads, fold, steps)))
-    parts = store.each([job for _, jobs in planned for job in jobs])
-    for result, jobs in planned:
-        rates = bench.protocol.rates(result.condition.how)
-        trajectory, rate = _best(rates, jobs, islice(parts, len(jobs)), steps)
+            continue  # it tests on nothing: ``recommended_training`` makes it
+        orders = rankings(experiment, fold, steps)
+        for condition in results:
+            heads = heads_of(experiment, condition, orders, fold)
+            trainings.append(Training(condition, fold, heads))
+    jobs = [_jobs(experiment, training, steps) for training in trainings]
+    parts = store.each([job for of_one in jobs for job in of_one])
+    for training, of_one in zip(trainings, jobs, strict=True):
+        trajectory, rate = _best(experiment, training, islice(parts, len(of_one)), steps)
+        result = results[training.condition]
+        result.folds.append(training.fold)
+        result.heads.append(training.heads)
         result.trajectories.append(trajectory)
         result.rates.append(rate)
-    return results
+    return list(results.values())
 
 
 def recommended_training(
-    bench: Bench, name: str, fold: Fold, store: PartStore, steps: Steps | None = None
+    experiment: Experiment, name: str, steps: Steps
 ) -> tuple[Trajectory, tuple[HeadId, ...]]:
     """The training of the model that is saved, and its heads: of the final fit, or the only fold.
 
     It is read where it was part of the experiment, else made.
     """
-    steps = steps or Steps(0)
-    condition = next(c for c in conditions(bench.protocol) if c.name == name)
-    heads = heads_of(bench, condition, rankings(bench, fold, store, steps), fold)
-    return _trained(bench, condition, heads, fold, store, steps), heads
+    fold = experiment.folds[-1]
+    condition = next(c for c in conditions(experiment.protocol) if c.name == name)
+    heads = heads_of(experiment, condition, rankings(experiment, fold, steps), fold)
+    return _trained(experiment, Training(condition, fold, heads), steps), heads
 
 
 # -- heads -----------------------------------------------------------------------------------------
 
 
-def rankings(bench: Bench, fold: Fold, store: PartStore, steps: Steps) -> Orders:
+def rankings(experiment: Experiment, fold: Fold, steps: Steps) -> Orders:
     """All heads in the order of each ranking of the protocol, from training targets alone."""
-    saved = store.part(_orders_job(bench, fold, store, steps))
+    saved = experiment.store.part(_orders_job(experiment, fold, steps))
     return {
         name: [HeadId(int(layer), int(head)) for layer, head in saved[name]]
-        for name in bench.protocol.by
+        for name in experiment.protocol.by
     }
 
 
-def _orders_job(bench: Bench, fold: Fold, store: PartStore, steps: Steps) -> Job:
+def _orders_job(experiment: Experiment, fold: Fold, steps: Steps) -> Job:
     """The part that holds the rankings of a fold."""
 
     def computed() -> dict[str, np.ndarray]:
-        protocol = bench.protocol
+        protocol = experiment.protocol
         orders = fold_orders(
-            bench.texts, fold.train, protocol.by, load=bench.load_hooked, seed=protocol.seed
+            experiment.texts,
+            fold.train,
+            protocol.by,
+            load=experiment.load_hooked,
+            seed=protocol.seed,
         )
         if "gates" in protocol.by:
-            every = Condition("gates of all heads", "gates")
-            learned = _trained(bench, every, tuple(bench.every_head), fold, store, steps)
-            orders["gates"] = gate_order(bench.every_head, learned.values["gates"])
-        if bench.from_file:
-            orders["file"] = list(bench.from_file)
+            condition = Condition("gates of all heads", "gates")
+            every = Training(condition, fold, tuple(experiment.every_head))
+            learned = _trained(experiment, every, steps)
+            orders["gates"] = gate_order(experiment.every_head, learned.values["gates"])
+        if experiment.from_file:
+            orders["file"] = list(experiment.from_file)
         return {name: np.array([(h.layer, h.head) for h in orders[name]]) for name in protocol.by}
 
     return Job(
@@ -232,22 +259,26 @@ def _orders_job(bench: Bench, fold: Fold, store: PartStore, steps: Steps) -> Job
     )
 
 
-def heads_of(bench: Bench, condition: Condition, orders: Orders, fold: Fold) -> tuple[HeadId, ...]:
+def heads_of(
+    experiment: Experiment, condition: Condition, orders: Orders, fold: Fold
+) -> tuple[HeadId, ...]:
     """The heads that a condition trains in a fold."""
     if condition.how == "full":
         return ()
     if condition.ranking is not None:
-        return tuple(sorted(orders[condition.ranking][: bench.protocol.top]))
+        return tuple(sorted(orders[condition.ranking][: experiment.protocol.top]))
     if condition.name == "all":
-        return tuple(bench.every_head)
-    return random_heads(bench, orders, fold)[0][condition.draw]
+        return tuple(experiment.every_head)
+    return random_heads(experiment, orders, fold)[0][condition.draw]
 
 
-def random_heads(bench: Bench, orders: Orders, fold: Fold) -> tuple[list[tuple[HeadId, ...]], str]:
+def random_heads(
+    experiment: Experiment, orders: Orders, fold: Fold
+) -> tuple[list[tuple[HeadId, ...]], str]:
     """Random sets as large as the chosen one, and in words whether they are of the same layers."""
-    n, every = bench.protocol.n_random, bench.every_head
-    first = orders[bench.protocol.by[0]][: bench.protocol.top]
-    rng = generator(bench.protocol.seed, "random heads", str(fold.number))
+    n, every = experiment.protocol.n_random, experiment.every_head
+    first = orders[experiment.protocol.by[0]][: experiment.protocol.top]
+    rng = generator(experiment.protocol.seed, "random heads", str(fold.number))
     per_layer = 1 + max(head.head for head in every)
     if n_possible_sets(first, per_layer) >= n:
         return random_sets(first, per_layer, n, rng=rng), "of the same layers"
@@ -259,53 +290,56 @@ def random_heads(bench: Bench, orders: Orders, fold: Fold) -> tuple[list[tuple[H
 # -- trainings -------------------------------------------------------------------------------------
 
 
-def _trained(
-    bench: Bench,
-    condition: Condition,
-    heads: tuple[HeadId, ...],
-    fold: Fold,
-    store: PartStore,
-    steps: Steps,
-) -> Trajectory:
-    """The training of a condition in a fold, at the best of the learning rates."""
-    jobs = _trainings(bench, condition, heads, fold, steps)
-    return _best(bench.protocol.rates(condition.how), jobs, map(store.part, jobs), steps)[0]
+def _trained(experiment: Experiment, training: Training, steps: Steps) -> Trajectory:
+    """A training at the best of the learning rates, saved or made."""
+    parts = map(experiment.store.part, _jobs(experiment, training, steps))
+    return _best(experiment, training, parts, steps)[0]
 
 
-def _trainings(
-    bench: Bench, condition: Condition, heads: tuple[HeadId, ...], fold: Fold, steps: Steps
-) -> list[Job]:
-    """The parts that hold the trainings of a condition in a fold, rate by rate."""
-    depends_on = {**_on(fold), "heads": [str(head) for head in heads]}
+def _jobs(experiment: Experiment, training: Training, steps: Steps) -> list[Job]:
+    """The parts that hold a training, rate by rate."""
+    depends_on = {**_on(training.fold), "heads": [str(head) for head in training.heads]}
     return [
         Job(
-            f"fold {fold.number} {condition.part} {rate:g}",
-            n_steps(bench.protocol, fold),
+            f"fold {training.fold.number} {training.condition.part} {rate:g}",
+            n_steps(experiment.protocol, training.fold),
             lambda: depends_on,
-            partial(_tidied, partial(_train, bench, condition, heads, fold, rate, steps)),
+            partial(_tidied, partial(_train, experiment, training, rate, steps)),
         )
-        for rate in bench.protocol.rates(condition.how)
+        for rate in experiment.protocol.rates(training.condition.how)
     ]
 
 
 def _train(
-    bench: Bench,
-    condition: Condition,
-    heads: tuple[HeadId, ...],
-    fold: Fold,
-    rate: float,
-    steps: Steps,
+    experiment: Experiment, training: Training, rate: float, steps: Steps
 ) -> dict[str, np.ndarray]:
-    retention, untouched = bench.retention(condition.how), bench.untouched(fold)
-    torch.manual_seed(bench.protocol.seed)
-    made = learner(condition.how, bench.texts.model, heads, seed=bench.protocol.seed)
+    texts, protocol, condition = experiment.texts, experiment.protocol, training.condition
+    retention = experiment.retention(condition.how)
+    untouched = experiment.untouched(training.fold)
+    torch.manual_seed(protocol.seed)
+    made = learner(condition.how, texts.model, training.heads, seed=protocol.seed)
     with undone(made) as temporary:
-        trajectory = train(
-            temporary, bench.texts, fold, retention, bench.neutral.watch, bench.neutral.report,
-            bench.protocol, rate=rate, goal=condition.goal, untouched=untouched,
-            keep_values=condition.how != "full", progress=steps.step,
-        )  # fmt: skip
-    return trajectory.arrays()
+        return train(
+            temporary, texts, training.fold, retention, experiment.neutral, protocol, rate=rate,
+            goal=condition.goal, untouched=untouched, keep_values=condition.how != "full",
+            progress=steps.step,
+        ).arrays()  # fmt: skip
+
+
+def _best(
+    experiment: Experiment,
+    training: Training,
+    parts: Iterable[Mapping[str, np.ndarray]],
+    steps: Steps,
+) -> tuple[Trajectory, float]:
+    """The trajectory with the least loss on the validation targets, and its learning rate."""
+    tried = []
+    n = n_steps(experiment.protocol, training.fold)
+    rates = experiment.protocol.rates(training.condition.how)
+    for rate, arrays in zip(rates, parts, strict=True):
+        tried.append((Trajectory.from_arrays(arrays), rate))
+        steps.finished(training, rate, n)
+    return min(tried, key=lambda trial: trial[0].validation_loss[trial[0].best])
 
 
 def _tidied(compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -315,135 +349,11 @@ def _tidied(compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarra
     return arrays
 
 
-def _best(
-    rates: Sequence[float],
-    jobs: Sequence[Job],
-    parts: Iterable[Mapping[str, np.ndarray]],
-    steps: Steps,
-) -> tuple[Trajectory, float]:
-    """The training with the least loss on the validation targets, and its learning rate."""
-    tried = []
-    for rate, job, arrays in zip(rates, jobs, parts, strict=True):
-        tried.append((Trajectory.from_arrays(arrays), rate))
-        steps.finished(job)
-    return min(tried, key=lambda trial: trial[0].validation_loss[trial[0].best])
-
-
 def _on(fold: Fold) -> dict[str, Any]:
     return {"fold": [items.tolist() for items in fold.parts().values()]}
 
 
-# -- cost ------------------------------------------------------------------------------------------
-
-
-def cost(protocol: Protocol, all_folds: Sequence[Fold]) -> tuple[int, int]:
-    """Trainings and steps of a whole experiment, the recommended model's included."""
-    compared = sum(len(protocol.rates(condition.how)) for condition in conditions(protocol))
-    trainings = steps = 0
-    for fold in all_folds:
-        of_fold = protocol.n_rates if fold.number == FINAL else compared
-        of_fold += protocol.n_rates * ("gates" in protocol.by)
-        trainings += of_fold
-        steps += of_fold * n_steps(protocol, fold)
-    return trainings, steps
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Seconds that parts of a training take.
-
-    Attributes:
-        step: A step.
-        check: The outcomes of validation and test targets, with the perplexity.
-        perplexity: That alone.
-    """
-
-    step: float
-    check: float
-    perplexity: float
-
-    def of_all(self, protocol: Protocol, all_folds: Sequence[Fold]) -> float:
-        """Seconds of a whole experiment in which no training stops early."""
-        trainings, steps = cost(protocol, all_folds)
-        # The untouched model is checked once in a fold, and every training reports a perplexity.
-        checks = trainings * (n_checks(protocol) - 1) + len(all_folds)
-        reports = trainings + len(all_folds)
-        return steps * self.step + checks * self.check + reports * self.perplexity
-
-
-def timed(bench: Bench, fold: Fold) -> Seconds:
-    """Seconds of a step and a check here, of gates on all heads: each is done and timed."""
-    texts, protocol = bench.texts, bench.protocol
-    items = fold.train[: protocol.batch].tolist()
-    passages = list(range(min(protocol.passages, len(bench.neutral.learn.ids))))
-    few = replace(bench.neutral.learn, ids=bench.neutral.learn.ids[: len(passages)])
-    retention = Retention(texts.model, few)
-    computing = Computing(texts.model, protocol.precision)
-
-    def step() -> None:
-        loss = texts.gaps(items).mean() + retention.divergence(passages)
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    with undone(learner("gates", texts.model, bench.every_head)) as gates:
-
-        def seconds(run: Callable[[], object]) -> float:
-            clock = time.monotonic()
-            with computing.running(), gates.running():
-                run()
-            return time.monotonic() - clock
-
-        seconds(step)  # the first is slower than all later ones
-        of_step = seconds(step)
-        of_item = seconds(lambda: texts.outcomes(items)) / max(1, len(items))
-        of_text = seconds(lambda: log_ppl_of(texts.model, bench.neutral.watch))
-    return Seconds(of_step, of_item * (len(fold.validation) + len(fold.test)) + of_text, of_text)
-
-
-# -- one experiment and its folder -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """An experiment, fixed before the first step.
-
-    Attributes:
-        bench: The model and its texts.
-        folds: The folds.
-        store: Finished trainings.
-        weights: Hash of the untouched model's weights.
-        identity: Hash of the protocol and of what it is applied to.
-        fixed: When it was written down.
-        twins: How twins came about; None without.
-    """
-
-    bench: Bench
-    folds: list[Fold]
-    store: PartStore
-    weights: str
-    identity: str
-    fixed: str
-    twins: dict[str, Any] | None
-
-    def targets(self, fold: Fold) -> dict[str, list[str]]:
-        """Names of the targets of a fold's parts."""
-        triples = self.bench.texts.triples
-        return {
-            name: sorted({triples[i].group for i in items}) for name, items in fold.parts().items()
-        }
-
-    def cost_in_words(self, team: Team = ALONE) -> str:
-        """The trainings that are to come and the time they take, from a timed step and check."""
-        protocol = self.bench.protocol
-        trainings, steps = cost(protocol, self.folds)
-        taken = timed(self.bench, self.folds[0])
-        minutes = max(1, round(taken.of_all(protocol, self.folds) / 60))
-        shared = f", shared by {team.count} processes" if team.count > 1 else ""
-        return (
-            f"{counted(trainings, 'training')} of {counted(steps // trainings, 'step')} on "
-            f"average: about {counted(minutes, 'minute')} here at most ({taken.step:.1f} s a step, "
-            f"{taken.check:.1f} s a check){shared}. Protocol {self.identity[:12]}, fixed "
-            f"{self.fixed}."
-        )
+# -- fixing an experiment --------------------------------------------------------------------------
 
 
 def fixed_experiment(
@@ -508,8 +418,10 @@ def fixed_experiment(
     store = open_parts(trainings, kept, resume=resume, overwrite=overwrite, team=team)
     gathers = team.index == 0 or isinstance(team, Shard)
     fixed = _written_down(folder, trainings, protocol, identity, overwrite) if gathers else ""
-    bench = Bench(texts, neutral, protocol, load_hooked, heads)
-    return Experiment(bench, all_folds, store, weights, identity, fixed, about_twins)
+    return Experiment(
+        texts, neutral, protocol, all_folds, store, load_hooked, heads, weights, identity, fixed,
+        about_twins,
+    )  # fmt: skip
 
 
 def _written_down(

@@ -15,14 +15,14 @@ from tda_bias.debias import summary
 from tda_bias.debias.experiment import (
     Experiment,
     Steps,
-    cost,
     random_heads,
     rankings,
     recommended_training,
     run_experiment,
 )
-from tda_bias.debias.protocol import Protocol, conditions
+from tda_bias.debias.protocol import Protocol
 from tda_bias.debias.saving import model_card, save_debiased
+from tda_bias.debias.timing import cost
 from tda_bias.models.record import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.files import RECORD
@@ -168,16 +168,16 @@ def run_debias(
         InputError: if a part cannot be read, or the folder cannot be written.
     """
     start = time.monotonic()
-    bench, store = experiment.bench, experiment.store
-    protocol, neutral, model = bench.protocol, bench.neutral, bench.texts.model
+    protocol, neutral = experiment.protocol, experiment.neutral
+    model, triples = experiment.texts.model, experiment.texts.triples
     about_model = model_record(model, weights=experiment.weights)
     steps = Steps(cost(protocol, experiment.folds)[1], progress)
-    results = run_experiment(bench, conditions(protocol), experiment.folds, store, steps)
+    results = run_experiment(experiment, steps)
     name = save or summary.recommended(results)
     first, fold = experiment.folds[0], experiment.folds[-1]
-    matching = random_heads(bench, rankings(bench, first, store, steps), first)[1]
-    trajectory, heads = recommended_training(bench, name, fold, store, steps)
-    groups = [triple.group for triple in bench.texts.triples]
+    matching = random_heads(experiment, rankings(experiment, first, steps), first)[1]
+    trajectory, heads = recommended_training(experiment, name, steps)
+    groups = [triple.group for triple in triples]
     table = summary.conditions_table(results, groups, protocol)
     text = summary.verdict(table, name, protocol)
 
@@ -208,7 +208,7 @@ def run_debias(
     save_debiased(
         model, protocol.how, heads, trajectory.values, folder / "model",
         card=model_card(about, row), about=about, seed=protocol.seed,
-        probes=[triple.texts()[0] for triple in bench.texts.triples[:_PROBES]],
+        probes=[triple.texts()[0] for triple in triples[:_PROBES]],
     )  # fmt: skip
     record = DebiasRecord(
         model=about_model,
@@ -235,7 +235,7 @@ def run_debias(
     run.save(
         folder,
         trainings=summary.trainings_table(results),
-        items=summary.items_table(results, groups, triple_ids(bench.texts.triples)),
+        items=summary.items_table(results, groups, triple_ids(triples)),
         heads=exported,
         figure=draw(run.frontier) if draw is not None else None,
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tda_bias.debias.learners import Learner
 from tda_bias.debias.loss import huber
-from tda_bias.debias.neutral import Retention
+from tda_bias.debias.neutral import NeutralText, Retention
 from tda_bias.debias.protocol import Fold, Goal, Protocol
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.debias.texts import Outcomes, TwinTexts
@@ -111,8 +111,7 @@ def train(
     texts: TwinTexts,
     fold: Fold,
     retention: Retention,
-    watch: Windows,
-    report: Windows,
+    neutral: NeutralText,
     protocol: Protocol,
     *,
     rate: float,
@@ -130,8 +129,7 @@ def train(
         texts: Items with twins.
         fold: Items that train, validate and test.
         retention: The neutral passages that hold the model where it is.
-        watch: Passages for the perplexity that stops.
-        report: Passages for the perplexity that is reported.
+        neutral: Passages for the perplexity that stops, and for the one that is reported.
         protocol: Epochs, batches, weights of the loss, stops.
         rate: Learning rate.
         goal: ``gaps``; ``placebo``: the same with the continuations of the twins exchanged, which
@@ -146,7 +144,7 @@ def train(
     computing = Computing(texts.model, protocol.precision)
     optimiser = torch.optim.Adam(learner.parameters(), lr=rate)
     learner.attach(optimiser)
-    start = untouched or untouched_check(texts, fold, watch, report, protocol)
+    start = untouched or untouched_check(texts, fold, neutral, protocol)
     trajectory = start.copied()
     best = learner.values()
     every = max(1, n_steps(protocol, fold) // (protocol.epochs * protocol.checks_per_epoch))
@@ -167,7 +165,7 @@ def train(
             continue
         try:
             with computing.running(), learner.running():
-                _check(trajectory, texts, fold, watch, protocol, step, below)
+                _check(trajectory, texts, fold, neutral.watch, protocol, step, below)
         except InputError as error:  # the model says NaN: the last good check stands
             trajectory.ended = f"{error} (step {step})"
             break
@@ -179,7 +177,7 @@ def train(
     learner.load(best)
     learner.check()
     with computing.running(), learner.running():
-        after = log_ppl_of(texts.model, report)
+        after = log_ppl_of(texts.model, neutral.report)
     trajectory.report_log_ppl = (start.report_log_ppl[0], after)
     trajectory.values = best if keep_values else {}
     return trajectory
@@ -226,13 +224,13 @@ def log_ppl_of(model: LanguageModel, passages: Windows) -> float:
 
 
 def untouched_check(
-    texts: TwinTexts, fold: Fold, watch: Windows, report: Windows, protocol: Protocol
+    texts: TwinTexts, fold: Fold, neutral: NeutralText, protocol: Protocol
 ) -> Trajectory:
     """The check before the first step, of the untouched model."""
     trajectory = Trajectory()
     with Computing(texts.model, protocol.precision).running():
-        _check(trajectory, texts, fold, watch, protocol, 0, None)
-        before = log_ppl_of(texts.model, report)
+        _check(trajectory, texts, fold, neutral.watch, protocol, 0, None)
+        before = log_ppl_of(texts.model, neutral.report)
     trajectory.report_log_ppl = (before, before)
     return trajectory
 

@@ -16,6 +16,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
 from tda_bias.pairs.neutral import NeutralText
 from tda_bias.pairs.stereoset import SentenceTriple
+from tda_bias.scores.perplexity import text_windows
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp
@@ -172,7 +173,7 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
 def test_scores_of_the_measures_are_those_of_the_commands(two):
     """Means over weighted items against the tables of ``stereoset`` and ``pairs``."""
     from tda_bias.scores.pair_set import pair_set_scores
-    from tda_bias.scores.perplexity import log_perplexity, text_windows
+    from tda_bias.scores.perplexity import log_perplexity
     from tda_bias.scores.stereoset_scores import stereoset_scores
 
     triples = load_triples("starter", category="gender", limit=4)
@@ -292,3 +293,14 @@ def test_what_is_saved_is_read_back(two, tmp_path):
     first = (tmp_path / "compare.csv").read_text().splitlines()[0]
     assert first.startswith("outcome,before,after,change,low,high,p,guard,")
     assert json.loads((tmp_path / "run.json").read_text())["compares"] == "models"
+
+
+def test_a_text_that_repeats_itself_gives_each_window_a_name_of_its_own(two):
+    repeated = NeutralText("he wrote. " * 400, "here", None)
+    measure = PerplexityMeasure(repeated, width=32, stride=31)
+    items = measure.items(two[0], batch_size=32)
+    assert not items["item"].duplicated().any()
+    windows = text_windows(two[0], repeated.text, width=32, stride=31)
+    assert len({tuple(ids) for ids in windows.ids}) < windows.of  # some are alike
+    found = compare_models(*two, [measure], draws=FEW)
+    assert found.table["items"].tolist() == [len(items)]

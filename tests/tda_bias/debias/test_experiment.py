@@ -5,19 +5,17 @@ from collections import Counter
 import pytest
 
 from tda_bias import load_triples
-from tda_bias.debias import experiment, training
+from tda_bias.debias import timing, training
 from tda_bias.debias.experiment import (
-    Bench,
-    Seconds,
+    Experiment,
     Steps,
-    cost,
     recommended_training,
     run_experiment,
-    timed,
 )
 from tda_bias.debias.neutral import neutral_text
-from tda_bias.debias.protocol import Protocol, conditions, folds
+from tda_bias.debias.protocol import Protocol, folds
 from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.timing import Seconds, cost, timed
 from tda_bias.models.load import LanguageModel
 from tda_bias.runs.cache import PartStore
 from tda_bias.twins import make_twins
@@ -25,7 +23,7 @@ from tests.support.models import tiny_hf_model
 
 
 @pytest.fixture
-def bench_and_folds(tokenizer):
+def fixed(tokenizer, tmp_path):
     def make(**changes):
         triples = load_triples("starter", category="gender", limit=4)
         twins = make_twins(triples)
@@ -33,13 +31,14 @@ def bench_and_folds(tokenizer):
         protocol = Protocol(
             top=2, batch=6, check_items=4, train_items=12, patience=99, allowed_loss=99.0, **changes
         )
-        bench = Bench(
+        return Experiment(
             texts=TwinTexts(model, triples, [twins.of(triple) for triple in triples]),
             neutral=neutral_text(model, n_learn=6, n_watch=2, width=16),
             protocol=protocol,
+            folds=folds(triples, protocol),
+            store=PartStore(tmp_path, {}),
             load_hooked=lambda: pytest.fail("no ranking needs hooks"),
         )
-        return bench, folds(triples, protocol)
 
     return make
 
@@ -54,8 +53,9 @@ def bench_and_folds(tokenizer):
         },
     ],
 )  # fmt: skip
-def test_the_announced_cost_counts_what_is_run(bench_and_folds, tmp_path, monkeypatch, changes):
-    bench, split = bench_and_folds(**changes)
+def test_the_announced_cost_counts_what_is_run(fixed, monkeypatch, changes):
+    fixed_one = fixed(**changes)
+    protocol, split = fixed_one.protocol, fixed_one.folds
     done = Counter()
 
     def counted(module, name, what):
@@ -70,12 +70,12 @@ def test_the_announced_cost_counts_what_is_run(bench_and_folds, tmp_path, monkey
     counted(training, "_loss", "steps")
     counted(training, "_check", "checks")
     counted(training, "log_ppl_of", "perplexities")
-    moved, total = [], cost(bench.protocol, split)[1]
-    steps, store = Steps(total, lambda *numbers: moved.append(numbers)), PartStore(tmp_path, {})
-    run_experiment(bench, conditions(bench.protocol), split, store, steps)
-    recommended_training(bench, "effect", split[-1], store, steps)
+    moved, total = [], cost(protocol, split)[1]
+    steps = Steps(total, lambda *numbers: moved.append(numbers))
+    run_experiment(fixed_one, steps)
+    recommended_training(fixed_one, "effect", steps)
     announced = {
-        name: seconds.of_all(bench.protocol, split)
+        name: seconds.of_all(protocol, split)
         for name, seconds in {
             "steps": Seconds(1, 0, 0), "checks": Seconds(0, 1, 0), "reports": Seconds(0, 0, 1)
         }.items()
@@ -88,16 +88,17 @@ def test_the_announced_cost_counts_what_is_run(bench_and_folds, tmp_path, monkey
     assert [step for step, _ in moved] == sorted(step for step, _ in moved)
 
 
-def test_seconds_are_measured_and_leave_the_model_as_it_was(bench_and_folds, monkeypatch):
-    bench, (fold,) = bench_and_folds(by=("effect",), n_random=1, n_folds=4, folds_run=1)
-    before = bench.texts.model.weight_hash()
+def test_seconds_are_measured_and_leave_the_model_as_it_was(fixed, monkeypatch):
+    own = fixed(by=("effect",), n_random=1, n_folds=4, folds_run=1)
+    before = own.texts.model.weight_hash()
     clock = iter(range(0, 1000))
-    monkeypatch.setattr(experiment.time, "monotonic", lambda: next(clock) ** 2)
-    taken = timed(bench, fold)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock) ** 2)
+    taken = timed(own)
     # The first step, from 0 to 1, does not count; the second is from 4 to 9.
     assert taken.step == 9 - 4
     assert taken.perplexity == 49 - 36
-    items = min(bench.protocol.batch, len(fold.train))
+    fold = own.folds[0]
+    items = min(own.protocol.batch, len(fold.train))
     n_checked = len(fold.validation) + len(fold.test)
     assert taken.check == (25 - 16) / items * n_checked + taken.perplexity
-    assert bench.texts.model.weight_hash() == before
+    assert own.texts.model.weight_hash() == before

@@ -78,9 +78,7 @@ def test_the_model_is_bit_for_bit_what_it_was(texts, how):
     protocol = Protocol(epochs=1, batch=6, allowed_loss=10.0, precision="bfloat16")
     retention = Retention(texts.model, neutral.learn)
     with undone(learner(how, texts.model, HEADS)) as learned:
-        trained = train(
-            learned, texts, fold, retention, neutral.watch, neutral.report, protocol, rate=0.01
-        )
+        trained = train(learned, texts, fold, retention, neutral, protocol, rate=0.01)
     assert trained.step == [0, 2]
     after = hf_model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())

@@ -43,9 +43,7 @@ def trained(setting, how="gates", **changes):
     texts, fold, neutral, retention = setting
     protocol = Protocol(**{"epochs": 6, "batch": 6, "allowed_loss": 10.0, **changes})
     with undone(learner(how, texts.model, HEADS)) as own:
-        return train(
-            own, texts, fold, retention, neutral.watch, neutral.report, protocol, rate=RATE[how]
-        )
+        return train(own, texts, fold, retention, neutral, protocol, rate=RATE[how])
 
 
 @pytest.mark.parametrize("how", ["gates", "tune", "lora", "full"])
