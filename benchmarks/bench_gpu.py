@@ -101,12 +101,14 @@ def row(model: LoadedModel, n_tokens: int, device: torch.device) -> tuple[float,
 
     def topology() -> None:
         sampler = sampler_of(model, len(batch.text), n_tokens)
-        list(sampler.add(type(batch)(batch.patterns, batch.text.argsort(), batch.length)))
+        sampler.add(type(batch)(batch.patterns, batch.text.argsort(), batch.length))
+        list(sampler.layers())
 
     def everything() -> None:
         sampler = sampler_of(model, N_TEXTS, n_tokens)
         for part in reader.read(contexts):
-            list(sampler.add(part))
+            sampler.add(part)
+        list(sampler.layers())
 
     share = N_TEXTS / len(batch.text)
     return seconds(forward, device), seconds(topology, device) * share, seconds(everything, device)

@@ -70,11 +70,11 @@ def seconds_of(model: LoadedModel, n_tokens: int, n_texts: int = 4) -> tuple[flo
         sampler, topology, gram = sampler_of(model, n_texts, n_tokens), 0.0, 0.0
         for batch in reader.read(contexts):
             start = time.perf_counter()
-            layers = sampler.add(batch)
+            sampler.add(batch)
             topology += time.perf_counter() - start
-            start = time.perf_counter()
-            assert all(np.isfinite(layer.gram[1]).all() for layer in layers)
-            gram += time.perf_counter() - start
+        start = time.perf_counter()
+        assert all(np.isfinite(layer.gram[1]).all() for layer in sampler.layers())
+        gram += time.perf_counter() - start
         times.append((forward, topology, gram))
     forward, topology, gram = (statistics.median(column) for column in zip(*times[1:], strict=True))
     return forward, topology, gram
@@ -135,11 +135,11 @@ def group_of(n_tokens: int, n_triples: int) -> dict[str, float]:
         for batch in clock.each("forward", reader.read(contexts)):
             place = batch.text % 3 * n_triples + batch.text // 3
             with clock.stage("births and deaths"):
-                layers = sampler.add(replace(batch, text=place))
-            for layer in clock.each("Gram", layers):
-                with clock.stage("statistic"):
-                    reducer.add(layer)
+                sampler.add(replace(batch, text=place))
             del batch
+        for layer in clock.each("Gram", sampler.layers()):
+            with clock.stage("statistic"):
+                reducer.add(layer)
     return {"peak, MB": (peak[0] - before) / 1e6, "model, MB": before / 1e6, **clock.seconds}
 
 

@@ -178,14 +178,13 @@ def computed_group(
     )
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
-            placed = replace(batch, text=places[batch.text])
             with clock.stage("topology"):
-                finished = sampler.add(placed)
-            for layers in clock.each("topology", clock.each("gram", finished)):
-                with clock.stage("statistic"):
-                    reducer.add(layers)
+                sampler.add(replace(batch, text=places[batch.text]))
             counter.add(len(batch.text))
-            del batch, placed  # not beside the next ones: of a page there are gigabytes
+            del batch  # not beside the next one: of a page there are gigabytes
+    for layers in clock.each("topology", clock.each("gram", sampler.layers())):
+        with clock.stage("statistic"):
+            reducer.add(layers)
     with clock.stage("statistic"):
         result = reducer.result(
             group.category,

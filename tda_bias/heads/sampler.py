@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,7 +26,6 @@ from tda_bias.topology.persistence import (
     n_deaths,
     ragged_births_deaths,
 )
-from tda_bias.topology.set_store import SetStore
 from tda_bias.topology.steps import StepGrid
 from tda_bias.types import Attention, Backend, Combine, Distance, InputError
 
@@ -61,7 +63,7 @@ class GroupSampler:
     """Takes the patterns of one group's texts and keeps what is computed from them.
 
     Births and deaths are computed as patterns come. Inner products need all texts of the group, so
-    the sorted sets, half as large as the patterns, wait for the last one: see ``SetStore``.
+    the sorted sets, half as large as the patterns, wait for the last one.
 
     Args:
         n_tokens: Numbers of tokens of all texts of the group, at least ``MIN_TOKENS``; the text
@@ -71,13 +73,14 @@ class GroupSampler:
         combine: As in ``births_deaths``.
         backend: As in ``births_deaths``.
         distance: As in ``StepGrid``.
-        most_bytes: Memory for sorted sets that wait; beyond, they wait in a file.
+        most_bytes: Memory for sorted sets that wait; beyond, they wait in a file without a name in
+            the temporary folder, which the system removes whatever happens.
 
     Attributes:
         grids: One per dimension.
 
     Raises:
-        InputError: if a text has fewer tokens.
+        InputError: if a text has too few tokens.
     """
 
     def __init__(
@@ -91,10 +94,10 @@ class GroupSampler:
         distance: Distance,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        self._n_tokens = n_tokens.reshape(-1)
-        if self._n_tokens.min() < MIN_TOKENS:
+        self._n_tokens = n_tokens
+        if n_tokens.min() < MIN_TOKENS:
             raise InputError(
-                f"a text has {counted(self._n_tokens.min(), 'token')}; births and deaths need "
+                f"a text has {counted(n_tokens.min(), 'token')}; births and deaths need "
                 f"{MIN_TOKENS}"
             )
         self._n_layers = n_layers
@@ -108,68 +111,58 @@ class GroupSampler:
         ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
         self._offsets = (ends[: len(self._n_tokens) + 1], ends[len(self._n_tokens) :])
         self._missing = set(range(len(self._n_tokens)))
-        self._store: SetStore | None = None
+        # Of the first batch, which knows heads, type and device.
+        self._sets: Float[np.ndarray, "row value"] | None = None
+        self._file: mmap.mmap | None = None
+        self._device = torch.device("cpu")
         self._compiled = False
 
-    def add(self, batch: PatternBatch) -> Iterator[LayerGrams]:
-        """Births and deaths of a batch; patterns are not kept.
+    # -- births and deaths --
 
-        Returns:
-            With the last text of the group its layers in order, computed as they are taken;
-            otherwise nothing.
+    def add(self, batch: PatternBatch) -> None:
+        """Births and deaths of the texts of a batch; patterns are not kept.
+
+        Raises:
+            InputError: if the temporary folder is full.
         """
-        store = self._store or self._prepared(batch.patterns)
+        if self._sets is None:
+            self._sets = self._prepared(batch.patterns)
         if self._compiled:
-            self._add_compiled(batch, store)
+            self._add_compiled(batch, self._sets)
         else:
-            self._add_batched(batch, store)
+            self._add_batched(batch, self._sets)
         self._missing -= set(batch.text.tolist())
-        if self._missing:
-            return iter(())
-        self._store = None
-        return self._layers(store, batch.patterns.shape[2], batch.patterns.device)
+        self._forget()
 
-    def _prepared(self, patterns: Tensor) -> SetStore:
+    def _prepared(self, patterns: Tensor) -> Float[np.ndarray, "row value"]:
+        """An empty row of births and deaths for every layer and head."""
         rows = self._n_layers * patterns.shape[2]
+        self._device = patterns.device
         entries = rows * int((self._n_tokens**2).sum())
         self._compiled = self._backend == "mst" and pays(patterns.device, entries)
         dtype = np.dtype(np.float64 if patterns.dtype == torch.float64 else np.float32)
-        self._store = SetStore(rows, int(self._offsets[1][-1]), dtype, self._most_bytes)
-        return self._store
+        shape = rows, int(self._offsets[1][-1])
+        if rows * shape[1] * dtype.itemsize <= self._most_bytes:
+            return np.empty(shape, dtype)
+        self._file = _temporary_file(rows * shape[1] * dtype.itemsize)
+        return np.frombuffer(self._file, dtype).reshape(shape)
 
-    # -- sorted sets --
+    def _forget(self) -> None:
+        """Let what is in the file count as memory of this process no longer."""
+        if self._file is not None:
+            self._file.madvise(mmap.MADV_DONTNEED)
 
-    def _add_compiled(self, batch: PatternBatch, store: SetStore) -> None:
+    def _add_compiled(self, batch: PatternBatch, sets: np.ndarray) -> None:
         tasks: list[Task] = []
         lengths = batch.length.tolist()
         for place, (text, n) in enumerate(zip(batch.text.tolist(), lengths, strict=True)):
             patterns = batch.patterns[place, :, :, :n, :n].flatten(0, 1)
             both_directions, patterns = directed(patterns, self._attention, self._combine)
-            tasks += self._tasks(patterns.numpy(), text, both_directions, store)
+            births, deaths = (Rows(sets, int(offsets[text])) for offsets in self._offsets)
+            tasks += tasks_of(patterns.numpy(), births, deaths, both_directions=both_directions)
         in_threads(tasks)
 
-    def _tasks(
-        self,
-        patterns: Float[np.ndarray, "row n n"],
-        text: int,
-        both_directions: bool,
-        store: SetStore,
-    ) -> list[Task]:
-        columns = [int(offsets[text]) for offsets in self._offsets]
-        if store.array is not None:
-            births, deaths = (Rows(store.array, column) for column in columns)
-            return tasks_of(patterns, births, deaths, both_directions=both_directions)
-        sizes = [size(patterns.shape[1]) for size in SIZE_OF]
-        sets = [np.empty((len(patterns), size), patterns.dtype) for size in sizes]
-
-        def write(rows: slice) -> None:
-            for values, column in zip(sets, columns, strict=True):
-                store.write(rows.start, column, values[rows])
-
-        births, deaths = (Rows(values) for values in sets)
-        return tasks_of(patterns, births, deaths, both_directions=both_directions, done=write)
-
-    def _add_batched(self, batch: PatternBatch, store: SetStore) -> None:
+    def _add_batched(self, batch: PatternBatch, sets: np.ndarray) -> None:
         # Texts of similar length together: the work grows with the square of the longest.
         on_processor = batch.patterns.device.type == "cpu"
         together = _TEXTS_TOGETHER if on_processor else len(batch.text)
@@ -181,39 +174,63 @@ class GroupSampler:
                 patterns.flatten(1, 2), attention=self._attention, combine=self._combine
             )
             both = ragged_births_deaths(weights, lengths, backend=self._backend)
-            sets = [values.cpu().numpy() for values in (both.births, both.deaths)]
-            texts = batch.text[chosen].tolist()
-            for index, (text, length) in enumerate(zip(texts, lengths.tolist(), strict=True)):
-                for size, offsets, values in zip(SIZE_OF, self._offsets, sets, strict=True):
-                    store.write(0, int(offsets[text]), values[index, :, : size(length)])
+            computed = [values.cpu().numpy() for values in (both.births, both.deaths)]
+            for index, text in enumerate(batch.text[chosen].tolist()):
+                for offsets, values in zip(self._offsets, computed, strict=True):
+                    start, stop = offsets[text : text + 2]
+                    sets[:, start:stop] = values[index, :, : stop - start]
 
     # -- Gram matrices --
 
-    def _layers(self, store: SetStore, heads: int, device: torch.device) -> Iterator[LayerGrams]:
-        layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + store.row_bytes)
+    def layers(self) -> Iterator[LayerGrams]:
+        """The layers in order, once every text has been added; the sets are not kept.
+
+        Raises:
+            ValueError: if a text is missing.
+        """
+        if self._sets is None or self._missing:
+            raise ValueError(f"{len(self._missing)} texts of the group are missing")
+        sets, self._sets = self._sets, None
+        heads = len(sets) // self._n_layers
+        # Sets in memory are there already; those in a file are read a few rows at a time.
+        row_bytes = sets[0].nbytes if self._file is not None else 0
+        layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + row_bytes)
         together = max(1, WORKING_BYTES // layer_bytes)
+        step = max(1, WORKING_BYTES // row_bytes) if row_bytes else len(sets)
         for first in range(0, self._n_layers, together):
             layers = range(first, min(first + together, self._n_layers))
-            rows = range(first * heads, layers.stop * heads)
-            births, deaths = self._grams(store, rows, device)
+            parts: list[list[Gram]] = [[], []]
+            for start in range(first * heads, layers.stop * heads, step):
+                values = sets[start : min(start + step, layers.stop * heads)]
+                for dim, grid in enumerate(self.grids):
+                    parts[dim].append(self._gram(values, self._offsets[dim], grid))
+                self._forget()
+            births, deaths = (Gram.joined(grams) for grams in parts)
             products, sums = (births.products, deaths.products), (births.sums, deaths.sums)
             yield LayerGrams(layers, products, sums)
 
-    def _grams(self, store: SetStore, rows: range, device: torch.device) -> list[Gram]:
-        """Of births and of deaths, over some rows of the store, read a few at a time."""
-        step = max(1, WORKING_BYTES // store.row_bytes) if store.row_bytes else len(rows)
-        parts: list[list[Gram]] = [[], []]
-        for start in range(rows.start, rows.stop, step):
-            values = store.read(slice(start, min(start + step, rows.stop)))
-            for dim, grid in enumerate(self.grids):
-                parts[dim].append(self._gram(values, self._offsets[dim], grid, device))
-        return [Gram.joined(grams) for grams in parts]
-
-    def _gram(
-        self, values: np.ndarray, offsets: np.ndarray, grid: StepGrid, device: torch.device
-    ) -> Gram:
+    def _gram(self, values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> Gram:
         if self._compiled:
             return gram_matrices(values, offsets, grid, compiled=True)
         # Not every device has double precision.
-        where = torch.device("cpu") if device.type == "mps" else device
+        where = torch.device("cpu") if self._device.type == "mps" else self._device
         return gram_matrices(torch.from_numpy(values).to(where), offsets, grid, compiled=False)
+
+
+def _temporary_file(size: int) -> mmap.mmap:
+    """A file of some bytes in the temporary folder, without a name, as memory.
+
+    Raises:
+        InputError: if there is no room for it.
+    """
+    try:
+        with tempfile.TemporaryFile() as file:
+            # Room is taken now: a mapped file that grows on a full disk kills the process.
+            reserve: Any = getattr(os, "posix_fallocate", lambda _, __, size: file.truncate(size))
+            reserve(file.fileno(), 0, size)
+            return mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise InputError(
+            f"a group's births and deaths need {size / 1e9:.1f} GB in {tempfile.gettempdir()}: "
+            f"{error.strerror}; let TMPDIR name a larger folder, or use --limit"
+        ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -53,7 +52,6 @@ def tasks_of(
     *,
     both_directions: bool = False,
     check: bool = False,
-    done: Callable[[slice], None] = lambda matrices: None,
 ) -> list[Task]:
     """Tasks that fill in the births and deaths of patterns, a few matrices each.
 
@@ -64,17 +62,15 @@ def tasks_of(
         both_directions: The larger of the weights [i, j] and [j, i] counts; otherwise that of the
             later token i.
         check: Refuse NaN and infinities, wherever they stand.
-        done: Called by every task, in its thread, with the matrices it has finished.
     """
     matrices, n = patterns.shape[:2]
     step = max(1, _TASK_ELEMENTS // (n * n))
     parts = [slice(start, start + step) for start in range(0, matrices, step)]
 
-    def task(part: slice) -> None:
-        _fill(patterns[part], births.part(part), deaths.part(part), both_directions, check)
-        done(part)
-
-    return [partial(task, part) for part in parts]
+    return [
+        partial(_fill, patterns[part], births.part(part), deaths.part(part), both_directions, check)
+        for part in parts
+    ]
 
 
 def _fill(
