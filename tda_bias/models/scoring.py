@@ -16,7 +16,8 @@ the trees:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,9 @@ from tda_bias.models.token_trees import (
 from tda_bias.progress import Progress
 from tda_bias.types import InputError
 
-# Log-probabilities of a packed tree must equal those of its separate paths to this; single
-# precision differs by some 1e-5, a token that sees too much or too little by far more.
-PACKING_TOLERANCE = 1e-3
+# Log-probabilities in a row with others, or in a batch, must equal those of a text alone to this;
+# single precision differs by some 1e-5, a token that sees too much or too little by far more.
+_TOLERANCE = 1e-3
 # Logits held at once: 64 million are 256 MB in single precision.
 LOGITS = 64_000_000
 _T5_GAP = "<extra_id_0>"
@@ -324,6 +325,7 @@ class Scorer:
         self._may_share = share_prefix != "never" and model.kind == "causal"
         # Lengths up to which sharing was tried: of a path, and of a tree.
         self._tried = 0, 0
+        self._padding: bool | None = None
 
     def log_probs(
         self,
@@ -369,6 +371,7 @@ class Scorer:
         if not sources:
             yield from map(self.pass_of, self.plan(trees))
             return
+        _refuse_unlike(self._model, trees, sources)
         per_pass = max(1, self._batch_size // self._texts_per_tree)
         for batch in batches_of_similar_width([len(source) for source in sources], per_pass):
             self._model.check_length(max(len(sources[i]) for i in batch))
@@ -376,13 +379,8 @@ class Scorer:
             whole = self._rows([trees[i] for i in batch])
             for first in range(0, len(whole.rows), self._batch_size):
                 rows = whole.only(range(len(whole.rows))[first : first + self._batch_size])
-                source = torch.tensor(rows.tree, device=self._model.device)
-                yield _decoder_pass(
-                    self._model,
-                    Rows(rows.rows, [batch[i] for i in rows.tree], rows.readings),
-                    {"encoder_outputs": type(encoded)(last_hidden_state=encoded[0][source])},
-                    mask[source],
-                )
+                one = _behind_encoder(self._model, rows, encoded, mask)
+                yield replace(one, tree=[batch[i] for i in rows.tree])
 
     def plan(self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()) -> list[Rows]:
         """What stands in each pass, from short to long; nothing is on the model's device yet.
@@ -392,6 +390,7 @@ class Scorer:
         """
         if sources:
             self._model.check_length(max(map(len, sources)))
+            _refuse_unlike(self._model, trees, sources)
         whole = self._rows(trees)
         widths = [len(row) for row in whole.rows]
         if sources:
@@ -471,7 +470,12 @@ class Scorer:
         if self.packed:
             size = max(1, size // self._texts_per_tree)
         most = LOGITS // self._model.hf_model.config.get_text_config().vocab_size
-        for batch in batches_of_similar_width(widths, size):
+        batches = batches_of_similar_width(widths, size)
+        if self._model.kind == "masked" and self._padding_matters(rows):
+            batches = [
+                list(alike) for batch in batches for _, alike in groupby(batch, widths.__getitem__)
+            ]
+        for batch in batches:
             start, logits = 0, 0
             for position, index in enumerate(batch):
                 n_read = len(np.unique(rows[index].read_node))
@@ -480,6 +484,19 @@ class Scorer:
                     start, logits = position, 0
                 logits += n_read
             yield batch[start:]
+
+    def _padding_matters(self, rows: Sequence[TokenTree]) -> bool:
+        """Whether a row reads differently beside a longer one, as without attention masks."""
+        short, long = min(rows, key=len), max(rows, key=len)
+        if len(short) == len(long):
+            return False
+        if self._padding is None:
+            readings = [np.arange(len(row.read_node)) for row in (short, long)]
+            both = Rows([short, long], [0, 1], readings)
+            (alone,) = self.run(self.pass_of(both.only([0])))
+            padded_too = self.run(self.pass_of(both))[0]
+            self._padding = not np.abs(alone - padded_too).max() <= _allowed(self._model)
+        return self._padding
 
 
 def _run(model: LanguageModel, tree_pass: TreePass) -> list[Float[np.ndarray, " reading"]]:
@@ -524,8 +541,11 @@ def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, st
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
             return False, f"the model does not take a tree as one row ({type(error).__name__})"
         difference = max(difference, float(np.abs(together - separate).max()))
-    allowed = PACKING_TOLERANCE * (1.0 if model.dtype.itemsize > 2 else 100)
-    return difference <= allowed, f"log-probabilities differ by {difference:.2g}"
+    return difference <= _allowed(model), f"log-probabilities differ by {difference:.2g}"
+
+
+def _allowed(model: LanguageModel) -> float:
+    return _TOLERANCE * (1.0 if model.dtype.itemsize > 2 else 100)
 
 
 def _attention_window(model: LanguageModel) -> int | None:
@@ -562,6 +582,51 @@ def _encoded(model: LanguageModel, sources: Sequence[Sequence[int]]) -> tuple[An
     ids, mask = (part.to(model.device) for part in padded(sources))
     with torch.inference_mode():
         return model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask), mask
+
+
+def _behind_encoder(model: LanguageModel, rows: Rows, encoded: Any, mask: Tensor) -> TreePass:
+    """A pass of the decoder over chains, whose ``tree`` is the number of what was encoded."""
+    source = torch.tensor(rows.tree, device=model.device)
+    given = {"encoder_outputs": type(encoded)(last_hidden_state=encoded[0][source])}
+    return _decoder_pass(model, rows, given, mask[source])
+
+
+def _refuse_unlike(
+    model: LanguageModel, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]]
+) -> None:
+    """Refuse a model that reads a text differently in a batch than up to its first place alone.
+
+    FSMT's decoder sees what comes later where its encoder has run before, ProphetNet's always.
+
+    Raises:
+        InputError: with the difference.
+    """
+    short = min(range(len(sources)), key=lambda i: len(sources[i]))
+    long = max(range(len(sources)), key=lambda i: len(sources[i]))
+    chain = max(trees[short].paths()[0], key=len)
+    first = int(chain.read_node.min())
+    which = np.flatnonzero(chain.read_node == first)
+    begin = TokenTree(
+        chain.tokens[: first + 1],
+        chain.parent[: first + 1],
+        chain.read_node[which],
+        chain.read_token[which],
+    )
+    (alone,) = _run(
+        model,
+        _decoder_pass(
+            model, whole_trees([begin]), {"input_ids": torch.tensor([sources[short]])},
+            torch.ones(1, len(sources[short]), dtype=torch.long),
+        ),
+    )  # fmt: skip
+    encoded, mask = _encoded(model, [sources[short], sources[long]])
+    (together,) = _run(model, _behind_encoder(model, whole_trees([chain]), encoded, mask))
+    difference = float(np.abs(alone - together[which]).max())
+    if difference > _allowed(model):
+        raise InputError(
+            f"`model` {model.name} ({model.architecture}) reads a text differently in a batch than "
+            f"alone: log-probabilities differ by {difference:.2g}; it cannot be scored"
+        )
 
 
 def _decoder_pass(

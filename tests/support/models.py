@@ -37,6 +37,18 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
     electra = {**llama, "embedding_size": 16}
     disentangled = {**llama, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
     marian = {**bart, "decoder_start_token_id": 1}
+    mobile = {**llama, "embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32}
+    xlm = {"vocab_size": vocabulary, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "pad_index": 2}
+    switch = {**t5, "num_decoder_layers": 2, "num_experts": 2}
+    switch |= {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    switch_class = tf.SwitchTransformersForConditionalGeneration
+    nllb = {**marian, "num_experts": 2, "encoder_sparse_step": 2, "decoder_sparse_step": 2}
+    fsmt = {k: v for k, v in marian.items() if k != "vocab_size"} | {"langs": ["en", "de"]}
+    fsmt |= {"src_vocab_size": vocabulary, "tgt_vocab_size": vocabulary}
+    prophet = {"vocab_size": vocabulary, "hidden_size": 32, "decoder_start_token_id": 1}
+    prophet |= {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 128}
+    prophet |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
+    prophet |= {"num_encoder_attention_heads": 4, "num_decoder_attention_heads": 4}
     table = {
         "gpt2": (tf.GPT2LMHeadModel, tf.GPT2Config, gpt2),
         "gpt_neox": (tf.GPTNeoXForCausalLM, tf.GPTNeoXConfig, llama),
@@ -61,6 +73,18 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
         "deberta_v2": (tf.DebertaV2ForMaskedLM, tf.DebertaV2Config, disentangled),
         "mpnet": (tf.MPNetForMaskedLM, tf.MPNetConfig, llama),
         "marian": (tf.MarianMTModel, tf.MarianConfig, marian),
+        "mobilebert": (tf.MobileBertForMaskedLM, tf.MobileBertConfig, mobile),
+        "convbert": (tf.ConvBertForMaskedLM, tf.ConvBertConfig, electra),
+        "fnet": (tf.FNetForMaskedLM, tf.FNetConfig, llama),
+        "xlm": (tf.XLMWithLMHeadModel, tf.XLMConfig, xlm),
+        "switch": (
+            tf.SwitchTransformersForConditionalGeneration,
+            tf.SwitchTransformersConfig,
+            switch,
+        ),
+        "nllb_moe": (tf.NllbMoeForConditionalGeneration, tf.NllbMoeConfig, nllb),
+        "fsmt": (tf.FSMTForConditionalGeneration, tf.FSMTConfig, fsmt),
+        "prophetnet": (tf.ProphetNetForConditionalGeneration, tf.ProphetNetConfig, prophet),
         "mamba": (tf.MambaForCausalLM, tf.MambaConfig, {**llama, "state_size": 4}),
         "xlnet": (tf.XLNetLMHeadModel, tf.XLNetConfig, xlnet),
     }
