@@ -54,7 +54,7 @@ def paper_pvalue(stat: GroupStatistic) -> PaperTest:
         sd = np.sqrt(scale**2 * t * (n - t) / (n - 1) * spread)
         z = np.where(sd > 0, mean / np.where(sd > 0, sd, 1.0), np.sign(mean) * np.inf)
         z = np.where((sd == 0) & (mean == 0), 0.0, z)
-        above = np.sum(weight * norm.cdf(z), axis=0)
+        above = np.clip(np.sum(weight * norm.cdf(z), axis=0), 0.0, 1.0)  # of rounding
     pvalue = np.where(np.isnan(stat.S), np.nan, np.where(stat.S >= 0, above, 1.0 - above))
     return PaperTest(pvalue=pvalue, T=(1.0 - pvalue) * stat.S)
 

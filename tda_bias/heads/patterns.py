@@ -95,8 +95,8 @@ class PatternReader:
     def find_sharing(self, contexts: Sequence[ContextTexts]) -> PrefixSharing:
         """Find out whether common prefixes can be run once; later calls know it already.
 
-        Measured on the context that makes the longest sequence, where limited attention windows
-        would show first.
+        Measured on the context with the longest text and on the one with the longest sequence,
+        where limited attention windows show first.
 
         Raises:
             InputError: as ``read``, if the plain run fails.
@@ -110,17 +110,21 @@ class PatternReader:
             return PrefixSharing(False, "off: later tokens change the patterns of earlier ones")
         if max((context.prefix for context in contexts), default=0) == 0:
             return PrefixSharing(False, "off: no triple's texts begin alike")
-        probe = max(contexts, key=lambda context: context.n_packed)
-        plain = self._patterns_of(probe, shared=False)
-        try:
-            shared = self._patterns_of(probe, shared=True)
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            return PrefixSharing(False, f"off: {_why_refused(error)}")
-        difference = max(float((shared[text] - plain[text]).abs().max()) for text in plain)
-        if difference > SHARING_TOLERANCE:
-            return PrefixSharing(
-                False, f"off: patterns differ by {difference:.1e} from the plain run"
-            )
+        longest = max(contexts, key=lambda context: max(context.n_tokens))
+        widest = max(contexts, key=lambda context: context.n_packed)
+        difference = 0.0
+        for probe in [longest] if widest is longest else [longest, widest]:
+            plain = self._patterns_of(probe, shared=False)
+            try:
+                shared = self._patterns_of(probe, shared=True)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                return PrefixSharing(False, f"off: {_why_refused(error)}")
+            of_probe = max(float((shared[text] - plain[text]).abs().max()) for text in plain)
+            if of_probe > SHARING_TOLERANCE:
+                return PrefixSharing(
+                    False, f"off: patterns differ by {of_probe:.1e} from the plain run"
+                )
+            difference = max(difference, of_probe)
         return PrefixSharing(True, f"on: patterns equal the plain run's to {difference:.1e}")
 
     def _patterns_of(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import torch
 
 from tda_bias.models.load import LanguageModel, LoadedModel, hook_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def untrained(model: LanguageModel, *, seed: int = 0, bound: float = 0.1) -> LanguageModel:
@@ -33,8 +37,13 @@ def initialised(model: LoadedModel, *, seed: int = 0) -> LoadedModel:
         model: A hooked model; it is left as it is.
         seed: Fixes the weights.
     """
-    with torch.random.fork_rng(devices=[]):
+    config = copy.deepcopy(model.hf_model.config)
+
+    def made() -> PreTrainedModel:
         torch.manual_seed(seed)
-        hf_model = type(model.hf_model)(copy.deepcopy(model.hf_model.config))
-        hf_model = hf_model.to(device=model.device, dtype=model.dtype)
-        return hook_model(hf_model, model.tokenizer, name=f"{model.name}, random weights")
+        hf_model = type(model.hf_model)(copy.deepcopy(config))
+        return hf_model.to(device=model.device, dtype=model.dtype)
+
+    name = f"{model.name}, random weights"
+    with torch.random.fork_rng(devices=[]):
+        return hook_model(made(), model.tokenizer, name=name, again=made)

@@ -107,6 +107,17 @@ def test_sharing_is_left_where_it_is_not_exact(tokenizer, tiny, kind, changes, r
     assert reason in why
 
 
+def test_sharing_is_tried_on_the_longest_text_too(tokenizer, tiny):
+    """A window that the context with the most packed tokens does not reach."""
+    ids = [5 + number % (len(tokenizer) - 5) for number in range(14)]
+    packed_most = ContextTexts(tuple([*ids[:2], *ids[3 + i : 8 + i]] for i in range(3)), 2)
+    longest = ContextTexts((ids[:9], ids[:9], ids[:9]), 8)
+    assert packed_most.n_packed > longest.n_packed
+    used, why = sharing(tiny("mistral", sliding_window=8), [packed_most, longest])
+    assert not used
+    assert "patterns differ by" in why
+
+
 def test_sharing_needs_a_common_beginning(tokenizer, tiny):
     triples = made_up(len(tokenizer), prefixes=(0, 0, 0, 0))
     assert sharing(tiny("gpt2"), triples) == (False, "off: no triple's texts begin alike")

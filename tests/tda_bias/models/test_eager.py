@@ -31,12 +31,16 @@ def through_eager(kind: str, tokenizer) -> LoadedModel:
 
 
 def test_a_model_without_attention_is_refused_with_both_reasons(tokenizer):
-    hf_model = tiny_hf_model("mamba", len(tokenizer))
+    def made():
+        return tiny_hf_model("mamba", len(tokenizer))
+
     with pytest.raises(
         InputError, match="no layer whose attention .*; without it: `model` m is a"
     ) as e:
-        hook_model(hf_model, tokenizer, name="m")
+        hook_model(made(), tokenizer, name="m", again=made)
     assert "\n" not in str(e.value)
+    with pytest.raises(InputError, match="has changed it in trying; load it by its name"):
+        hook_model(made(), tokenizer, name="m")
 
 
 def test_patterns_of_something_else_than_all_tokens_are_refused(tokenizer, monkeypatch):
@@ -96,6 +100,63 @@ def test_transformerlens_is_the_first_choice_and_shows_the_same(tokenizer, tiny,
     theirs = read(hooked, triples, batch_size=8, shared=False)
     for text in theirs:
         torch.testing.assert_close(ours[text], theirs[text], rtol=0, atol=1e-5)
+
+
+def made_by_config(model_type: str, vocabulary: int, **settings):
+    """A tiny decoder with random weights of an architecture that few tests need."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {
+        "vocab_size": vocabulary, "hidden_size": 32, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 128,
+        "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3,
+    }  # fmt: skip
+    config = AutoConfig.for_model(model_type, **{**sizes, **settings})
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
+FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2}
+HYBRID = {"num_key_value_heads": 2, "layer_types": ["conv", "full_attention"] * 2}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings"),
+    [
+        ("falcon", {**FALCON, "multi_query": False}),  # whose patterns TransformerLens gets wrong
+        ("falcon", {**FALCON, "multi_query": True}),  # which it cannot run
+        ("phi", {"qk_layernorm": True}),
+    ],
+)
+def test_where_transformerlens_shows_something_else_a_fresh_model_is_read(
+    tokenizer, model_type, settings
+):
+    def made():
+        return made_by_config(model_type, len(tokenizer), **settings)
+
+    model = hook_model(made(), tokenizer, name="m", again=made)
+    assert model.bridge is None
+    assert model.weight_hash() == LanguageModel(made(), tokenizer, "m").weight_hash()
+    triples = made_up(len(tokenizer))
+    found = read(model, triples, batch_size=8, shared=False)
+    texts = [ids for triple in triples for ids in triple.ids]
+    for index, ids in enumerate(texts):
+        expected = hugging_face(made(), ids)
+        torch.testing.assert_close(found[index], expected, rtol=0, atol=1e-5)
+
+
+def test_hybrids_number_their_layers_as_the_model_does(tokenizer):
+    """By TransformerLens, by the model's own attention, and where heads are edited."""
+    from tda_bias.models.attention import attention_layers
+
+    def made():
+        return made_by_config("lfm2", len(tokenizer), **HYBRID)
+
+    hooked = hook_model(made(), tokenizer, name="m", again=made)
+    assert list(hooked.pattern_hooks.values()) == [1, 3]
+    assert list(eager_attention(made(), name="m").places) == [1, 3]
+    plain = LanguageModel(made(), tokenizer, "m")
+    assert {layer.number for layer in attention_layers(plain)} == {1, 3}
 
 
 def test_layers_come_one_at_a_time_and_the_pass_ends_at_the_last(tokenizer):
