@@ -26,7 +26,6 @@ from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.location import LocationMap, location_tests
 from tda_bias.runs.cache import PartStore
-from tda_bias.threads import each_in_threads
 
 RUNS = 3
 BATCH = 32
@@ -66,8 +65,8 @@ def location_seconds(groups: list[GroupResult], config: HeadBiasConfig) -> float
     """All location tests of one category: of every group's heads, and of the map over groups."""
     start = time.perf_counter()
     maps = {name: LocationMap() for name in ("location", "location_twin")}
-    for _, for_maps in each_in_threads(lambda group: location_tests(group, config), groups):
-        for name, values in for_maps.items():
+    for group in groups:
+        for name, values in location_tests(group, config)[1].items():
             maps[name].add(*values)
     for location_map in maps.values():
         location_map.tested()

@@ -24,8 +24,9 @@ import numpy as np
 import torch
 
 from benchmarks.load import MACHINES
-from tda_bias.heads.group_result import GroupReducer
+from tda_bias.heads.group_result import N_SPLITS, layer_numbers
 from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.reliability import Splits
 from tda_bias.heads.sampler import GroupSampler
 from tda_bias.heads.texts import ContextTexts, GroupLayout
 from tda_bias.models.load import LoadedModel, load_model
@@ -126,8 +127,7 @@ def group_of(n_tokens: int, n_triples: int) -> dict[str, float]:
     list(reader.read(random_contexts(1, 1, 8)))
     before = resident_bytes()
     layout = GroupLayout(n_triples, n_triples)
-    lengths = np.full((n_triples, 3), n_tokens)
-    reducer = GroupReducer(layout, lengths, adjust="none", rng=np.random.default_rng(0))
+    splits = Splits.draw(n_triples, N_SPLITS, np.random.default_rng(0))
     sampler = sampler_of(model, layout.n_texts, n_tokens)
     clock = Stopwatch()
     with peak_bytes() as peak:
@@ -137,9 +137,10 @@ def group_of(n_tokens: int, n_triples: int) -> dict[str, float]:
             with clock.stage("births and deaths"):
                 sampler.add(replace(batch, text=place))
             del batch
-        for layer in clock.each("Gram", sampler.layers()):
+        for layers in clock.each("Gram", sampler.layers()):
             with clock.stage("statistic"):
-                reducer.add(layer)
+                for gram, sums in zip(layers.gram, layers.sums, strict=True):
+                    layer_numbers(gram.numpy(), sums.numpy(), layout, splits)
     return {"peak, MB": (peak[0] - before) / 1e6, "model, MB": before / 1e6, **clock.seconds}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +24,10 @@ from tda_bias.heads.reliability import (
 )
 from tda_bias.heads.texts import GroupLayout, Versions
 from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
-from tda_bias.threads import each_in_threads
-from tda_bias.types import Adjust, Attention
+from tda_bias.types import Attention
 
 if TYPE_CHECKING:
     from tda_bias.config import HeadBiasConfig
-    from tda_bias.heads.sampler import LayerGrams
     from tda_bias.topology.steps import StepGrid
 
 N_SPLITS = 100
@@ -74,24 +72,19 @@ class GroupResult:
         """Whether at least two contexts have a twin: with one there is nothing to test."""
         return len(self.versions.twinned) > 1
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Plain arrays by name, for ``PartStore``."""
-        names = ("n_tokens", "n_steps", "item_sums", "length_statistic")
-        arrays = {name: np.asarray(getattr(self, name)) for name in names}
-        for part in ("statistic", "contrast"):
-            values = getattr(self, part)
-            for field in fields(values):
-                arrays[f"{part}.{field.name}"] = getattr(values, field.name)
-        arrays |= {f"halves.{name}": values for name, values in self.halves.items()}
-        arrays["versions"] = self.versions.context
-        arrays["provenance"] = np.array(json.dumps(self.provenance))
-        return arrays
-
     @classmethod
     def from_arrays(
         cls, category: str, group: str, arrays: Mapping[str, np.ndarray]
     ) -> GroupResult:
-        """The inverse of ``to_arrays``."""
+        """From plain arrays by name, as a finished group is saved.
+
+        Args:
+            category: The group's category.
+            group: The group.
+            arrays: As the attributes are called; those of ``statistic``, ``contrast`` and
+                ``halves`` with these names and a dot in front, ``versions`` as the context of each,
+                ``provenance`` as JSON.
+        """
 
         def part(name: str) -> dict[str, np.ndarray]:
             start = f"{name}."
@@ -125,126 +118,77 @@ def part_identity(
     return {**about, **config.model_dump(include=settings)}
 
 
-class GroupReducer:
-    """Takes a group's Gram matrices, some layers at a time; keeps what tables and tests need.
+# -- from inner products ---------------------------------------------------------------------------
+
+
+def layer_numbers(
+    gram: Float[np.ndarray, "row text text"],
+    sums: Float[np.ndarray, "row text"],
+    layout: GroupLayout,
+    splits: Splits,
+    *,
+    lengths: Int[np.ndarray, "context 2"] | None = None,
+) -> dict[str, np.ndarray]:
+    """All numbers of some layers and one dimension, named as in ``GroupResult.from_arrays``.
 
     Args:
+        gram: Inner products of the texts' step functions, as in ``LayerGrams``.
+        sums: Sums of the texts' births, or deaths.
         layout: Which text is which.
-        n_tokens: ``(context, role)`` tokens of the triples' texts.
-        adjust: Whether a linear effect of length is taken out.
-        rng: Of the random halves.
+        splits: Random halves of the contexts.
+        lengths: Tokens of the stereotype and the anti-stereotype texts, where a linear effect of
+            length is to be taken out.
+
+    Returns:
+        Arrays whose last axis is the row: layer, head.
     """
-
-    def __init__(
-        self,
-        layout: GroupLayout,
-        n_tokens: Int[np.ndarray, "context role"],
-        *,
-        adjust: Adjust,
-        rng: np.random.Generator,
-    ) -> None:
-        self._layout = layout
-        self._n_tokens = n_tokens
-        self._adjust = adjust
-        self._splits = Splits.draw(layout.n, N_SPLITS, rng)
-        self._parts: list[list[_Numbers]] = []
-        self._n_layers = 0
-
-    def add(self, layers: LayerGrams) -> None:
-        """Take the next finished layers; their matrices are not kept."""
-        self._n_layers += len(layers.layers)
-        arrays = [
-            (gram.numpy(), sums.numpy())
-            for gram, sums in zip(layers.gram, layers.sums, strict=True)
-        ]
-        self._parts.append(list(each_in_threads(lambda dim: self._reduced(*dim), arrays)))
-
-    def _reduced(self, gram: np.ndarray, sums: np.ndarray) -> _Numbers:
-        layout = self._layout
-        compared = self._n_tokens[:, :2]
-        lengths = compared if self._adjust == "length" else None
-        halves = {"relative": split_half_relative(gram, layout, self._splits, lengths)}
-        products = version_products(gram, layout)
-        halves |= split_half_contrast(products, layout.versions, self._splits)
-        statistic = statistic_from_gram(gram, layout)
-        if lengths is not None:
-            statistic = adjust_for_length(statistic, compared)
-        stereotype, anti = (
-            np.concatenate([sums[:, part] for part in parts], axis=1)
-            for parts in (
-                (layout.stereotype, layout.twin_stereotype),
-                (layout.anti, layout.twin_anti),
-            )
+    products = version_products(gram, layout)
+    statistic = statistic_from_gram(gram, layout)
+    if lengths is not None:
+        statistic = adjust_for_length(statistic, lengths)
+    halves = {"relative": split_half_relative(gram, layout, splits, lengths)}
+    halves |= split_half_contrast(products, layout.versions, splits)
+    stereotype, anti = (
+        np.concatenate([sums[:, part] for part in parts], axis=1)
+        for parts in (
+            (layout.stereotype, layout.twin_stereotype),
+            (layout.anti, layout.twin_anti),
         )
-        return _Numbers(statistic, contrast(products), (stereotype - anti).T, halves)
-
-    def result(
-        self,
-        category: str,
-        group: str,
-        *,
-        grids: Sequence[StepGrid],
-        attention: Attention,
-        provenance: dict[str, Any],
-    ) -> GroupResult:
-        """The group's numbers, once every layer has been added."""
-        contrasts = [[numbers.contrast for numbers in dims] for dims in self._parts]
-        # Of texts that are all the same the rank is 0; a row of zeros stands for it.
-        rank = max(1, *(c.factor.shape[1] for dims in contrasts for c in dims))
-        contrasts = [[_padded(c, rank) for c in dims] for dims in contrasts]
-        statistics = [[numbers.statistic for numbers in dims] for dims in self._parts]
-        halves = self._parts[0][0].halves
-        return GroupResult(
-            category=category,
-            group=group,
-            n_tokens=self._n_tokens,
-            n_steps=np.array([grid.n_steps for grid in grids]),
-            statistic=GroupStatistic(**self._joined_fields(statistics)),
-            contrast=Contrast(**self._joined_fields(contrasts)),
-            versions=self._layout.versions,
-            item_sums=self._joined([[n.item_sums for n in dims] for dims in self._parts]),
-            length_statistic=np.array(
-                [length_statistic(grid, self._n_tokens, attention) for grid in grids]
-            ),
-            halves={
-                name: self._joined([[n.halves[name] for n in dims] for dims in self._parts]).astype(
-                    np.float32
-                )
-                for name in halves
-            },
-            provenance=provenance,
-        )
-
-    def _joined_fields(self, parts: list[list[Any]]) -> dict[str, np.ndarray]:
-        """Results of layers and dimensions, field by field, as ``_joined``."""
-        names = [field.name for field in fields(parts[0][0])]
-        return {
-            name: self._joined([[getattr(part, name) for part in dims] for dims in parts])
-            for name in names
-        }
-
-    def _joined(self, parts: list[list[np.ndarray]]) -> np.ndarray:
-        """Arrays ``(..., row)`` of layers and dimensions as ``(..., dim, layer, head)``."""
-        dims = [np.concatenate(layers, axis=-1) for layers in zip(*parts, strict=True)]
-        stacked = np.stack(dims, axis=-2)
-        return stacked.reshape(*stacked.shape[:-1], self._n_layers, -1)
+    )
+    return {
+        **{f"statistic.{name}": values for name, values in vars(statistic).items()},
+        **{f"contrast.{name}": values for name, values in vars(contrast(products)).items()},
+        **{f"halves.{name}": values.astype(np.float32) for name, values in halves.items()},
+        "item_sums": (stereotype - anti).T,
+    }
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """What is kept of some layers and one dimension; the last axis is the row: layer, head."""
+def joined_layers(
+    parts: Sequence[Sequence[Mapping[str, np.ndarray]]], n_layers: int
+) -> dict[str, np.ndarray]:
+    """The numbers of all layers and both dimensions with the axes ``(..., dim, layer, head)``.
 
-    statistic: GroupStatistic
-    contrast: Contrast
-    item_sums: Float[np.ndarray, "version row"]
-    halves: dict[str, Float[np.ndarray, "split half row"]]
+    Args:
+        parts: For some layers after the other, the ``layer_numbers`` of each dimension.
+        n_layers: Layers of all parts together.
+    """
+    # Of texts that are all the same the rank is 0; a row of zeros stands for it.
+    rank = max(1, *(numbers["contrast.factor"].shape[1] for dims in parts for numbers in dims))
+    arrays = {}
+    for name in parts[0][0]:
+        of_name = [[numbers[name] for numbers in dims] for dims in parts]
+        if name == "contrast.factor":
+            of_name = [[_padded(factor, rank) for factor in dims] for dims in of_name]
+        joined = [np.concatenate(layers, axis=-1) for layers in zip(*of_name, strict=True)]
+        stacked = np.stack(joined, axis=-2)
+        arrays[name] = stacked.reshape(*stacked.shape[:-1], n_layers, -1)
+    return arrays
 
 
-def _padded(given: Contrast, rank: int) -> Contrast:
-    """The same with a factor of a given rank, in single precision: its tolerance is far above."""
-    factor = given.factor.astype(np.float32)
+def _padded(factor: np.ndarray, rank: int) -> np.ndarray:
+    """A factor of a given rank, in single precision: its tolerance is far above."""
     missing = np.zeros((factor.shape[0], rank - factor.shape[1], *factor.shape[2:]), np.float32)
-    return replace(given, factor=np.concatenate([factor, missing], axis=1))
+    return np.concatenate([factor.astype(np.float32), missing], axis=1)
 
 
 def length_statistic(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -13,9 +14,17 @@ import numpy as np
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.controls import controls
-from tda_bias.heads.group_result import GroupReducer, GroupResult, part_identity
+from tda_bias.heads.group_result import (
+    N_SPLITS,
+    GroupResult,
+    joined_layers,
+    layer_numbers,
+    length_statistic,
+    part_identity,
+)
 from tda_bias.heads.item_differences import ItemDifferences
 from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.reliability import Splits
 from tda_bias.heads.result import HeadBias, HeadsRecord
 from tda_bias.heads.sampler import GroupSampler
 from tda_bias.heads.tables import in_order, tables
@@ -83,64 +92,53 @@ def head_bias(
             controls(category, [r for r in results if r.category == category], tested, config)
             for category in in_order({result.category: None for result in results})
         ]
-    return HeadBias(
-        table=tested.table,
-        combined=tested.combined,
-        category=tested.category,
-        groups=tested.groups,
-        record=HeadsRecord(
-            model=hooked_model_record(model, weights=weights),
-            config=config,
-            texts=texts_record(
-                [texts for group in groups for texts in group.contexts],
-                groups=len(groups),
-                left_out=left_out,
-            ),
-            twins=twins.record() if twins else None,
-            groups=[
-                {
-                    "category": result.category,
-                    "group": result.group,
-                    "triples": result.statistic.n,
-                    "depends_on": group.depends_on,
-                    **result.provenance,
-                }
-                for group, result in zip(groups, results, strict=True)
-            ],
-            controls=stated,
-            seconds=clock.rounded(),
-        ),
-        items=ItemDifferences.of(
-            results, [group.items for group in groups], tuple(model.pattern_hooks.values())
-        ),
-        nulls=tested.nulls,
+    record = HeadsRecord(
+        model=hooked_model_record(model, weights=weights),
+        config=config,
+        texts=texts_record(groups, left_out),
+        twins=twins.record() if twins else None,
+        groups=[
+            {
+                "category": group.category,
+                "group": group.group,
+                "triples": len(group.contexts),
+                "depends_on": group.depends_on,
+                **result.provenance,
+            }
+            for group, result in zip(groups, results, strict=True)
+        ],
+        controls=stated,
+        seconds=clock.rounded(),
     )
+    items = ItemDifferences.of(
+        results, [group.items for group in groups], tuple(model.pattern_hooks.values())
+    )
+    return HeadBias(
+        tested.table, tested.combined, tested.category, tested.groups, record,
+        items=items, nulls=tested.nulls,
+    )  # fmt: skip
 
 
 def _results(
     model: LoadedModel,
-    groups: list[TokenizedGroup],
+    groups: Sequence[TokenizedGroup],
     config: HeadBiasConfig,
     parts: PartStore,
     clock: Stopwatch,
     progress: Progress | None,
 ) -> list[GroupResult]:
-    """Every group, from the store where it is finished."""
-    reader = PatternReader(
-        model,
-        batch_size=config.batch_size,
-        share_prefix=config.share_prefix,
-        edges=config.edges,
-    )
+    """Every group in order: as it is saved, else computed and saved."""
+    options = config.model_dump(include={"batch_size", "share_prefix", "edges"})
+    reader = PatternReader(model, **options)
     contexts = [texts for group in groups for texts in group.contexts]
-    counter = Counter(sum(group.layout.n_texts for group in groups), progress)
+    counter = Counter(sum(len(group.lengths) for group in groups), progress)
 
     def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
         reader.find_sharing(contexts)
         of_group = Stopwatch()
-        result = computed_group(group, reader, config, of_group, counter)
+        arrays = computed_group(group, reader, config, of_group, counter)
         clock.add(of_group)
-        return result.to_arrays()
+        return arrays
 
     jobs = [
         Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
@@ -149,12 +147,9 @@ def _results(
     results, texts = [], 0
     for group, arrays in zip(groups, parts.each(jobs), strict=True):
         results.append(GroupResult.from_arrays(group.category, group.group, arrays))
-        texts += group.layout.n_texts
+        texts += len(group.lengths)
         counter.reach(texts)
     return results
-
-
-# -- one group -------------------------------------------------------------------------------------
 
 
 def computed_group(
@@ -163,14 +158,17 @@ def computed_group(
     config: HeadBiasConfig,
     clock: Stopwatch,
     counter: Counter,
-) -> GroupResult:
-    """Patterns, births and deaths, step functions, their products, and what follows from these."""
-    model, rows = reader.model, reader.new_row_check()
-    rng = generator(config.seed, "splits", group.category, group.group)
-    reducer = GroupReducer(group.layout, group.n_tokens, adjust=config.adjust, rng=rng)
+) -> dict[str, np.ndarray]:
+    """The numbers of one group as plain arrays; see ``GroupResult.from_arrays``.
+
+    Patterns, births and deaths, step functions and their inner products, and what follows from
+    these.
+    """
+    model, layout, rows = reader.model, group.layout, reader.new_row_check()
+    n_layers = len(model.pattern_hooks)
     sampler = GroupSampler(
         group.lengths,
-        n_layers=len(model.pattern_hooks),
+        n_layers=n_layers,
         attention=model.attention,
         combine=config.combine,
         backend=config.backend,
@@ -182,24 +180,37 @@ def computed_group(
                 sampler.add(replace(batch, text=places[batch.text]))
             counter.add(len(batch.text))
             del batch  # not beside the next one: of a page there are gigabytes
+    rng = generator(config.seed, "splits", group.category, group.group)
+    splits = Splits.draw(layout.n, N_SPLITS, rng)
+    lengths = group.n_tokens[:, :2] if config.adjust == "length" else None
+    numbers = []
     for layers in clock.each("topology", clock.each("gram", sampler.layers())):
         with clock.stage("statistic"):
-            reducer.add(layers)
+            numbers.append(
+                [
+                    layer_numbers(gram.numpy(), sums.numpy(), layout, splits, lengths=lengths)
+                    for gram, sums in zip(layers.gram, layers.sums, strict=True)
+                ]
+            )
     with clock.stage("statistic"):
-        result = reducer.result(
-            group.category,
-            group.group,
-            grids=sampler.grids,
-            attention=model.attention,
-            provenance={},
-        )
+        arrays = joined_layers(numbers, n_layers)
+        of_lengths = [
+            length_statistic(grid, group.n_tokens, model.attention) for grid in sampler.grids
+        ]
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "prefix_sharing": reader.sharing.why,
         "row_sums": asdict(rows),
         "seconds": clock.rounded(),
     }
-    return replace(result, provenance=provenance)
+    return {
+        **arrays,
+        "n_tokens": group.n_tokens,
+        "n_steps": np.array([grid.n_steps for grid in sampler.grids]),
+        "length_statistic": np.array(of_lengths),
+        "versions": layout.versions.context,
+        "provenance": np.array(json.dumps(provenance)),
+    }
 
 
 # -- preparation -----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.group_statistic import GroupStatistic, unstable_heads
 from tda_bias.heads.hot_spots import GroupTerms, HotSpots, hot_spots, z_over_heads
 from tda_bias.heads.location import (
-    ForMap,
     LocationMap,
     LocationTest,
     location_columns,
@@ -36,7 +34,6 @@ from tda_bias.heads.resampled import (
     version_draws,
 )
 from tda_bias.stats.resampling import benjamini_hochberg, generator
-from tda_bias.threads import each_in_threads
 from tda_bias.types import CATEGORIES
 
 # Combined values of a head in a group; those with twins are there where the run had twins.
@@ -77,31 +74,35 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
         model: Name for the first column.
     """
     twins = any(result.has_twins for result in results)
-    heads, combined, categories = [], [], []
+    heads: dict[tuple[str, str], pd.DataFrame] = {}
+    combined: dict[tuple[str, str], pd.DataFrame] = {}
+    categories: list[pd.DataFrame] = []
     critical: dict[str, dict[str, float]] = {}
     nulls: dict[str, np.ndarray] = {}
     for category in in_order({result.category: None for result in results}):
         members = [result for result in results if result.category == category]
         locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
-        tested = partial(_tested_group, config=config, model=model, twins=twins)
-        for table, nulls_of_group in each_in_threads(tested, members):
-            heads.append(table)
-            for name, values in nulls_of_group.items():
+        for result in members:
+            key = category, result.group
+            tests, for_maps = location_tests(result, config)
+            heads[key] = head_table(result, config, tests, model=model, twins=twins)
+            combined[key] = combined_table(result, model=model, twins=twins)
+            for name, values in for_maps.items():
                 locations[name].add(*values)
-        combined += [combined_table(result, model=model, twins=twins) for result in members]
         maps = {name: location.tested() for name, location in locations.items()}
         maps |= _dispersion_maps(members, config, twins=twins)
-        every = pd.concat(combined, ignore_index=True)
-        categories.append(category_table(category, every, maps, model=model, twins=twins))
+        own = pd.concat([combined[category, result.group] for result in members])
+        categories.append(category_table(category, own, maps, model=model, twins=twins))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
         nulls |= {f"{category}.{name}": spots.null for name, spots in maps.items()}
-    order = {(r.category, r.group): place for place, r in enumerate(results)}
-    everything = _in_run_order(combined, order)
-    table = _in_run_order(heads, order)
-    rows = [group_row(result, table, everything) for result in results]
+    keys = [(result.category, result.group) for result in results]
+    rows = [
+        group_row(result, heads[key], combined[key])
+        for key, result in zip(keys, results, strict=True)
+    ]
     return Tables(
-        table=table,
-        combined=everything,
+        table=pd.concat([heads[key] for key in keys], ignore_index=True),
+        combined=pd.concat([combined[key] for key in keys], ignore_index=True),
         category=pd.concat(categories, ignore_index=True),
         groups=pd.DataFrame(rows),
         critical=critical,
@@ -109,24 +110,7 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
     )
 
 
-def _in_run_order(parts: list[pd.DataFrame], order: Mapping[Any, int]) -> pd.DataFrame:
-    """Tables of groups, as the run had them."""
-    first = [(part["category"].iloc[0], part["group"].iloc[0]) for part in parts]
-    ordered = [
-        part for _, part in sorted(zip(first, parts, strict=True), key=lambda p: order[p[0]])
-    ]
-    return pd.concat(ordered, ignore_index=True)
-
-
 # -- per group -------------------------------------------------------------------------------------
-
-
-def _tested_group(
-    result: GroupResult, *, config: HeadBiasConfig, model: str, twins: bool
-) -> tuple[pd.DataFrame, dict[str, ForMap]]:
-    """The group's table of heads, and what it adds to the category's maps of location."""
-    tests, for_maps = location_tests(result, config)
-    return head_table(result, config, tests, model=model, twins=twins), for_maps
 
 
 def head_table(
@@ -240,12 +224,14 @@ def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFr
     return pd.DataFrame(columns)
 
 
-def group_row(result: GroupResult, table: pd.DataFrame, every: pd.DataFrame) -> dict[str, Any]:
-    """One line per group: means over heads, the published tables' columns, and the controls."""
-    heads, combined = (
-        frame[(frame["category"] == result.category) & (frame["group"] == result.group)]
-        for frame in (table, every)
-    )
+def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) -> dict[str, Any]:
+    """One line per group: means over heads, the published tables' columns, and the controls.
+
+    Args:
+        result: The group.
+        heads: Its ``head_table``.
+        combined: Its ``combined_table``.
+    """
     row: dict[str, Any] = {
         "model": heads["model"].iloc[0],
         "category": result.category,
@@ -264,7 +250,7 @@ def group_row(result: GroupResult, table: pd.DataFrame, every: pd.DataFrame) -> 
         row[f"S{dim}_mean_stable"] = stable["S"].mean()
         row[f"length_statistic_{dim}"] = result.length_statistic[dim]
     row["reliability"] = split_half_reliability(combined_halves(result, "relative"))
-    if "relative_twin" in table:
+    if "relative_twin" in heads:
         row["n_twinned"] = len(result.versions.twinned)
     return row
 
@@ -290,13 +276,13 @@ def category_table(
 
     Args:
         category: The category.
-        combined: Rows of ``combined_table`` of its groups, and perhaps of others.
+        combined: Rows of ``combined_table`` of its groups.
         maps: Tested maps by name.
         model: Name for the first column.
         twins: Whether the run had twins.
     """
     names = (*PUBLISHED, *(["relative_twin"] if twins else []))
-    grouped = combined[combined["category"] == category].groupby(["layer", "head"], sort=True)
+    grouped = combined.groupby(["layer", "head"], sort=True)
     table = grouped.agg(
         **{f"z_{name}": (f"z_{name}", "mean") for name in names},
         n_groups=("z_relative", "count"),

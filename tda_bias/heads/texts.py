@@ -341,11 +341,12 @@ def _texts_by_name(triple: Triple, twins: Sequence[Triple]) -> dict[str, str]:
 
 
 def texts_record(
-    contexts: Sequence[ContextTexts], *, groups: int, left_out: list[dict[str, str]]
+    groups: Sequence[TokenizedGroup], left_out: list[dict[str, str]]
 ) -> dict[str, Any]:
-    """What was compared, what was left out and why, and a hash of all token ids."""
+    """Counts of what was compared, what was left out and why, and a hash of all token ids."""
+    contexts = [context for group in groups for context in group.contexts]
     return {
-        "groups": groups,
+        "groups": len(groups),
         "triples_used": len(contexts),
         "triples_left_out": left_out,
         "tokens": sum(sum(context.n_tokens) for context in contexts),

@@ -5,11 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from tda_bias.heads.group_result import GroupReducer
+from tda_bias.heads.group_result import GroupResult, joined_layers, layer_numbers
 from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.sampler import LayerGrams
+from tda_bias.heads.reliability import Splits
 from tda_bias.heads.texts import TEXTS, GroupLayout
-from tda_bias.topology.steps import StepGrid
 from tda_bias.types import InputError
 
 STEPS, LAYERS, HEADS = 5, 2, 3
@@ -20,15 +19,19 @@ def group(name, n=4, twin_of=(0, 0, 2), seed=0):
     rng = np.random.default_rng(seed)
     layout = GroupLayout(n, n, np.array(twin_of, dtype=np.int64))
     f = np.sort(rng.random((2, layout.n_texts, LAYERS, HEADS, STEPS)))
-    n_tokens = np.full((n, 3), STEPS)
-    reducer = GroupReducer(layout, n_tokens, adjust="none", rng=rng)
+    splits = Splits.draw(n, 5, rng)
+    numbers = []
     for layer in range(LAYERS):
         rows = torch.from_numpy(f[:, :, layer]).transpose(1, 2)  # (dim, head, text, step)
-        products = tuple(rows @ rows.mT / STEPS)
-        reducer.add(LayerGrams(range(layer, layer + 1), products, tuple(rows.sum(-1))))
-    grids = [StepGrid.for_sizes(dim, "steps", np.array([STEPS])) for dim in range(2)]
-    options = {"grids": grids, "attention": "bidirectional", "provenance": {}}
-    return reducer.result("gender", name, **options), f, layout
+        products, sums = (rows @ rows.mT / STEPS).numpy(), rows.sum(-1).numpy()
+        both = zip(products, sums, strict=True)
+        numbers.append([layer_numbers(*of_dim, layout, splits) for of_dim in both])
+    arrays = joined_layers(numbers, LAYERS) | {
+        "n_tokens": np.full((n, 3), STEPS), "n_steps": np.full(2, STEPS),
+        "length_statistic": np.zeros(2), "versions": layout.versions.context,
+        "provenance": np.array("{}"),
+    }  # fmt: skip
+    return GroupResult.from_arrays("gender", name, arrays), f, layout
 
 
 def differences(*groups):
