@@ -281,7 +281,7 @@ class RiskMeasure:
     ) -> pd.DataFrame:
         """As in ``Measure``."""
         from pvf.config import ScoreConfig
-        from pvf.outcomes import risk_items
+        from pvf.report import risk_items
         from pvf.score import score_preferences
 
         risks = risk_items(
@@ -334,7 +334,7 @@ class QuestionMeasure:
         """As in ``Measure``."""
         from unqover.ask import ask_questions
         from unqover.config import AskConfig
-        from unqover.outcomes import bias_items
+        from unqover.report import bias_items
 
         config = AskConfig(batch_size=batch_size)
         answers = ask_questions(model, self.design, config=config, progress=progress)
