@@ -287,7 +287,7 @@ def _report(
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
-    from pvf.weights import load_x_weights
+    from pvf.words import load_x_weights
     from tda_bias.runs.lock import locked
 
     weights = None

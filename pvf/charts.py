@@ -13,7 +13,7 @@ _NAMES = {"x": str}
 
 
 def plain_lines(run: Run) -> list[str]:
-    """What the preferences amount to, for somebody who reads nothing else."""
+    """The preferences in a sentence, for somebody who reads nothing else."""
     if not (run.has("summary.csv") and run.has("by_x.csv")):
         return []
     measured = run.plain_table("summary.csv").iloc[0]

@@ -396,3 +396,14 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
     tables = [report.summary[report.summary["row"] == "measured"] for report in reports.values()]
     first = next(iter(reports.values())).summary
     return pd.concat([*tables, first[first["row"] == "reference"]], ignore_index=True)
+
+
+def risk_items(preferences: Preferences) -> pd.DataFrame:
+    """One row per word x with its share of the model's risk, for comparisons of models.
+
+    Returns:
+        Columns ``x R R_p R_v``, whose means are the model's numbers by the papers' definition
+        (templates weighted by their counts, scale of [PCF], maximum norm).
+    """
+    risk = decompose(preferences.by_class().p, context_weights=preferences.counts)
+    return pd.DataFrame({"x": preferences.x, "R": risk.r, "R_p": risk.r_p, "R_v": risk.r_v})

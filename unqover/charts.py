@@ -10,7 +10,7 @@ MOST = 40
 
 
 def plain_lines(run: Run) -> list[str]:
-    """What the answers amount to, for somebody who reads nothing else."""
+    """The answers in a sentence or two, for somebody who reads nothing else."""
     if not (run.has("summary.csv") and run.has("groups.csv")):
         return []
     first = run.plain_table("summary.csv").iloc[0]

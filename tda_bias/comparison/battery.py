@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from pvf.config import ScoreConfig
-from pvf.outcomes import risk_items
+from pvf.report import risk_items
 from pvf.score import score_preferences
 from pvf.templates import Template, load_templates
 from pvf.words import WordClasses, WordList, load_classes, load_words
@@ -29,7 +29,7 @@ from unqover.ask import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
 from unqover.design import Design, sampled_design
-from unqover.outcomes import bias_items
+from unqover.report import bias_items
 
 Preset = Literal["smoke", "full"]
 HUB = "hub"

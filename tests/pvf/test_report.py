@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from pvf.config import RiskConfig
-from pvf.report import comparison, load_report, risk_report
+from pvf.report import comparison, load_report, risk_items, risk_report
 from pvf.risk import decompose
-from pvf.weights import load_x_weights
+from pvf.words import load_x_weights
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
 
@@ -146,3 +146,12 @@ def test_words_without_a_weight_get_none(tmp_path):
     weights, missing = load_x_weights(path, ("job0", "job1"))
     assert weights.tolist() == [0, 3]
     assert missing == ["job0"]
+
+
+def test_means_over_words_are_the_risks_of_the_report():
+    preferences = made_up()
+    found = risk_items(preferences)
+    risk = risk_report(preferences, config=RiskConfig(n_resamples=100)).risk
+    assert found["x"].tolist() == list(preferences.x)
+    for name in ("R", "R_p", "R_v"):
+        assert found[name].mean() == pytest.approx(getattr(risk, name), rel=1e-12)

@@ -76,11 +76,7 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
         "convbert": (tf.ConvBertForMaskedLM, tf.ConvBertConfig, electra),
         "fnet": (tf.FNetForMaskedLM, tf.FNetConfig, llama),
         "xlm": (tf.XLMWithLMHeadModel, tf.XLMConfig, xlm),
-        "switch": (
-            tf.SwitchTransformersForConditionalGeneration,
-            tf.SwitchTransformersConfig,
-            switch,
-        ),
+        "switch": (switch_class, tf.SwitchTransformersConfig, switch),
         "nllb_moe": (tf.NllbMoeForConditionalGeneration, tf.NllbMoeConfig, nllb),
         "fsmt": (tf.FSMTForConditionalGeneration, tf.FSMTConfig, fsmt),
         "prophetnet": (tf.ProphetNetForConditionalGeneration, tf.ProphetNetConfig, prophet),
