@@ -90,7 +90,7 @@ _HEADS = columns(
 
 @dataclass(frozen=True)
 class HeadsComparison(SavedResult):
-    """What ``compare_heads`` found.
+    """Agreement of two maps, and heads that moved.
 
     Attributes:
         agreement: One row per way to compare (``heads``, ``heads within layers``, ``layers``):
@@ -215,7 +215,7 @@ class _Map:
 
 
 def moved(before: _Map, after: _Map) -> pd.DataFrame:
-    """By how much every head moved, in standard deviations of both maps' noise.
+    """Movement of every head, in standard deviations of both maps' noise.
 
     Both values are taken relative to what they are expected to be under exchange. The noises are
     added as if they were independent; of two runs on the same texts they are not, so that the true
@@ -328,13 +328,11 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
     columns = [map_columns(by, run.category.columns) for run in (before, after)]
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
-    if f"sd_null_{columns[0].tested}" not in before.category:
-        raise InputError("the runs were written by version 0.1, without the noise of their maps")
     return str(category)
 
 
 def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
-    """Whether the heads of the one are the heads of the other."""
+    """Tell whether the heads of the one are the heads of the other."""
     models = [run.record.model for run in (before, after)]
     about = [(model.architecture, model.layers, model.parameters) for model in models]
     sizes = [len(run.category) / len(run.categories) for run in (before, after)]
