@@ -97,14 +97,14 @@ class CompareSettings(RunSettings):
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder for the files."""
         name = f"compare-{folder_name(self.before)}"
         inside = Path(self.after) if self.of_runs else Path("runs") / folder_name(self.after)
         return self.out or inside / name
 
     @property
     def of_runs(self) -> bool:
-        """Whether finished runs are compared, not models.
+        """Finished runs are compared, not models.
 
         Raises:
             InputError: if one is a run and the other is not, or runs have replicates.
@@ -132,10 +132,10 @@ class CompareSettings(RunSettings):
 def compare(settings: CompareSettings) -> None:
     """Measure two models alike, item by item: what changed, how sure, and at what cost."""
     if settings.of_runs:
-        said = heads_output(_compared_runs(settings), settings.folder)
+        result = heads_output(_compared_runs(settings), settings.folder)
     else:
-        said = output(_compared_models(settings), settings.folder)
-    said.print(settings.format, quiet=settings.quiet)
+        result = output(_compared_models(settings), settings.folder)
+    result.print(settings.format, quiet=settings.quiet)
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:
@@ -235,7 +235,7 @@ def _compared_runs(settings: CompareSettings) -> HeadsComparison:
 
 
 def saved(folder: Path) -> Output:
-    """What a finished comparison has to say.
+    """The output of a finished comparison.
 
     Raises:
         InputError: if the folder holds none, or a file is not as it was written.
@@ -313,7 +313,7 @@ def _guard_lines(comparison: ModelComparison) -> Iterator[str]:
 
 
 def _failed(row: dict[Any, Any]) -> str:
-    """Whether a loss was measured, or cannot be ruled out with so few items."""
+    """Tell a measured loss from one that cannot be ruled out with so few items."""
     lost = row["change"] * (1 if row["margin"] > 0 else -1) >= abs(row["margin"])
     return "fail" if lost or row["change"] != row["change"] else "fail (not ruled out)"
 

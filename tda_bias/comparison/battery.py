@@ -48,7 +48,7 @@ _RISKS = {
 
 @dataclass(frozen=True)
 class Amount:
-    """How much a preset measures; None is everything.
+    """Amounts that a preset measures; None is everything.
 
     Attributes:
         category: Of StereoSet.
@@ -106,7 +106,7 @@ PRESETS: dict[Preset, Amount] = {
 
 @dataclass(frozen=True)
 class Sources:
-    """Where texts are read.
+    """Sources of the texts.
 
     Attributes:
         data: Triples, as for ``tdabias stereoset``.
@@ -133,7 +133,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Battery:
-    """What is measured, and what is not.
+    """Measures, and what is left out.
 
     Attributes:
         measures: Of each model.

@@ -85,7 +85,7 @@ _HEADS = {
 
 @dataclass(frozen=True)
 class HeadsComparison(SavedResult):
-    """What ``compare_heads`` found.
+    """Agreement of two maps, and heads that moved.
 
     Attributes:
         agreement: One row per way to compare (``heads``, ``heads within layers``, ``layers``):
@@ -210,7 +210,7 @@ class _Map:
 
 
 def moved(before: _Map, after: _Map) -> pd.DataFrame:
-    """By how much every head moved, in standard deviations of both maps' noise.
+    """Movement of every head, in standard deviations of both maps' noise.
 
     Both values are taken relative to what they are expected to be under exchange. The noises are
     added as if they were independent; of two runs on the same texts they are not, so that the true
@@ -327,7 +327,7 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
 
 
 def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
-    """Whether the heads of the one are the heads of the other."""
+    """Tell whether the heads of the one are the heads of the other."""
     models = [run.record.model for run in (before, after)]
     about = [(model.architecture, model.layers, model.parameters) for model in models]
     sizes = [len(run.category) / len(run.categories) for run in (before, after)]

@@ -26,7 +26,7 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
 
-# Called with the name of a measure and of a model; gives what is told how far it is.
+# Called with the name of a measure and of a model; gives what shows the progress.
 Watch = Callable[[str, str], AbstractContextManager[Progress | None]]
 # Loads a model when it is its turn; it is let go when it has answered.
 Loader = Callable[[], "LanguageModel"]

@@ -1,4 +1,4 @@
-"""What is measured of a model, item by item.
+"""Outcomes of a model, item by item.
 
 An outcome is a weighted mean over items: of log-odds over pairs, of wins over terms, of the risk of
 words, of negative log-probabilities over windows. So the same test serves for all of them: every
@@ -27,7 +27,7 @@ COLUMNS = ("outcome", "item", "cluster", "weight", "value")
 
 @dataclass(frozen=True)
 class Guard:
-    """How much worse an outcome may get.
+    """A limit to how much worse an outcome may get.
 
     Attributes:
         margin: The largest loss allowed, in the outcome's unit.
@@ -84,7 +84,7 @@ class Measure(Protocol):
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """What its items belong to."""
+        """The outcomes its items belong to."""
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -112,7 +112,7 @@ class Distance(Protocol):
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """What its items belong to."""
+        """The outcomes its items belong to."""
 
     @property
     def about(self) -> Mapping[str, Any]:

@@ -40,17 +40,17 @@ class PairMeasure:
     @property
     def about(self) -> Mapping[str, Any]:
         """Texts and settings."""
-        said = [(p.id, p.context, p.more, p.less, p.scored) for p in self.pairs.pairs]
+        texts = [(p.id, p.context, p.more, p.less, p.scored) for p in self.pairs.pairs]
         return {
             "source": self.pairs.source,
             "revision": self.pairs.revision,
-            "pairs": len(said),
-            "hash": hashlib.blake2b(repr(said).encode(), digest_size=16).hexdigest(),
+            "pairs": len(texts),
+            "hash": hashlib.blake2b(repr(texts).encode(), digest_size=16).hexdigest(),
         }
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """What is made of the set."""
+        """Outcomes made of the set."""
         match self.name:
             case "crows":
                 return list(self._crows())
@@ -76,18 +76,18 @@ class PairMeasure:
         about = "CrowS-Pairs: stereotypical sentences preferred"
         yield Outcome("crows", "bias", "points", about, neutral=50.0, cluster="writer")
         for kind in dict.fromkeys(pair.group for pair in self.pairs.pairs):
-            name, said = f"crows_{kind}", f"{about}, {kind}"
-            yield Outcome(name, "bias", "points", said, neutral=50.0, cluster="writer")
+            name, of_kind = f"crows_{kind}", f"{about}, {kind}"
+            yield Outcome(name, "bias", "points", of_kind, neutral=50.0, cluster="writer")
 
     def _winos(self) -> Iterator[Outcome]:
-        said = {
+        abouts = {
             "type1": "WinoBias type 1: log-odds of pro over anti",
             "type2": "WinoBias type 2 (syntax decides): log-odds of pro over anti",
             "occupation": "Winogender: log-odds of the majority's pronoun for the occupation",
             "participant": "Winogender: the same where the pronoun means somebody else",
         }
         for kind in self._types():
-            name, about = f"{self.name}_{kind}", said[kind]
+            name, about = f"{self.name}_{kind}", abouts[kind]
             yield Outcome(name, "bias", "nats", about, neutral=0.0, cluster="occupation")
 
     def _blimp(self) -> Iterator[Outcome]:

@@ -201,5 +201,5 @@ def _flipped(
 
 
 def is_kept(guard: Guard, worst: float) -> bool:
-    """Whether a bound lies on the allowed side of the margin; an undefined one does not."""
+    """Tell whether a bound is on the allowed side of the margin; an undefined one is not."""
     return bool(guard.worse * worst < guard.margin)

@@ -31,7 +31,7 @@ _TWO_PER_CENT = Guard(math.log(1.02), 1, "2 % perplexity")
 
 @dataclass(frozen=True)
 class _OfText:
-    """What perplexity and divergence share.
+    """Neutral text, as perplexity and divergence read it.
 
     Attributes:
         text: The neutral text.
@@ -145,6 +145,6 @@ def _rows(outcome: str, windows: Windows, per_token: PerToken) -> pd.DataFrame:
 
 
 def _name(ids: Sequence[int], first: int) -> str:
-    """What names a window whichever model reads it: its tokens, and which of them are scored."""
-    said = json.dumps([list(ids), first])
-    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
+    """Name of a window whichever model reads it: its tokens, and which of them are scored."""
+    tokens = json.dumps([list(ids), first])
+    return hashlib.blake2b(tokens.encode(), digest_size=8).hexdigest()

@@ -137,11 +137,11 @@ class SentenceMeasure:
     @property
     def about(self) -> Mapping[str, Any]:
         """Texts and settings."""
-        said = [list(twin.texts()) for twin in self.twins.values()]
+        texts = [list(twin.texts()) for twin in self.twins.values()]
         return {
             **self.source,
             "ids": [sentence.id for sentence in self.sentences],
-            "twins": _hash(said),
+            "twins": _hash(texts),
         }
 
     @cached_property
@@ -229,8 +229,8 @@ def _as_sentence(sentence: SentenceTriple, twin: Triple) -> SentenceTriple:
     )
 
 
-def _hash(said: Sequence[Any]) -> str:
-    return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
+def _hash(texts: Sequence[Any]) -> str:
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()
 
 
 # -- scores ----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ LOOKS = "looks.json"
 
 @dataclass(frozen=True)
 class Look:
-    """What a trained model and the one it was made from say of new items.
+    """Answers of a trained model, and of the one it was made from, to new items.
 
     Attributes:
         quantity: ``beta`` per token of triples with twins, or ``log-odds`` of pairs, nats.
@@ -55,7 +55,7 @@ class Look:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What a model folder says of its training.
+    """The record that a model folder has of its training.
 
     Raises:
         InputError: if `tdabias debias` did not write it.

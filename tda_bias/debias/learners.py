@@ -42,11 +42,17 @@ class Learner(Protocol):
     def load(self, values: Mapping[str, Tensor]) -> None:
         """Put back what ``values`` gave."""
 
+    def release(self) -> None:
+        """Let the model's parameters learn that did before."""
+        return None
+
     def apply(self) -> None:
         """Make it part of the model's weights; the learner is of no use afterwards."""
+        self.release()
 
     def undo(self) -> None:
         """Give the model back as it was; the learner is of no use afterwards."""
+        self.release()
 
     def attach(self, optimiser: Optimizer) -> Any:
         """Keep everything else as it is after every step; nothing to do where it cannot move."""
@@ -124,14 +130,14 @@ class GateLearner(Learner):
         """Raise AssertionError if anything else changed."""
         self._mask.check()
 
+    def release(self) -> None:
+        """Let parameters learn that did before."""
+        _release(self._model)
+
     def apply(self) -> None:
         """Make it part of the weights."""
         self.gates.fold()
-        _release(self._model)
-
-    def undo(self) -> None:
-        """Give the model back as it was."""
-        _release(self._model)
+        self.release()
 
 
 class TuneLearner(HeadMask, Learner):
@@ -191,14 +197,14 @@ class FullLearner(Learner):
         for name, parameter in self._named.items():
             parameter.data.copy_(values[name])
 
-    def apply(self) -> None:
-        """Make it part of the weights."""
+    def release(self) -> None:
+        """Let parameters learn that did before."""
         _release(self._model)
 
     def undo(self) -> None:
         """Give the model back as it was."""
         self.load(self._before)
-        _release(self._model)
+        self.release()
 
 
 def _required(hf_model: nn.Module, required: bool) -> dict[nn.Parameter, bool]:

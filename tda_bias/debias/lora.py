@@ -99,7 +99,7 @@ class HeadLora:
         self.restore()
 
     def parameters(self) -> list[nn.Parameter]:
-        """What an optimiser is given."""
+        """Parameters for an optimiser."""
         return [p for p in self.peft_model.parameters() if p.requires_grad]
 
     @torch.no_grad()

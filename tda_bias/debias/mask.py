@@ -74,7 +74,7 @@ class HeadMask:
         self._required = {name: p.requires_grad for name, p in self._named.items()}
 
     def parameters(self) -> list[nn.Parameter]:
-        """What an optimiser is given: the whole matrices that hold the slices."""
+        """Parameters for an optimiser: the whole matrices that hold the slices."""
         return [self._named[name] for name in self._masks]
 
     @property

@@ -154,7 +154,7 @@ class Condition:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is there to be compared with: no model of it is recommended.
+        """Is there to be compared with: no model of it is recommended.
 
         Random heads, the end of a ranking, the whole model, and other goals than the gaps.
         """
@@ -162,7 +162,7 @@ class Condition:
 
     @property
     def faces_random(self) -> bool:
-        """Whether it is held against random sets of heads, which train for the same."""
+        """Is held against random sets of heads, which train for the same."""
         return self.goal == "gaps" and self.name != RANDOM
 
 

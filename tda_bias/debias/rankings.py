@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tda_bias.ablation.ablator import Ablator
-from tda_bias.ablation.first_order import FirstOrder
 from tda_bias.ablation.prune_curve import first_order_rankings
 from tda_bias.config import HeadBiasConfig
 from tda_bias.debias.protocol import Ranking
@@ -54,7 +53,12 @@ def fold_orders(
     triples, twins = [texts.triples[i] for i in items], [texts.twins[i] for i in items]
     orders: dict[str, list[HeadId]] = {}
     if {"importance", "effect"} & set(by):
-        orders |= first_order_orders(texts.model, triples, twins)
+        ablator: Ablator = Ablator(texts.model, triples, twins=twins if any(twins) else ())
+        (now,) = ablator.without([()])
+        summary = now.summary()
+        quantity: Literal["beta", "log_odds"] = "beta" if "beta" in summary else "log_odds"
+        # One backward pass per batch.
+        orders |= first_order_rankings(ablator.first_order(), quantity, summary[quantity])
     if {"evidence", "bottom", "published"} & set(by):
         orders |= topology_orders(load, triples, twins, seed=seed)
     if "mediation" in by:
@@ -62,26 +66,6 @@ def fold_orders(
         mean = float(texts.outcomes(items.tolist()).gap.mean())
         orders["mediation"] = mediation_order(texts.model, values, mean)
     return orders
-
-
-def first_order_orders(
-    model: LanguageModel, triples: Sequence[Triple], twins: Sequence[Sequence[Triple]]
-) -> dict[str, list[HeadId]]:
-    """``effect`` and ``importance``, from one backward pass per batch.
-
-    Args:
-        model: The untouched model, without hooks.
-        triples: Items of the targets that choose.
-        twins: Their twins, or none for all.
-    """
-    ablator: Ablator = Ablator(model, triples, twins=twins if any(twins) else ())
-    (now,) = ablator.without([()])
-    summary = now.summary()
-    estimates: FirstOrder = ablator.first_order()
-    quantity = "beta" if "beta" in summary else "log_odds"
-    return first_order_rankings(
-        estimates, "beta" if quantity == "beta" else "log_odds", summary[quantity]
-    )
 
 
 def topology_orders(

@@ -110,7 +110,7 @@ def _refuse_other_folder(folder: Path) -> None:
 
 
 def _changed(now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: set[Any]) -> int:
-    """How many numbers changed, all of which must lie in the slices.
+    """Count the numbers that changed, all of which must lie in the slices.
 
     Raises:
         AssertionError: naming a parameter in which others did.

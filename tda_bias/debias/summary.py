@@ -141,7 +141,7 @@ def _row(result: ConditionResult, drawn: _Targets, protocol: Protocol) -> dict[s
 
 
 def _within(lost: float, allowed: float) -> bool:
-    """Whether a loss is allowed: one rule for the guard and for the model that is saved."""
+    """Allow a loss or not: one rule for the guard and for the model that is saved."""
     return bool(lost <= allowed + tolerance(allowed))
 
 

@@ -31,7 +31,7 @@ from tda_bias.types import InputError, Triple
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What a model says about items, nats.
+    """Answers of a model to items, nats.
 
     Attributes:
         gap: Beta per token; without twins the log-odds per token.
@@ -106,11 +106,6 @@ class TwinTexts:
     def __len__(self) -> int:
         return len(self.triples)
 
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of the texts that are trained on, what texts share counted once."""
-        return sum(len(pair.tree) for pair in self._pairs)
-
     def gaps(
         self,
         items: Sequence[int],
@@ -137,7 +132,7 @@ class TwinTexts:
         return gaps(originals, twins, torch.from_numpy(twin_of).to(originals.device))
 
     def outcomes(self, items: Sequence[int], *, below: LowerLayers | None = None) -> Outcomes:
-        """What the model says of some items now.
+        """Answers of the model to some items, as it is now.
 
         Raises:
             InputError: if a log-probability is NaN.

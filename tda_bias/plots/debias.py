@@ -1,4 +1,4 @@
-"""What of a bias is left against what that cost, training by training."""
+"""Bias that is left against what that cost, training by training."""
 
 from __future__ import annotations
 
