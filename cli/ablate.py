@@ -95,7 +95,7 @@ def ablate(settings: AblateSettings) -> None:
         study = _study(settings, heads, category, triples, twins, store, console)
         study = study.with_record(run=str(settings.run), settings=settings.model_dump(mode="json"))
         _save(folder, study)
-    output(study, folder).print(settings.format, quiet=settings.quiet)
+    output(study, folder).print(settings)
 
 
 def _study(

@@ -135,7 +135,7 @@ def compare(settings: CompareSettings) -> None:
         result = heads_output(_compared_runs(settings), settings.folder)
     else:
         result = output(_compared_models(settings), settings.folder)
-    result.print(settings.format, quiet=settings.quiet)
+    result.print(settings)
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:

@@ -87,7 +87,7 @@ def confirm(settings: ConfirmSettings) -> None:
         shown=[_replicated(result, run.record.model.name, category), *_lines(result), files],
         values={**summary, "heads": result.heads.to_dict("records")},
         rows=result.heads,
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)
 
 
 def _model(settings: ConfirmSettings, source: str) -> None:
@@ -148,9 +148,7 @@ def _model(settings: ConfirmSettings, source: str) -> None:
         written.table("confirm.csv", rows)
         written.json("summary.json", {**values, "protocol": about["protocol"]})
     files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json). This was the look."
-    Output(shown=[said, verdict, files], values=values, rows=rows).print(
-        settings.format, quiet=settings.quiet
-    )
+    Output(shown=[said, verdict, files], values=values, rows=rows).print(settings)
 
 
 def _category(run: HeadBias, category: str | None) -> str:
@@ -227,9 +225,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
     said = f"{summary['confirmed']} of {len(table)} heads are confirmed (Holm p < .05)."
     files = f"Files: {_folder(settings)}/ (confirm.csv, heads/, run.json)"
     values = {**summary, "heads": table.to_dict("records")}
-    Output(shown=[shown, said, files], values=values, rows=table).print(
-        settings.format, quiet=settings.quiet
-    )
+    Output(shown=[shown, said, files], values=values, rows=table).print(settings)
 
 
 def _summary(result: Confirmation) -> dict[str, Any]:

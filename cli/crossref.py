@@ -32,7 +32,7 @@ def crossref(settings: CrossrefSettings) -> None:
         shown = by_published(settings, settings.published)
     else:
         shown = by_item(settings) if settings.items else by_target(settings)
-    shown.print(settings.format, quiet=settings.quiet)
+    shown.print(settings)
 
 
 def by_target(settings: CrossrefSettings) -> Output:

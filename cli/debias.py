@@ -149,7 +149,7 @@ def debias(settings: DebiasSettings) -> None:
         with out_of_memory_in_one_line(model.device, settings.batch_size):
             protocol = _protocol(settings, model, triples)
             run = _run(settings, model, triples, twins, about_twins, from_file, protocol, team)
-    output(run, settings.out).print(settings.format, quiet=settings.quiet)
+    output(run, settings.out).print(settings)
 
 
 def _trainable_model(settings: DebiasSettings, console: Console) -> LanguageModel:

@@ -116,7 +116,7 @@ def edit(settings: EditSettings) -> None:
             probes=probes,
             about={"model": chosen.model, "from": chosen.source, "mean_over": chosen.data},
         )
-    output(written, chosen, str(rule)).print(settings.format, quiet=settings.quiet)
+    output(written, chosen, str(rule)).print(settings)
 
 
 @dataclass(frozen=True)

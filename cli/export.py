@@ -93,7 +93,7 @@ def export(settings: ExportSettings) -> None:
         shown=[f"{counted(len(rows), 'head')} of {about.name} in {settings.to}.{warning}"],
         values=record,
         rows=chosen,
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)
 
 
 def _random_instead(

@@ -13,7 +13,7 @@ from tda_bias.types import InputError
 
 from .options import Positional, command
 from .output import Output
-from .settings import CommandSettings, FilePath, Format, Several
+from .settings import CommandSettings, FilePath, Format, OutputSettings, Several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +75,9 @@ def figures(settings: FiguresSettings) -> None:
     tables = 0 if settings.only else _tables(opened, out, left_out=lacking.append)
     for line in lacking:
         errors.print(f"Not drawn: {line}", highlight=False, markup=False)
-    output(written, tables, lacking, out, formats).print(printed, quiet=settings.quiet)
+    output(written, tables, lacking, out, formats).print(
+        OutputSettings(format=printed, quiet=settings.quiet)
+    )
 
 
 def output(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -22,7 +23,7 @@ from .loading import (
     texts_of,
 )
 from .options import command
-from .output import Output
+from .output import Finding, Output
 from .processes import is_main, stage, team_of
 from .run_folder import parts_in, run_folder
 from .text import table_of
@@ -41,11 +42,11 @@ def heads(settings: HeadsSettings) -> None:
     """Rank a model's attention heads by how differently they hold stereotypes together."""
     if settings.dry_run:
         if is_main():
-            dry_run(settings).print(settings.format, quiet=settings.quiet)
+            dry_run(settings).print(settings)
         return
     with interruptible("groups", settings.folder / "groups"):
         result = compute(settings, team=team_of(settings))
-    output(result, settings.folder, settings.top).print(settings.format, quiet=settings.quiet)
+    output(result, settings.folder, settings.top).print(settings)
 
 
 def compute(settings: HeadsSettings, *, team: Team = ALONE) -> HeadBias:
@@ -186,15 +187,14 @@ def output(result: HeadBias, folder: Path, top: int) -> Output:
     """The ranked heads and the controls of every category."""
     import pandas as pd
 
-    shown: list[Table | str] = []
+    shown: list[Finding | Table | str] = []
     rows, values = [], {}
     for name in result.categories:
-        ranked = result.top(top, category=name)
-        shown += [ranked_table(result, name, top)]
-        shown += [*control_lines(result, name), *twin_lines(result, name)]
-        shown += [*finding_lines(result, name), *untrained_lines(result, folder, name)]
+        ranked, found = result.top(top, category=name), finding(result, folder, name)
+        shown += [found, ranked_table(result, name, top)]
         rows.append(ranked.assign(category=name)[["category", *ranked.columns]])
         values[name] = {
+            "finding": found.as_values(),
             "controls": result.controls(name),
             "heads": ranked.to_dict("records"),
             "survivors": result.survivors(category=name).to_dict("records"),
@@ -211,23 +211,15 @@ def _controls(result: HeadBias, category: str) -> ControlsRecord:
     return next(c for c in result.record.controls if c.category == category)
 
 
-_UNIT = {"evidence": "evidence", "location": "evidence"}
-
-
 def ranked_table(result: HeadBias, category: str, top: int) -> Table:
     """The ranked heads of one category."""
-    ranking = {
-        "evidence": "evidence of a difference in spread",
-        "location": "evidence of a shift",
-    }.get(result.rank_by, result.rank_by)
-    if _controls(result, category).hot_spot_map.endswith("_twin"):
-        ranking += ", triple minus twin"
     table = Table(
         "head",
-        title=f"{result.record.model.name} · {category} · heads ranked by {ranking}",
+        title=f"{result.record.model.name} · {category} · heads ranked by {_ranking(result)}",
         title_justify="left",
     )
-    for heading in (_UNIT.get(result.rank_by, "mean z"), "hot-spot p", "max-z p", "q", "unstable"):
+    unit = "z" if result.rank_by in _TESTS else "mean z"
+    for heading in (unit, "p", "p (family-wise)", "q (FDR)", "unstable"):
         table.add_column(heading, justify="right")
     for row in result.top(top, category=category).to_dict("records"):
         table.add_row(
@@ -239,114 +231,158 @@ def ranked_table(result: HeadBias, category: str, top: int) -> Table:
     return table
 
 
-def control_lines(result: HeadBias, category: str) -> list[str]:
-    """Chance, reliability and length: what the ranking must be held against."""
-    c = _controls(result, category)
-    return [
-        f"Chance: {c.hot_spots_p05} of {c.heads} heads have a hot-spot p < .05 "
-        f"({c.hot_spots_expected:.1f} expected); of {c.group_tests} tests per group, head "
-        f"and dimension {c.group_tests_p05} have p < .05 ({c.group_tests_expected:.0f} "
-        "expected).",
-        f"Reliability of the map between random halves of the contexts: "
-        f"{number_text(c.reliability)}; Spearman of the ranking with the map that exchanged labels "
-        f"give on average: {number_text(c.null_map_correlation)} (what ranks without any effect).",
-        f"Length: Spearman of S with the text-length statistic over {counted(c.groups, 'group')}: "
-        f"{number_text(c.length_correlation_0)} (dimension 0), "
-        f"{number_text(c.length_correlation_1)} (dimension 1).",
-    ]
+# Rankings that are z-values of a test, and the test.
+_TESTS = {"evidence": "dispersion test", "location": "location test"}
 
 
-def twin_lines(result: HeadBias, category: str) -> list[str]:
-    """What of the difference is about the target, and what is wording; nothing without twins."""
+def _ranking(result: HeadBias) -> str:
+    """What ranks the heads, and whether twins are subtracted."""
+    of_twins = all(c.hot_spot_map.endswith("_twin") for c in result.record.controls)
+    return f"{_TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
+
+
+def finding(result: HeadBias, folder: Path, category: str) -> Finding:
+    """The finding of a category: heads after correction, controls, power, what to do next."""
     c = _controls(result, category)
-    if c.twins is None:
-        return []
-    left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
-    share = c.twins.smallest_share
-    power = (
-        f"A head would have survived if its contexts had {share:.0%} of that difference in common."
-        if share < 1
-        else "With so few contexts no head could have survived."
+    return Finding(
+        result=_result_lines(result, c),
+        control=_control_lines(result, folder, c),
+        power=_power_lines(c),
+        next=_next_lines(result, folder, category),
+        details=_detail_lines(c),
     )
-    return [
-        f"Of the difference between stereotype and anti-stereotype texts, {left:.0%} of the "
-        f"squares is left when twins are subtracted (wording and length are in both). Shift of all "
-        f"contexts alike: with twins {beyond.p05} of {c.heads} heads have p < .05 "
-        f"({beyond.expected:.1f} expected) and {beyond.p_max05} survive; without twins "
-        f"{plain.p05} and {plain.p_max05}. Spearman of the two maps: "
-        f"{number_text(c.twins.map_correlation)}. {power}",
+
+
+def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
+    ranked = result.top(10**9, category=c.category)
+    survivors = result.survivors(category=c.category)
+    read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
+    if len(survivors):
+        first = (
+            f"{len(survivors)} of {counted(c.heads, 'head')} of {result.record.model.name} treat "
+            f"{c.category} differently after correction ({read}): {_named(survivors)}."
+        )
+        first += " This does not say that they cause what the model says: ablation tests that."
+    else:
+        first = f"No head of {result.record.model.name} treats {c.category} differently ({read})."
+    lines = [
+        first,
+        f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
+        f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: {c.hot_spots_p05} heads with "
+        f"p < .05; {c.hot_spots_expected:.1f} expected by chance. ({_ranking(result).capitalize()}"
+        ")",
     ]
+    shift = c.twins.location if c.twins is not None and result.rank_by != "location" else None
+    if shift is not None and shift.p_max05:
+        of_shift = result.survivors(category=c.category, by="location")
+        named = _named(of_shift[of_shift["p_max"] < 0.05])
+        lines.append(f"Location test, triple minus twin: these survive correction: {named}.")
+    if c.groups_p_max05 + c.group_tests_q05:
+        lines.append(
+            f"Within single groups, without twins: {c.groups_p_max05} of {c.groups} groups have a "
+            f"head with family-wise p < .05 ({0.05 * c.groups:.1f} expected by chance); "
+            f"{counted(c.group_tests_q05, 'test')} with q < .05."
+        )
+    return lines
 
 
-def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
-    """What a network with random weights shows on the same texts; nothing if none was run."""
+def _control_lines(result: HeadBias, folder: Path, c: ControlsRecord) -> list[str]:
+    if c.twins is not None:
+        left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
+        lines = [
+            f"{1 - left:.0%} of the difference between stereotype and anti-stereotype texts is "
+            "shared with the same texts about another target (counterfactual twins): wording.",
+            f"Location test: {plain.p05} heads with p < .05 without twins ({plain.p_max05} survive "
+            f"correction), {beyond.p05} with twins ({beyond.p_max05} survive; "
+            f"{beyond.expected:.1f} expected by chance).",
+        ]
+    else:
+        lines = ["No twins: wording and length are in every difference of this run."]
+    lines.append(
+        f"Reliability of the ranking between random halves of the contexts: "
+        f"{number_text(c.reliability)}."
+    )
+    return [*lines, *_untrained_lines(result, folder, c)]
+
+
+def _untrained_lines(result: HeadBias, folder: Path, c: ControlsRecord) -> list[str]:
+    """The same network with random weights on the same texts; nothing if none was run."""
     from tda_bias.heads.result import HeadBias
     from tda_bias.stats.resampling import spearman_over_items
 
     if not (folder / UNTRAINED / "run.json").is_file():
         return []
     random = HeadBias.load(folder / UNTRAINED)
-    if category not in random.categories or random.record.texts.hash != result.record.texts.hash:
+    if c.category not in random.categories or random.record.texts.hash != result.record.texts.hash:
         return []
-    c = _controls(random, category)
-    by = result.rank_by
-    maps = [run.category_map(category, by=by).ravel() for run in (result, random)]
-    text = (
-        f"With random weights {c.hot_spots_p05} of {c.heads} heads have a hot-spot p < .05 and "
-        f"{c.hot_spots_p_max05} survive"
-    )
-    if c.twins is not None:
-        text += f"; shift with twins {c.twins.location.p05}"
-    text += f"; shift without twins {c.location.p05}"
+    of_random = _controls(random, c.category)
+    maps = [run.category_map(c.category, by=result.rank_by).ravel() for run in (result, random)]
     return [
-        f"{text}. Spearman of its map with this one's: {number_text(spearman_over_items(*maps))}."
+        f"Untrained control: {of_random.hot_spots_p05} of {of_random.heads} heads with p < .05, "
+        f"{of_random.hot_spots_p_max05} survive correction; Spearman of its map with this one's: "
+        f"{number_text(spearman_over_items(*maps))}."
     ]
 
 
-def finding_lines(result: HeadBias, category: str) -> list[str]:
-    """In plain words, what is left after correction."""
-    c = _controls(result, category)
+def _power_lines(c: ControlsRecord) -> list[str]:
+    if c.twins is None:
+        return []
+    share = c.twins.smallest_share
+    if share < 1:
+        return [
+            f"A head would have survived the location test if its contexts shared {share:.0%} of "
+            "the difference that is left with twins."
+        ]
+    return ["With so few contexts no head could have survived the location test."]
+
+
+def _next_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
+    model, settings = result.record.model.name, result.record.settings
+    lines = []
+    if not settings.get("pairs"):
+        data = settings.get("data", "stereoset")
+        given = "" if data == "stereoset" else f" --data {quote(str(data))}"
+        lines.append(f"tdabias stereoset --model {quote(model)} --category {category}{given}")
+    lines.append(f"tdabias ablate {quote(str(folder))}{_of_several(result, category)}")
+    lines.append(f"tdabias report {quote(str(folder))}")
+    return lines
+
+
+def _of_several(result: HeadBias, category: str) -> str:
+    return f" --category {category}" if len(result.categories) > 1 else ""
+
+
+def _detail_lines(c: ControlsRecord) -> list[str]:
     lines = []
     if c.groups_too_small:
         lines.append(
             f"{c.groups_too_small} of {c.groups} groups have fewer than "
             f"{c.smallest_testable_group} triples: no test within them can reach p < .05."
         )
-    survivors = result.survivors(category=category)
-    if len(survivors):
-        unit = _UNIT.get(result.rank_by, "mean z")
-        lines.append(f"Hot spots that survive correction: {_named(survivors, unit)}.")
-    # Without twins a shift is wording: it is no finding.
-    shifted = c.twins is not None and c.twins.location.p_max05 and result.rank_by != "location"
-    if shifted:
-        of_shift = result.survivors(category=category, by="location")
-        named = _named(of_shift[of_shift["p_max"] < 0.05], "evidence")
-        lines.append(f"Heads whose shift, triple minus twin, survives correction: {named}.")
-    within = c.groups_p_max05 + c.group_tests_q05
-    if within:
+    lines += [
+        f"Of {c.group_tests} tests per group, head and dimension {c.group_tests_p05} have p < .05 "
+        f"({c.group_tests_expected:.0f} expected by chance).",
+        "Spearman of the ranking with the mean map under exchanged labels: "
+        f"{number_text(c.null_map_correlation)} (this part of a ranking needs no effect).",
+        f"Spearman of S with the text-length statistic over {counted(c.groups, 'group')}: "
+        f"{number_text(c.length_correlation_0)} (dimension 0), "
+        f"{number_text(c.length_correlation_1)} (dimension 1).",
+    ]
+    if c.twins is not None:
         lines.append(
-            f"Within groups, without twins: {c.groups_p_max05} of {c.groups} have a head with "
-            f"max-z p < .05 ({0.05 * c.groups:.1f} expected by chance); {c.group_tests_q05} tests "
-            "have q < .05."
+            "Spearman of the location maps with and without twins: "
+            f"{number_text(c.twins.map_correlation)}."
         )
-    elif survivors.empty and not shifted:
-        lines.append(
-            "Nothing survives correction for the number of heads: this run shows no head that "
-            "treats stereotypes differently."
-        )
-    if survivors.empty and (within or shifted):
-        lines.append("No hot spot of the category survives correction.")
     return lines
 
 
-def _named(survivors: pd.DataFrame, unit: str) -> str:
-    """The first ten of some heads, with how sure they are."""
+def _named(survivors: pd.DataFrame) -> str:
+    """The first five of some heads."""
     named = [
-        f"{HeadId(s['layer'], s['head'])} ({unit} {s['z']:.2f}, max-z p {p_text(s['p_max'])}, "
-        f"q {p_text(s['q'])})"
-        for s in survivors.head(10).to_dict("records")
+        f"{HeadId(s['layer'], s['head'])} (z {s['z']:.2f}, family-wise p {p_text(s['p_max'])})"
+        for s in survivors.head(5).to_dict("records")
     ]
-    more = f" and {len(survivors) - 10} more" if len(survivors) > 10 else ""
+    more = f" and {len(survivors) - 5} more" if len(survivors) > 5 else ""
     return f"{', '.join(named)}{more}"
 
 

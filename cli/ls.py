@@ -56,9 +56,7 @@ def ls(settings: LsSettings) -> None:
             _everything(settings)
             return
     table = pd.DataFrame(rows)
-    Output(shown=[_table(rows), hint], values={settings.what: rows}, rows=table).print(
-        settings.format, quiet=settings.quiet
-    )
+    Output(shown=[_table(rows), hint], values={settings.what: rows}, rows=table).print(settings)
 
 
 def _everything(settings: LsSettings) -> None:
@@ -70,9 +68,7 @@ def _everything(settings: LsSettings) -> None:
     hint = "`tdabias ls categories`, `groups` and `runs` list more."
     rows = [{"kind": kind, **row} for kind, (rows, _) in parts.items() for row in rows]
     values = {kind: rows for kind, (rows, _) in parts.items()}
-    Output(shown=[*shown, hint], values=values, rows=pd.DataFrame(rows)).print(
-        settings.format, quiet=settings.quiet
-    )
+    Output(shown=[*shown, hint], values=values, rows=pd.DataFrame(rows)).print(settings)
 
 
 def models() -> tuple[Rows, str]:

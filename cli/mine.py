@@ -79,7 +79,7 @@ def mine(settings: MineSettings) -> None:
         shown=[*said, f"Files: {settings.out} (for --templates), {state}"],
         values={"file": str(settings.out), "documents": mined.done, **asdict(shared)},
         rows=table,
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)
 
 
 def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:

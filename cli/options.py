@@ -67,7 +67,7 @@ _ADVANCED = {
 }  # fmt: skip
 _PACKAGES = ("tda_bias", "pvf", "unqover")
 # What most commands have stands last in their help, in this order.
-_LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet")
+_LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")
 _CONFIG = Annotated[
     Path | None,
     typer.Option("--config", SHORT["config"], help="YAML file of settings; flags win"),
@@ -309,7 +309,7 @@ def _annotation(name: str, field: FieldInfo) -> Any:
     flag = _flag(name, field)
     if plain is bool:
         # What a file of settings switches on can be switched off; a quiet file is nobody's.
-        flags = flag if name == "quiet" else f"{flag}/--no-{flag.removeprefix('--')}"
+        flags = flag if name in ("quiet", "verbose") else f"{flag}/--no-{flag.removeprefix('--')}"
         switch = typer.Option(flags, help=_help(field), rich_help_panel=_panel(name))
         return Annotated[bool | None, switch]
     spellings = [flag, *(d[name] for d in (ALIAS, SHORT) if name in d)]

@@ -108,9 +108,7 @@ def pairs(settings: PairsSettings) -> None:
     with interruptible("pairs", settings.folder / PARTS):
         result = compute(settings)
     shown: list[Table | str] = [official_table(result), *lines(result, settings)]
-    Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(
-        settings.format, quiet=settings.quiet
-    )
+    Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(settings)
 
 
 def compute(settings: PairsSettings) -> PairSetScores:

@@ -117,7 +117,7 @@ def prune_curve(settings: PruneCurveSettings) -> None:
 
         with print_style():
             curve.save(settings.folder, figures={"prune_curve": plot_prune_curve(curve.curve)})
-    output(curve, settings.folder).print(settings.format, quiet=settings.quiet)
+    output(curve, settings.folder).print(settings)
 
 
 def _computed(settings: PruneCurveSettings, heads: HeadBias, team: Team) -> PruneCurve:

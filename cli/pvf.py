@@ -156,7 +156,7 @@ def pvf(settings: PvfSettings) -> None:
             folders[preferences.model] = folder
     if done:
         raise done[-1]
-    output(reports, folders, settings.top).print(settings.format, quiet=settings.quiet)
+    output(reports, folders, settings.top).print(settings)
 
 
 @app.command()
@@ -182,7 +182,7 @@ def score(settings: ScoreSettings) -> None:
     if done:
         raise done[-1]
     read = Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
-    read.print(settings.format, quiet=settings.quiet)
+    read.print(settings)
 
 
 @app.command()
@@ -197,7 +197,7 @@ def risk(settings: RiskSettings) -> None:
         name = preferences.model if preferences.model not in reports else str(run)
         folders[name] = settings.folder(run)
         reports[name] = _report(preferences, settings, folders[name], run=run)
-    output(reports, folders, settings.top).print(settings.format, quiet=settings.quiet)
+    output(reports, folders, settings.top).print(settings)
 
 
 app.command("social")(social)

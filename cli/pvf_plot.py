@@ -68,7 +68,7 @@ def social(settings: SocialSettings) -> None:
         shown=[table_of(table[columns], title), files],
         values={"folder": str(folder), "regressions": table.to_dict("records")},
         rows=table,
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)
 
 
 @command(PlotSettings)
@@ -112,4 +112,4 @@ def plot(settings: PlotSettings) -> None:
         shown=[f"Files: {named} (and .svg)"],
         values={"folder": str(settings.out), "figures": list(figures)},
         rows=pd.DataFrame(rows),
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)

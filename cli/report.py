@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import InputError
 
 from .options import Positional, command, command_line
 from .output import Output
@@ -61,7 +61,7 @@ def report(settings: ReportSettings) -> None:
         shown=[f"Page: {settings.out} ({said})"],
         values={"page": str(settings.out), "bytes": size, "runs": table["run"].tolist()},
         rows=table.assign(command=[run.command for run in runs]),
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)
 
 
 def _opened(folders: Sequence[Path]) -> list[Run]:
@@ -121,58 +121,15 @@ def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _finding(result: HeadBias, folder: Path, category: str) -> Finding:
-    """What is found in a category, the plain sentence first."""
+    """The finding of a category, as the command prints it."""
     from tda_bias.runs.page import Finding
 
     from . import heads
 
+    found = heads.finding(result, folder, category)
     return Finding(
-        title=category,
-        lines=plain_lines(result, category),
-        controls=[
-            *heads.finding_lines(result, category),
-            *heads.twin_lines(result, category),
-            *heads.control_lines(result, category),
-            *heads.untrained_lines(result, folder, category),
-        ],
+        title=category, lines=found.result, controls=[*found.control, *found.power, *found.details]
     )
-
-
-def plain_lines(result: HeadBias, category: str) -> list[str]:
-    """The finding of a category for somebody who reads nothing else."""
-    controls = result.controls(category)
-    heads, model = controls["heads"], result.record.model.name
-    survivors = result.survivors(category=category)
-    chance = (
-        f"{controls['hot_spots_p05']} of {heads} heads look unusual on their own (p < .05), and "
-        f"{controls['hot_spots_expected']:.0f} would by chance"
-    )
-    named = [str(HeadId(row["layer"], row["head"])) for row in survivors.to_dict("records")]
-    if named:
-        listed = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
-        verb, cause = ("stands", "it causes") if len(named) == 1 else ("stand", "they cause")
-        lines = [
-            f"{len(named)} of {heads} heads of {model} {verb} out for {category}, also after "
-            f"correction for looking at all of them: {listed}. {chance[0].upper()}{chance[1:]}. "
-            f"This does not say that {cause} what the model says: removal tests that."
-        ]
-    else:
-        lines = [
-            f"No head of {model} stands out for {category} once it is taken into account that "
-            f"{heads} heads were looked at: {chance}. That is no proof that there is no bias."
-        ]
-    twins = controls.get("twins")
-    if twins:
-        left = twins["difference_left"]
-        lines.append(
-            f"{1 - left:.0%} of what separates stereotype from anti-stereotype texts is also there "
-            "when the same texts are about somebody else: it is wording, not the target."
-        )
-    else:
-        lines.append(
-            "This run had no twins, so that wording and length are still in every difference."
-        )
-    return lines
 
 
 def _caution(result: HeadBias) -> list[Finding]:

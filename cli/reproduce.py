@@ -93,4 +93,4 @@ def reproduce(settings: ReproduceSettings) -> None:
         shown=[survivors_line(result), f"Page: {written}"],
         values={"page": str(written), "figures": {n: str(p) for n, p in pictures.items()}},
         rows=pd.concat([result.survivors(category=c, by="relative") for c in result.categories]),
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)

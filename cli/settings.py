@@ -87,6 +87,7 @@ class OutputSettings(CommandSettings):
 
     format: Format = Field("table", description="what to print")
     quiet: bool = Field(False, description="no progress and no table: errors only")
+    verbose: bool = Field(False, description="also print what the finding rests on")
 
 
 class PrecisionOption(CommandSettings):

@@ -34,7 +34,7 @@ def show(settings: ShowSettings) -> None:
 
     record = open_run(settings.run, *_PRINTED).record
     top = settings.top or record.told("top", 10)
-    _PRINTED[record.command](settings.run, top).print(settings.format, quiet=settings.quiet)
+    _PRINTED[record.command](settings.run, top).print(settings)
 
 
 def printed(run: Run) -> Output | None:

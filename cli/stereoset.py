@@ -53,7 +53,7 @@ def stereoset(settings: StereoSetSettings) -> None:
         with interruptible("triples", settings.folder / PARTS):
             result = compute(settings)
         shown = output(result, settings.folder)
-    shown.print(settings.format, quiet=settings.quiet)
+    shown.print(settings)
 
 
 def compute(settings: StereoSetSettings) -> StereoSetScores:

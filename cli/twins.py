@@ -85,7 +85,7 @@ def twins(settings: TwinsSettings) -> None:
         shown=[count_table(made), *lines, f"File: {settings.out} (for --twins)"],
         values=_as_values(made, settings),
         rows=pd.DataFrame(counts(made)),
-    ).print(settings.format, quiet=settings.quiet)
+    ).print(settings)
 
 
 # -- what is printed -------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def unqover(settings: UnqoverSettings) -> None:
         answers.with_record(settings=told).save(settings.folder)
         report = bias_report(answers, config=part_of(settings, InferenceConfig))
         report.save(settings.folder, figures=report_figures(report))
-    output(report, settings.folder, settings.top).print(settings.format, quiet=settings.quiet)
+    output(report, settings.folder, settings.top).print(settings)
 
 
 def _answers(
