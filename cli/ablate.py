@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -24,7 +25,7 @@ from .loading import (
     twins_of,
 )
 from .options import Positional, command
-from .output import Output, rounded_lines
+from .output import Finding, Output, rounded_lines
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings, TwinsOption
@@ -223,16 +224,18 @@ def saved(folder: Path) -> Output:
 def output(study: AblationStudy, folder: Path) -> Output:
     """What the removal changed, beside random heads, and what predicts it."""
     files = f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)"
+    found = finding(study, folder)
     return Output(
         shown=[
+            found,
             set_table(study),
             *(agreement_table(study, end) for end in _ends(study)),
-            *_lines(study),
             *rounded_lines(study.record.precision),
             files,
         ],
         values={
             "folder": str(folder),
+            "finding": found.as_values(),
             "model": study.record.model.model_dump(),
             "unchanged": study.base,
             "set_tests": study.set_tests.to_dict("records"),
@@ -305,28 +308,52 @@ _RANKINGS = {
 }
 
 
-def _lines(study: AblationStudy) -> list[str]:
+def finding(study: AblationStudy, folder: Path) -> Finding:
+    """What removing the top heads changes, compared with random heads of the same layers."""
     rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
-    lines = [_verdict(study, rows, end) for end in _ends(study)]
     record = study.record
-    if study.has_beta:
-        without = record.triples - record.twinned
-        lines.append(
-            "Beta is the log-odds of a triple minus those of its twins: what removing heads does "
-            "to it, it does to the bias; most of what it does to the log-odds, it does to wording."
-            + (f" {without} of {record.triples} triples have no twin." if without else "")
+    tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
+    primary = "beta" if study.has_beta else "log_odds"
+    test = tests[primary]
+    name = "target effect (beta)" if study.has_beta else "mean log-odds"
+    result = [
+        f"Removing the {counted(record.top, 'top head')} together changes the {name} from "
+        f"{number_text(study.base.get(primary), 3)} by {test['effect']:+.3f} nats; random heads of "
+        f"the same layers change it by {test['random_mean']:+.3f} (SD {test['random_sd']:.3f}; p "
+        f"{p_text(test['p'])}).",
+        *(_verdict(study, rows, end) for end in _ends(study)),
+    ]
+    control = [
+        f"{counted(record.n_random, 'random set')} of as many heads of the same layers; "
+        f"{counted(record.triples, 'item')}."
+    ]
+    if not record.survivors:
+        control.append(
+            "No head of this run survives correction: its top heads are heads with noisy values, "
+            "and this tests what removing such heads does."
         )
     few = ""
     if record.n_possible is not None and record.n_possible <= record.n_random:
         few = " (there are no more)"
-    smallest = 1 / (1 + record.n_random)
-    lines.append(f"With {record.n_random} random sets{few} no p can be below {smallest:.3f}.")
-    if not record.survivors:
-        lines.append(
-            "No hot spot of this run survives correction: its top heads are heads with noisy "
-            "values, and this table tests what removing such heads does."
+    details = []
+    if study.has_beta:
+        without = record.triples - record.twinned
+        details.append(
+            "Beta is the log-odds of a triple minus those of its twins: what removing heads does "
+            "to it, it does to the bias; most of what it does to the log-odds, it does to wording."
+            + (f" {without} of {record.triples} triples have no twin." if without else "")
         )
-    return lines
+    run = record.run or str(folder.parent)
+    return Finding(
+        result=result,
+        control=control,
+        power=[
+            f"With {counted(record.n_random, 'random set')}{few} no p can be below "
+            f"{1 / (1 + record.n_random):.3f}."
+        ],
+        next=[f"tdabias prune-curve {quote(run)}", f"tdabias report {quote(run)}"],
+        details=details,
+    )
 
 
 def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:

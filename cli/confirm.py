@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, interval_text, number_text, p_text
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
 
 from .loading import language_model
 from .options import Positional, command
-from .output import Output
+from .output import Finding, Output
 from .settings import FilePath, Name, OutputSettings
 
 if TYPE_CHECKING:
@@ -82,10 +83,11 @@ def confirm(settings: ConfirmSettings) -> None:
     )
     summary = _summary(result)
     _save(settings, run, result.heads, summary)
+    found = _finding(result, settings.run)
     files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json)"
     Output(
-        shown=[_replicated(result, run.record.model.name, category), *_lines(result), files],
-        values={**summary, "heads": result.heads.to_dict("records")},
+        shown=[found, _replicated(result, run.record.model.name, category), files],
+        values={"finding": found.as_values(), **summary, "heads": result.heads.to_dict("records")},
         rows=result.heads,
     ).print(settings)
 
@@ -131,13 +133,16 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     said = (
         f"Mean {outcome.quantity} of {len(change)} items of {counted(values['targets'], 'target')} "
         f"that no training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}"
-        f"; change {values['change']:+.3f}, 95 % {low:+.3f} to {high:+.3f}, p {p_text(outcome.p)})."
+        f"; change {values['change']:+.3f}, 95 % {interval_text(low, high, 3, sign='+')}, p "
+        f"{p_text(outcome.p)})."
     )
     verdict = (
-        "Less of the bias is left on other targets too."
+        f"{settings.run} is less biased than the model it was trained from on other targets too."
         if less
-        else "On other targets there is no sign of less bias beyond chance."
+        else f"On other targets {settings.run} is not measurably less biased than the model it was "
+        "trained from."
     )
+    found = Finding(result=[verdict, said], control=["This was the look: there is no second."])
     rows = outcome.table()
     record = RunRecord(
         command="confirm", model=ModelRecord(name=str(settings.run), weights=about["weights"]),
@@ -147,8 +152,10 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     with locked(folder), writing_run(folder, record) as written:
         written.table("confirm.csv", rows)
         written.json("summary.json", {**values, "protocol": about["protocol"]})
-    files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json). This was the look."
-    Output(shown=[said, verdict, files], values=values, rows=rows).print(settings)
+    files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json)"
+    Output(shown=[found, files], values={"finding": found.as_values(), **values}, rows=rows).print(
+        settings
+    )
 
 
 def _category(run: HeadBias, category: str | None) -> str:
@@ -216,16 +223,22 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> N
     }
     _save(settings, run, table, summary)
     shown = Table("head", title=f"{category} · chosen in the run, tested on {settings.data}")
-    for heading in ("evidence", "evidence there", "p there", "Holm p"):
+    for heading in ("z", "z there", "p there", "p (Holm)"):
         shown.add_column(heading, justify="right")
     for row in table.to_dict("records"):
         name = str(HeadId(int(row["layer"]), int(row["head"])))
         cells = [f"{row['z']:.2f}", f"{row['z_other']:.2f}"]
         shown.add_row(name, *cells, p_text(row["p_other"]), p_text(row["p_holm"]))
-    said = f"{summary['confirmed']} of {len(table)} heads are confirmed (Holm p < .05)."
+    found = Finding(
+        result=[
+            f"{summary['confirmed']} of {counted(len(table), 'head')} chosen in the run are "
+            f"confirmed on {settings.data} (Holm p < .05)."
+        ],
+        next=[f"tdabias report {quote(str(settings.run))}"],
+    )
     files = f"Files: {_folder(settings)}/ (confirm.csv, heads/, run.json)"
-    values = {**summary, "heads": table.to_dict("records")}
-    Output(shown=[shown, said, files], values=values, rows=table).print(settings)
+    values = {"finding": found.as_values(), **summary, "heads": table.to_dict("records")}
+    Output(shown=[found, shown, files], values=values, rows=table).print(settings)
 
 
 def _summary(result: Confirmation) -> dict[str, Any]:
@@ -272,21 +285,26 @@ def _replicated(result: Confirmation, model: str, category: str) -> Table:
     return shown
 
 
-def _lines(result: Confirmation) -> list[str]:
+def _finding(result: Confirmation, run: Path) -> Finding:
     record = result.record
     which = "all" if record["all_splits"] else "random"
-    verdict = (
-        "Heads that stand out on some targets stand out on others."
-        if result.p < 0.05
-        else "Heads that stand out on some targets do not stand out on others more than chance."
+    return Finding(
+        result=[
+            "Heads that stand out on some targets stand out on others."
+            if result.p < 0.05
+            else "Heads that stand out on some targets do not stand out on others more than "
+            "chance.",
+            f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half (p "
+            f"{p_text(result.p)}).",
+        ],
+        control=[
+            f"With exchanged labels {result.chance:.1%} of the chosen heads have p <= .05.",
+            f"Spearman of the halves' maps: {number_text(result.correlation)}; with exchanged "
+            f"labels {number_text(result.correlation_chance)} (p {p_text(result.p_correlation)}).",
+        ],
+        next=[f"tdabias ablate {quote(str(run))}", f"tdabias report {quote(str(run))}"],
+        details=[
+            f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
+            f"({which}), ranked by {record['by']}{' with twins' if record['twins'] else ''}."
+        ],
     )
-    return [
-        f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
-        f"({which}), ranked by "
-        f"{record['by']}{' with twins' if record['twins'] else ''}.",
-        f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half "
-        f"({result.chance:.1%} where labels are exchanged, p {p_text(result.p)}). Spearman of the "
-        f"halves' maps: {number_text(result.correlation)} (exchanged: "
-        f"{number_text(result.correlation_chance)}, p {p_text(result.p_correlation)}).",
-        verdict,
-    ]

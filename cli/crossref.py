@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -12,7 +13,7 @@ from tda_bias.types import HeadId, InputError
 
 from .crossref_settings import CrossrefSettings
 from .options import command
-from .output import Output
+from .output import Finding, Output
 from .run_folder import run_folder
 from .text import uncut_table
 
@@ -105,13 +106,14 @@ def by_item(settings: CrossrefSettings) -> Output:
 
 def target_output(result: CrossReference, folder: Path) -> Output:
     """The strongest correlations, what survives, and what could have been found."""
+    found = target_finding(result, folder)
     files = f"Files: {folder}/ (targets.csv, correlations.csv, head_map.csv, targets.png, ...)"
-    lines = [covariate_line(result.targets), *target_lines(result), files]
     names = ("targets", "correlations", "profiles")
     values = {name: getattr(result, name).to_dict("records") for name in names}
+    about = {"folder": str(folder), "model": result.record.model.model_dump()}
     return Output(
-        shown=[correlation_table(result), *lines],
-        values={"folder": str(folder), "model": result.record.model.model_dump(), **values},
+        shown=[found, correlation_table(result), files],
+        values={**about, "finding": found.as_values(), **values},
         rows=result.correlations,
     )
 
@@ -149,31 +151,28 @@ def covariate_line(table: pd.DataFrame) -> str:
     return f"Partial p: without the ranks of {', '.join(used) or 'nothing'}.{more}"
 
 
-def target_lines(result: CrossReference) -> list[str]:
-    """What survives, and what could have been found."""
+def target_finding(result: CrossReference, folder: Path) -> Finding:
+    """What survives correction, and what could have been found."""
     from tda_bias.crossref.rank_tests import power
 
     n = len(result.targets)
     needed = power(n)
-    lines = [
-        f"Power: with {counted(n, 'target')} |rho| must reach {needed['significant']:.2f} for p < "
-        ".05; a true "
-        f"rho of {needed['power_80']:.2f} is found four times out of five.",
-    ]
     correlations = result.correlations
     surviving = correlations[correlations["q"] < 0.05]
     tested = int(correlations["p"].notna().sum())
-    lines.append(
-        f"{len(surviving)} of {tested} correlations have q < .05."
+    first = (
+        f"{len(surviving)} of {tested} correlations over {counted(n, 'target')} have q (FDR) < .05."
         if len(surviving)
-        else f"Nothing survives correction among {tested} correlations: this join shows no "
-        "link between what the heads do with a target and what the model says of it."
+        else f"No link between what the heads do with a target and what the model says of it: none "
+        f"of {tested} correlations over {counted(n, 'target')} survives correction (smallest q "
+        f"{p_text(correlations['q'].min())})."
     )
+    heads = []
     for name in result.quantities:
         single = result.head_map(name)
-        heads = single.table[single.table["p_max"] < 0.05]
-        named = ", ".join(f"L{r.layer}H{r.head}" for r in heads.itertuples()) or "none"
-        lines.append(
+        kept = single.table[single.table["p_max"] < 0.05]
+        named = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
+        heads.append(
             f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
             f"{int((single.table['p'] < 0.05).sum())} with p < .05, "
             f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
@@ -181,11 +180,20 @@ def target_lines(result: CrossReference) -> list[str]:
         )
     profiles = result.profiles.to_dict("records")
     best = min(profiles, key=lambda row: row["p"] if row["p"] == row["p"] else 2.0)
-    lines.append(
-        f"Profiles of heads (Mantel): smallest p {p_text(best['p'])} of {len(profiles)} tests "
-        f"({best['quantity']}, {best['distance']}, rho {best['rho']:.2f})."
+    return Finding(
+        result=[first],
+        control=heads,
+        power=[
+            f"|rho| must reach {needed['significant']:.2f} for p < .05; a true rho of "
+            f"{needed['power_80']:.2f} is found four times out of five."
+        ],
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=[
+            covariate_line(result.targets),
+            f"Profiles of heads (Mantel): smallest p {p_text(best['p'])} of {len(profiles)} tests "
+            f"({best['quantity']}, {best['distance']}, rho {best['rho']:.2f}).",
+        ],
     )
-    return lines
 
 
 # -- items -----------------------------------------------------------------------------------------
@@ -200,14 +208,12 @@ _SETS = {0: "births", 1: "deaths"}
 
 def item_output(result: ItemCrossReference, folder: Path) -> Output:
     """How many heads go with the preference, and what could have been found."""
+    found = item_finding(result, folder)
     return Output(
-        shown=[
-            item_table(result),
-            *item_lines(result),
-            f"Files: {folder}/ (heads.csv, summary.csv, run.json)",
-        ],
+        shown=[found, item_table(result), f"Files: {folder}/ (heads.csv, summary.csv, run.json)"],
         values={
             "folder": str(folder),
+            "finding": found.as_values(),
             "model": result.record.model.model_dump(),
             "summary": result.summary.to_dict("records"),
         },
@@ -236,23 +242,45 @@ def item_table(result: ItemCrossReference) -> Table:
     return uncut_table(title, headings, rows, left=3)
 
 
-def item_lines(result: ItemCrossReference) -> list[str]:
-    """What could have been found, and what the numbers are not."""
-    lines = []
-    for category, rows in result.summary.groupby("category", sort=False):
+def item_finding(result: ItemCrossReference, folder: Path) -> Finding:
+    """How many heads follow the target effect, and what could have been found."""
+    summary = result.summary
+    with_twins = "twins" in set(summary["way"])
+    lines, power = [], []
+    for category, rows in summary.groupby("category", sort=False):
+        ways = {way: of_way for way, of_way in rows.groupby("way", sort=False)}
+        if with_twins:
+            of_twins = ways["twins"]
+            heads = int(of_twins["family_wise"].max())
+            said = f"{counted(heads, 'head')} survive" if heads else "No head follows"
+            lines.append(
+                f"{str(category).capitalize()}: {said} the target effect (beta) of items"
+                f"{' after correction' if heads else ''}; largest rho "
+                f"{of_twins['largest'].max():.2f}."
+            )
+        raw = ways["raw"]
+        lines.append(
+            f"{str(category).capitalize()}, without twins: up to {int(raw['family_wise'].max())} "
+            f"heads go with the log-odds after correction (largest rho {raw['largest'].max():.2f})."
+        )
         left = result.record.left_out.get(str(category), 0)
         items = counted(left, "item of the heads is", "items of the heads are")
         apart = f" {items} not in the other run." if left else ""
-        lines.append(
-            f"Power, {category}: with {counted(rows['n'].min(), 'item')} a true rho of "
+        power.append(
+            f"{str(category).capitalize()}: with {counted(rows['n'].min(), 'item')} a true rho of "
             f"{rows['smallest'].max():.2f} of a single head is found four times out of five; "
             f"among all heads {rows['needed'].max():.2f} is needed.{apart}"
         )
-    if "twins" not in set(result.summary["way"]):
-        lines.append("Without twins in both runs, wording and target cannot be told apart.")
-    lines.append(
-        "A head that goes with the log-odds as published may follow wording or length alone; one "
-        "that does so with twins on both sides follows the target. Items are exchanged within "
-        "targets."
+    control = (
+        "A head that goes with the log-odds may follow wording or length alone; one that does so "
+        "with twins on both sides follows the target."
+        if with_twins
+        else "Without twins in both runs, wording and target cannot be told apart."
     )
-    return lines
+    return Finding(
+        result=lines,
+        control=[control],
+        power=power,
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=["Items are exchanged within targets."],
+    )

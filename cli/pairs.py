@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import counted, interval_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
 
 from .loading import (
@@ -20,7 +21,7 @@ from .loading import (
     reach_hub_for,
 )
 from .options import command
-from .output import Output
+from .output import Finding, Output
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .settings import Device, Dtype, FilePath, Name, Several, SharedRunSettings, model_folder
@@ -107,8 +108,7 @@ def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
     with interruptible("pairs", settings.folder / PARTS):
         result = compute(settings)
-    shown: list[Table | str] = [official_table(result), *lines(result, settings)]
-    Output(shown=shown, values=as_values(result, settings), rows=result.scores).print(settings)
+    output(result, settings.folder).print(settings)
 
 
 def compute(settings: PairsSettings) -> PairSetScores:
@@ -228,34 +228,78 @@ def _rows(result: PairSetScores) -> tuple[pd.DataFrame, dict[str, str]]:
             return table, headings
 
 
-def lines(result: PairSetScores, settings: PairsSettings) -> list[str]:
-    """The set's score in one line, length, ties, and what must be known of the set."""
-    record = result.record
+def saved(folder: Path) -> Output:
+    """The output of a finished run.
+
+    Raises:
+        InputError: as ``PairSetScores.load``.
+    """
+    from tda_bias.scores.pair_set import PairSetScores
+
+    return output(PairSetScores.load(folder), folder)
+
+
+def output(result: PairSetScores, folder: Path) -> Output:
+    """The set's own score, and how sure it is."""
+    found = finding(result, folder)
+    files = f"Files: {folder}/ (items.parquet, scores.csv, official.csv, ...)"
+    return Output(
+        shown=[found, official_table(result), files],
+        values={"finding": found.as_values(), **as_values(result, folder)},
+        rows=result.scores,
+    )
+
+
+def finding(result: PairSetScores, folder: Path) -> Finding:
+    """Which text of a pair the model prefers, and what length alone decides."""
+    from tda_bias.stats.resampling import smallest_effect
+
+    record, whole = result.record, result.scores.iloc[0]
     headline = ", ".join(
         f"{name.replace('_', ' ')} {'undefined' if value is None else f'{value:.2f}'}"
         for name, value in record.official.headline.items()
     )
-    sentences = [f"{record.official.name}: {headline}.", record.official.note]
-    sentences += length_lines(result.length_split)
-    sentences += within_word_lines(result.scores)
-    whole = result.scores.iloc[0]
-    sentences.append(
-        f"{counted(whole['items'], 'pair')}, {counted(whole['ties'], 'tie')}, "
-        f"{whole['undefined']} without a scored "
-        f"token; intervals: {whole['interval']}."
-    )
+    preferred = interval_text(whole["preferred_low"], whole["preferred_high"], 1)
+    lines = [
+        f"{record.official.name}: {headline}.",
+        f"{record.model.name} prefers the text that is said more often of the group in "
+        f"{whole['preferred']:.1f} % of {counted(whole['items'], 'pair')} ({preferred}; 50 "
+        "without a preference), by sums of log-probabilities.",
+    ]
+    clusters = int(result.items["cluster"].nunique())
+    power = []
+    if clusters > 1:
+        share = min(100.0, 50 + 50 * smallest_effect(clusters))
+        power = [
+            f"With {counted(clusters, 'cluster')} of pairs a share of {share:.0f} % is found four "
+            "times out of five (t-test over clusters)."
+        ]
+    details = [
+        record.official.note,
+        *length_lines(result.length_split, scoring="mean"),
+        f"{counted(whole['ties'], 'tie')}, {whole['undefined']} without a scored token; intervals: "
+        f"{whole['interval']}.",
+    ]
     if record.set == "crows":
-        sentences.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
-    sentences.append(f"Files: {settings.folder}/ (items.parquet, scores.csv, official.csv, ...)")
-    return sentences
+        details.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
+    return Finding(
+        result=lines,
+        control=[
+            *length_lines(result.length_split, scoring="sum"),
+            *within_word_lines(result.scores),
+        ],
+        power=power,
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=details,
+    )
 
 
-def length_lines(split: pd.DataFrame) -> list[str]:
-    """What text length alone decides, over all pairs."""
+def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
+    """How much of the preference text length alone decides, over all pairs."""
     per = {"sum": "sum", "mean": "per token"}
-    everything = split[split["type"] == "all"]
+    everything = split[(split["type"] == "all") & (split["scoring"] == scoring)]
     sentences = []
-    for (reading, scoring), rows in everything.groupby(["reading", "scoring"], sort=False):
+    for reading, rows in everything.groupby("reading", sort=False):
         by = {row["longer"]: row for row in rows.to_dict("records")}
         parts = [
             f"{name} {by[sign]['preferred']:.0f} ({by[sign]['items']})"
@@ -264,7 +308,7 @@ def length_lines(split: pd.DataFrame) -> list[str]:
         ]
         how = "" if reading == "log_prob" else f", {str(reading).replace('_', ' ')}"
         sentences.append(
-            f"Length, {per[str(scoring)]}{how}: per cent preferred where `more` is the "
+            f"Length, {per[scoring]}{how}: per cent preferred where `more` is the "
             f"{', '.join(parts)} text (pairs)."
         )
     return sentences
@@ -283,10 +327,10 @@ def within_word_lines(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def as_values(result: PairSetScores, settings: PairsSettings) -> dict[str, Any]:
+def as_values(result: PairSetScores, folder: Path) -> dict[str, Any]:
     """Scores, length split and the set's own score, for other programs."""
     return {
-        "folder": str(settings.folder),
+        "folder": str(folder),
         "model": result.record.model.model_dump(),
         "set": result.record.set,
         "official": {

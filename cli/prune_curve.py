@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import Field, field_validator
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import interval_text
+from tda_bias.runs.text import counted, interval_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (
@@ -24,7 +25,7 @@ from .loading import (
     twins_of,
 )
 from .options import Positional, command
-from .output import Output, rounded_lines
+from .output import Finding, Output, rounded_lines
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .settings import Device, FilePath, Name, PrecisionOption, SharedRunSettings
@@ -271,19 +272,55 @@ def output(curve: PruneCurve, folder: Path) -> Output:
             f"{row['p_random']:.3f}",
             f"{row['d_log_ppl']:+.4f}",
         )
+    found = finding(curve, folder)
     lines = [
-        f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
-        "lost; 0 heads: nothing better was found. Random: the mean size for random orders, each "
-        "with its own choice; p: their share that leaves as little or less on the other targets.",
-        "Maps of the run saw all of its targets; importance and effect only those that choose.",
-        f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
-        f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
         *rounded_lines(record.precision),
         f"Files: {folder}/ (curve.csv, chosen.csv, prune_curve.png, run.json, ...)",
     ]
     values = {
         "folder": str(folder),
+        "finding": found.as_values(),
         "record": record.model_dump(),
         "chosen": curve.chosen.to_dict("records"),
     }
-    return Output([table, *lines], values, curve.chosen)
+    return Output([found, table, *lines], values, curve.chosen)
+
+
+def finding(curve: PruneCurve, folder: Path) -> Finding:
+    """What each ranking leaves on unseen targets, compared with random orders."""
+    record, rows = curve.record, curve.chosen.to_dict("records")
+    n_random = int((curve.curve.query("ranking == 'random' and k == 0")).shape[0])
+    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < 0.05]
+    named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
+    first = (
+        f"Removing heads by {', '.join(better)} brings the {named} closer to 0 on unseen targets "
+        "than random orders do."
+        if better
+        else f"No ranking brings the {named} closer to 0 on unseen targets than random orders do."
+    )
+    each = [
+        f"{row['ranking']}: {counted(row['k'], 'head')}, {row['before_test']:.2f} to "
+        f"{row['test']:.2f} nats ({interval_text(row['test_low'], row['test_high'])}), "
+        f"log-perplexity {row['d_log_ppl']:+.3f}; p {p_text(row['p_random'])}."
+        for row in rows
+    ]
+    return Finding(
+        result=[first, *each],
+        control=[
+            f"Random orders, each with its own choice, leave {rows[0]['random_test']:.2f} on "
+            f"average. p: of {counted(n_random, 'random order')}, how many leave as little; "
+            f"compared with .05 after correction for {counted(len(rows), 'ranking')}."
+        ],
+        power=[
+            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}."
+        ],
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=[
+            f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
+            "lost; 0 heads: nothing better was found.",
+            "Rankings of the run saw all of its targets; importance and effect only those that "
+            "choose.",
+            f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
+            f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
+        ],
+    )

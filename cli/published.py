@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -11,7 +12,7 @@ from tda_bias.runs.text import number_text, p_text
 from tda_bias.types import InputError
 
 from .crossref_settings import CrossrefSettings
-from .output import Output
+from .output import Finding, Output
 from .run_folder import run_folder
 from .text import uncut_table
 
@@ -53,14 +54,12 @@ def by_published(settings: CrossrefSettings, model: str) -> Output:
 
 def published_output(result: PublishedAgreement, folder: Path) -> Output:
     """How far the run's maps agree with published rankings, beside chance."""
+    found = published_finding(result, folder)
     return Output(
-        shown=[
-            published_table(result),
-            *published_lines(result),
-            f"Files: {folder}/ (published.csv)",
-        ],
+        shown=[found, published_table(result), f"Files: {folder}/ (published.csv)"],
         values={
             "folder": str(folder),
+            "finding": found.as_values(),
             "model": result.record.model.model_dump(),
             "published": result.record.published,
             "agreement": result.agreement.to_dict("records"),
@@ -89,20 +88,27 @@ def published_table(result: PublishedAgreement) -> Table:
     return uncut_table(title, headings, rows)
 
 
-def published_lines(result: PublishedAgreement) -> list[str]:
-    """What survives, how to read it, and a warning where the model is called otherwise."""
+def published_finding(result: PublishedAgreement, folder: Path) -> Finding:
+    """How many published rankings a run agrees with."""
     table, record = result.agreement, result.record
     small = int((table["p_within_layers"] < 0.05).sum())
-    lines = [
-        f"{small} of {len(table)} correlations have p < .05 within layers ({0.05 * len(table):.1f} "
-        "expected by chance). p exchanges all heads, p within layers those of the same layer only: "
-        "rankings that agree about layers and not about heads get no small one.",
+    control = [
+        "p exchanges all heads; p within layers those of the same layer only: rankings that agree "
+        "about layers and not about heads get no small one.",
         "How far published rankings agree with each other and with themselves: "
         "docs/results/rankings.md.",
     ]
     if result.is_of_other_name:
-        lines.append(
+        control.append(
             f"The run's model is called {record.model.name}: scores of {record.published}'s heads "
             "say nothing of another model's."
         )
-    return lines
+    return Finding(
+        result=[
+            f"{small} of {len(table)} correlations with published rankings of {record.published} "
+            f"have p < .05 within layers ({0.05 * len(table):.1f} expected by chance); mean "
+            f"Spearman {number_text(table['spearman'].mean())}."
+        ],
+        control=control,
+        next=[f"tdabias report {quote(str(folder))}"],
+    )

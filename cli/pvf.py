@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import counted, interval_text
 from tda_bias.runs.work import ShareDone
 from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
 
 from .loading import interruptible, language_model, out_of_memory_in_one_line, progress_bar
 from .mine import mine
 from .options import Positional, command, part_of
-from .output import Output
+from .output import Finding, Output
 from .processes import stage, team_of
 from .pvf_plot import plot, social
 from .run_folder import run_folder
@@ -321,13 +322,18 @@ def output(reports: dict[str, RiskReport], folders: dict[str, Path], top: int) -
     from pvf.report import comparison
 
     table = comparison(reports)
-    shown: list[Table | str] = [risk_table(table, next(iter(reports.values())))]
+    found = {name: finding(report, folders[name]) for name, report in reports.items()}
+    shown: list[Finding | Table | str] = [
+        *found.values(),
+        risk_table(table, next(iter(reports.values()))),
+    ]
     for name, report in reports.items():
-        shown += [extremes_table(report, top), *control_lines(report)]
+        shown.append(extremes_table(report, top))
         shown.append(f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
     models = {
         name: {
             "folder": str(folders[name]),
+            "finding": found[name].as_values(),
             "model": report.preferences.record.model.model_dump(),
             "controls": report.controls,
             "x": report.by_x.to_dict("records"),
@@ -379,36 +385,54 @@ def extremes_table(report: RiskReport, top: int) -> Table:
     return table_of(chosen[columns], title)
 
 
-def control_lines(report: RiskReport) -> list[str]:
-    """What the numbers must be held against."""
-    n = report.controls
-    null = report.summary.iloc[-1]
-    lines = [
-        f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
-        f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
-        f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+def finding(report: RiskReport, folder: Path) -> Finding:
+    """Prejudice and volatility of a model, compared with models without prejudice."""
+    n, classes = report.controls, report.preferences.classes
+    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
+    low, high = (measured.get(f"R_p_{end}_both", float("nan")) for end in ("low", "high"))
+    leaning = ""
+    if len(classes) == 2:
+        toward = int((report.by_x[f"s_{classes[0]}"] > 0).sum())
+        leaning = (
+            f" {toward} of {counted(len(report.by_x), 'word')} lean to {classes[0]}, the others to "
+            f"{classes[1]}."
+        )
+    details = [
         f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
-        f"{n['n_effective_contexts']:.1f}. So few "
-        f"give even a model without prejudice, whose preferences are random in each template, "
-        f"R_p = {null['R_p']:.3f}.",
+        f"{n['n_effective_contexts']:.1f}.",
     ]
     if n["words_shared_by_classes"] or n["words_not_read"]:
         shared, unread = n["words_shared_by_classes"], n["words_not_read"]
-        lines.append(
+        details.append(
             f"Words not read: {len(shared)} in two classes, {len(unread)} that these settings "
             "exclude for this tokenizer; run.json names them."
         )
     if n["words_that_begin_others"]:
-        lines.append(
+        details.append(
             f"Words that are, in tokens, the beginning of another: "
             f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
             "for the shorter."
         )
     if n["prompts_without_mass"] or n["prompts_left_out"]:
-        lines.append(
+        details.append(
             f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
             f"there); {n['prompts_left_out']} are left out by --min-mass."
         )
     if report.config.definition == "one_sided":
-        lines.append("One-sided, as the published code: half the paper's volatility.")
-    return lines
+        details.append("One-sided, as the published code: half the paper's volatility.")
+    return Finding(
+        result=[
+            f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
+            f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
+            f"{measured['R_v']:.3f}, of {' and '.join(classes)}.{leaning}"
+        ],
+        control=[
+            f"A model without prejudice, whose preferences are random in each template, has R_p = "
+            f"{null['R_p']:.3f} with so few templates.",
+            f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
+            f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
+            f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+        ],
+        next=[f"tdabias pvf plot {quote(str(folder))}", f"tdabias report {quote(str(folder))}"],
+        details=details,
+    )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.runs.text import counted
+
 from .loading import language_model, out_of_memory_in_one_line, progress_bar, reach_hub_for
-from .output import Output
+from .output import Finding, Output
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .text import uncut_table
@@ -121,13 +124,16 @@ _PER = {"sum": "sum", "mean": "per token"}
 
 def output(run: SentenceRun, folder: Path) -> Output:
     """The scores of whole sentences and of the words that differ, and how to read them."""
+    found = finding(run, folder)
     values = {
         "folder": str(folder),
+        "finding": found.as_values(),
         "model": run.record.model.model_dump(),
         "scores": run.scores.to_dict("records"),
         "length_split": run.length_split.to_dict("records"),
     }
-    return Output([score_table(run), *lines(run, folder)], values, run.scores)
+    files = f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)"
+    return Output([found, score_table(run), files], values, run.scores)
 
 
 def _how(row: Any) -> str:
@@ -148,17 +154,26 @@ def score_table(run: SentenceRun) -> Table:
     return uncut_table(title, headings, rows, left=3)
 
 
-def lines(run: SentenceRun, folder: Path) -> list[str]:
-    """What length alone decides, what was left out, what is official, and where the files are."""
+def finding(run: SentenceRun, folder: Path) -> Finding:
+    """The stereotype scores, how much length alone decides, and what is left out."""
     record, table = run.record, run.scores
-    shown = [_length_line(run, *how) for how in _ways(run)]
+    everything = table[
+        (table["group"] == "all") & (table["category"] == table["category"].iloc[-1])
+    ]
+    result = [
+        f"{_how(row).capitalize()}, {_PER[row['scoring']]}: stereotype score {row['ss']:.1f} "
+        f"({row['ss_low']:.0f} to {row['ss_high']:.0f}), language-model score {row['lms']:.1f}; "
+        f"{counted(row['items'], 'item')} ({row['category']})."
+        for row in everything.to_dict("records")
+    ]
+    details = []
     left_out = table[(table["scoring"] == "sum") & (table["group"] == "all")]
     for row in (
         left_out[left_out["undefined"] > 0]
         .drop_duplicates(["reading", "scored"])
         .to_dict("records")
     ):
-        shown.append(
+        details.append(
             f"{_how(row).capitalize()}: {row['undefined']} of {record.texts.triples} items are "
             "left out, because no scored token of a sentence can be read (a causal model without a "
             "start token does not read the first)."
@@ -168,13 +183,21 @@ def lines(run: SentenceRun, folder: Path) -> list[str]:
         "masked": "the words that fill the blank",
     }
     if record.kind in official:
-        shown.append(
+        details.append(
             f"The official way for {record.kind} models: {official[record.kind]}, as means over "
             "terms; ss over items is what many tools print."
         )
-    shown.append("50 is neutral, not good: a model that knows nothing gets it too.")
-    source = "" if record.data is None else f"Items: {record.data.source}. "
-    return [*shown, f"{source}Files: {folder}/ (scores.csv, items.parquet, run.json, ...)"]
+    if record.data is not None:
+        details.append(f"Items: {record.data.source}.")
+    return Finding(
+        result=result,
+        control=[
+            *(_length_line(run, *how) for how in _ways(run)),
+            "A score (ss) of 50 is neutral, not good: a model that knows nothing gets it too.",
+        ],
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=details,
+    )
 
 
 def _ways(run: SentenceRun) -> list[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -22,7 +23,7 @@ from .loading import (
     triples_with_twins,
 )
 from .options import command
-from .output import Output
+from .output import Finding, Output
 from .processes import team_of
 from .run_folder import parts_in, run_folder
 from .stereoset_settings import StereoSetSettings
@@ -108,16 +109,14 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
 
 def output(result: StereoSetScores, folder: Path) -> Output:
     """The scores, what of them is about the target, and how to read them."""
-    shown: list[Table | str] = [score_table(result)]
+    found = finding(result, folder)
+    shown: list[Finding | Table | str] = [found, score_table(result)]
     if result.has_twins:
         shown.append(twin_table(result))
-    shown += [
-        *twin_lines(result),
-        *length_lines(result.length_split),
-        *closing_lines(result, folder),
-    ]
+    shown += [*remark_lines(result.record.data), _files(folder)]
     values: dict[str, Any] = {
         "folder": str(folder),
+        "finding": found.as_values(),
         "scores": result.scores.to_dict("records"),
         "length_split": result.length_split.to_dict("records"),
         "model": result.record.model.model_dump(),
@@ -176,34 +175,62 @@ def _with_limits(row: Mapping[Any, Any], name: str, digits: int) -> str:
     return f"{number_text(row[name], digits)}\n{over_items}\n({over_targets})"
 
 
-def twin_lines(result: StereoSetScores) -> list[str]:
-    """What is about the target and what is wording, category by category."""
-    if not result.has_twins:
-        return []
-    from tda_bias.scores.beta import about_the_target
+def finding(result: StereoSetScores, folder: Path) -> Finding:
+    """The preference for stereotypes by category, and how much of it is about the target."""
+    table = result.beta if result.has_twins else result.scores
+    rows = table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
+    of_category = [row for row in rows if row["category"] != "all"]
+    read = _with_twins if result.has_twins else _without_twins
+    parts = [read(row) for row in of_category]
+    model, categories = result.record.model.name, [row["category"] for row in of_category]
+    asked = categories[0] if len(categories) == 1 else "all"
+    return Finding(
+        result=[lines[0] for lines in parts],
+        control=[
+            *(line for lines in parts for line in lines[1:2]),
+            *length_lines(result.length_split, scoring="sum"),
+            "A score (ss) of 50 is neutral, not good: a model that knows nothing gets it too.",
+        ],
+        power=[line for lines in parts for line in lines[2:]],
+        next=[
+            f"tdabias heads --model {quote(model)} --category {asked}",
+            f"tdabias report {quote(str(folder))}",
+        ],
+        details=[*length_lines(result.length_split, scoring="mean"), *detail_lines(result)],
+    )
 
-    table = result.beta
-    lines = [
-        f"{row['category'].capitalize()}. {about_the_target(row)}"
-        for row in table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
-        if row["category"] != "all"
-    ]
-    left_out = int(result.items["twins"].eq(0).sum())
-    items = counted(left_out, "item has no twin and stands", "items have no twin and stand")
+
+def _with_twins(row: Mapping[Any, Any]) -> list[str]:
+    """Result, control and power of a category, by sums of log-probabilities."""
+    over_items = interval_text(row["beta_low"], row["beta_high"])
+    targets = interval_text(row["beta_low_targets"], row["beta_high_targets"])
     return [
-        *lines,
-        "Beta is the log-odds of a triple minus those of its twins, the same texts about other "
-        "targets; ss is then the percentage of items with beta > 0, 50 without bias; r correlates "
-        "the log-odds with the twins'. Intervals in brackets draw whole targets; p exchanges "
-        "triples with their twins.",
-        *([f"{items} in the first table only."] * (left_out > 0)),
+        f"{str(row['category']).capitalize()}: the target effect (beta) is "
+        f"{number_text(row['beta'])} nats of {number_text(row['log_odds'])} ({over_items}; over "
+        f"{row['targets']} targets {targets}; p {p_text(row['p'])}).",
+        f"{str(row['category']).capitalize()}: {100 * row['explained']:.1f} % of the variance of "
+        "the log-odds over items is shared with the same texts about other targets "
+        "(counterfactual twins): wording.",
+        f"With {counted(row['items'], 'item')} a target effect of {number_text(row['smallest'])} "
+        "nats is found four times out of five.",
     ]
 
 
-def length_lines(split: pd.DataFrame) -> list[str]:
-    """What text length alone decides."""
+def _without_twins(row: Mapping[Any, Any]) -> list[str]:
+    interval = interval_text(row["ss_low"], row["ss_high"], 0)
+    return [
+        f"{str(row['category']).capitalize()}: stereotype score {row['ss']:.1f} ({interval}), "
+        f"language-model score {row['lms']:.1f}, ICAT {row['icat']:.1f}; "
+        f"{counted(row['items'], 'item')}.",
+        "No twins: wording and target cannot be told apart in these scores.",
+    ]
+
+
+def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
+    """How much of the score text length alone decides, category by category."""
     lines = []
-    for (category, scoring), rows in split.groupby(["category", "scoring"], sort=False):
+    chosen = split[split["scoring"] == scoring]
+    for category, rows in chosen.groupby("category", sort=False):
         by = {row["longer"]: row for row in rows.to_dict("records")}
         parts = [
             f"{name} {by[sign]['ss']:.0f} ({by[sign]['items']})"
@@ -211,14 +238,14 @@ def length_lines(split: pd.DataFrame) -> list[str]:
             if sign in by
         ]
         lines.append(
-            f"Length, {category}, {_PER[str(scoring)]}: ss where the stereotype is the "
+            f"Length, {category}, {_PER[scoring]}: ss where the stereotype is the "
             f"{', '.join(parts)} text (items)."
         )
     return lines
 
 
-def closing_lines(result: StereoSetScores, folder: Path) -> list[str]:
-    """How to read the numbers, and where the files are."""
+def detail_lines(result: StereoSetScores) -> list[str]:
+    """How to read the numbers."""
     table = result.scores
     first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
     tokens = [result.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
@@ -226,10 +253,22 @@ def closing_lines(result: StereoSetScores, folder: Path) -> list[str]:
         f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
         f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
         "sums is low where the unrelated ones are short.",
-        "Scores are means over terms (the official rule); ss over items is what many tools print. "
-        "50 is neutral, not good: a model that knows nothing gets it too.",
+        "Scores are means over terms (the official rule); ss over items is what many tools print.",
         f"Ties: {first['ties']}, counted as one half.",
     ]
-    lines += remark_lines(result.record.data)
-    lines.append(f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)")
+    if result.has_twins:
+        lines.append(
+            "Beta is the log-odds of a triple minus those of its twins; ss of twins is the "
+            "percentage of items with beta > 0, 50 without bias; r correlates the log-odds with "
+            "the twins'. Intervals in brackets draw whole targets; p exchanges triples with their "
+            "twins."
+        )
+        left_out = int(result.items["twins"].eq(0).sum())
+        if left_out:
+            has = "item has no twin and is" if left_out == 1 else "items have no twin and are"
+            lines.append(f"{left_out} {has} in the first table only.")
     return lines
+
+
+def _files(folder: Path) -> str:
+    return f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -21,7 +22,7 @@ from .loading import (
     progress_bar,
 )
 from .options import command, part_of
-from .output import Output
+from .output import Finding, Output
 from .processes import team_of
 from .run_folder import run_folder
 from .settings import FilePath, Name, PlacementSettings, SharedRunSettings, folder_name
@@ -152,15 +153,17 @@ def saved(folder: Path, top: int) -> Output:
 
 def output(report: Report, folder: Path, top: int) -> Output:
     """Whom the model picks, and what that must be held against."""
+    found = finding(report, folder)
     return Output(
         shown=[
+            found,
             summary_table(report),
             ranked_table(report, top),
-            *control_lines(report),
             f"Files: {folder}/ ({_FILES})",
         ],
         values={
             "folder": str(folder),
+            "finding": found.as_values(),
             "model": report.answers.record.model.model_dump(),
             "summary": report.summary.to_dict("records"),
             "groups": report.groups.to_dict("records"),
@@ -249,8 +252,8 @@ def _groups_shown(table: pd.DataFrame, top: int) -> list[str]:
     return list(largest.sort_values(ascending=False, kind="stable").head(top).index)
 
 
-def control_lines(report: Report) -> list[str]:
-    """What the numbers must be held against."""
+def finding(report: Report, folder: Path) -> Finding:
+    """Whom the model picks, compared with chance and with the errors of the scores."""
     n, first = report.controls, report.summary.iloc[0]
     tested = report.groups[report.groups["factor"] == report.answers.factors[0]]
     # With two groups the second row of each attribute is the first with its sign changed.
@@ -264,32 +267,43 @@ def control_lines(report: Report) -> list[str]:
             f"{name}: {outside} of {known} have p < .05 (5 % by chance: {0.05 * known:.1f}), "
             + (f"{kept} have q < .05" if kept else "nothing survives correction")
         )
-    lines = [
+    details = [
         "By chance: mean of mu and eta with the sign of every comparison flipped at random; then "
         "with a pair's templates flipped together, which p is from. Both are above 0 for a model "
         "without bias.",
-        f"{'; '.join(gammas)}.",
-        f"Errors of the scores themselves: {first['position_error']:.3f} when the order of mention "
-        f"changes, {first['negation_error']:.3f} when the attribute is denied (a model that "
-        "understands would have 0 in both); the subject mentioned first gets "
-        f"{n['first_mentioned_mean']:.3f} of the two's probability.",
         f"The two subjects together hold {n['mass_mean']:.3g} of the model's probability. "
         f"{n['ties']} of {n['comparisons']} comparisons are ties.",
-        "Subjects by tokens of their names: "
-        f"{', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())}; with equally long "
-        f"names only ({n['equal_tokens_share']:.0%} of pairs) mu is {n['mu_equal_tokens']:.3f}.",
     ]
     if n["left_out"]:
-        lines.append(f"{n['left_out']} comparisons lack a score and are left out.")
+        details.append(f"{n['left_out']} comparisons lack a score and are left out.")
     if not report.joint.empty:
         parts = [
             f"{r['part']} {r['share']:.0%} (p {p_text(r['p'])})"
             for r in report.joint.to_dict("records")
         ]
-        lines.append(f"Share of the variance between combinations: {', '.join(parts)}.")
+        details.append(f"Share of the variance between combinations: {', '.join(parts)}.")
     if any(report.answers.sensitive):
-        lines.append(
+        details.append(
             "Attributes that say bad things of people are summarised by kind; groups.csv and "
             "subjects.csv hold every one."
         )
-    return lines
+    return Finding(
+        result=[
+            f"Asked about two people where the text does not say, {report.answers.model} prefers "
+            f"one by mu = {first['mu']:.3f} on average; {first['mu_chance_pair']:.3f} by chance (p "
+            f"{p_text(first['mu_p_pair'])}).",
+            f"{'; '.join(gammas)}.",
+        ],
+        control=[
+            f"Errors of the scores themselves: {first['position_error']:.3f} when the order of "
+            f"mention changes, {first['negation_error']:.3f} when the attribute is denied (a model "
+            "that understands would have 0 in both); the subject mentioned first gets "
+            f"{n['first_mentioned_mean']:.3f} of the two's probability.",
+            "Subjects by tokens of their names: "
+            f"{', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())}; with equally long "
+            f"names only ({n['equal_tokens_share']:.0%} of pairs) mu is "
+            f"{n['mu_equal_tokens']:.3f}.",
+        ],
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=details,
+    )

@@ -12,7 +12,7 @@ carries stereotypes of its own, so beta is relative to the other targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.runs.text import number_text
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import SCORINGS, Scoring
 from tda_bias.stats.resampling import (
@@ -351,24 +350,3 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(np.corrcoef(x, y)[0, 1])
-
-
-# -- in words --------------------------------------------------------------------------------------
-
-
-def about_the_target(row: Mapping[Any, Any]) -> str:
-    """How much of the difference between the two texts is about the target, in one sentence.
-
-    Args:
-        row: A row of ``beta_table``.
-    """
-    unit, digits = ("nats", 2) if row["scoring"] == "sum" else ("nats per token", 3)
-    mean, beta, low, high = (
-        number_text(row[name], digits) for name in ("log_odds", "beta", "beta_low", "beta_high")
-    )
-    left = number_text(100 * (1 - row["explained"]), 1)
-    return (
-        f"Of the difference between stereotype and anti-stereotype texts, {mean} {unit} on "
-        f"average, {beta} ({low} to {high}) and {left} % of its variance over items is about the "
-        "target."
-    )
