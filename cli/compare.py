@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, interval_text, number_text, p_text
 from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError, RankBy
 
 from .loading import (
@@ -23,7 +24,7 @@ from .loading import (
     reach_hub_for,
 )
 from .options import Positional, command
-from .output import Output
+from .output import Finding, Output
 from .run_folder import run_folder
 from .settings import Device, Dtype, FilePath, Name, RunSettings, Several, folder_name
 from .text import uncut_table
@@ -124,7 +125,8 @@ class CompareSettings(RunSettings):
         """Settings that change a number of the run."""
         if self.of_runs:
             return self.model_dump(mode="json", include={"category", "by", "n_flips", "seed"})
-        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "resume"}
+        left_out = {"device", "batch_size", "out", "overwrite", "format", "quiet", "verbose"}
+        left_out |= {"resume"}
         return self.model_dump(mode="json", exclude=left_out)
 
 
@@ -247,14 +249,13 @@ def saved(folder: Path) -> Output:
 
 def output(comparison: ModelComparison, folder: Path) -> Output:
     """The table of changes, the guard in words, and what was not measured."""
+    found = finding(comparison, folder)
+    files = f"Files: {folder}/ (compare.csv, items.parquet, compare.png, run.json)"
     return Output(
-        shown=[
-            *_tables(comparison),
-            *_guard_lines(comparison),
-            *_closing_lines(comparison, folder),
-        ],
+        shown=[found, *_tables(comparison), files],
         values={
             "folder": str(folder),
+            "finding": found.as_values(),
             "before": comparison.record.model.model_dump(),
             "after": comparison.record.after.model_dump(),
             "replicates": [replicate.model_dump() for replicate in comparison.record.replicates],
@@ -290,32 +291,106 @@ def _after(record: ComparisonRecord) -> str:
 
 def _cells(row: dict[Any, Any]) -> list[str]:
     digits = 1 if row["unit"] == "points" else 3
-    before, after, low, high = (
-        number_text(row[name], digits) for name in ("before", "after", "low", "high")
-    )
+    before, after = (number_text(row[name], digits) for name in ("before", "after"))
     change = "undefined" if row["change"] != row["change"] else f"{row['change']:+.{digits}f}"
     p = "" if row["p"] != row["p"] else p_text(row["p"])
     last = row["guard"]
     if row["kind"] == "bias":
         last = p_text(row["p_holm"]) if row["primary"] else ""
-    return [str(row["outcome"]), before, after, change, f"{low} to {high}", p, str(last)]
+    return [
+        str(row["outcome"]),
+        before,
+        after,
+        change,
+        interval_text(row["low"], row["high"], digits),
+        p,
+        str(last),
+    ]
+
+
+def finding(comparison: ModelComparison, folder: Path) -> Finding:
+    """Whether the model after is less biased than the one before, and what that costs."""
+    table, record = comparison.table, comparison.record
+    before, after = record.model.name, _after(record)
+    primary = table[table["primary"] & table["change"].notna()].to_dict("records")
+    less = [row for row in primary if row["p_holm"] < 0.05 and _is_smaller(row)]
+    more = [row for row in primary if row["p_holm"] < 0.05 and not _is_smaller(row)]
+    verdicts = []
+    if less:
+        verdicts.append(f"{after} is less biased than {before} in {_outcomes(less)}")
+    if more:
+        verdicts.append(f"{after} is more biased than {before} in {_outcomes(more)}")
+    if not verdicts and primary:
+        verdicts.append(f"{after} is not measurably less biased than {before}")
+    cost, not_kept = _cost(comparison)
+    return Finding(
+        result=[
+            f"{'; '.join([*verdicts, cost])}.",
+            *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
+        ],
+        control=not_kept,
+        power=[
+            f"Smallest Holm p of {counted(len(primary), 'primary outcome')}: "
+            f"{p_text(min(row['p_holm'] for row in primary))}; with "
+            f"{counted(min(int(row['clusters']) for row in primary), 'cluster')} or more each, as "
+            "the intervals say how large a change could have been."
+        ]
+        if primary
+        else [],
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=[*_guard_lines(comparison), *_detail_lines(comparison)],
+    )
+
+
+def _is_smaller(row: dict[Any, Any]) -> bool:
+    return bool(abs(row["after"] - row["neutral"]) < abs(row["before"] - row["neutral"]))
+
+
+def _outcomes(rows: list[dict[Any, Any]]) -> str:
+    return ", ".join(
+        f"{row['outcome']} ({row['before']:.3f} to {row['after']:.3f}, Holm p "
+        f"{p_text(row['p_holm'])})"
+        for row in rows
+    )
+
+
+def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
+    """What the change costs, in a clause, and a line on each margin that is not kept."""
+    guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
+    open_ones = [row for row in guarded if row["guard"] != "pass"]
+    lost = [row for row in open_ones if _failed(row) == "fail"]
+    if not guarded:
+        return "what it costs was not measured", []
+    if lost:
+        clause = f"quality is lost ({', '.join(str(row['outcome']) for row in lost)})"
+    elif open_ones:
+        clause = "a loss of quality is not ruled out"
+    else:
+        clause = "no quality is lost beyond the non-inferiority margins (guards)"
+    return clause, [_guard_line(row) for row in open_ones]
 
 
 def _guard_lines(comparison: ModelComparison) -> Iterator[str]:
-    for row in comparison.table[comparison.table["guard"] != ""].to_dict("records"):
-        worst = _in_words(row)
-        verdict = "pass" if row["guard"] == "pass" else _failed(row)
-        yield f"Guard {row['outcome']}: {verdict}. {worst}; allowed is a loss of {row['allowed']}."
+    for row in comparison.table[comparison.table["guard"] == "pass"].to_dict("records"):
+        yield _guard_line(row)
     guarded = set(comparison.table.loc[comparison.table["guard"] != "", "outcome"])
     missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in guarded]
     if missing:
         yield f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
 
 
+def _guard_line(row: dict[Any, Any]) -> str:
+    verdict = "pass" if row["guard"] == "pass" else _failed(row)
+    return (
+        f"Guard {row['outcome']}: {verdict}. {_in_words(row)}; allowed is a loss of "
+        f"{row['allowed']}."
+    )
+
+
 def _failed(row: dict[Any, Any]) -> str:
     """Tell a measured loss from one that cannot be ruled out with so few items."""
     lost = row["change"] * (1 if row["margin"] > 0 else -1) >= abs(row["margin"])
-    return "fail" if lost or row["change"] != row["change"] else "fail (not ruled out)"
+    return "fail" if lost or row["change"] != row["change"] else "inconclusive"
 
 
 def _in_words(row: dict[Any, Any]) -> str:
@@ -329,11 +404,8 @@ def _in_words(row: dict[Any, Any]) -> str:
     return f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
 
 
-def _closing_lines(comparison: ModelComparison, folder: Path) -> Iterator[str]:
+def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
     table, record = comparison.table, comparison.record
-    primary = table[table["primary"]]
-    for row in primary.to_dict("records"):
-        yield _primary_line(row)
     few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
     if len(few):
         yield (
@@ -358,7 +430,6 @@ def _closing_lines(comparison: ModelComparison, folder: Path) -> Iterator[str]:
         f"Intervals: {record.confidence:.0%}, BCa over clusters (targets, occupations, writers, "
         "windows); p exchanges before and after of whole clusters; Holm over the primary outcomes."
     )
-    yield f"Files: {folder}/ (compare.csv, items.parquet, compare.png, run.json)"
 
 
 def _primary_line(row: dict[Any, Any]) -> str:
@@ -379,13 +450,16 @@ def _primary_line(row: dict[Any, Any]) -> str:
 
 def heads_output(comparison: HeadsComparison, folder: Path) -> Output:
     """The agreement, the heads that moved, and how to read both."""
-    shown: list[Table | str] = [_agreement_table(comparison)]
+    found = heads_finding(comparison, folder)
+    shown: list[Finding | Table | str] = [found, _agreement_table(comparison)]
     if comparison.record.matched:
         shown.append(_moved_table(comparison))
+    files = f"Files: {folder}/ (agreement.csv, layers.csv, heads.csv, compare.png, run.json)"
     return Output(
-        shown=[*shown, *_heads_lines(comparison, folder)],
+        shown=[*shown, files],
         values={
             "folder": str(folder),
+            "finding": found.as_values(),
             "record": comparison.record.model_dump(),
             "agreement": comparison.agreement.to_dict("records"),
             "layers": comparison.layers.to_dict("records"),
@@ -401,7 +475,7 @@ def _agreement_table(comparison: HeadsComparison) -> Table:
             row["over"],
             str(row["n"]),
             number_text(row["rho"]),
-            f"{number_text(row['chance_low'])} to {number_text(row['chance_high'])}",
+            interval_text(row["chance_low"], row["chance_high"]),
             p_text(row["p"]),
         ]
         for row in comparison.agreement.to_dict("records")
@@ -431,38 +505,55 @@ def _moved_table(comparison: HeadsComparison) -> Table:
     return uncut_table("Heads that moved most", headings, rows, left=1)
 
 
-def _heads_lines(comparison: HeadsComparison, folder: Path) -> Iterator[str]:
+def heads_finding(comparison: HeadsComparison, folder: Path) -> Finding:
+    """How far two rankings of heads agree, and which heads moved beyond their noise."""
     record, heads = comparison.record, comparison.heads
+    agreement = comparison.agreement.iloc[0]
+    result = [
+        f"The rankings of {record.model.name} and {record.after.name} for {record.category} agree "
+        f"with Spearman {number_text(agreement['rho'])} over {agreement['over']} (p "
+        f"{p_text(agreement['p'])})."
+    ]
     if record.matched:
         known = heads["p"].notna().sum()
-        yield (
-            f"Moved with p < .05: {(heads['p'] < 0.05).sum()} of {known} heads "
-            f"({0.05 * known:.1f} by chance at most); more than the noise of the whole map (Holm): "
-            f"{(heads['p_holm'] < 0.05).sum()}. Noise: both maps' standard deviations when labels "
-            "are exchanged, added as if independent."
+        result.append(
+            f"{counted(int((heads['p_holm'] < 0.05).sum()), 'head')} moved by more than the noise "
+            f"of both maps (Holm p < .05); {(heads['p'] < 0.05).sum()} of {known} with p < .05, "
+            f"{0.05 * known:.1f} by chance at most."
         )
     else:
-        yield (
+        result.append(
             f"The models have other shapes ({_shape(comparison, 'before')}, "
             f"{_shape(comparison, 'after')}): heads are not matched, layers are compared at the "
             "same relative depths."
         )
+    control = [
+        f"By chance: {interval_text(agreement['chance_low'], agreement['chance_high'])} (heads or "
+        "layers exchanged at random; layers next to each other resemble each other, so that chance "
+        "over layers is wider than that)."
+    ]
     reliable = [value for value in record.reliability if value is not None]
+    power = []
     if len(reliable) == 2:
         ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
-        yield (
+        power.append(
             f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
             f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
         )
     if not record.same_texts:
-        yield "The runs read other tokens: a difference may be the texts' or the tokenizers'."
+        control.append("The runs read other tokens: a difference may be the texts' or tokenizers'.")
     if record.same_weights:
-        yield "Both runs are of the same weights: what differs is texts or settings."
-    yield (
-        "By chance: heads (or layers) exchanged at random; p is one-sided. Layers that lie side by "
-        "side resemble each other, so that chance over layers is wider than the line says."
+        control.append("Both runs are of the same weights: what differs is texts or settings.")
+    return Finding(
+        result=result,
+        control=control,
+        power=power,
+        next=[f"tdabias report {quote(str(folder))}"],
+        details=[
+            "Noise: both maps' standard deviations when labels are exchanged, added as if "
+            "independent. p of the agreement is one-sided."
+        ],
     )
-    yield f"Files: {folder}/ (agreement.csv, layers.csv, heads.csv, compare.png, run.json)"
 
 
 def _shape(comparison: HeadsComparison, model: str) -> str:

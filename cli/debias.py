@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
@@ -25,7 +26,7 @@ from .loading import (
     triples_record,
 )
 from .options import command
-from .output import Output
+from .output import Finding, Output
 from .processes import team_of
 from .run_folder import run_folder
 from .settings import Device, FilePath, Name, Precision, SharedRunSettings
@@ -284,7 +285,7 @@ def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] 
 
 
 def _cells(row: Mapping[Any, Any]) -> list[str]:
-    known = not math.isnan(row["low"])  # one target has no interval
+    known = not math.isnan(row["low"])  # of fewer than six targets
     interval = f"\n{row['low']:.3f} to {row['high']:.3f}" if known else ""
     return [
         str(row["condition"]),
@@ -313,19 +314,36 @@ def output(run: DebiasRun, folder: Path) -> Output:
     table = run.conditions.to_dict("records")
     rows = [_cells(row) for row in table]
     shown = uncut_table(title, headings, rows, left=1)
+    found = Finding(
+        result=[record.verdict],
+        control=[
+            f"Random heads ({counted(protocol.n_random, 'set')} {record.matching}), all heads and "
+            "wording-only training (placebo) stand in the table. Guard: perplexity of neutral text "
+            "at most +2 %, language-model score at most a point lower; of random sets, how many "
+            "pass."
+        ],
+        power=[
+            f"With {counted(protocol.n_random, 'random set')} no p can be below "
+            f"{1 / (1 + protocol.n_random):.2f}."
+        ],
+        next=[
+            f"tdabias compare {quote(record.model.name)} {quote(str(folder / 'model'))}",
+            f"tdabias report {quote(str(folder))}",
+        ],
+        details=[
+            *record.broken,
+            f"Beta: nats per token, items of targets that a training never saw; "
+            f"{protocol.folds_run} of {protocol.n_folds} folds. p: (1 + random sets that leave as "
+            "little at 1 % perplexity) / (1 + random sets).",
+        ],
+    )
     lines = [
-        record.verdict,
-        *record.broken,
-        f"Beta: nats per token, items of targets that a training never saw; {protocol.folds_run} "
-        f"of {protocol.n_folds} folds. p: (1 + random sets that leave as little at 1 % perplexity) "
-        f"/ (1 + {counted(protocol.n_random, 'random set')} {record.matching}); at least "
-        f"{1 / (1 + protocol.n_random):.2f}. Guard: perplexity of neutral text at most +2 %, "
-        "language-model score at most a point lower; of random sets, how many pass.",
         *remark_lines(record.data),
         f"Files: {folder}/ (conditions.csv, heads.json, frontier.png, model/ with its card, ...)",
     ]
     values = {
+        "finding": found.as_values(),
         "record": record.model_dump(mode="json"),
         "conditions": table,
     }
-    return Output([shown, *lines], values, run.conditions)
+    return Output([found, shown, *lines], values, run.conditions)

@@ -21,7 +21,7 @@ from tda_bias.runs.files import read_text, write_text
 from tda_bias.runs.record import now
 from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
-from tda_bias.stats.resampling import exchanges, generator, share_reached, times_drawn
+from tda_bias.stats.resampling import ClusterBootstrap, exchanges, generator, share_reached
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
@@ -161,9 +161,8 @@ def look(
     null = np.abs((1 - 2 * drawn.member) @ sums)
     p = float(share_reached(null, abs(sums.sum()), exact=drawn.exact))
     rng = generator(seed, "resamples of targets")
-    often = times_drawn(rng.integers(len(names), size=(2000, len(names))), len(names))[:, unit]
-    low, high = np.quantile(often @ change / often.sum(1), [0.025, 0.975])
-    return Look(quantity, tuple(group), before, after, p, (float(low), float(high)))
+    limits = ClusterBootstrap.of(group, 2000, rng).limits(change)
+    return Look(quantity, tuple(group), before, after, p, limits)
 
 
 def _beta(triples: list[Triple], model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,19 @@ from jaxtyping import Float
 from tda_bias.debias.experiment import ConditionResult
 from tda_bias.debias.protocol import RANDOM, Protocol, conditions
 from tda_bias.debias.training import at_loss
-from tda_bias.runs.text import counted
-from tda_bias.stats.resampling import generator, permutation_pvalue, times_drawn, tolerance
+from tda_bias.runs.text import counted, interval_text
+from tda_bias.stats.resampling import (
+    FEWEST_CLUSTERS,
+    ClusterBootstrap,
+    generator,
+    permutation_pvalue,
+    tolerance,
+)
 
 UNTOUCHED = "untouched"
 # The language-model score may lose so many points.
 ALLOWED_LMS = 1.0
 _LEVEL = 0.05
-# An interval over fewer says little; of one target there is none.
-_FEWEST_TARGETS = 5
 
 
 def conditions_table(
@@ -38,7 +43,7 @@ def conditions_table(
         groups: The target of every item.
         protocol: The protocol.
         n_resamples: Bootstrap resamples of whole targets.
-        confidence: Coverage of the percentile intervals; with one target there are none (NaN).
+        confidence: Coverage of the percentile intervals; with fewer than six targets there are none.
 
     Returns:
         ``condition how heads targets``; of the items of test targets, each from the training that
@@ -53,21 +58,25 @@ def conditions_table(
         with random sets is NaN for these, placebo, retention and the untouched model.
     """
     tests = np.concatenate([fold.test for fold in results[0].folds])
-    drawn = _Targets(np.array(groups)[tests], n_resamples, confidence, protocol.seed)
-    rows = [_row(result, drawn, protocol) for result in results]
+    target = np.array(groups)[tests]
+    rng = generator(protocol.seed, "resamples of targets")
+    drawn = ClusterBootstrap.of(target, n_resamples, rng)
+    limits = partial(drawn.limits, confidence=confidence)
+    n_targets = len(np.unique(target))
+    rows = [_row(result, limits, protocol) | {"targets": n_targets} for result in results]
     of_random = [result for result in results if result.condition.name == RANDOM]
     left_by_random = np.mean([_at_best(result, "gap") for result in of_random], axis=0)
     random = [row for row in rows if row["condition"] == RANDOM]
     for row, result in zip(rows, results, strict=True):
         if result.condition.faces_random:
             less = _at_best(result, "gap") - left_by_random
-            low, high = drawn.limits(less)
+            low, high = limits(less)
             row |= _rank_p(row, random)
             row |= {"than_random": less.mean(), "than_random_low": low, "than_random_high": high}
     first = rows[0]  # of a ranking, which is held against random sets: it has all columns
-    low, high = drawn.limits(_before(results[0]))
+    low, high = limits(_before(results[0]))
     untouched = {
-        "condition": UNTOUCHED, "how": "none", "heads": 0, "targets": drawn.n, "guard": "pass",
+        "condition": UNTOUCHED, "how": "none", "heads": 0, "targets": n_targets, "guard": "pass",
         "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
         "high": high, **dict.fromkeys(("change", "change_low", "change_high"), 0.0),
         **{name: first[f"{name}_before"] for name in ("rms", "sum", "lms")},
@@ -78,40 +87,15 @@ def conditions_table(
     return table.reindex(columns=[*first])
 
 
-class _Targets:
-    """Resamples of whole targets.
-
-    Args:
-        target: The target of every test item.
-        n_resamples: How many.
-        confidence: Coverage of percentile intervals.
-        seed: Of the draws.
-
-    Attributes:
-        n: Number of targets.
-    """
-
-    def __init__(self, target: np.ndarray, n_resamples: int, confidence: float, seed: int) -> None:
-        names, unit = np.unique(target, return_inverse=True)
-        self.n = len(names)
-        drawn = generator(seed, "resamples of targets").integers(self.n, size=(n_resamples, self.n))
-        self._often = times_drawn(drawn, self.n)[:, unit]
-        self._tail = (1 - confidence) / 2
-
-    def limits(self, values: Float[np.ndarray, " item"]) -> tuple[float, float]:
-        """Percentile interval of a mean over items; NaN where one target is all there is."""
-        if self.n < 2:
-            return float("nan"), float("nan")
-        drawn = self._often @ values / self._often.sum(1)
-        low, high = np.quantile(drawn, [self._tail, 1 - self._tail])
-        return float(low), float(high)
-
-
-def _row(result: ConditionResult, drawn: _Targets, protocol: Protocol) -> dict[str, Any]:
+def _row(
+    result: ConditionResult,
+    limits: Callable[[Float[np.ndarray, " item"]], tuple[float, float]],
+    protocol: Protocol,
+) -> dict[str, Any]:
     before, after = _before(result), _at_best(result, "gap")
     ppl = [np.expm1(t.report_log_ppl[1] - t.report_log_ppl[0]) for t in result.trajectories]
-    low, high = drawn.limits(after)
-    change_low, change_high = drawn.limits(after - before)
+    low, high = limits(after)
+    change_low, change_high = limits(after - before)
     row: dict[str, Any] = {
         "condition": result.condition.name,
         "how": result.condition.how,
@@ -137,7 +121,7 @@ def _row(result: ConditionResult, drawn: _Targets, protocol: Protocol) -> dict[s
     for loss in (1, 2):
         level = np.concatenate([at_loss(t, loss / 100) for t in result.trajectories])
         row |= {f"beta_at_{loss}": level.mean(), f"rms_at_{loss}": _rms(level)}
-    return row | {"targets": drawn.n}
+    return row
 
 
 def _within(lost: float, allowed: float) -> bool:
@@ -306,12 +290,10 @@ def broken(results: Sequence[ConditionResult]) -> list[str]:
 def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
     """Say whether there is less bias, and whether choosing heads helped, in plain words."""
     row = table[table["condition"] == name].to_dict("records")[0]
-    interval = "one target gives no interval"
-    if row["targets"] > 1:
-        interval = f"95 % {row['change_low']:+.3f} to {row['change_high']:+.3f}"
+    interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
         f"On targets it never saw, training {name} changed beta per token from "
-        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, {interval}) at "
+        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: {interval}) at "
         f"{row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )
     if row["guard"] == "fail":
@@ -325,7 +307,7 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
 def _less_or_not(row: Mapping[Any, Any]) -> str:
     less = abs(row["beta"]) < abs(row["before"])
     left = "less of the bias is left" if less else "no less of the bias is left"
-    if row["targets"] < _FEWEST_TARGETS:
+    if row["targets"] < FEWEST_CLUSTERS:
         targets = counted(int(row["targets"]), "target is", "targets are")
         return f"{left}, and {targets} too few to say more."
     if row["change_low"] > 0 or row["change_high"] < 0:
