@@ -172,7 +172,7 @@ def dry_run(settings: HeadsSettings) -> Output:
 
 
 def saved(folder: Path, top: int) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: as ``HeadBias.load``.
@@ -257,7 +257,7 @@ def control_lines(result: HeadBias, category: str) -> list[str]:
 
 
 def twin_lines(result: HeadBias, category: str) -> list[str]:
-    """What of the difference is about the target, and what is wording; nothing without twins."""
+    """Shares of the difference about the target and of wording; nothing without twins."""
     c = _controls(result, category)
     if c.twins is None:
         return []
@@ -279,7 +279,7 @@ def twin_lines(result: HeadBias, category: str) -> list[str]:
 
 
 def untrained_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
-    """What a network with random weights shows on the same texts; nothing if none was run."""
+    """Counts from random weights on the same texts; nothing if none were run."""
     from tda_bias.heads.result import HeadBias
     from tda_bias.stats.resampling import spearman_over_items
 
