@@ -173,7 +173,7 @@ def dry_run(settings: HeadsSettings) -> Output:
 
 
 def saved(folder: Path, top: int) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: as ``HeadBias.load``.

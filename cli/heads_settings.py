@@ -1,4 +1,4 @@
-"""What ``tdabias heads`` can be told."""
+"""Settings of ``tdabias heads``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNTRAINED = "untrained"
 
 
 class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
-    """Everything ``tdabias heads`` can be told."""
+    """Every setting of ``tdabias heads``."""
 
     category: Literal["gender", "profession", "race", "religion", "all"] | None = Field(  # type: ignore[assignment]
         None, description="gender, profession, race, religion or all; required without --pairs"
@@ -66,7 +66,7 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """The folder for the files."""
         if self.out is not None:
             return self.out
         return Path("runs") / folder_name(self.model) / self.named

@@ -43,7 +43,7 @@ def conditions_table(
         groups: The target of every item.
         protocol: The protocol.
         n_resamples: Bootstrap resamples of whole targets.
-        confidence: Coverage of the percentile intervals; with fewer than six targets there are none.
+        confidence: Coverage of the percentile intervals; fewer than six targets have none.
 
     Returns:
         ``condition how heads targets``; of the items of test targets, each from the training that
@@ -293,8 +293,8 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
         f"On targets it never saw, training {name} changed beta per token from "
-        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: {interval}) at "
-        f"{row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
+        f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: {interval}) "
+        f"at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )
     if row["guard"] == "fail":
         scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"

@@ -1,4 +1,4 @@
-"""Do heads that stand out on some targets stand out on others?
+"""Tests that heads which stand out on some targets stand out on others.
 
 Targets are split in two halves. The heads that rank first on one half are tested on the other, and
 the other way round; over many splits. How often they replicate is held against the same procedure
@@ -35,7 +35,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What replicates between halves of the targets.
+    """Heads and maps that replicate between halves of the targets.
 
     Attributes:
         heads: One row per head that was chosen at least once: ``layer head chosen replicated``, the

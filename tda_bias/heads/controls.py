@@ -1,4 +1,4 @@
-"""What must be read beside a category's ranking: chance, reliability, length, wording."""
+"""Controls of a category's ranking: chance, reliability, length, wording."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _counts(maps: pd.DataFrame, tested: str) -> dict[str, Any]:
 def _twin_controls(
     results: Sequence[GroupResult], maps: pd.DataFrame, critical: Mapping[str, float]
 ) -> dict[str, Any]:
-    """What is about the target, and what is wording."""
+    """Controls of the twins: differences about the target, and those of wording."""
     without = maps["z_location"].to_numpy(float)
     beyond = maps["z_location_twin"].to_numpy(float)
     return {

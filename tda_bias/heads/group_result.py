@@ -69,7 +69,7 @@ class GroupResult:
 
     @property
     def has_twins(self) -> bool:
-        """Whether at least two contexts have a twin: with one there is nothing to test."""
+        """True if at least two contexts have a twin: with one there is nothing to test."""
         return len(self.versions.twinned) > 1
 
     @classmethod
@@ -112,7 +112,7 @@ class GroupResult:
 def part_identity(
     config: HeadBiasConfig, *, model: str, weights: str, dtype: str
 ) -> dict[str, Any]:
-    """What a saved group depends on beside its texts: all but the tests, which are made from it."""
+    """Settings a saved group depends on: all but those of the tests, which are made from it."""
     settings = {"distance", "backend", "edges", "combine", "adjust", "seed"}
     about = {"format": 3, "model": model, "weights": weights, "dtype": dtype}
     return {**about, **config.model_dump(include=settings)}

@@ -76,7 +76,7 @@ class GroupStatistic:
 
 
 def unstable_heads(var_unrelated: Float[np.ndarray, "... layer head"]) -> np.ndarray:
-    """Where S is a ratio to almost nothing: booleans of the same shape.
+    """Heads whose S is a ratio to almost nothing: booleans of the same shape.
 
     That is, var_unrelated is below ``UNSTABLE_SHARE`` of its median over layers and heads.
     """

@@ -1,4 +1,4 @@
-"""Which heads stand out over the groups of a category."""
+"""Tests of the heads that stand out over the groups of a category."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "..
 
 @dataclass(frozen=True)
 class GroupTerms:
-    """What a group adds to a map, and how it is exchanged.
+    """A group's part of a map, and how it is exchanged.
 
     Attributes:
         terms: ``(unit, head)`` each unit's share of every head's combined value.
@@ -89,7 +89,7 @@ class GroupTerms:
 def hot_spots(
     groups: Sequence[GroupTerms], *, direction: Literal["either", "same"] = "either"
 ) -> HotSpots:
-    """Which heads stand out over the groups of a category more than exchanged labels make them.
+    """Test which heads stand out over the groups more than exchanged labels make them.
 
     The map is the mean over groups of the z-score over heads of |combined|. It is recomputed under
     exchanges within contexts, independent between groups and shared by all heads; a head's p counts

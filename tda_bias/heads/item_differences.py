@@ -1,4 +1,4 @@
-"""What every head does to every item: the stereotype text minus the anti-stereotype text.
+"""Heads' differences item by item: the stereotype text minus the anti-stereotype text.
 
 Groups tell heads apart by what they do on average; items by what they do each time. Both measures
 are in the units of their group's tests:
@@ -104,7 +104,7 @@ class ItemDifferences:
 
     @classmethod
     def read(cls, run: Run) -> ItemDifferences:
-        """What ``write`` wrote.
+        """Read the files of ``write``.
 
         Raises:
             InputError: if the run has none, or a file is not as it was written.
@@ -154,7 +154,7 @@ def _ratio(values: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def shares(items: ItemDifferences, *, twins: bool) -> Float[np.ndarray, "item layer head"]:
-    """What every item adds to a head's relative dispersion, means over both dimensions.
+    """Each item's share of a head's relative dispersion, means over both dimensions.
 
     Args:
         items: The items.

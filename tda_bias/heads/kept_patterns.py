@@ -198,7 +198,7 @@ class KeptPatterns:
 
     @classmethod
     def read(cls, run: Run) -> KeptPatterns:
-        """What ``write`` wrote.
+        """Read the files of ``write``.
 
         Raises:
             InputError: if the run has none, or a file is not as it was written.

@@ -1,4 +1,4 @@
-"""Which columns a ranking of heads stands in: its values, its tests, what it is per group."""
+"""The columns of a ranking of heads: its values, its tests, its values per group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUBLISHED: tuple[RankBy, ...] = ("relative", "statistic", "metric")
 
 @dataclass(frozen=True)
 class MapColumns:
-    """Where a map is found.
+    """The columns of a map.
 
     Attributes:
         value: Column of the category's table with the values that rank.
@@ -36,7 +36,7 @@ class MapColumns:
 
 
 def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
-    """Where a ranking stands in a category's table.
+    """The columns of a ranking in a category's table.
 
     Args:
         rank_by: The ranking. ``evidence`` and ``location`` are those of triples minus twins where

@@ -42,7 +42,7 @@ class PatternBatch:
 
 @dataclass(frozen=True)
 class PrefixSharing:
-    """Whether common prefixes are run once.
+    """The choice to run common prefixes once, or every text alone.
 
     Attributes:
         used: Whether they are.
@@ -319,7 +319,7 @@ class RowCheck:
 
 @dataclass(frozen=True)
 class LayerCheck:
-    """What is wrong with the patterns of a layer, still on its device.
+    """Faults in the patterns of a layer, still on its device.
 
     Attributes:
         values: Largest distance of a row's sum from 1, number of rows beyond the tolerance, number

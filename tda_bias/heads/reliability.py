@@ -1,4 +1,4 @@
-"""What must stand beside every result: the length of the texts, reliability, and chance.
+"""Controls of a group: the length of the texts, and reliability between random halves.
 
 Pure arrays; no model.
 """

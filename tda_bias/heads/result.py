@@ -105,7 +105,7 @@ class TestedMapRecord(RecordPart):
 
 
 class TwinsRecord(RecordPart):
-    """What is about the target and what is wording; see ``tda_bias.heads.controls``."""
+    """Differences about the target, and those of wording; see ``tda_bias.heads.controls``."""
 
     contexts: int
     twins: int
@@ -118,7 +118,7 @@ class TwinsRecord(RecordPart):
 
 
 class ControlsRecord(RecordPart):
-    """What must be read beside a category's ranking: chance, reliability, length."""
+    """Controls of a category's ranking: chance, reliability, length."""
 
     category: str
     groups: int
@@ -217,7 +217,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class HeadBias(Recorded):
-    """What ``head_bias`` found.
+    """The result of ``head_bias``.
 
     Attributes:
         table: One row per group, layer, head and dimension: the statistic and its p-values.
@@ -280,7 +280,7 @@ class HeadBias(Recorded):
         return replace(self, kept=kept)
 
     def controls(self, category: str | None = None) -> dict[str, Any]:
-        """What must be read beside a category's ranking: chance, reliability, length."""
+        """Controls of a category's ranking: chance, reliability, length."""
         name = self._category(category)
         return next(c for c in self.record.controls if c.category == name).model_dump()
 

@@ -44,7 +44,7 @@ WORKING_BYTES = 64_000_000
 
 @dataclass(frozen=True)
 class LayerGrams:
-    """What is left of some layers of a group; dimension 0 first, on the CPU.
+    """Gram matrices and sums of some layers of a group; dimension 0 first, on the CPU.
 
     Attributes:
         layers: Which, among the layers with attention; rows hold all heads of the first, then those

@@ -200,7 +200,7 @@ class Versions:
         return contrasts
 
     def weights(self, chosen: Int[np.ndarray, "... twinned"]) -> Float[np.ndarray, "... version"]:
-        """What a contrast of chosen versions with the means of the others takes of every version.
+        """Weights of all versions in a contrast of chosen ones with the means of the others.
 
         Args:
             chosen: For every twinned context which of its versions stands for the triple; 0 is the
@@ -249,12 +249,12 @@ class TokenizedGroup:
 
     @property
     def name(self) -> str:
-        """How the group is called among the saved parts."""
+        """The group's name among the saved parts."""
         return f"{self.category}/{self.group}"
 
     @property
     def depends_on(self) -> dict[str, str]:
-        """What the group's numbers depend on beside the settings."""
+        """Hash of the texts, and the twins: the group's numbers depend on them and on settings."""
         texts = [context.ids for context in (*self.contexts, *self.twins)]
         return {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
 
@@ -266,7 +266,7 @@ class TokenizedGroup:
 
     @property
     def layout(self) -> GroupLayout:
-        """Where its texts stand."""
+        """The places of its texts."""
         roles = len(self.contexts[0])
         unrelated = len(self.contexts) * (roles - 2)
         return GroupLayout(len(self.contexts), unrelated, np.array(self.twin_of, dtype=np.int64))

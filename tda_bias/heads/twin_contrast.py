@@ -80,7 +80,7 @@ class VersionProducts:
 def version_products(
     gram: Float[np.ndarray, "head text text"], layout: GroupLayout
 ) -> VersionProducts:
-    """What both statistics, their tests and their halves are made of.
+    """Inner products that both statistics, their tests and their halves are made of.
 
     Args:
         gram: Inner products of the texts' step functions about any common origin, divided by the

@@ -20,12 +20,12 @@ _TASK_ELEMENTS = 1 << 18
 
 
 def pays(device: torch.device, n_elements: int) -> bool:
-    """Whether so many pattern entries on this device are a case for the kernels."""
+    """True if so many pattern entries on this device are a case for the kernels."""
     return device.type == "cpu" and n_elements >= _LARGE
 
 
 class Rows(NamedTuple):
-    """Where sorted sets go: columns of a contiguous array, a row per matrix.
+    """The place of sorted sets: columns of a contiguous array, a row per matrix.
 
     Attributes:
         values: The array.

@@ -31,7 +31,7 @@ _TASK_PRODUCTS = 8_000_000
 
 @dataclass(frozen=True)
 class Gram:
-    """What is kept of the sorted sets of some heads and one dimension; on the CPU.
+    """Inner products and sums of the sorted sets of some heads and one dimension; on the CPU.
 
     Attributes:
         products: <f_i - c, f_j - c> / n_steps, c the mean of the step functions of all texts;

@@ -135,7 +135,7 @@ def _compiled(
 def directed(
     pattern: Float[Tensor, "... query key"], attention: Attention, combine: Combine
 ) -> tuple[bool, Float[Tensor, "... query key"]]:
-    """Whether the larger of two directions counts, and weights that can be read in this way."""
+    """True if the larger of two directions counts, and weights to be read in this way."""
     if attention == "bidirectional" and combine == "mean":
         return False, edge_weights(pattern, attention=attention, combine=combine)
     return attention == "bidirectional", _at_least_single(pattern)

@@ -129,7 +129,7 @@ def exact_columns(
 
 @dataclass(frozen=True)
 class StepGrid:
-    """How the sets of one group and dimension become rows of one common length.
+    """Rows of one common length from the sets of one group and dimension.
 
     Attributes:
         dim: Homology dimension: 0 births, 1 deaths.
