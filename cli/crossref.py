@@ -256,12 +256,12 @@ def item_finding(result: ItemCrossReference, folder: Path) -> Finding:
             lines.append(
                 f"{str(category).capitalize()}: {said} the target effect (beta) of items"
                 f"{' after correction' if heads else ''}; largest rho "
-                f"{of_twins['largest'].max():.2f}."
+                f"{_largest(of_twins):.2f}."
             )
         raw = ways["raw"]
         lines.append(
             f"{str(category).capitalize()}, without twins: up to {int(raw['family_wise'].max())} "
-            f"heads go with the log-odds after correction (largest rho {raw['largest'].max():.2f})."
+            f"heads go with the log-odds after correction (largest rho {_largest(raw):.2f})."
         )
         left = result.record.left_out.get(str(category), 0)
         items = counted(left, "item of the heads is", "items of the heads are")
@@ -284,3 +284,8 @@ def item_finding(result: ItemCrossReference, folder: Path) -> Finding:
         next=[f"tdabias report {quote(str(folder))}"],
         details=["Items are exchanged within targets."],
     )
+
+
+def _largest(rows: pd.DataFrame) -> float:
+    """The largest correlation by its size, with its sign."""
+    return float(max(rows["largest"].tolist(), key=abs))

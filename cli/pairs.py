@@ -262,9 +262,9 @@ def finding(result: PairSetScores, folder: Path) -> Finding:
     preferred = interval_text(whole["preferred_low"], whole["preferred_high"], 1)
     lines = [
         f"{record.official.name}: {headline}.",
-        f"{record.model.name} prefers the text that is said more often of the group in "
-        f"{whole['preferred']:.1f} % of {counted(whole['items'], 'pair')} ({preferred}; 50 "
-        "without a preference), by sums of log-probabilities.",
+        f"{record.model.name} prefers the first text (`more`) in {whole['preferred']:.1f} % of "
+        f"{counted(whole['items'], 'pair')} ({preferred}; 50 without a preference), by sums of "
+        "log-probabilities.",
     ]
     clusters = int(result.items["cluster"].nunique())
     power = []

@@ -13,12 +13,13 @@ from pydantic import BaseModel, Field
 from tda_bias.types import InputError
 
 from .options import Positional, command, command_line
-from .output import Output
+from .output import Finding, Output
 from .settings import FilePath, OutputSettings
 
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
-    from tda_bias.runs.page import Chart, Finding, Section, TablePart
+    from tda_bias.runs.page import Chart, Section, TablePart
+    from tda_bias.runs.page import Finding as Part
     from tda_bias.runs.run import Run
 
 
@@ -120,53 +121,46 @@ def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _finding(result: HeadBias, folder: Path, category: str) -> Finding:
+def _finding(result: HeadBias, folder: Path, category: str) -> Part:
     """The finding of a category, as the command prints it."""
-    from tda_bias.runs.page import Finding
+    from tda_bias.runs.page import Finding as Part
 
     from . import heads
 
     found = heads.finding(result, folder, category)
-    return Finding(
+    return Part(
         title=category, lines=found.result, controls=[*found.control, *found.power, *found.details]
     )
 
 
-def _caution(result: HeadBias) -> list[Finding]:
-    """What is true of the whole run."""
-    from tda_bias.runs.page import Finding
+def _caution(result: HeadBias) -> list[Part]:
+    """Warnings that belong to the whole run."""
+    from tda_bias.runs.page import Finding as Part
 
     from . import heads
 
     lines = [line for line in heads.run_lines(result, Path()) if not line.startswith("Files: ")]
-    return [Finding(title="To be kept in mind", lines=lines)] if lines else []
+    return [Part(title="To be kept in mind", lines=lines)] if lines else []
 
 
 def _others(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
-    from tda_bias.runs.page import Finding
+    from tda_bias.runs.page import Finding as Part
 
-    plain, said = _plain(run), _said(run)
-    first, rest = (plain, said) if plain else (said[:2], said[2:])
-    findings = [Finding(title="", lines=first, controls=rest)] if first else []
-    return {"findings": findings, "charts": _charts(run, runs), "tables": _tables(run, runs)}
-
-
-def _plain(run: Run) -> list[str]:
-    """The finding in a sentence or two, where the command's own sentences are for experts."""
-    import pvf.charts
-    import unqover.charts
-
-    says = {"pvf": pvf.charts.plain_lines, "unqover": unqover.charts.plain_lines}
-    return says[run.command](run) if run.command in says else []
-
-
-def _said(run: Run) -> list[str]:
-    """The sentences that the command prints; the tables are here as tables."""
     from .show import printed
 
     output = printed(run)
-    sentences = [part for part in output.shown if isinstance(part, str)] if output else []
-    return [line for line in sentences if not line.startswith("Files: ")]
+    shown = output.shown if output is not None else []
+    said = [part for part in shown if isinstance(part, str) and not part.startswith("Files: ")]
+    found = [part for part in shown if isinstance(part, Finding)]
+    findings = [
+        Part(title="", lines=part.result, controls=[*part.control, *part.power, *part.details])
+        for part in found
+    ]
+    if said and findings:
+        findings[-1] = Part(
+            title="", lines=findings[-1].lines, controls=[*findings[-1].controls, *said]
+        )
+    return {"findings": findings, "charts": _charts(run, runs), "tables": _tables(run, runs)}
 
 
 def _charts(run: Run, runs: Sequence[Run]) -> list[Chart]:

@@ -136,6 +136,12 @@ def _debias(folder: Path, top: int) -> Output:
     return saved(folder)
 
 
+def _pairs(folder: Path, top: int) -> Output:
+    from .pairs import saved
+
+    return saved(folder)
+
+
 _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "heads": _heads,
     "pvf": _pvf,
@@ -146,6 +152,7 @@ _PRINTED: dict[str, Callable[[Path, int], Output]] = {
     "stereoset intrasentence": _sentences,
     "crossref": _crossref,
     "debias": _debias,
+    "pairs": _pairs,
     "crossref items": _crossref_items,
     "compare": _compare,
     "crossref published": _published,

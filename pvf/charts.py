@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from tda_bias.runs.page import Chart
 from tda_bias.runs.run import Run
-from tda_bias.runs.text import counted
 
 # Lines of a chart: more cannot be read.
 MOST = 40
 # A word x may look like a number.
 _NAMES = {"x": str}
-
-
-def plain_lines(run: Run) -> list[str]:
-    """The preferences in a sentence, for somebody who reads nothing else."""
-    if not (run.has("summary.csv") and run.has("by_x.csv")):
-        return []
-    measured = run.plain_table("summary.csv").iloc[0]
-    words = run.plain_table("by_x.csv", dtype=_NAMES)
-    first = words.nlargest(3, "r")
-    named = ", ".join(f"{row['x']} ({row['toward']})" for row in first.to_dict("records"))
-    return [
-        f"Over {counted(len(words), 'word')} {run.model} leans to one class by R = "
-        f"{measured['R']:.3f} (0: to "
-        f"none; 1: always to the same). {measured['R_p']:.3f} of it is prejudice, which stays when "
-        f"contexts are averaged, and {measured['R_v']:.3f} volatility, which changes with the "
-        f"context. Most: {named}."
-    ]
 
 
 def charts(run: Run) -> list[Chart]:

@@ -9,21 +9,6 @@ from tda_bias.runs.run import Run
 MOST = 40
 
 
-def plain_lines(run: Run) -> list[str]:
-    """The answers in a sentence or two, for somebody who reads nothing else."""
-    if not (run.has("summary.csv") and run.has("groups.csv")):
-        return []
-    first = run.plain_table("summary.csv").iloc[0]
-    groups = run.plain_table("groups.csv")
-    known, kept = int(groups["p"].notna().sum()), int((groups["q"] < 0.05).sum())
-    return [
-        f"Asked about two people where the text does not say, {run.model} prefers one by "
-        f"{first['mu']:.3f} on average; flipping each comparison at random gives "
-        f"{first['mu_chance']:.3f}. {kept} of {known} groups and attributes are picked more or "
-        "less often than others after correction (q < .05)."
-    ]
-
-
 def charts(run: Run) -> list[Chart]:
     """The groups and attributes with the largest bias, with their intervals."""
     if not run.has("groups.csv"):

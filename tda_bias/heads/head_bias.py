@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from tda_bias.progress import Counter, Progress, Stopwatch
 from tda_bias.runs.cache import PartStore, Store
 from tda_bias.runs.work import Job
 from tda_bias.stats.resampling import generator
+from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
 from tda_bias.types import InputError, Triple
 
@@ -46,7 +47,7 @@ def head_bias(
     model: LoadedModel | TransformerBridge,
     triples: Sequence[Triple],
     *,
-    twins: Twins | None = None,
+    twins: Twins | Literal["auto"] | None = "auto",
     config: HeadBiasConfig | None = None,
     progress: Progress | None = None,
     store: Store | None = None,
@@ -57,8 +58,9 @@ def head_bias(
         model: From ``load_model``. A bare bridge is taken with its own tokenizer, which may put a
             token in front that Hugging Face's does not.
         triples: From ``load_triples``; each group is compared within itself.
-        twins: From ``tda_bias.twins``: the same texts about other targets. With them every table
-            also holds what is left of a triple when its twin is subtracted.
+        twins: The same texts about other targets (``tda_bias.twins``): with them every table also
+            holds what is left of a triple when its twin is subtracted. ``auto`` makes them of the
+            triples, where that is possible; None does without, and wording stays in every number.
         config: How to compute; the defaults are the recommended settings.
         progress: Called with (texts done, texts in all) after every forward pass.
         store: Given the settings that the saved numbers depend on, returns the store in which
@@ -76,6 +78,8 @@ def head_bias(
     docs/method/heads.md.
     """
     model, config, clock = _loaded(model), config or HeadBiasConfig(), Stopwatch()
+    if twins == "auto":
+        twins = make_twins(triples) or None
     with _evaluating(model):
         with clock.stage("tokenize"):
             groups, left_out = tokenized_groups(model, triples, twins)

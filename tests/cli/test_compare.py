@@ -157,7 +157,7 @@ def test_two_runs_of_heads_are_compared_and_one_with_itself_is_refused(
     triples = load_triples("starter", category="gender", limit=4)
     heads_run.save(tmp_path / "before")
     config = HeadBiasConfig(n_resamples=99)
-    other = head_bias(sharpened(tiny("gpt2")), triples, config=config)
+    other = head_bias(sharpened(tiny("gpt2")), triples, twins=None, config=config)
     other.save(tmp_path / "after")
     pair = (tmp_path / "before", tmp_path / "after")
     status, printed, _ = call(*pair, "--category", "gender", *FEW)

@@ -77,7 +77,7 @@ def test_triples_and_pairs_are_not_mixed(tiny):
     triples = load_triples("starter", category="gender", limit=2)
     mixed = [*triples, Triple("girl", "gender", "", "The girl sang", "The girl was", "")]
     with pytest.raises(InputError, match="mixes triples with pairs"):
-        head_bias(tiny("gpt2"), mixed)
+        head_bias(tiny("gpt2"), mixed, twins=None)
 
 
 def test_pairs_rank_heads_as_triples_do_whose_unrelated_texts_are_not_looked_at(tiny, gender):
@@ -90,7 +90,7 @@ def test_pairs_rank_heads_as_triples_do_whose_unrelated_texts_are_not_looked_at(
     short = [Triple(t.group, t.category, t.context, t.stereotype, t.anti_stereotype, "sang rain")
              for t in gender]  # fmt: skip
     assert longest > 3
-    with_unrelated, without = (head_bias(tiny("gpt2"), texts, config=config)
+    with_unrelated, without = (head_bias(tiny("gpt2"), texts, twins=None, config=config)
                                for texts in (short, pairs))  # fmt: skip
     same = ["group", "layer", "head", "dim", "var_stereotype", "var_anti", "relative", "location"]
     same += ["p_location", "p_max_location", "q_location"]
@@ -112,7 +112,7 @@ def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_f
     assert found.record.texts.triples_used == len(LINES)
     model = load_model(str(tiny_folder), device="cpu")
     expected = head_bias(
-        model, pair_triples(load_pairs(path)), config=HeadBiasConfig(n_resamples=99)
+        model, pair_triples(load_pairs(path)), twins=None, config=HeadBiasConfig(n_resamples=99)
     )
     np.testing.assert_allclose(found.top(8)["z"], expected.top(8)["z"])
     assert run(["show", str(tmp_path / "out")]) == 0

@@ -12,7 +12,7 @@ from tdabias_cli.main import run
 def finished(tiny_folder, tmp_path_factory):
     triples = load_triples("starter", category="gender", limit=3)
     model = load_model(str(tiny_folder), device="cpu")
-    result = head_bias(model, triples, config=HeadBiasConfig(n_resamples=99))
+    result = head_bias(model, triples, twins=None, config=HeadBiasConfig(n_resamples=99))
     folder = tmp_path_factory.mktemp("runs") / "heads"
     settings = {"model": str(tiny_folder), "category": "gender", "group": []}
     result.with_record(settings=settings, data={"source": "starter", "revision": None}).save(folder)

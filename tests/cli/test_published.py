@@ -17,7 +17,7 @@ def heads(tiny, gender, tmp_path_factory):
     model = tiny("gpt2", n_layer=12, n_head=12, n_embd=48)
     folder = tmp_path_factory.mktemp("runs") / "heads"
     config = HeadBiasConfig(n_resamples=99)
-    head_bias(model, gender[:3] + gender[-3:], config=config).save(folder)
+    head_bias(model, gender[:3] + gender[-3:], twins=None, config=config).save(folder)
     return folder
 
 

@@ -77,7 +77,7 @@ def test_the_table_holds_the_statistic_computed_text_by_text(tiny, gender, adjus
     model = tiny("gpt2")
     triples = [t for t in gender if t.group == "girl"]
     expected = literal_statistic(literal_patterns(model, triples))
-    table = head_bias(model, triples, config=quick(adjust=adjust)).table
+    table = head_bias(model, triples, twins=None, config=quick(adjust=adjust)).table
     n_tokens = np.array(
         [[len(model.tokenizer(text)["input_ids"]) for text in t.texts()[:2]] for t in triples]
     )
@@ -96,7 +96,7 @@ def test_exact_variances_are_half_the_mean_of_pots_squared_distances(tiny, gende
     model = tiny("gpt2")
     triples = [t for t in gender if t.group == "girl"]
     patterns = literal_patterns(model, triples)
-    table = head_bias(model, triples, config=quick(distance="exact")).table
+    table = head_bias(model, triples, twins=None, config=quick(distance="exact")).table
     for dim in range(2):
         row = table.query("dim == @dim and layer == 1 and head == 2").iloc[0]
         sets = [literal_sets(pattern[1, 2])[dim] for pattern in patterns]
@@ -164,7 +164,7 @@ def test_the_table_has_its_columns_in_order(tiny, gender):
         "relative unstable length_statistic p_paper T p_paired p_label p_max q_bh location "
         "p_location p_max_location q_location reason"
     )
-    table = head_bias(tiny("gpt2"), gender, config=QUICK).table
+    table = head_bias(tiny("gpt2"), gender, twins=None, config=QUICK).table
     assert list(table.columns) == columns.split()
     assert len(table) == 2 * 2 * 2 * 4  # groups x dimensions x layers x heads
 
@@ -181,40 +181,46 @@ def same(first: pd.DataFrame, second: pd.DataFrame) -> None:
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert", "t5"])
 def test_numbers_do_not_depend_on_batches_or_shared_prefixes(tiny, gender, kind):
     model = tiny(kind)
-    plain = head_bias(model, gender, config=quick(batch_size=1, share_prefix="never"))
+    plain = head_bias(model, gender, twins=None, config=quick(batch_size=1, share_prefix="never"))
     for batch_size in (7, 32):
         for share_prefix in ("auto", "never"):
             changed = quick(batch_size=batch_size, share_prefix=share_prefix)
-            same(plain.table, head_bias(model, gender, config=changed).table)
+            same(plain.table, head_bias(model, gender, twins=None, config=changed).table)
 
 
 def test_the_order_of_triples_and_groups_does_not_matter(tiny, gender):
     model = tiny("gpt2")
-    there, back = (head_bias(model, t, config=QUICK) for t in (gender, gender[6:] + gender[:6]))
+    there, back = (
+        head_bias(model, t, twins=None, config=QUICK) for t in (gender, gender[6:] + gender[:6])
+    )
     same(there.table, back.table)
     pd.testing.assert_series_equal(there.table["p_paired"], back.table["p_paired"])
 
 
 def test_a_seed_fixes_everything(tiny, gender):
     model = tiny("gpt2")
-    first, second = (head_bias(model, gender, config=QUICK) for _ in range(2))
+    first, second = (head_bias(model, gender, twins=None, config=QUICK) for _ in range(2))
     for name in ("table", "combined", "category", "groups"):
         pd.testing.assert_frame_equal(getattr(first, name), getattr(second, name))
-    other = head_bias(model, gender, config=quick(seed=1, n_resamples=99))
+    other = head_bias(model, gender, twins=None, config=quick(seed=1, n_resamples=99))
     same(first.table, other.table)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_the_gudhi_backend_gives_the_same_table(tiny, gender, kind):
     model = tiny(kind)
-    found = [head_bias(model, gender, config=quick(backend=b)).table for b in ("mst", "gudhi")]
+    found = [
+        head_bias(model, gender, twins=None, config=quick(backend=b)).table
+        for b in ("mst", "gudhi")
+    ]
     same(*found)
 
 
 def test_the_exact_distance_is_close_to_the_smoothed_one_but_not_it(tiny, gender):
     model = tiny("gpt2")
     steps, exact = (
-        head_bias(model, gender, config=quick(distance=d)).table for d in ("steps", "exact")
+        head_bias(model, gender, twins=None, config=quick(distance=d)).table
+        for d in ("steps", "exact")
     )
     assert np.corrcoef(steps["relative"], exact["relative"])[0, 1] > 0.99
     assert not np.allclose(steps["S"], exact["S"], rtol=1e-6)
@@ -222,7 +228,7 @@ def test_the_exact_distance_is_close_to_the_smoothed_one_but_not_it(tiny, gender
 
 def test_a_bare_bridge_is_taken_with_its_own_tokenizer(tiny, gender):
     model = tiny("gpt2")
-    found = head_bias(model.bridge, gender, config=QUICK)
+    found = head_bias(model.bridge, gender, twins=None, config=QUICK)
     assert len(found.table) == 32
 
 
@@ -233,7 +239,8 @@ def test_combining_directions_by_the_mean_changes_bidirectional_models_only(tiny
     for kind, changes in (("bert", True), ("gpt2", False)):
         model = tiny(kind)
         largest, mean = (
-            head_bias(model, gender, config=quick(combine=c)).table["S"] for c in ("max", "mean")
+            head_bias(model, gender, twins=None, config=quick(combine=c)).table["S"]
+            for c in ("max", "mean")
         )
         assert np.allclose(largest, mean) != changes
 
@@ -242,14 +249,14 @@ def test_combining_directions_by_the_mean_changes_bidirectional_models_only(tiny
 def test_q_belongs_to_the_chosen_p(tiny, gender, pvalue):
     from scipy.stats import false_discovery_control
 
-    table = head_bias(tiny("gpt2"), gender, config=quick(pvalue=pvalue)).table
+    table = head_bias(tiny("gpt2"), gender, twins=None, config=quick(pvalue=pvalue)).table
     for _, rows in table.groupby("group"):
         expected = false_discovery_control(rows[f"p_{pvalue}"])
         np.testing.assert_allclose(rows["q_bh"], expected)
 
 
 def test_combined_values_are_means_over_dimensions_and_z_over_heads(tiny, gender):
-    result = head_bias(tiny("gpt2"), gender, config=QUICK)
+    result = head_bias(tiny("gpt2"), gender, twins=None, config=QUICK)
     keys = ["group", "layer", "head"]
     for column, source in (("metric", "T"), ("statistic", "S"), ("relative", "relative")):
         expected = result.table.groupby(keys)[source].mean().reset_index()
@@ -264,7 +271,7 @@ def test_combined_values_are_means_over_dimensions_and_z_over_heads(tiny, gender
 
 
 def test_groups_hold_the_mean_and_the_extremes_over_heads(tiny, gender):
-    result = head_bias(tiny("gpt2"), gender, config=QUICK)
+    result = head_bias(tiny("gpt2"), gender, twins=None, config=QUICK)
     for row in result.groups.to_dict("records"):
         values = result.combined.query("group == @row['group']")["combined_metric"]
         found = [row[f"metric_{name}"] for name in ("mean", "min", "max")]
@@ -276,7 +283,7 @@ def test_groups_hold_the_mean_and_the_extremes_over_heads(tiny, gender):
 
 
 def test_the_record_says_what_was_run(tiny, gender):
-    record = head_bias(tiny("llama"), gender, config=QUICK).record
+    record = head_bias(tiny("llama"), gender, twins=None, config=QUICK).record
     assert record.command == "heads"
     assert record.config.n_resamples == 99
     assert record.model.architecture == "LlamaForCausalLM"
@@ -293,7 +300,13 @@ def test_the_record_says_what_was_run(tiny, gender):
 
 def test_progress_counts_every_text_once(tiny, gender):
     seen = []
-    head_bias(tiny("gpt2"), gender, config=quick(batch_size=7), progress=lambda *a: seen.append(a))
+    head_bias(
+        tiny("gpt2"),
+        gender,
+        twins=None,
+        config=quick(batch_size=7),
+        progress=lambda *a: seen.append(a),
+    )
     assert seen[-1] == (36, 36)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
 
@@ -301,7 +314,7 @@ def test_progress_counts_every_text_once(tiny, gender):
 def test_the_mode_of_the_model_is_restored(tiny, gender):
     model = tiny("gpt2")
     model.bridge.train()
-    head_bias(model, gender, config=QUICK)
+    head_bias(model, gender, twins=None, config=QUICK)
     assert model.hf_model.training
 
 
@@ -314,8 +327,8 @@ def short(text: str) -> Triple:
 
 def test_a_text_without_a_value_is_left_out_and_counted(tiny, gender):
     triples = [t for t in gender if t.group == "girl"]
-    plain = head_bias(tiny("gpt2"), triples, config=QUICK)
-    found = head_bias(tiny("gpt2"), [*triples, short("Girls")], config=QUICK)
+    plain = head_bias(tiny("gpt2"), triples, twins=None, config=QUICK)
+    found = head_bias(tiny("gpt2"), [*triples, short("Girls")], twins=None, config=QUICK)
     (left_out,) = found.record.texts.triples_left_out
     assert left_out.source == "item Girls"
     assert "fewer than 3 tokens" in left_out.reason
@@ -326,18 +339,21 @@ def test_a_text_without_a_value_is_left_out_and_counted(tiny, gender):
 def test_a_group_of_one_triple_is_refused_by_name(tiny, gender):
     with pytest.raises(InputError, match=r"the group 'boy' \(gender\) has 1 usable triple"):
         head_bias(
-            tiny("gpt2"), gender[:7] if gender[6].group == "boy" else gender[5:], config=QUICK
+            tiny("gpt2"),
+            gender[:7] if gender[6].group == "boy" else gender[5:],
+            twins=None,
+            config=QUICK,
         )
 
 
 def test_no_triples_are_refused(tiny):
     with pytest.raises(InputError, match="`triples` is empty"):
-        head_bias(tiny("gpt2"), [], config=QUICK)
+        head_bias(tiny("gpt2"), [], twins=None, config=QUICK)
 
 
 def test_something_else_than_a_model_is_refused(gender):
     with pytest.raises(InputError, match="must come from tda_bias.load_model, .*; got str"):
-        head_bias("gpt2", gender)
+        head_bias("gpt2", gender, twins=None)
 
 
 # -- going on after a stop --
@@ -349,7 +365,7 @@ class StopError(Exception):
 
 def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
     model = tiny("gpt2")
-    whole = head_bias(model, gender, config=QUICK)
+    whole = head_bias(model, gender, twins=None, config=QUICK)
 
     def stop(done: int, total: int) -> None:
         if done > total / 2:
@@ -359,11 +375,11 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
         return PartStore(tmp_path, identity)
 
     with pytest.raises(StopError):
-        head_bias(model, gender, config=QUICK, store=store, progress=stop)
+        head_bias(model, gender, twins=None, config=QUICK, store=store, progress=stop)
     assert len(list(tmp_path.glob("*.npz"))) == 1
     seen = []
     resumed = head_bias(
-        model, gender, config=QUICK, store=store, progress=lambda *a: seen.append(a)
+        model, gender, twins=None, config=QUICK, store=store, progress=lambda *a: seen.append(a)
     )
     assert seen[0] == (18, 36)
     pd.testing.assert_frame_equal(resumed.table, whole.table)
@@ -379,25 +395,27 @@ def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_p
     def store(identity):
         return PartStore(tmp_path, identity)
 
-    head_bias(model, gender, config=QUICK, store=store)
+    head_bias(model, gender, twins=None, config=QUICK, store=store)
     monkeypatch.setattr("tda_bias.heads.patterns.PatternReader._run", None)
-    found = head_bias(model, gender, config=quick(pvalue="label"), store=store)
+    found = head_bias(model, gender, twins=None, config=quick(pvalue="label"), store=store)
     assert found.record.config.pvalue == "label"
     with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):
-        head_bias(model, gender, config=quick(distance="exact"), store=store)
+        head_bias(model, gender, twins=None, config=quick(distance="exact"), store=store)
 
 
 def test_several_categories_are_ranked_apart(tiny):
     triples = load_triples("starter", limit=3)
-    result = head_bias(tiny("gpt2"), triples, config=QUICK)
+    result = head_bias(tiny("gpt2"), triples, twins=None, config=QUICK)
     assert result.categories == ["gender", "profession", "race", "religion"]
-    alone = head_bias(tiny("gpt2"), load_triples("starter", category="race", limit=3), config=QUICK)
+    alone = head_bias(
+        tiny("gpt2"), load_triples("starter", category="race", limit=3), twins=None, config=QUICK
+    )
     np.testing.assert_allclose(result.category_map("race"), alone.category_map(), atol=1e-6)
     pd.testing.assert_frame_equal(result.top(3, category="race"), alone.top(3), atol=1e-6)
 
 
 def test_texts_that_are_all_the_same_leave_everything_undefined(tiny):
     same = Triple("girl", "gender", "The girl sat.", "She wept.", "She wept.", "She wept.")
-    result = head_bias(tiny("gpt2"), [same] * 3, config=HeadBiasConfig(n_resamples=99))
+    result = head_bias(tiny("gpt2"), [same] * 3, twins=None, config=HeadBiasConfig(n_resamples=99))
     assert result.category["evidence_relative"].isna().all()
     assert result.survivors(category="gender").empty

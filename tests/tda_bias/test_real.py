@@ -23,7 +23,7 @@ def triples(stereoset):
 
 @pytest.fixture(scope="module")
 def result(smollm2, triples):
-    return head_bias(smollm2, triples)
+    return head_bias(smollm2, triples, twins=None)
 
 
 def test_every_head_of_every_group_is_there(result):
@@ -43,7 +43,7 @@ def test_prefixes_are_shared_and_save_about_a_third_of_the_tokens(result):
 def test_shared_and_plain_runs_agree(smollm2, triples, result):
     config = HeadBiasConfig(share_prefix="never", batch_size=7, n_resamples=99)
     chosen = [t for t in triples if t.group == "sister"]
-    plain = head_bias(smollm2, chosen, config=config).table
+    plain = head_bias(smollm2, chosen, twins=None, config=config).table
     shared = result.table[result.table["group"] == "sister"]
     np.testing.assert_allclose(plain["relative"], shared["relative"], atol=1e-3)
     np.testing.assert_allclose(plain["S"], shared["S"], rtol=2e-2, atol=1e-4)

@@ -23,12 +23,12 @@ def triples():
 
 @pytest.fixture(scope="module")
 def before(tiny, triples):
-    return head_bias(tiny("gpt2"), triples, config=CONFIG)
+    return head_bias(tiny("gpt2"), triples, twins=None, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
 def after(tiny, triples):
-    return head_bias(sharpened(tiny("gpt2")), triples, config=CONFIG)
+    return head_bias(sharpened(tiny("gpt2")), triples, twins=None, config=CONFIG)
 
 
 def test_unusable_runs_are_refused_in_one_line(before, after, tiny, triples):
@@ -82,7 +82,7 @@ def test_a_moved_head_is_found_and_the_others_are_not(before):
 
 
 def test_two_sizes_are_compared_by_relative_depth(before, tiny, triples):
-    deeper = head_bias(tiny("gpt2", n_layer=6), triples, config=CONFIG)
+    deeper = head_bias(tiny("gpt2", n_layer=6), triples, twins=None, config=CONFIG)
     found = compare_heads(before, deeper)
     assert not found.record.matched
     assert found.heads.empty

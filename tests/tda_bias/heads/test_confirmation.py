@@ -114,7 +114,7 @@ def runs(tiny):
     triples = load_triples("starter", category="gender", limit=4)
     names = sorted({t.group for t in triples})
     return [
-        head_bias(model, [t for t in triples if t.group in chosen], config=config)
+        head_bias(model, [t for t in triples if t.group in chosen], twins=None, config=config)
         for chosen in (names[:2], names[2:])
     ]
 

@@ -44,5 +44,7 @@ def test_weights_are_drawn_as_the_architecture_begins(tiny):
 
 
 def test_heads_of_an_initialised_twin_are_computed(tiny, gender):
-    result = head_bias(initialised(tiny("gpt2")), gender, config=HeadBiasConfig(n_resamples=99))
+    result = head_bias(
+        initialised(tiny("gpt2")), gender, twins=None, config=HeadBiasConfig(n_resamples=99)
+    )
     assert np.isfinite(result.table["S"]).all()

@@ -27,7 +27,7 @@ def every_run(tiny_folder, tmp_path_factory):
     folders |= {name: base / "heads" / name for name in ("ablate", "crossref")}
     model = load_model(str(tiny_folder), device="cpu")
     triples = load_triples("starter", limit=2)
-    heads = head_bias(model, triples, config=HeadBiasConfig(n_resamples=99))
+    heads = head_bias(model, triples, twins=None, config=HeadBiasConfig(n_resamples=99))
     settings = {"model": str(tiny_folder), "category": "all", "limit": 2}
     heads = heads.with_record(settings=settings, data={"source": "starter"})
     heads.with_example(example_pattern(model, triples[0])).save(folders["heads"])
