@@ -14,8 +14,7 @@ from pvf.templates import Y_SLOT, Template
 from pvf.word_forms import WordForms, WordTree, word_tree
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.scoring import (
-    Scorer,
+from tda_bias.models.requests import (
     decoder_start,
     gap_sources,
     gap_token,
@@ -23,6 +22,7 @@ from tda_bias.models.scoring import (
     masked_row,
     require_kind,
 )
+from tda_bias.models.scoring import Scorer
 from tda_bias.models.token_trees import TokenTree, merge
 from tda_bias.progress import Progress
 from tda_bias.types import InputError

@@ -229,7 +229,7 @@ def _prompts_record(blocks: Sequence[Reading]) -> dict[str, Any]:
 
 
 def _notes(blocks: Sequence[Reading]) -> dict[str, Any]:
-    """How prompts were run; where blocks differ, everything that was noted."""
+    """Notes on how prompts were run; where blocks differ, all of them."""
     notes: dict[str, list[Any]] = {}
     for block in blocks:
         for name, note in block.notes.items():
@@ -239,7 +239,7 @@ def _notes(blocks: Sequence[Reading]) -> dict[str, Any]:
 
 
 def _identity(model: LanguageModel, weights: str, config: ScoreConfig) -> dict[str, Any]:
-    """What saved probabilities depend on, beside words and templates."""
+    """Everything that saved probabilities depend on, beside words and templates."""
     return {
         "model": model.name,
         "weights": weights,

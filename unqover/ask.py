@@ -143,7 +143,7 @@ def as_answers(
 def _settings(
     model: LanguageModel, weights: str, config: AskConfig, asker: Asker
 ) -> dict[str, Any]:
-    """What answers depend on, beside their texts."""
+    """Everything that answers depend on, beside their texts."""
     return {
         "model": model.name,
         "weights": weights,

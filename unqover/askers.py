@@ -21,7 +21,8 @@ from tda_bias.models.batching import (
 )
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
-from tda_bias.models.scoring import MaskedRows, Request, Scorer, as_trees, mask_token
+from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
+from tda_bias.models.scoring import Scorer
 from tda_bias.types import InputError
 from unqover.bias import span_log_prob
 from unqover.classes import Attribute, Subject
@@ -85,7 +86,7 @@ class Asker(Protocol):
 
     @property
     def notes(self) -> dict[str, Any]:
-        """How texts were run, for the record; known after the first call."""
+        """Notes on how texts were run, for the record; known after the first call."""
         ...
 
 
@@ -136,7 +137,7 @@ class ContinuationAsker:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """Whether texts shared their beginnings, and why."""
+        """If texts shared their beginnings, and why."""
         if self._scorer is None:
             return {}
         return {"share_prefix": self._scorer.packed, "share_prefix_check": self._scorer.why}

@@ -16,7 +16,8 @@ from tda_bias.debias.loss import LossName, gaps
 from tda_bias.debias.stream import LowerLayers
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
-from tda_bias.models.scoring import Scorer, TreePass, as_trees
+from tda_bias.models.requests import as_trees
+from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import (
     Grid,
     TokenTree,

@@ -16,7 +16,8 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.batching import common_prefix, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.scoring import Request, Scorer, TreePass, as_trees, require_kind
+from tda_bias.models.requests import Request, as_trees, require_kind
+from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import TokenTree
 from tda_bias.progress import Progress
 from tda_bias.types import ROLES, InputError, Triple

@@ -1,4 +1,4 @@
-"""How well a model predicts neutral text, and how far two models' predictions lie apart on it.
+"""Perplexity of neutral text, and the divergence of two models' predictions on it.
 
 The text is cut into overlapping windows; each token is scored once, in the first window that it is
 in, after at least ``width - stride`` tokens of context (but for the text's beginning). Without any
@@ -21,15 +21,8 @@ from torch import Tensor
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined
-from tda_bias.models.scoring import (
-    LOGITS,
-    Scorer,
-    TreePass,
-    mask_token,
-    masked_row,
-    require_kind,
-    text_tree,
-)
+from tda_bias.models.requests import mask_token, masked_row, require_kind, text_tree
+from tda_bias.models.scoring import LOGITS, Scorer, TreePass
 from tda_bias.models.token_trees import Rows
 from tda_bias.progress import Progress
 from tda_bias.types import InputError

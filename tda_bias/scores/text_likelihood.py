@@ -18,14 +18,8 @@ from jaxtyping import Float, Int
 
 from tda_bias.models.batching import common_prefix, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.scoring import (
-    MaskedRows,
-    Request,
-    Scorer,
-    as_trees,
-    mask_token,
-    require_kind,
-)
+from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token, require_kind
+from tda_bias.models.scoring import Scorer
 from tda_bias.pairs.pair import Scored, Span, differing_spans, words
 from tda_bias.progress import Progress
 from tda_bias.types import InputError

@@ -1,0 +1,231 @@
+"""Requests for log-probabilities, and the trees of tokens that a language model reads for them.
+
+A ``Request`` is a few texts that are read together: token ids, and which places of them are read.
+
+- Causal models read from left to right; what texts share is one path of the tree.
+- Masked models get a row for each token that is read, with a mask in its place (the
+  pseudo-log-likelihood, Salazar et al. 2020).
+- Encoder-decoders fill a gap behind the context: the encoder reads context and gap, and the tree is
+  what the decoder writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.language_model import Kind, LanguageModel
+from tda_bias.models.token_trees import TokenTree, merge, path_to
+from tda_bias.types import InputError
+
+_T5_GAP = "<extra_id_0>"
+Places = Sequence[int] | Int[np.ndarray, " place"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Texts that are read together.
+
+    Attributes:
+        ids: Token ids of each text, without special tokens.
+        read: Which places are read, text by text: the number of a text, and its places. A text may
+            stand there several times. Nothing predicts a causal model's first token of all.
+        context: How many tokens at the beginning all texts share with the context.
+        before: The context as a text, which the encoder of an encoder-decoder reads.
+    """
+
+    ids: tuple[list[int], ...]
+    read: tuple[tuple[int, Places], ...]
+    context: int = 0
+    before: str = ""
+
+
+def as_trees(
+    model: LanguageModel, requests: Sequence[Request], *, leading: Sequence[int] | None = None
+) -> tuple[list[TokenTree], list[list[int]]]:
+    """Requests as a model reads them.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        requests: What is read.
+        leading: Special tokens in front of a causal model's texts; the tokenizer's own if None.
+
+    Returns:
+        A tree for each, whose readings go through ``Request.read`` place by place; and what the
+        encoder reads for each, nothing for models without one.
+
+    Raises:
+        InputError: if the tokenizer of a masked model has no mask, or an encoder-decoder no gap.
+    """
+    if model.kind == "seq2seq":
+        sources = gap_sources(model, [request.before for request in requests])
+        return [_in_a_gap(model, request) for request in requests], sources
+    around = special_tokens_around(model.tokenizer)
+    if model.kind == "masked":
+        mask = mask_token(model)
+        return [_masked_one_by_one(request, mask, *around) for request in requests], []
+    leading = around[0] if leading is None else leading
+    return [
+        text_tree([[*leading, *ids] for ids in request.ids], _shifted(request.read, len(leading)))
+        for request in requests
+    ], []
+
+
+def text_tree(texts: Sequence[Sequence[int]], read: Sequence[tuple[int, Places]]) -> TokenTree:
+    """Texts as one tree that reads tokens at places from left to right; see ``Request.read``."""
+    # Nothing is read after a text's last token, so it is not run.
+    tokens, parent, ends = merge([list(text)[:-1] for text in texts])
+    paths = [path_to(int(end), parent) if end >= 0 else [] for end in ends]
+    nodes = [paths[text][place - 1] for text, places in read for place in places]
+    read_tokens = [texts[text][place] for text, places in read for place in places]
+    return TokenTree(
+        tokens, parent, np.array(nodes, dtype=np.int64), np.array(read_tokens, dtype=np.int64)
+    )
+
+
+def masked_row(ids: Sequence[int], place: int, tokens: Sequence[int]) -> TokenTree:
+    """A row of a masked model, special tokens and masks included, and what is read at one place."""
+    return TokenTree(
+        np.array(ids, dtype=np.int64),
+        np.arange(len(ids)) - 1,
+        np.full(len(tokens), place),
+        np.array(tokens, dtype=np.int64),
+    )
+
+
+class MaskedRows:
+    """Rows with masks, each run once, and the tokens that are read at one place of each.
+
+    Texts that differ only where they are masked share a row.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
+        self._number: dict[tuple[tuple[int, ...], int], int] = {}
+
+    def add(self, row: Sequence[int], place: int, token: int) -> tuple[int, int]:
+        """The number of the row, and the number of the reading in it."""
+        key = tuple(row), place
+        readings = self._read.setdefault(key, {})
+        number = self._number.setdefault(key, len(self._number))
+        return number, readings.setdefault(token, len(readings))
+
+    def trees(self) -> list[TokenTree]:
+        """The rows, for a ``Scorer``."""
+        return [masked_row(*key, list(readings)) for key, readings in self._read.items()]
+
+
+def mask_token(model: LanguageModel) -> int:
+    """The id of a masked model's mask.
+
+    Raises:
+        InputError: if its tokenizer has none.
+    """
+    mask: int | None = model.tokenizer.mask_token_id
+    if mask is None:
+        raise InputError(f"`model` {model.name}: its tokenizer has no mask token")
+    return mask
+
+
+def gap_token(model: LanguageModel) -> str:
+    """The gap in an encoder's text: T5's first sentinel, or the mask of BART.
+
+    Raises:
+        InputError: if the tokenizer has neither.
+    """
+    tokenizer = model.tokenizer
+    if _T5_GAP in tokenizer.get_vocab():
+        return _T5_GAP
+    if tokenizer.mask_token is None:
+        raise InputError(f"`model` {model.name}: its tokenizer has neither {_T5_GAP} nor a mask")
+    return str(tokenizer.mask_token)
+
+
+def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]]:
+    """Token ids that the encoder reads: contexts with a gap behind each.
+
+    Raises:
+        InputError: as ``gap_token``.
+    """
+    gap = gap_token(model)
+    texts = [f"{context} {gap}" if context else gap for context in contexts]
+    ids: list[list[int]] = model.tokenizer(texts)["input_ids"] if texts else []
+    return ids
+
+
+def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
+    """Token ids that the decoder has written before the gap behind a context.
+
+    T5 names the gap; models that restore the whole text (BART) repeat it.
+
+    Raises:
+        InputError: if the model's configuration has no decoder start.
+    """
+    start = model.hf_model.config.decoder_start_token_id
+    if start is None:
+        raise InputError(f"`model` {model.name}: its configuration has no decoder start")
+    gap = gap_token(model)
+    if gap == _T5_GAP:
+        return [start, model.tokenizer.convert_tokens_to_ids(gap)]
+    leading = [t for t in special_tokens_around(model.tokenizer)[0] if t != start]
+    return [start, *leading, *context]
+
+
+def require_kind(model: LanguageModel, kinds: Sequence[Kind], done: str) -> None:
+    """Refuse models that are read in another way, or whose output probabilities are random.
+
+    Args:
+        model: A language model.
+        kinds: Those that will do.
+        done: For the message: ``texts are scored with``.
+
+    Raises:
+        InputError: naming the model's kind and those that will do.
+    """
+    model.require_language_head()
+    if model.kind not in kinds:
+        names = [kind.replace("seq2seq", "sequence-to-sequence") for kind in kinds]
+        raise InputError(
+            f"`model` {model.name} is a {model.kind} language model; {done} "
+            f"{', '.join(names[:-1])} and {names[-1]} ones"
+        )
+
+
+def _shifted(read: Sequence[tuple[int, Places]], by: int) -> list[tuple[int, list[int]]]:
+    """Places in texts that begin further to the right."""
+    return [(text, [int(place) + by for place in places]) for text, places in read]
+
+
+def _in_a_gap(model: LanguageModel, request: Request) -> TokenTree:
+    # The decoder's tokens before the gap take the place of the context.
+    start = decoder_start(model, request.ids[0][: request.context])
+    texts = [[*start, *ids[request.context :]] for ids in request.ids]
+    return text_tree(texts, _shifted(request.read, len(start) - request.context))
+
+
+def _masked_one_by_one(
+    request: Request, mask: int, leading: Sequence[int], trailing: Sequence[int]
+) -> TokenTree:
+    rows = []
+    for text, places in _shifted(request.read, len(leading)):
+        whole = [*leading, *request.ids[text], *trailing]
+        rows += [
+            masked_row([*whole[:place], mask, *whole[place + 1 :]], place, [whole[place]])
+            for place in places
+        ]
+    starts = np.cumsum([0, *map(len, rows)])[:-1]
+    return TokenTree(
+        np.concatenate([row.tokens for row in rows]),
+        np.concatenate(
+            [
+                np.where(row.parent < 0, -1, row.parent + start)
+                for row, start in zip(rows, starts, strict=True)
+            ]
+        ),
+        np.concatenate([row.read_node + start for row, start in zip(rows, starts, strict=True)]),
+        np.concatenate([row.read_token for row in rows]),
+    )
