@@ -41,6 +41,7 @@ def tiny_hf_model(kind: str, vocabulary: int, **changes):
     xlm = {"vocab_size": vocabulary, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "pad_index": 2}
     switch = {**t5, "num_decoder_layers": 2, "num_experts": 2}
     switch |= {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    switch_class = tf.SwitchTransformersForConditionalGeneration
     nllb = {**marian, "num_experts": 2, "encoder_sparse_step": 2, "decoder_sparse_step": 2}
     fsmt = {k: v for k, v in marian.items() if k != "vocab_size"} | {"langs": ["en", "de"]}
     fsmt |= {"src_vocab_size": vocabulary, "tgt_vocab_size": vocabulary}
