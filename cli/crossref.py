@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
 from rich.table import Table
 
 from tda_bias.runs.text import counted, number_text, p_text
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
 
-from .crossref_settings import CrossrefSettings
-from .options import command
+from .options import Positional, command
 from .output import Finding, Output
 from .run_folder import run_folder
+from .settings import FilePath, Name, RunSettings, folder_name
 from .text import uncut_table
 
 if TYPE_CHECKING:
@@ -22,14 +23,84 @@ if TYPE_CHECKING:
 
     from tda_bias.crossref.crossref import CrossReference
     from tda_bias.crossref.item_crossref import ItemCrossReference
+    from tda_bias.paper.published_run import PublishedAgreement
+
+
+class CrossrefSettings(RunSettings):
+    """Everything ``tdabias crossref`` can be told."""
+
+    run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
+    behaviour: Annotated[FilePath | None, Positional()] = Field(
+        None,
+        description="Folder that `tdabias pvf` or `tdabias unqover` wrote. With --items: that "
+        "`tdabias stereoset` wrote. Not with --published.",
+    )
+    stereoset: FilePath | None = Field(
+        None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
+    )
+    by: RankBy | None = Field(
+        None, description="which combined value of a head is T (default: the run's)"
+    )
+    match: Literal["exact", "near", "weak"] = Field(
+        "exact", description="how loosely an occupation may stand for a target"
+    )
+    items: bool = Field(
+        False, description="item by item: heads against the preference of tdabias stereoset"
+    )
+    scoring: Literal["sum", "mean"] = Field(
+        "sum", description="with --items: log-probabilities as sums, or means over tokens"
+    )
+    published: Name | None = Field(
+        None,
+        description="a model whose heads others have ranked, for example gpt2: the run's map "
+        "beside their rankings",
+    )
+    n_resamples: int = Field(
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="permutations of targets, with --items of items, with --published of heads",
+    )
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+    out: FilePath | None = Field(
+        None,
+        description="folder for the files (default: RUN/crossref); with --items: RUN/items; with "
+        "--published: RUN/published-MODEL",
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Where the files go."""
+        by_default = "items" if self.items else "crossref"
+        if self.published is not None:
+            by_default = f"published-{folder_name(self.published)}"
+        return self.out or self.run / by_default
+
+    @property
+    def said(self) -> Path:
+        """The run that says what the model says.
+
+        Raises:
+            InputError: if it is not given.
+        """
+        if self.behaviour is None:
+            raise InputError(
+                "give the folder that `tdabias pvf` or `tdabias unqover` wrote behind that of the "
+                "heads (with --items: that of `tdabias stereoset`), or --published"
+            )
+        return self.behaviour
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run, and the runs that are compared."""
+        files = {"behaviour", "stereoset", "published"}
+        names = {"by", "match", "scoring", "n_resamples", "seed", *files}
+        return self.model_dump(mode="json", include=names)
 
 
 @command(CrossrefSettings)
 def crossref(settings: CrossrefSettings) -> None:
     """Correlate, over StereoSet's targets, what heads do with what the model says."""
     if settings.published is not None:
-        from .published import by_published
-
         shown = by_published(settings, settings.published)
     else:
         shown = by_item(settings) if settings.items else by_target(settings)
@@ -289,3 +360,97 @@ def item_finding(result: ItemCrossReference, folder: Path) -> Finding:
 def _largest(rows: pd.DataFrame) -> float:
     """The largest correlation by its size, with its sign."""
     return float(max(rows["largest"].tolist(), key=abs))
+
+
+def by_published(settings: CrossrefSettings, model: str) -> Output:
+    """Over heads: the run's map against rankings that others published.
+
+    Raises:
+        InputError: if the run cannot be read, there are no rankings of the model, or an option is
+            for other comparisons.
+    """
+    others = {"behaviour", "stereoset", "match", "items", "scoring"} & settings.model_fields_set
+    if others:
+        raise InputError(f"`{min(others)}` is not read with --published; leave one of them out")
+
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.paper.published_run import COMMAND, published_agreement
+
+    with run_folder(settings.folder, COMMAND, settings):
+        result = published_agreement(
+            HeadBias.load(settings.run),
+            model,
+            by=settings.by,
+            n_resamples=settings.n_resamples,
+            seed=settings.seed,
+        )
+        result = result.with_record(
+            heads=str(settings.run), settings=settings.model_dump(mode="json")
+        )
+        result.save(settings.folder)
+    return published_output(result, settings.folder)
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+def published_output(result: PublishedAgreement, folder: Path) -> Output:
+    """How far the run's maps agree with published rankings, beside chance."""
+    found = published_finding(result, folder)
+    return Output(
+        shown=[found, published_table(result), f"Files: {folder}/ (published.csv)"],
+        values={
+            "folder": str(folder),
+            "finding": found.as_values(),
+            "model": result.record.model.model_dump(),
+            "published": result.record.published,
+            "agreement": result.agreement.to_dict("records"),
+        },
+        rows=result.agreement,
+    )
+
+
+def published_table(result: PublishedAgreement) -> Table:
+    """Spearman over heads and the heads that two tops share, ranking by ranking."""
+    rows = [
+        [
+            row["category"],
+            row["second"],
+            number_text(row["spearman"]),
+            *(p_text(row[name]) for name in ("p", "p_within_layers")),
+            f"{row['overlap']} ({row['chance']:.1f})",
+            p_text(row["p_overlap"]),
+        ]
+        for row in result.agreement.to_dict("records")
+    ]
+    record = result.record
+    title = f"{record.model.name} · {record.by} beside published rankings of {record.published}"
+    headings = ["category", "published", "Spearman", "p", "p within layers"]
+    headings += [f"of top {record.top} (chance)", "p"]
+    return uncut_table(title, headings, rows)
+
+
+def published_finding(result: PublishedAgreement, folder: Path) -> Finding:
+    """How many published rankings a run agrees with."""
+    table, record = result.agreement, result.record
+    small = int((table["p_within_layers"] < 0.05).sum())
+    control = [
+        "p exchanges all heads; p within layers those of the same layer only: rankings that agree "
+        "about layers and not about heads get no small one.",
+        "How far published rankings agree with each other and with themselves: "
+        "docs/results/rankings.md.",
+    ]
+    if result.is_of_other_name:
+        control.append(
+            f"The run's model is called {record.model.name}: scores of {record.published}'s heads "
+            "say nothing of another model's."
+        )
+    return Finding(
+        result=[
+            f"{small} of {len(table)} correlations with published rankings of {record.published} "
+            f"have p < .05 within layers ({0.05 * len(table):.1f} expected by chance); mean "
+            f"Spearman {number_text(table['spearman'].mean())}."
+        ],
+        control=control,
+        next=[f"tdabias report {quote(str(folder))}"],
+    )

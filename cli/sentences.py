@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
     from tda_bias.pairs.stereoset import SentenceTriple
     from tda_bias.runs.work import Team
-    from tda_bias.scores.intrasentence_record import SentenceRun
+    from tda_bias.scores.intrasentence import SentenceRun
 
     from .stereoset_settings import StereoSetSettings
 
@@ -53,7 +53,7 @@ def compute(settings: StereoSetSettings) -> SentenceRun:
 
     from tda_bias.pairs.stereoset import load_sentence_triples
     from tda_bias.runs.record import DataRecord
-    from tda_bias.scores.intrasentence_record import COMMAND
+    from tda_bias.scores.intrasentence import COMMAND
 
     sentences, revision = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit
@@ -87,8 +87,7 @@ def _scored(
     team: Team,
 ) -> SentenceRun:
     from tda_bias.models.record import model_record
-    from tda_bias.scores.intrasentence import sentence_scores
-    from tda_bias.scores.intrasentence_record import SentenceRun
+    from tda_bias.scores.intrasentence import SentenceRun, sentence_scores
 
     drawn: dict[str, Any] = settings.model_dump(include={"n_resamples", "confidence", "seed"})
     with (
@@ -231,6 +230,6 @@ def saved(folder: Path) -> Output:
     Raises:
         InputError: as ``SentenceRun.load``.
     """
-    from tda_bias.scores.intrasentence_record import SentenceRun
+    from tda_bias.scores.intrasentence import SentenceRun
 
     return output(SentenceRun.load(folder), folder)

@@ -119,7 +119,7 @@ def _compare(folder: Path, top: int) -> Output:
 def _published(folder: Path, top: int) -> Output:
     from tda_bias.paper.published_run import PublishedAgreement
 
-    from .published import published_output
+    from .crossref import published_output
 
     return published_output(PublishedAgreement.load(folder), folder)
 

@@ -23,7 +23,11 @@ from tda_bias.pairs.pair import Scored, words
 from tda_bias.pairs.stereoset import SentenceTriple
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import Store, texts_hash
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.text import counted
 from tda_bias.scores.stereoset import length_split, scores
+from tda_bias.scores.stereoset_scores import SCORE_COLUMNS, SPLIT_COLUMNS, ScoredTextsRecord
 from tda_bias.scores.text_likelihood import (
     Contrast,
     Start,
@@ -262,3 +266,76 @@ def _as_they_are(table: pd.DataFrame) -> pd.DataFrame:
         return table
     kept = table[table["scoring"] == "sum"].reset_index(drop=True)
     return kept.assign(scoring="published")
+
+
+COMMAND = "stereoset intrasentence"
+
+
+class SentenceRecord(RunRecord):
+    """Everything needed to repeat a run.
+
+    Attributes:
+        kind: Of language model: causal, masked or seq2seq.
+        texts: What was read.
+        start: What stands in front of a causal model's texts.
+        n_resamples: Of the bootstrap.
+        confidence: Coverage of the intervals.
+        seed: Of all draws.
+    """
+
+    command: str = COMMAND
+    kind: str
+    texts: ScoredTextsRecord
+    start: str
+    n_resamples: int
+    confidence: float
+    seed: int
+
+
+_HOW = {"reading": str, "scored": str}
+_ITEMS = {
+    **_HOW,
+    **{name: str for name in ("id", "category", "group")},
+    **{f"log_prob_{role}": float for role in ("s", "a", "u")},
+    **{f"tokens_{role}": int for role in ("s", "a", "u")},
+}
+# Attribute of ``SentenceRun``, file and columns.
+_TABLES = (
+    ("items", "items.parquet", _ITEMS),
+    ("scores", "scores.csv", {**SCORE_COLUMNS, **_HOW, "undefined": int}),
+    ("length_split", "length_split.csv", {**SPLIT_COLUMNS, **_HOW}),
+)
+
+
+@dataclass(frozen=True)
+class SentenceRun(SavedResult):
+    """Intrasentence scores with their record.
+
+    Attributes:
+        items: As in ``SentenceScores``.
+        scores: As there.
+        length_split: As there.
+        record: Everything needed to repeat the run.
+    """
+
+    COMMAND = COMMAND
+    RECORD = SentenceRecord
+    TABLES = _TABLES
+    SHOWN = (("scores, with intervals", "scores"),)
+
+    items: pd.DataFrame
+    scores: pd.DataFrame
+    length_split: pd.DataFrame
+    record: SentenceRecord
+
+    def __repr__(self) -> str:
+        return (
+            f"SentenceRun({self.record.model.name}: {counted(self.record.texts.triples, 'item')})"
+        )
+
+    @classmethod
+    def of(cls, scored: SentenceScores, **about: Any) -> SentenceRun:
+        """Scores and what is known of how they came about."""
+        n = int(scored.items.groupby(["reading", "scored"]).size().iloc[0])
+        record = SentenceRecord(texts=ScoredTextsRecord(triples=n, hash=scored.texts_hash), **about)
+        return cls(scored.items, scored.scores, scored.length_split, record)

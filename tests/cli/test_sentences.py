@@ -7,8 +7,7 @@ import pytest
 
 from tda_bias.models.load import load_language_model
 from tda_bias.pairs.stereoset import load_sentence_triples
-from tda_bias.scores.intrasentence import sentence_scores
-from tda_bias.scores.intrasentence_record import SentenceRun
+from tda_bias.scores.intrasentence import SentenceRun, sentence_scores
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pairs_folder, write_lines

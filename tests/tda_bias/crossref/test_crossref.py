@@ -17,8 +17,7 @@ from tda_bias.crossref.crossref import (
 from tda_bias.crossref.target_tests import correlations, head_map, head_summaries, head_vectors
 from tda_bias.crossref.targets import Said
 from tda_bias.runs.record import RunRecord
-from tda_bias.scores.stereoset_record import StereoSetRecord
-from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.types import InputError
 
 

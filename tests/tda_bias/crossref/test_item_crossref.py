@@ -13,8 +13,7 @@ from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run
-from tda_bias.scores.stereoset_record import StereoSetRecord
-from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.types import InputError
 
 MODEL = ModelRecord(name="m", weights="w")

@@ -22,7 +22,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.paper.published_run import PublishedAgreement
 from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
-from tda_bias.scores.intrasentence_record import SentenceRun
+from tda_bias.scores.intrasentence import SentenceRun
 from tda_bias.scores.pair_set import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import InputError
