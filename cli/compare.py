@@ -328,7 +328,11 @@ def finding(comparison: ModelComparison, folder: Path) -> Finding:
             f"{'; '.join([*verdicts, cost])}.",
             *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
         ],
-        control=not_kept,
+        control=[
+            *not_kept,
+            *_missing_guards(comparison),
+            *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
+        ],
         power=[
             f"Smallest Holm p of {counted(len(primary), 'primary outcome')}: "
             f"{p_text(min(row['p_holm'] for row in primary))}; with "
@@ -338,7 +342,10 @@ def finding(comparison: ModelComparison, folder: Path) -> Finding:
         if primary
         else [],
         next=[f"tdabias report {quote(str(folder))}"],
-        details=[*_guard_lines(comparison), *_detail_lines(comparison)],
+        details=[
+            *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),
+            *_detail_lines(comparison),
+        ],
     )
 
 
@@ -370,9 +377,7 @@ def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
     return clause, [_guard_line(row) for row in open_ones]
 
 
-def _guard_lines(comparison: ModelComparison) -> Iterator[str]:
-    for row in comparison.table[comparison.table["guard"] == "pass"].to_dict("records"):
-        yield _guard_line(row)
+def _missing_guards(comparison: ModelComparison) -> Iterator[str]:
     guarded = set(comparison.table.loc[comparison.table["guard"] != "", "outcome"])
     missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in guarded]
     if missing:
@@ -424,8 +429,6 @@ def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
             f"Intervals also draw the {len(record.replicates) + 1} trainings; p speaks of these. "
             "The standard deviation of a change over trainings is the column spread of compare.csv."
         )
-    for lacking in record.not_measured:
-        yield f"Not measured: {lacking.name}: {lacking.reason}"
     yield (
         f"Intervals: {record.confidence:.0%}, BCa over clusters (targets, occupations, writers, "
         "windows); p exchanges before and after of whole clusters; Holm over the primary outcomes."

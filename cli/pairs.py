@@ -280,14 +280,12 @@ def finding(result: PairSetScores, folder: Path) -> Finding:
         f"{counted(whole['ties'], 'tie')}, {whole['undefined']} without a scored token; intervals: "
         f"{whole['interval']}.",
     ]
+    control = [*length_lines(result.length_split, scoring="sum")]
     if record.set == "crows":
-        details.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
+        control.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
     return Finding(
         result=lines,
-        control=[
-            *length_lines(result.length_split, scoring="sum"),
-            *within_word_lines(result.scores),
-        ],
+        control=[*control, *within_word_lines(result.scores)],
         power=power,
         next=[f"tdabias report {quote(str(folder))}"],
         details=details,

@@ -143,12 +143,13 @@ def saved(folder: Path, top: int) -> Output:
     Raises:
         InputError: if the folder holds no finished run, or a file is not as it was written.
     """
+    from tda_bias.runs.settings import validated
     from unqover.answers import Answers
     from unqover.report import bias_report
 
     answers = Answers.load(folder)
     config = {n: v for n, v in answers.record.settings.items() if n in InferenceConfig.model_fields}
-    return output(bias_report(answers, config=InferenceConfig(**config)), folder, top)
+    return output(bias_report(answers, config=validated(InferenceConfig, config)), folder, top)
 
 
 def output(report: Report, folder: Path, top: int) -> Output:

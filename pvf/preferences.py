@@ -255,7 +255,9 @@ class Preferences(Recorded):
 def _check_order(run: Run, table: pd.DataFrame, keys: pd.MultiIndex) -> None:
     """Make sure that a table's rows are those that the record names, in this order."""
     expected = keys.to_frame(index=False)
-    if any((table[name].to_numpy() != expected[name].to_numpy()).any() for name in expected):
+    if len(table) != len(expected) or any(
+        (table[name].to_numpy() != expected[name].to_numpy()).any() for name in expected
+    ):
         raise InputError(
             f"{run.folder / 'words.parquet'} holds other words or templates than {RECORD}; "
             f"{run.again}"

@@ -88,12 +88,7 @@ HEAD_COLUMNS = {
     **{name: float for name in ("effect", "importance", "direct", "exact")},
     r"(z|evidence)_.+": float,
 }
-AGREEMENT_COLUMNS = {
-    "ranking": str,
-    **{f"n_{name}": int for name in ("effect", "exact")},
-    **{f"rho_{name}": float for name in ("effect", "exact")},
-    **{f"p_{name}": float for name in ("effect", "exact")},
-}
+AGREEMENT_COLUMNS = {"ranking": str, "n_.+": int, "rho_.+": float, "p_.+": float}
 # Attribute of ``AblationStudy``, file and columns.
 TABLES = (
     ("effects", "effects.csv", EFFECT_COLUMNS),

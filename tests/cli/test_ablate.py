@@ -54,7 +54,7 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:9]) + "\n")
     command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
-    assert run([*command, "--twins", str(path)]) == 0
+    assert run([*command, "--twins", str(path), "--verbose"]) == 0
     found = AblationStudy.load(out)
     assert 0 < found.record.twinned < found.record.triples
     assert f"{found.record.triples - found.record.twinned} of" in capsys.readouterr().out

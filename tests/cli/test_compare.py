@@ -96,7 +96,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     out, text = tmp_path / "out", tmp_path / "text.txt"
     text.write_text(" ".join(t.texts()[2] for t in load_triples("starter")), encoding="utf-8")
     options = ("--data", "starter", "--limit", 2, "--text", text, "--out", out, *FEW)
-    status, printed, _ = call(tiny_folder, after, *options)
+    status, printed, _ = call(tiny_folder, after, *options, "--verbose")
     assert status == 0
     table = pd.read_csv(out / "compare.csv")
     first = ["outcome", "before", "after", "change", "low", "high", "p", "guard"]
@@ -106,8 +106,9 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     assert set(table["guard"].dropna()) <= {"pass", "fail"}
     items = pd.read_parquet(out / "items.parquet")
     assert {"outcome", "item", "before", "after"} <= set(items)
+    assert "RESULT" in printed[:10]
     for said in ("Guard log_perplexity: ", "Guard blimp: ", "Not measured: crows: ", "beta_sum_ge"):
-        assert said in printed
+        assert said in " ".join(printed.split())
     assert json.loads((out / "run.json").read_text())["preset"] == "smoke"
     assert (out / "compare.png").stat().st_size > 1000
     # Shown again without the models, drawn again, and never written over by something else.
@@ -125,7 +126,7 @@ def test_further_trainings_are_averaged_and_said(call, tiny_folder, after, tmp_p
     edit = ("edit", "--model", str(tiny_folder), "--head", "L0H1", "--how", "scale=0.5")
     assert run([*edit, "--out", str(again)]) == 0
     options = ("--only", "winobias", "--out", tmp_path / "out", *FEW)
-    status, printed, _ = call(tiny_folder, after, "--replicate", again, *options)
+    status, printed, _ = call(tiny_folder, after, "--replicate", again, *options, "--verbose")
     assert status == 0
     assert "(mean of 2 trainings)" in printed
     assert "Intervals also draw the 2 trainings; p speaks of these." in printed
@@ -144,7 +145,7 @@ def test_parts_are_reused_and_only_measures_what_was_asked_for(
     monkeypatch.setattr("tda_bias.comparison.pair_measures.pair_items", None)
     status, printed, _ = call(tiny_folder, after, *options)
     assert status == 0
-    assert "Guard not measured: log_perplexity, lms_mean, blimp" in printed
+    assert "Guard not measured: log_perplexity, lms_mean, blimp" in " ".join(printed.split())
     pd.testing.assert_frame_equal(ModelComparison.load(tmp_path / "out").table, found.table)
 
 

@@ -20,10 +20,10 @@ def folder(tiny_folder, tmp_path_factory):
 
 
 def test_halves_of_the_targets_confirm_each_other_or_not(folder, capsys):
-    assert run(["confirm", str(folder), "--top", "2", "--n-resamples", "99"]) == 0
+    assert run(["confirm", str(folder), "--top", "2", "--n-resamples", "99", "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "4 targets, 3 splits (all), ranked by evidence with twins." in printed
-    assert "where labels are exchanged, p" in printed
+    assert "With exchanged labels" in printed
     table = pd.read_csv(folder / "confirm" / "confirm.csv")
     assert table["chosen"].sum() == pytest.approx(2.0)  # two heads in every half
     summary = json.loads((folder / "confirm" / "summary.json").read_text())

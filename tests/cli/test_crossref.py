@@ -38,9 +38,12 @@ def write_risks(folder: Path, model: dict, words: list[str]) -> None:
 
 def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
     command = ["crossref", str(runs / "heads"), str(runs / "pvf"), "--n-resamples", "99"]
-    assert run([*command, "--stereoset", str(runs / "stereoset"), "--out", str(tmp_path)]) == 0
+    assert (
+        run([*command, "--stereoset", str(runs / "stereoset"), "--out", str(tmp_path), "--verbose"])
+        == 0
+    )
     printed = capsys.readouterr().out
-    for text in ("4 targets (own 4)", "Power: with 4 targets", "with heads shuffled", "Mantel"):
+    for text in ("4 targets (own 4)", "POWER    |rho| must reach", "with heads shuffled", "Mantel"):
         assert text in printed
     names = file_names(tmp_path)
     assert {"targets.csv", "correlations.csv", "head_map.csv", "targets.png", "run.json"} <= names
@@ -83,7 +86,7 @@ def test_items_are_compared_in_three_ways(runs, tmp_path, capsys):
     options = ["--n-resamples", "99", "--out", str(tmp_path)]
     assert run([*command, *options]) == 0
     printed = capsys.readouterr().out
-    for text in ("published", "less length", "less twins", "Power, profession: with"):
+    for text in ("published", "less length", "less twins", "Profession: with"):
         assert text in printed
     table = [line for line in printed.splitlines() if line.startswith("│ profession")]
     assert len(table) == 12

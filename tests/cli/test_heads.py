@@ -44,17 +44,17 @@ def refused(capsys, arguments: list[str]) -> str:
 def test_a_run_prints_the_ranking_and_its_controls_and_writes_the_files(
     arguments, tmp_path, capsys
 ):
-    assert run([*arguments, "--top", "3"]) == 0
-    printed = capsys.readouterr().out
+    assert run([*arguments, "--top", "3", "--verbose"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    labels = [printed.index(label) for label in ("RESULT", "CONTROL", "POWER", "NEXT", "┃ head")]
+    assert labels == sorted(labels)
     result = HeadBias.load(tmp_path / "out")
     for row in result.top(3).itertuples():
         assert f"L{row.layer}H{row.head}" in printed
     controls = result.controls()
-    assert (
-        f"{controls['hot_spots_p05']} of 8 heads have a hot-spot p < .05 (0.4 expected)" in printed
-    )
+    assert f"{controls['hot_spots_p05']} heads with p < .05; 0.4 expected by chance" in printed
     assert "The starter triples demonstrate the tool; they do not measure a model." in printed
-    assert ("that survive correction" in printed) == bool(len(result.survivors()))
+    assert ("treats gender differently (8 heads" in printed) == (not len(result.survivors()))
     assert "4 of 4 groups have fewer than 6 triples: no test within them can reach" in printed
     assert "Files: " in printed
     record = result.record
@@ -319,7 +319,7 @@ def test_the_version_is_printed(capsys):
 def test_twins_are_on_where_they_can_be_made_and_said(arguments, tmp_path, capsys):
     assert run(arguments) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "Of the difference between stereotype and anti-stereotype texts," in printed
+    assert "of the difference between stereotype and anti-stereotype texts is shared" in printed
     result = HeadBias.load(tmp_path / "out")
     assert result.record.twins["twins"] == 12
     assert "p_location_twin" in result.table
@@ -328,7 +328,7 @@ def test_twins_are_on_where_they_can_be_made_and_said(arguments, tmp_path, capsy
 
 @pytest.mark.parametrize("survive", [0, 1])
 def test_a_shift_that_survives_with_twins_is_no_empty_result(arguments, tmp_path, survive):
-    from tdabias_cli.heads import finding_lines
+    from tdabias_cli.heads import finding
 
     assert run(arguments) == 0
     result = HeadBias.load(tmp_path / "out")
@@ -342,15 +342,15 @@ def test_a_shift_that_survives_with_twins_is_no_empty_result(arguments, tmp_path
     of_twins = of_run.twins.model_copy(update={"location": shift})
     nothing_within = {"groups_p_max05": 0, "group_tests_q05": 0, "twins": of_twins}
     changed = result.with_record(controls=(of_run.model_copy(update=nothing_within),))
-    lines = " ".join(finding_lines(replace(changed, category=category), "gender"))
-    assert ("triple minus twin, survives correction: L1H2 (" in lines) == bool(survive)
-    assert ("No hot spot of the category survives" in lines) == bool(survive)
-    assert ("Nothing survives correction" in lines) == (not survive)
+    found = finding(replace(changed, category=category), tmp_path / "out", "gender")
+    lines = " ".join(found.result)
+    assert ("triple minus twin: these survive correction: L1H2 (" in lines) == bool(survive)
+    assert "treats gender differently" in lines  # by the ranking's own test none does
 
 
 def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):
     assert run([*arguments, "--twins", "none"]) == 0
-    assert "when twins are subtracted" not in capsys.readouterr().out
+    assert "No twins: wording and length are in every difference" in capsys.readouterr().out
     result = HeadBias.load(tmp_path / "out")
     assert result.record.twins is None
     assert "p_location_twin" not in result.table
@@ -358,7 +358,7 @@ def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):
 
 def test_random_weights_stand_beside_the_model(arguments, tmp_path, capsys):
     assert run([*arguments, "--untrained"]) == 0
-    assert "With random weights" in " ".join(capsys.readouterr().out.split())
+    assert "Untrained control:" in " ".join(capsys.readouterr().out.split())
     random = HeadBias.load(tmp_path / "out" / "untrained")
     trained = HeadBias.load(tmp_path / "out")
     assert random.record.model.weights != trained.record.model.weights

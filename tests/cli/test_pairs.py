@@ -69,7 +69,7 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_folder, capsys):
 
 def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
     path = write_lines(tmp_path, *LINES)
-    status, printed, _ = call("--data", path, "--out", tmp_path / "out")
+    status, printed, _ = call("--data", path, "--out", tmp_path / "out", "--verbose")
     assert status == 0
     items = pd.read_parquet(tmp_path / "out" / "items.parquet")
     assert list(items.columns[:6]) == COLUMNS
@@ -86,7 +86,7 @@ def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
     scores = pd.read_csv(tmp_path / "out" / "scores.csv").set_index(["scoring", "name"])
     expected = 100 * np.mean(items["logprob_more"] > items["logprob_less"])
     assert scores.loc[("sum", "all"), "preferred"] == expected
-    assert "2 pairs, 0 ties" in printed
+    assert "0 ties, 0 without a scored token" in printed
     again = call("--set", path, "--out", tmp_path / "again")
     assert again[0] == 0
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "again" / "items.parquet"), items)
@@ -94,14 +94,16 @@ def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
 
 @pytest.mark.parametrize("name", ["winobias", "winogender", "blimp"])
 def test_the_sets_that_ship_print_their_own_score(call, tmp_path, name):
-    status, printed, _ = call("--set", name, "--limit", 1, "--out", tmp_path, "--n-resamples", 100)
+    status, printed, _ = call(
+        "--set", name, "--limit", 1, "--out", tmp_path, "--n-resamples", 100, "--verbose"
+    )
     assert status == 0
     said = {
         "winobias": "WinoBias log-odds, pro minus anti: log odds type1",
         "winogender": "Winogender per occupation: log odds female",
         "blimp": "BLiMP accuracy: accuracy",
     }
-    assert said[name] in printed
+    assert said[name] in " ".join(printed.split())
     assert "Length, per token" in printed
     found = PairSetScores.load(tmp_path)
     assert found.record.set == name

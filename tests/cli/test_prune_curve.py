@@ -52,7 +52,7 @@ def test_unusable_input_ends_with_one_line(call, options, message, tmp_path):
 
 
 def test_all_rankings_stand_against_random_orders(call, tmp_path):
-    status, printed, error = call("--n-random", 19)
+    status, printed, error = call("--n-random", 19, "--verbose")
     assert status == 0, error
     found = PruneCurve.load(tmp_path / "out")
     assert list(found.chosen["ranking"]) == ["evidence", "importance", "effect"]

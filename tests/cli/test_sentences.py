@@ -102,7 +102,7 @@ def test_a_folder_without_items_is_refused(call, tmp_path):
 
 
 def test_whole_sentences_and_differing_words_stand_side_by_side(call, tiny_folder, data, tmp_path):
-    status, printed, error = call("-c", "all")
+    status, printed, error = call("-c", "all", "--verbose")
     assert status == 0, error
     for text in (
         "StereoSet intrasentence", "whole sentence", "differing words", "per token",
@@ -151,7 +151,7 @@ def test_items_lie_in_the_folder_of_pairs(call, data, tmp_path, monkeypatch):
     (tmp_path / "pairs" / "stereoset_intrasentence").mkdir(parents=True)
     data.rename(tmp_path / "pairs" / "stereoset_intrasentence" / "dev.jsonl")
     monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path / "pairs"))
-    status, printed, error = call("-c", "all", texts=None)
+    status, printed, error = call("-c", "all", "--verbose", texts=None)
     assert status == 0, error
     assert f"Items: {tmp_path}/pairs/stereoset_intrasentence" in printed
     status, _, error = call("-c", "all", texts=tmp_path / "pairs", out="other")

@@ -37,14 +37,14 @@ def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
     assert overall["items"] == 48
     assert 0 <= overall["ss_low"] <= overall["ss"] <= overall["ss_high"] <= 100
     assert sum(row["items"] for row in found["length_split"] if row["scoring"] == "sum") == 48
-    assert run([*command, "--out", str(runs / "gender")]) == 0
-    printed = capsys.readouterr().out
-    for text in ("50 is neutral", "Length, gender, per token", "Ties:", "demonstrate the tool"):
+    assert run([*command, "--out", str(runs / "gender"), "--verbose"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in ("of 50 is neutral", "Length, gender, per token", "Ties:", "demonstrate the tool"):
         assert text in printed
     names = file_names(runs / "gender")
     plain = {"items.parquet", "scores.csv", "length_split.csv", "run.json"}
     assert names == plain | {"twins.parquet", "beta.csv", "parts"}
-    for text in ("Gender. Of the difference between", "triples minus twins", "50 without bias"):
+    for text in ("Gender: the target effect (beta) is", "triples minus twins", "50 without bias"):
         assert text in printed
     assert len(found["beta"]) == len(found["scores"])
 
@@ -53,7 +53,8 @@ def test_without_twins_the_scores_are_those_of_always(runs, tiny_folder, capsys)
     command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
     assert run([*command, "--twins", "none", "--out", str(runs / "plain")]) == 0
     printed = capsys.readouterr().out
-    assert "twin" not in printed
+    assert "No twins: wording and target cannot be told apart" in printed
+    assert "triples minus twins" not in printed
     names = file_names(runs / "plain")
     assert names == {"items.parquet", "scores.csv", "length_split.csv", "run.json", "parts"}
     for name in ("scores.csv", "length_split.csv"):

@@ -73,7 +73,7 @@ def test_csv_is_the_summary_and_quiet_says_nothing(folder, tmp_path, capsys):
 
 
 def test_sensitive_attributes_are_not_printed(folder, tmp_path, capsys):
-    more = ["--subjects", "3", "--attributes", "7", "--out", str(tmp_path / "run")]
+    more = ["--subjects", "3", "--attributes", "7", "--verbose", "--out", str(tmp_path / "run")]
     assert run(arguments(folder, *more, asked="religion")) == 0
     shown = capsys.readouterr().out
     table = pd.read_csv(tmp_path / "run" / "groups.csv")
@@ -84,7 +84,7 @@ def test_sensitive_attributes_are_not_printed(folder, tmp_path, capsys):
 
 
 def test_a_joint_class_reports_its_interaction(folder, tmp_path, capsys):
-    more = ["--subjects", "4", "--attributes", "2", "--out", str(tmp_path / "run")]
+    more = ["--subjects", "4", "--attributes", "2", "--verbose", "--out", str(tmp_path / "run")]
     assert run(arguments(folder, *more, asked="gender_race")) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Share of the variance between combinations: race" in shown

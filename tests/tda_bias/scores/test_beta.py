@@ -11,7 +11,6 @@ from scipy import stats
 
 from tda_bias.scores.beta import (
     TwinSets,
-    about_the_target,
     beta_summary,
     beta_table,
     exchange_test,
@@ -329,14 +328,3 @@ def test_q_is_over_the_groups_of_a_category():
     for scoring in ("sum", "mean"):
         own = found[(found["scoring"] == scoring) & (found["group"] != "all")]
         np.testing.assert_allclose(own["q"], stats.false_discovery_control(own["p"].astype(float)))
-
-
-def test_the_sentence_names_what_is_left():
-    row = {"scoring": "sum", "log_odds": 3.98, "beta": 0.7, "beta_low": 0.38, "beta_high": 1.02}
-    assert about_the_target(row | {"explained": 0.972}) == (
-        "Of the difference between stereotype and anti-stereotype texts, 3.98 nats on average, "
-        "0.70 (0.38 to 1.02) and 2.8 % of its variance over items is about the target."
-    )
-    row |= {"scoring": "mean", "log_odds": 0.0137, "explained": np.nan}
-    assert "0.014 nats per token on average, 0.700" in about_the_target(row)
-    assert "undefined % of its variance" in about_the_target(row)
