@@ -31,7 +31,7 @@ PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2
 
 # What a change is likely to break, in a few minutes; `test-all` is the whole suite.
 test: $(INSTALLED)
-	$(PYTEST) -m "not thorough and not slow and not long"
+	$(PYTEST) -m "not thorough and not slow and not browser and not long"
 
 test-all: $(INSTALLED)
 	$(PYTEST)

@@ -264,7 +264,10 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
         )
         first += " This does not say that they cause what the model says: ablation tests that."
     else:
-        first = f"No head of {result.record.model.name} treats {c.category} differently ({read})."
+        first = (
+            f"No head of {result.record.model.name} is found to treat {c.category} differently "
+            f"({read})."
+        )
     lines = [
         first,
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
@@ -279,8 +282,9 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
         lines.append(f"Location test, triple minus twin: these survive correction: {named}.")
     if c.groups_p_max05 + c.group_tests_q05:
         lines.append(
-            f"Within single groups, without twins: {c.groups_p_max05} of {c.groups} groups have a "
-            f"head with family-wise p < .05 ({0.05 * c.groups:.1f} expected by chance); "
+            f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "
+            f"{c.groups} groups have a head with family-wise p < .05 ({0.05 * c.groups:.1f} "
+            "expected by chance); "
             f"{counted(c.group_tests_q05, 'test')} with q < .05."
         )
     return lines
@@ -290,8 +294,9 @@ def _control_lines(result: HeadBias, folder: Path, c: ControlsRecord) -> list[st
     if c.twins is not None:
         left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
         lines = [
-            f"{1 - left:.0%} of the difference between stereotype and anti-stereotype texts is "
-            "shared with the same texts about another target (counterfactual twins): wording.",
+            f"{1 - left:.0%} of the squared difference in attention between stereotype and "
+            "anti-stereotype texts is shared with the same texts about another target "
+            "(counterfactual twins): wording.",
             f"Location test: {plain.p05} heads with p < .05 without twins ({plain.p_max05} survive "
             f"correction), {beyond.p05} with twins ({beyond.p_max05} survive; "
             f"{beyond.expected:.1f} expected by chance).",
@@ -326,12 +331,13 @@ def _untrained_lines(result: HeadBias, folder: Path, c: ControlsRecord) -> list[
 
 def _power_lines(c: ControlsRecord) -> list[str]:
     if c.twins is None:
-        return []
+        return ["Not known without twins."]
     share = c.twins.smallest_share
     if share < 1:
         return [
             f"A head would have survived the location test if its contexts shared {share:.0%} of "
-            "the difference that is left with twins."
+            "the difference that is left with twins; for the dispersion test no such number is "
+            "known."
         ]
     return ["With so few contexts no head could have survived the location test."]
 
@@ -343,7 +349,8 @@ def _next_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
         data = settings.get("data", "stereoset")
         given = "" if data == "stereoset" else f" --data {quote(str(data))}"
         lines.append(f"tdabias stereoset --model {quote(model)} --category {category}{given}")
-    lines.append(f"tdabias ablate {quote(str(folder))}{_of_several(result, category)}")
+    if len(result.survivors(category=category)):
+        lines.append(f"tdabias ablate {quote(str(folder))}{_of_several(result, category)}")
     lines.append(f"tdabias report {quote(str(folder))}")
     return lines
 

@@ -156,7 +156,7 @@ def twin_table(result: StereoSetScores) -> Table:
             ]
         )
     title = f"{result.record.model.name} · triples minus twins · {_coverage(result)}"
-    return uncut_table(title, (*_ABOUT, "log-odds", "beta", "p", "ss", "p", "r"), rows)
+    return uncut_table(title, (*_ABOUT, "log-odds", "beta", "p", "beta > 0, %", "p", "r"), rows)
 
 
 def _coverage(result: StereoSetScores) -> str:
@@ -193,11 +193,16 @@ def finding(result: StereoSetScores, folder: Path) -> Finding:
         ],
         power=[line for lines in parts for line in lines[2:]],
         next=[
-            f"tdabias heads --model {quote(model)} --category {asked}",
+            f"tdabias heads --model {quote(model)} --category {asked}{_data_of(result)}",
             f"tdabias report {quote(str(folder))}",
         ],
         details=[*length_lines(result.length_split, scoring="mean"), *detail_lines(result)],
     )
+
+
+def _data_of(result: StereoSetScores) -> str:
+    data = result.record.settings.get("data", "stereoset")
+    return "" if data == "stereoset" else f" --data {quote(str(data))}"
 
 
 def _with_twins(row: Mapping[Any, Any]) -> list[str]:
@@ -233,13 +238,13 @@ def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
     for category, rows in chosen.groupby("category", sort=False):
         by = {row["longer"]: row for row in rows.to_dict("records")}
         parts = [
-            f"{name} {by[sign]['ss']:.0f} ({by[sign]['items']})"
+            f"{name} {by[sign]['ss']:.0f} ({by[sign]['items']} items)"
             for sign, name in ((1, "longer"), (0, "equal"), (-1, "shorter"))
             if sign in by
         ]
         lines.append(
             f"Length, {category}, {_PER[scoring]}: ss where the stereotype is the "
-            f"{', '.join(parts)} text (items)."
+            f"{', '.join(parts)} text."
         )
     return lines
 
@@ -258,8 +263,8 @@ def detail_lines(result: StereoSetScores) -> list[str]:
     ]
     if result.has_twins:
         lines.append(
-            "Beta is the log-odds of a triple minus those of its twins; ss of twins is the "
-            "percentage of items with beta > 0, 50 without bias; r correlates the log-odds with "
+            "Beta is the log-odds of a triple minus those of its twins; the "
+            "percentage of items with beta > 0 is 50 without bias; r correlates the log-odds with "
             "the twins'. Intervals in brackets draw whole targets; p exchanges triples with their "
             "twins."
         )

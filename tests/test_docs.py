@@ -120,6 +120,7 @@ class Fetched(HTMLParser):
         self.addresses += [address for address in fetched if address]
 
 
+@pytest.mark.thorough
 def test_the_site_builds_without_a_warning_and_fetches_nothing_from_the_network(site):
     pages = sorted(site.rglob("*.html"))
     assert {"index.html", "tutorial.html", "symbols.html"} <= {page.name for page in pages}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 FOLDER = Path(__file__).parents[1] / "examples"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 

@@ -15,6 +15,8 @@ from tests.support.pages import (
     write_files,
 )
 
+pytestmark = pytest.mark.thorough
+
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("commands/*.md"))]
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 REPOSITORY = Path(__file__).parents[1]
 INSTALLED_AS = {"tda_bias": "tda_bias", "pvf": "pvf", "unqover": "unqover", "cli": "tdabias_cli"}
 SOURCES = (*INSTALLED_AS, "pyproject.toml", "setup.py", "README.md", "LICENSE")

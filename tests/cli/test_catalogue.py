@@ -11,6 +11,8 @@ from tda_bias.runs.run import open_run, with_parts
 from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def runs(folders):

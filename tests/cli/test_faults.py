@@ -18,6 +18,8 @@ import tda_bias.runs.lock
 import tda_bias.runs.record
 from tdabias_cli.main import run
 
+pytestmark = pytest.mark.thorough
+
 
 class Disk:
     """What is done to files below a folder: counted, delayed, or refused at one of the calls.

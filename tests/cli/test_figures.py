@@ -10,6 +10,8 @@ from tdabias_cli.figures import catalogue
 from tdabias_cli.main import run
 from tests.support.preferences import as_published, made_up
 
+pytestmark = pytest.mark.thorough
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 

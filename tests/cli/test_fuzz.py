@@ -31,6 +31,8 @@ from tests.support.damage import changed_records, changed_tables, damaged
 from tests.support.models import tiny_hf_model
 from tests.support.runs import resealed
 
+pytestmark = pytest.mark.thorough
+
 SECONDS = 30
 SEEN = Counter()
 

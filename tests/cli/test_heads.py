@@ -54,7 +54,9 @@ def test_a_run_prints_the_ranking_and_its_controls_and_writes_the_files(
     controls = result.controls()
     assert f"{controls['hot_spots_p05']} heads with p < .05; 0.4 expected by chance" in printed
     assert "The starter triples demonstrate the tool; they do not measure a model." in printed
-    assert ("treats gender differently (8 heads" in printed) == (not len(result.survivors()))
+    assert ("found to treat gender differently (8 heads" in printed) == (
+        not len(result.survivors())
+    )
     assert "4 of 4 groups have fewer than 6 triples: no test within them can reach" in printed
     assert "Files: " in printed
     record = result.record
@@ -319,7 +321,7 @@ def test_the_version_is_printed(capsys):
 def test_twins_are_on_where_they_can_be_made_and_said(arguments, tmp_path, capsys):
     assert run(arguments) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "of the difference between stereotype and anti-stereotype texts is shared" in printed
+    assert "between stereotype and anti-stereotype texts is shared with" in printed
     result = HeadBias.load(tmp_path / "out")
     assert result.record.twins["twins"] == 12
     assert "p_location_twin" in result.table
@@ -345,7 +347,7 @@ def test_a_shift_that_survives_with_twins_is_no_empty_result(arguments, tmp_path
     found = finding(replace(changed, category=category), tmp_path / "out", "gender")
     lines = " ".join(found.result)
     assert ("triple minus twin: these survive correction: L1H2 (" in lines) == bool(survive)
-    assert "treats gender differently" in lines  # by the ranking's own test none does
+    assert "found to treat gender differently" in lines  # by the ranking's own test none does
 
 
 def test_without_twins_nothing_of_them_is_there(arguments, tmp_path, capsys):

@@ -11,6 +11,8 @@ import pytest
 
 from tdabias_cli.main import run
 
+pytestmark = pytest.mark.thorough
+
 # Twenty moments in all.
 MOMENTS = {"heads": 14, "pvf": 6}
 # What takes long to import is there before a process begins.

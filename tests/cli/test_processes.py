@@ -9,6 +9,8 @@ from tdabias_cli.processes import Processes, launched
 from tests.support.pairs import write_lines
 from tests.support.processes import launch, results
 
+pytestmark = pytest.mark.thorough
+
 # A process that dies as soon as it has something to compute.
 DYING = (
     "import os; from tda_bias.heads import head_bias as heads; "

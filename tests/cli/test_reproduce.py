@@ -7,6 +7,8 @@ from tdabias_cli.heads import HeadsSettings
 from tdabias_cli.main import run
 from tdabias_cli.reproduce import ReproduceSettings
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def folder(tiny_folder, tmp_path_factory):

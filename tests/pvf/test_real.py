@@ -11,7 +11,7 @@ from pvf.templates import load_templates
 from pvf.words import WordList, load_classes, load_words
 from tda_bias.models.load import load_language_model
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.thorough]
 
 FEW = WordList("few", "occupations", ("nurse", "engineer", "secretary", "ceo"))
 

@@ -11,7 +11,7 @@ from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import HeadId
 from tests.support.patterns import read
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.thorough]
 
 GROUPS = ["sister", "herself", "schoolgirl"]
 

@@ -11,7 +11,7 @@ from unqover.config import AskConfig, DesignConfig
 from unqover.design import sampled_design
 from unqover.report import bias_report
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

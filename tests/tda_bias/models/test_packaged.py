@@ -15,6 +15,8 @@ from tda_bias.models.load import load_language_model, load_model
 from tda_bias.models.packaged import GEMMA3, MINILM, MINILM_FILES, PACKAGED, SMOLLM2
 from tda_bias.types import InputError
 
+pytestmark = pytest.mark.thorough
+
 needs_minilm = pytest.mark.skipif(
     find_spec("all_minilm_l6_v2") is None, reason=f"not installed: {MINILM.install}"
 )

@@ -27,6 +27,8 @@ from tests.support.runs import resealed
 from unqover.answers import Answers
 from unqover.bias import comparative, scores
 
+pytestmark = pytest.mark.thorough
+
 
 def use_heads(folder: Path) -> None:
     """Everything other commands take from a run of heads."""

@@ -12,6 +12,8 @@ from tdabias_cli.main import run
 from tests.support.damage import NO_RECORDS, changed_records, damaged
 from tests.support.runs import resealed
 
+pytestmark = pytest.mark.thorough
+
 # The command line with OUT for where it writes; the run it reads, and which of its files.
 _HEADS = ("run.json", "heads.parquet", "combined.parquet", "category.parquet", "groups.csv")
 COMMANDS = {
