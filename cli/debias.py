@@ -317,10 +317,9 @@ def output(run: DebiasRun, folder: Path) -> Output:
     found = Finding(
         result=[record.verdict],
         control=[
-            f"Random heads ({counted(protocol.n_random, 'set')} {record.matching}), all heads and "
-            "wording-only training (placebo) stand in the table. Guard: perplexity of neutral text "
-            "at most +2 %, language-model score at most a point lower; of random sets, how many "
-            "pass."
+            f"Random heads: {counted(protocol.n_random, 'set')} {record.matching}. Guard: "
+            "perplexity of neutral text at most +2 %, language-model score at most a point lower; "
+            "of random sets, how many pass.",
         ],
         power=[
             f"With {counted(protocol.n_random, 'random set')} no p can be below "

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -33,7 +33,7 @@ from tda_bias.progress import Progress
 from tda_bias.runs.cache import PartStore, texts_hash
 from tda_bias.runs.work import Job
 from tda_bias.scores.likelihood import TripleReadings, triple_readings
-from tda_bias.types import HeadId, Triple
+from tda_bias.types import HeadId, InputError, Triple
 
 Ablation = Literal["mean", "zero"]
 # A backward pass costs about two forward ones.
@@ -105,8 +105,8 @@ class Ablator:
             single precision.
 
     Raises:
-        InputError: if the model is no such language model, is in another precision already or
-            keeps its heads in a way that is not known, or a text does not fit.
+        InputError: if ``ablation`` is not known, the model is no such language model, is in another
+            precision already or keeps its heads in a way that is not known, or a text does not fit.
     """
 
     def __init__(
@@ -119,7 +119,9 @@ class Ablator:
         batch_size: int = 32,
         precision: Precision = "float32",
     ) -> None:
-        self.model = model
+        if ablation not in get_args(Ablation):
+            raise InputError(f"`ablation` must be mean or zero; got {ablation!r}")
+        self.model, self.ablation = model, ablation
         self.readings = triple_readings(model, triples, twins, batch_size=batch_size)
         self.layers = attention_layers(model)
         self.replacement: Float[Tensor, "layer head d"] | None = None
@@ -257,8 +259,7 @@ class Ablator:
     @property
     def about(self) -> dict[str, Any]:
         """How heads are removed, as saved parts name it."""
-        replaced = self.replacement is not None
-        replacement = _hash_of(self.readings.unrelated) if replaced else 0
+        replacement = _hash_of(self.readings.unrelated) if self.ablation == "mean" else 0
         return {"replacement": replacement, "precision": self.precision}
 
     def slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from pydantic import Field
 
-from tda_bias.ablation.ablator import Ablator, Outcomes, change
+from tda_bias.ablation.ablator import Ablation, Ablator, Outcomes, change
 from tda_bias.ablation.first_order import FirstOrder
 from tda_bias.ablation.random_sets import n_possible_sets, random_sets
 from tda_bias.heads.maps import map_columns
@@ -61,7 +61,7 @@ class AblationRecord(RunRecord):
     category: str
     rank_by: RankBy
     top: int = Field(ge=1)
-    ablation: Literal["mean", "zero"] | None = None
+    ablation: Ablation | None = None
     precision: str = "float32"
     n_random: int
     n_possible: int | None = None
@@ -213,7 +213,7 @@ def ablation_study(
             category=category,
             rank_by=run.rank_by,
             top=top,
-            ablation="zero" if ablator.replacement is None else "mean",
+            ablation=ablator.ablation,
             precision=ablator.precision,
             n_random=sum(removal.kind == "random_set" for removal in labelled),
             n_possible=n_possible,

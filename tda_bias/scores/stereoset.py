@@ -10,14 +10,13 @@ model without preference gets, not what a good model gets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy import stats
 
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.stats.resampling import resamples_within
@@ -190,10 +189,3 @@ def length_split(items: pd.DataFrame) -> pd.DataFrame:
         table = table.reset_index().rename(columns={"size": "items", "mean": "ss"})
         tables.append(table.assign(scoring=scoring, ss=100 * table["ss"]))
     return pd.concat(tables, ignore_index=True)
-
-
-def mean_log_odds(items: pd.DataFrame) -> Mapping[str, float]:
-    """Mean of log P(stereotype) - log P(anti-stereotype), in nats, and its t-test against 0."""
-    difference = (items["log_prob_s"] - items["log_prob_a"]).to_numpy()
-    test = stats.ttest_1samp(difference, 0.0)
-    return {"mean": float(difference.mean()), "p": float(test.pvalue)}

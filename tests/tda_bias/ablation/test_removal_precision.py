@@ -40,6 +40,11 @@ def is_as_it_was(hf_model):
     return not any("forward" in vars(module) for module in hf_model.modules())
 
 
+def test_an_unknown_ablation_is_refused(lm, triples):
+    with pytest.raises(InputError, match="`ablation` must be mean or zero; got 'maen'"):
+        Ablator(lm("llama"), triples, ablation="maen")
+
+
 def test_an_unknown_precision_is_refused(lm, triples):
     with pytest.raises(InputError, match="`precision` must be one of float32, bfloat16; got"):
         Ablator(lm("llama"), triples, precision="float16")

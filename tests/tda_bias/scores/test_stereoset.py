@@ -10,7 +10,6 @@ from tda_bias.scores.stereoset import (
     icat,
     item_table,
     length_split,
-    mean_log_odds,
     scores,
     term_scores,
     wins,
@@ -119,10 +118,6 @@ def test_the_length_split_counts_every_item_once():
 
 def test_wins_name_ties():
     assert wins(ITEMS)["tie"].tolist() == [False, False, True, False]
-
-
-def test_mean_log_odds_are_those_of_the_sums():
-    assert mean_log_odds(ITEMS)["mean"] == pytest.approx((1 - 1 + 0 + 1) / 4)
 
 
 def test_nothing_to_score_is_refused():
