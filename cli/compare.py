@@ -334,13 +334,10 @@ def finding(comparison: ModelComparison, folder: Path) -> Finding:
             *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
         ],
         power=[
-            f"Smallest Holm p of {counted(len(primary), 'primary outcome')}: "
-            f"{p_text(min(row['p_holm'] for row in primary))}; with "
-            f"{counted(min(int(row['clusters']) for row in primary), 'cluster')} or more each, as "
-            "the intervals say how large a change could have been."
-        ]
-        if primary
-        else [],
+            f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
+            f"ruled out ({record.confidence:.0%}, over {row['over']})."
+            for row in primary
+        ],
         next=[f"tdabias report {quote(str(folder))}"],
         details=[
             *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),

@@ -323,7 +323,7 @@ def item_finding(result: ItemCrossReference, folder: Path) -> Finding:
         if with_twins:
             of_twins = ways["twins"]
             heads = int(of_twins["family_wise"].max())
-            said = f"{counted(heads, 'head')} survive" if heads else "No head follows"
+            said = f"{counted(heads, 'head')} follow" if heads else "No head is found to follow"
             lines.append(
                 f"{str(category).capitalize()}: {said} the target effect (beta) of items"
                 f"{' after correction' if heads else ''}; largest rho "

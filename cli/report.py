@@ -48,8 +48,8 @@ def report(settings: ReportSettings) -> None:
     page = Page(
         title=f"Stereotypes in {', '.join(models)}",
         lead="Which attention heads carry them, how sure that is, in which texts, and what it has "
-        "to do with what the model says. The finding stands first; what it must be held against "
-        "stands with it.",
+        "to do with what the model says. Each section begins with "
+        "its finding; controls, power and details are folded below it.",
         sections=sections,
         command=command_line(["report"], settings),
     )

@@ -45,29 +45,29 @@ _MAPS = (
     _Map(
         "evidence_relative_twin",
         "relative_twin",
-        "spread, triple minus twin",
-        f"{_EVIDENCE.format('spread')}, wording taken out by twins.",
+        "dispersion, triple minus twin",
+        f"{_EVIDENCE.format('dispersion')}, wording taken out by twins.",
         "spread_twin",
     ),
     _Map(
         "evidence_relative",
         "relative",
-        "spread",
-        f"{_EVIDENCE.format('spread')}; wording is still in it.",
+        "dispersion",
+        f"{_EVIDENCE.format('dispersion')}; wording is still in it.",
         "spread",
     ),
     _Map(
         "evidence_location_twin",
         "location_twin",
-        "shift, triple minus twin",
-        f"{_EVIDENCE.format('level')}, wording taken out by twins.",
+        "location, triple minus twin",
+        f"{_EVIDENCE.format('location')}, wording taken out by twins.",
         "shift_twin",
     ),
     _Map(
         "evidence_location",
         "location",
-        "shift",
-        f"{_EVIDENCE.format('level')}; wording is still in it.",
+        "location",
+        f"{_EVIDENCE.format('location')}; wording is still in it.",
         "shift",
     ),
     _Map("z_relative", "relative", "published", f"{_PUBLISHED}.", "spread"),
@@ -76,8 +76,8 @@ _MAPS = (
 )
 # Values per item by the kind of a map: which measure, whether twins are subtracted, its words.
 _KINDS = {
-    "spread": ("dispersion", False, "difference in spread (-1 to 1)"),
-    "spread_twin": ("dispersion", True, "difference in spread, triple minus twin"),
+    "spread": ("dispersion", False, "difference in dispersion (-1 to 1)"),
+    "spread_twin": ("dispersion", True, "difference in dispersion, triple minus twin"),
     "shift": ("sum", False, "change of the sum of births and of deaths"),
     "shift_twin": ("sum", True, "the same change, triple minus twin"),
 }

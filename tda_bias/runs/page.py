@@ -49,7 +49,7 @@ class Finding:
     Attributes:
         title: What it is about.
         lines: The finding first.
-        controls: What it must be held against.
+        controls: Its controls, its power and details, folded below it.
     """
 
     title: str

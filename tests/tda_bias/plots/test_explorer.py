@@ -33,7 +33,7 @@ def of(shown):
 
 def test_the_map_that_the_run_ranks_by_comes_first(shown, result):
     first = of(shown)["maps"][0]
-    assert first["label"] == "spread, triple minus twin"
+    assert first["label"] == "dispersion, triple minus twin"
     expected = result.category_map("gender").ravel()
     np.testing.assert_allclose(first["value"], expected, rtol=1e-3)
 
@@ -41,7 +41,7 @@ def test_the_map_that_the_run_ranks_by_comes_first(shown, result):
 def test_every_map_stands_with_its_noise_and_its_test(shown, result):
     by_name = {one["label"]: one for one in of(shown)["maps"]}
     assert len(by_name) == 7
-    for label, tested in (("shift", "location"), ("published T", "statistic")):
+    for label, tested in (("location", "location"), ("published T", "statistic")):
         for name in ("p", "p_max", "q"):
             column = result.layer_by_head(f"{name}_{tested}", "gender").ravel()
             np.testing.assert_allclose(by_name[label][name], column, rtol=1e-3)
