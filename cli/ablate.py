@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class AblateSettings(TwinsOption, PrecisionOption, SharedRunSettings):
-    """Everything ``tdabias ablate`` can be told."""
+    """Settings of ``tdabias ablate``."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     model: Name | None = Field(
@@ -152,7 +152,7 @@ def _study(
 def _batches(
     settings: AblateSettings, heads: HeadBias, category: str, folder: Path, team: Team
 ) -> PartStore:
-    """Where finished batches are kept for a run that is started again."""
+    """Store of finished batches for a run that is started again."""
     numbers = {"top", "ablation", "n_random", "seed", "batch_size", "precision"}
     identity = {
         "weights": heads.record.model.weights,
@@ -211,7 +211,7 @@ _OUTCOMES = {
 
 
 def saved(folder: Path) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: as ``AblationStudy.load``.
@@ -222,7 +222,7 @@ def saved(folder: Path) -> Output:
 
 
 def output(study: AblationStudy, folder: Path) -> Output:
-    """What the removal changed, beside random heads, and what predicts it."""
+    """Output of a study: effects beside random heads, and what predicts them."""
     files = f"Files: {folder}/ (effects.csv, heads.csv, agreement.csv, effects.png, ...)"
     found = finding(study, folder)
     return Output(
@@ -309,7 +309,7 @@ _RANKINGS = {
 
 
 def finding(study: AblationStudy, folder: Path) -> Finding:
-    """What removing the top heads changes, compared with random heads of the same layers."""
+    """Effects of removing the top heads, compared with random heads of the same layers."""
     rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
     record = study.record
     tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
@@ -357,7 +357,7 @@ def finding(study: AblationStudy, folder: Path) -> Finding:
 
 
 def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:
-    """Whether the run's ranking predicts the size of the effect on an outcome, and what else."""
+    """Tell whether the run's ranking predicts the size of the effect on an outcome."""
     name = _EFFECTS[end]
     rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
     text = f"Effects on {name}, over all heads: "

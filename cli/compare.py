@@ -309,7 +309,7 @@ def _cells(row: dict[Any, Any]) -> list[str]:
 
 
 def finding(comparison: ModelComparison, folder: Path) -> Finding:
-    """Whether the model after is less biased than the one before, and what that costs."""
+    """Tell whether the model after is less biased than the one before, and what that costs."""
     table, record = comparison.table, comparison.record
     before, after = record.model.name, _after(record)
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
@@ -359,7 +359,7 @@ def _outcomes(rows: list[dict[Any, Any]]) -> str:
 
 
 def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
-    """What the change costs, in a clause, and a line on each margin that is not kept."""
+    """Cost of the change in a clause, and a line on each margin that is not kept."""
     guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
     open_ones = [row for row in guarded if row["guard"] != "pass"]
     lost = [row for row in open_ones if _failed(row) == "fail"]

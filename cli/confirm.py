@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ConfirmSettings(OutputSettings):
-    """Everything ``tdabias confirm`` can be told."""
+    """Settings of ``tdabias confirm``."""
 
     run: Annotated[FilePath, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CrossrefSettings(RunSettings):
-    """Everything ``tdabias crossref`` can be told."""
+    """Settings of ``tdabias crossref``."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     behaviour: Annotated[FilePath | None, Positional()] = Field(
@@ -70,7 +70,7 @@ class CrossrefSettings(RunSettings):
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder of the files."""
         by_default = "items" if self.items else "crossref"
         if self.published is not None:
             by_default = f"published-{folder_name(self.published)}"
@@ -209,7 +209,7 @@ def correlation_table(result: CrossReference) -> Table:
 
 
 def covariate_line(table: pd.DataFrame) -> str:
-    """What the partial correlations are free of."""
+    """Covariates that the partial correlations hold constant."""
     from tda_bias.crossref.target_tests import usable_covariates
 
     about = {
@@ -223,7 +223,7 @@ def covariate_line(table: pd.DataFrame) -> str:
 
 
 def target_finding(result: CrossReference, folder: Path) -> Finding:
-    """What survives correction, and what could have been found."""
+    """Finding over targets: survivors of correction, and power."""
     from tda_bias.crossref.rank_tests import power
 
     n = len(result.targets)

@@ -36,7 +36,7 @@ _PROBES = 3
 
 
 class EditSettings(OutputSettings):
-    """Everything ``tdabias edit`` can be told."""
+    """Settings of ``tdabias edit``."""
 
     run: Annotated[FilePath | None, Positional()] = Field(
         None, description="Folder that `tdabias heads` wrote: its top heads are edited."
@@ -217,7 +217,7 @@ def _hooked_if_possible(chosen: Chosen, device: str, console: Console) -> Langua
 
 
 def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
-    """What was done, in every format."""
+    """Output of an edit, in every format."""
     import pandas as pd
 
     heads = list(dict.fromkeys(chosen.heads))
@@ -236,7 +236,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
 
 
 def lines(written: EditedModel, chosen: Chosen, how: str) -> list[str]:
-    """What was changed, how that was checked, and how the model is loaded."""
+    """Summary of an edit: the change, its check, and how the model is loaded."""
     named = ", ".join(str(head) for head in dict.fromkeys(chosen.heads))
     sentences = [
         f"{how} of {named} ({chosen.source}) in {chosen.model}: "

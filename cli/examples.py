@@ -98,7 +98,7 @@ $ tdabias ls categories
 
 
 def epilog(name: str) -> str | None:
-    """What stands below the options of a command; None where there is no example."""
+    """Text below the options of a command; None where there is no example."""
     if name not in EXAMPLES:
         return None
     return f"[bold]Example[/bold]\n{escape(EXAMPLES[name])}"

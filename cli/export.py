@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExportSettings(OutputSettings):
-    """Everything ``tdabias export`` can be told."""
+    """Settings of ``tdabias export``."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     to: FilePath = Field(description="JSON file to write")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FiguresSettings(CommandSettings):
-    """Everything ``tdabias figures`` can be told."""
+    """Settings of ``tdabias figures``."""
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         (),
@@ -87,7 +87,7 @@ def output(
     out: Path,
     formats: Sequence[str],
 ) -> Output:
-    """What was drawn, and what was not and why."""
+    """Output: the figures drawn, and those left out with the reason."""
     import pandas as pd
 
     figures = f"{counted(len(written), 'figure')} ({', '.join(formats)})"

@@ -236,7 +236,7 @@ _TESTS = {"evidence": "dispersion test", "location": "location test"}
 
 
 def _ranking(result: HeadBias) -> str:
-    """What ranks the heads, and whether twins are subtracted."""
+    """Name of the ranking, and whether twins are subtracted."""
     of_twins = all(c.hot_spot_map.endswith("_twin") for c in result.record.controls)
     return f"{_TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
 

@@ -1,4 +1,4 @@
-"""What commands that run a model share: reaching the hub, stopping, running out of memory."""
+"""Shared by commands that run a model: reaching the hub, stopping, running out of memory."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def triples_with_twins(
 
 
 def triples_record(source: str, category: str) -> DataRecord:
-    """Where triples were read, and what is odd about them."""
+    """Source of triples, with remarks on it."""
     from tda_bias.runs.record import DataRecord
     from tda_bias.triples import source_revision, triple_remarks
 
@@ -131,7 +131,7 @@ def triples_record(source: str, category: str) -> DataRecord:
 
 
 def remark_lines(data: DataRecord | None) -> list[str]:
-    """What must be read beside every number that comes from some texts."""
+    """Remarks on every number that comes from some texts."""
     if data is None:
         return []
     return [*data.remarks, *([STARTER_CAUTION] if data.source == "starter" else [])]
@@ -208,7 +208,7 @@ def triples_of_run(
 def texts_of(
     settings: HeadsSettings, console: Console
 ) -> tuple[list[Triple], Twins | None, DataRecord]:
-    """What is compared: triples and their twins, or pairs; and where they were read."""
+    """Texts to compare: triples and their twins, or pairs; and their source."""
     from tda_bias.runs.record import DataRecord
 
     if settings.pairs is None:
@@ -230,7 +230,7 @@ def texts_of(
 
 
 def model_of(record: RunRecord, given: str | None = None) -> str:
-    """Where the model of a run is.
+    """Find the model of a run.
 
     Args:
         record: Of the run.

@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 class LsSettings(OutputSettings):
-    """Everything ``tdabias ls`` can be told."""
+    """Settings of ``tdabias ls``."""
 
     what: Annotated[
         Literal["models", "data", "categories", "groups", "runs"] | None, Positional()

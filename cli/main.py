@@ -147,7 +147,7 @@ class _Stop:
 
 
 def _loads_a_module(frame: FrameType | None) -> bool:
-    """Whether a module is being loaded, at the end of what ``run`` has called."""
+    """Tell whether a module is being loaded, at the end of what ``run`` has called."""
     while frame is not None and frame.f_code is not run.__code__:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True

@@ -27,7 +27,7 @@ _SAVE_EVERY = 50
 
 
 class MineSettings(OutputSettings):
-    """Everything ``tdabias pvf mine`` can be told."""
+    """Settings of ``tdabias pvf mine``."""
 
     corpus: Annotated[Name, Positional()] = Field(
         description=".txt, .jsonl or .zst file, or a data set on the hub, NAME[:CONFIGURATION]"
@@ -83,7 +83,7 @@ def mine(settings: MineSettings) -> None:
 
 
 def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
-    """What was mined, the pipeline with its version, and the file that keeps the state."""
+    """Summary of mining: the pipeline with its version, and the file that keeps the state."""
     if not Path(settings.corpus).is_file():
         use_cache_if_unreachable()
 

@@ -159,7 +159,7 @@ def merged(
 
 @contextmanager
 def _warnings(*, quiet: bool) -> Iterator[None]:
-    """What the packages log to be read; of a quiet command errors alone."""
+    """Logging of the packages; of a quiet command errors alone."""
     loggers = [logging.getLogger(name) for name in _PACKAGES] if quiet else []
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -215,7 +215,7 @@ def _of_file(
 def values_of_environment(
     settings: type[BaseModel], words: list[str], *, parts: Collection[str] = ()
 ) -> dict[str, tuple[Any, str]]:
-    """What environment variables say of a command's settings.
+    """Read a command's settings from environment variables.
 
     Args:
         settings: The command's settings.
@@ -276,7 +276,7 @@ def _refuse_before_subcommand(
 
 
 def _parameters(settings: type[BaseModel]) -> Iterator[inspect.Parameter]:
-    """What typer reads: one parameter for each setting, and ``--config``."""
+    """Parameters for typer: one for each setting, and ``--config``."""
     fields = settings.model_fields
     for name in _ordered(settings):
         annotation: Any = _CONFIG if name == "config" else _annotation(name, fields[name])

@@ -1,4 +1,4 @@
-"""What a command prints: a finding in four labelled parts, then tables; or JSON, or CSV."""
+"""Printed output of a command: a finding in four labelled parts, then tables; or JSON, or CSV."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Output:
 
 
 def rounded_lines(precision: str) -> list[str]:
-    """What is said of numbers that come from rounded matrix products."""
+    """Remark on numbers that come from rounded matrix products."""
     if precision == "float32":
         return []
     return [f"Matrix products were computed in {precision}: numbers are rounded."]

@@ -41,7 +41,7 @@ _SHOWN = 12
 
 
 class PairsSettings(SharedRunSettings):
-    """Everything ``tdabias pairs`` can be told."""
+    """Settings of ``tdabias pairs``."""
 
     model: Name = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
@@ -93,7 +93,7 @@ class PairsSettings(SharedRunSettings):
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder of the files."""
         named = Path(self.set_ or self.data or "").stem
         return self.out or Path("runs") / model_folder(self.model) / f"pairs-{named}"
 
@@ -209,7 +209,7 @@ def _cell(row: dict[Any, Any], name: str) -> str:
 
 
 def _rows(result: PairSetScores) -> tuple[pd.DataFrame, dict[str, str]]:
-    """What is printed of the official table, and how columns are headed."""
+    """Printed part of the official table, and the headings of its columns."""
     table = result.official.drop(columns=["interval", "undefined", "ties"], errors="ignore")
     headings = {"log_odds": "log-odds", "log_odds_female": "log-odds she over he"}
     match result.record.set:
@@ -313,7 +313,7 @@ def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
 
 
 def within_word_lines(table: pd.DataFrame) -> list[str]:
-    """What the better reading of masked models says of the whole set."""
+    """Score of the whole set by the better reading of masked models."""
     scores = table[(table["reading"] == "pll_within_word") & (table["scoring"] == "sum")]
     if scores.empty:
         return []

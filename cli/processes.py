@@ -33,7 +33,7 @@ def launched() -> tuple[int, int]:
 
 
 def is_main() -> bool:
-    """Whether this process gathers, writes and speaks."""
+    """Tell whether this process gathers, writes and speaks."""
     return launched()[0] == 0
 
 
@@ -81,7 +81,7 @@ class Processes:
     count: int
 
     def agreed(self, missing: Callable[[], list[str]]) -> list[str]:
-        """What the first process misses: it alone may delete what was there."""
+        """Parts that the first process misses: it alone may delete what was there."""
         import torch.distributed as dist
 
         said: list[Any] = [missing() if self.index == 0 else None]

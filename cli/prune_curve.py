@@ -46,7 +46,7 @@ _STEPS = "steps"
 
 
 class PruneCurveSettings(PrecisionOption, SharedRunSettings):
-    """Everything ``tdabias prune-curve`` can be told."""
+    """Settings of ``tdabias prune-curve``."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias heads` wrote.")
     by: str = Field(
@@ -89,7 +89,7 @@ class PruneCurveSettings(PrecisionOption, SharedRunSettings):
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder of the files."""
         return self.out or self.run / "prune-curve"
 
     def numbers_depend_on(self) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _ablator(
 
 
 def _steps(settings: PruneCurveSettings, heads: HeadBias, category: str, team: Team) -> PartStore:
-    """Where finished steps are kept for a run that is started again."""
+    """Store of finished steps for a run that is started again."""
     identity = {
         "weights": heads.record.model.weights,
         "category": category,
@@ -243,7 +243,7 @@ def _first_order(
 
 
 def saved(folder: Path) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: as ``PruneCurve.load``.
@@ -254,7 +254,7 @@ def saved(folder: Path) -> Output:
 
 
 def output(curve: PruneCurve, folder: Path) -> Output:
-    """What is left of the bias at the number of heads that was chosen, ranking by ranking."""
+    """Output of a curve: the remaining bias at the number of heads chosen, ranking by ranking."""
     record = curve.record
     title = f"{record.model.name} · {record.category} · {record.quantity} left (nats)"
     table = Table(title=title, title_justify="left")
@@ -287,7 +287,7 @@ def output(curve: PruneCurve, folder: Path) -> Output:
 
 
 def finding(curve: PruneCurve, folder: Path) -> Finding:
-    """What each ranking leaves on unseen targets, compared with random orders."""
+    """Remaining bias on unseen targets for each ranking, compared with random orders."""
     record, rows = curve.record, curve.chosen.to_dict("records")
     n_random = int((curve.curve.query("ranking == 'random' and k == 0")).shape[0])
     better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < 0.05]

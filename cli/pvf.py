@@ -45,7 +45,7 @@ _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
 class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
-    """Everything ``tdabias pvf score`` can be told."""
+    """Settings of ``tdabias pvf score``."""
 
     model: Annotated[tuple[Name, ...], Several] = Field(
         min_length=1,
@@ -83,12 +83,12 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
 
     @property
     def template_source(self) -> str:
-        """Where the templates come from."""
+        """Source of the templates."""
         by_default = "gender" if self.attribute in ("gender", "pronouns") else "race"
         return self.templates or by_default
 
     def folder(self, model: str) -> Path:
-        """Where a model's files go."""
+        """Folder of a model's files."""
         if self.out is not None:
             return self.out / folder_name(model) if len(self.model) > 1 else self.out
         name = "-".join(
@@ -123,7 +123,7 @@ class RiskSettings(_RiskSettings):
     )
 
     def folder(self, run: Path) -> Path:
-        """Where the risks of a run go."""
+        """Folder of the risks of a run."""
         if self.out is None:
             return run
         return self.out / run.resolve().name if len(self.runs) > 1 else self.out
@@ -306,7 +306,7 @@ def _report(
 
 
 def saved(folder: Path, top: int) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: as ``load_report``.

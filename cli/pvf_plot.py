@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SocialSettings(OutputSettings):
-    """Everything ``tdabias pvf social`` can be told."""
+    """Settings of ``tdabias pvf social``."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder that `tdabias pvf` wrote.")
     factors: FilePath = Field(description="CSV with the columns x,factor,...[,weight]")
@@ -28,7 +28,7 @@ class SocialSettings(OutputSettings):
 
 
 class PlotSettings(OutputSettings):
-    """Everything ``tdabias pvf plot`` can be told."""
+    """Settings of ``tdabias pvf plot``."""
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         description="Folders that `tdabias pvf` wrote."

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReportSettings(OutputSettings):
-    """Everything ``tdabias report`` can be told."""
+    """Settings of ``tdabias report``."""
 
     runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
         description="Folders of finished runs, of any commands."
@@ -242,7 +242,7 @@ def _settings_class(name: str) -> type[BaseModel] | None:
 
 
 def _told(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
-    """What was told beside the defaults, by names that the class takes."""
+    """Settings beside the defaults, by names that the class takes."""
     told = {}
     for name, field in settings.model_fields.items():
         value = saved.get(field.alias or name, saved.get(name))

@@ -35,7 +35,7 @@ class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
 
     @property
     def folder(self) -> Path:
-        """Where the page goes; the run itself goes to ``heads`` inside it."""
+        """Folder of the page; the run itself goes to ``heads`` inside it."""
         return self.out or Path("runs") / folder_name(self.model) / "reproduce"
 
     def heads(self) -> HeadsSettings:

@@ -23,7 +23,7 @@ class NumbersSettings(Protocol):
 
     @property
     def overwrite(self) -> bool:
-        """Whether a finished run of something else may be lost."""
+        """Tell whether a finished run of something else may be lost."""
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
@@ -92,7 +92,7 @@ def run_folder(
 
 
 def parts_in(folder: Path, settings: SharedRunSettings, team: Team) -> Store:
-    """What opens the finished parts of a run, given what their numbers depend on.
+    """Function that opens the finished parts of a run, given what their numbers depend on.
 
     Args:
         folder: Where they are.

@@ -35,7 +35,7 @@ PARTS = "parts"
 
 
 def source_of(data: str) -> str:
-    """Where intrasentence items are read: ``--data``, else the folder of pairs, else the hub."""
+    """Source of intrasentence items: ``--data``, else the folder of pairs, else the hub."""
     folder = os.environ.get(FOLDER, "")
     if data != "stereoset" or not folder or not (Path(folder) / _INSIDE).is_dir():
         return data
@@ -225,7 +225,7 @@ def _length_line(run: SentenceRun, reading: str, scored: str, scoring: str) -> s
 
 
 def saved(folder: Path) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: as ``SentenceRun.load``.

@@ -66,7 +66,7 @@ class CommandSettings(BaseModel):
 
 
 class PlacementSettings(CommandSettings):
-    """Where a model goes, and the type of its weights."""
+    """Settings of a model's placement and of the type of its weights."""
 
     device: Device = Field(
         "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
@@ -101,13 +101,13 @@ class PrecisionOption(CommandSettings):
 
 
 class RunSettings(OutputSettings):
-    """What every command that leaves a run in a folder can be told."""
+    """Settings of every command that leaves a run in a folder."""
 
     overwrite: bool = Field(False, description="write over a finished run of something else")
 
 
 class SharedRunSettings(RunSettings):
-    """What a command can be told whose work several processes may share."""
+    """Settings of a command whose work several processes may share."""
 
     shard: Annotated[str, AfterValidator(_known_shard)] | None = Field(
         None,
@@ -125,7 +125,7 @@ class SharedRunSettings(RunSettings):
 
 
 class TriplesSettings(PlacementSettings):
-    """What every command that runs a model on triples can be told."""
+    """Settings of every command that runs a model on triples."""
 
     model: Name = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
@@ -147,7 +147,7 @@ class TriplesSettings(PlacementSettings):
 
 
 class TwinsOption(CommandSettings):
-    """Whether and how the texts are compared with the same texts about other targets."""
+    """Tell whether and how the texts are compared with the same texts about other targets."""
 
     twins: Name = Field(
         "auto",

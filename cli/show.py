@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ShowSettings(OutputSettings):
-    """Everything ``tdabias show`` can be told."""
+    """Settings of ``tdabias show``."""
 
     run: Annotated[FilePath, Positional()] = Field(description="Folder of a finished run.")
     top: int | None = Field(
@@ -38,7 +38,7 @@ def show(settings: ShowSettings) -> None:
 
 
 def printed(run: Run) -> Output | None:
-    """What a run has to say; None of commands whose runs are not printed again."""
+    """Output of a run; None of commands whose runs are not printed again."""
     if run.command not in _PRINTED:
         return None
     top = int(run.record.settings.get("top") or 10)

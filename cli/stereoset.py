@@ -138,7 +138,7 @@ def score_table(result: StereoSetScores) -> Table:
 
 
 def twin_table(result: StereoSetScores) -> Table:
-    """What is left of categories when twins are subtracted, with intervals and tests."""
+    """Table of categories with twins subtracted, with intervals and tests."""
     beta, rows = result.beta, []
     for row in beta[beta["group"] == "all"].to_dict("records"):
         digits = 2 if row["scoring"] == "sum" else 3

@@ -1,4 +1,4 @@
-"""What ``tdabias stereoset`` can be told."""
+"""Settings of ``tdabias stereoset``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .settings import FilePath, SharedRunSettings, TriplesSettings, TwinsOption,
 
 
 class StereoSetSettings(TriplesSettings, TwinsOption, SharedRunSettings):
-    """Everything ``tdabias stereoset`` can be told."""
+    """Settings of ``tdabias stereoset``."""
 
     task: Literal["intersentence", "intrasentence"] = Field(
         "intersentence",
@@ -41,7 +41,7 @@ class StereoSetSettings(TriplesSettings, TwinsOption, SharedRunSettings):
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder of the files."""
         half = "-intrasentence" if self.task == "intrasentence" else ""
         by_default = Path("runs") / folder_name(self.model) / f"stereoset{half}-{self.category}"
         return self.out or by_default

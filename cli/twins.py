@@ -27,7 +27,7 @@ _SHOWN = 3
 
 
 class TwinsSettings(OutputSettings):
-    """Everything ``tdabias twins`` can be told."""
+    """Settings of ``tdabias twins``."""
 
     data: Name = Field(
         "stereoset",

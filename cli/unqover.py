@@ -41,7 +41,7 @@ _FILES = "groups.csv, subjects.csv, summary.csv, answers.parquet, heat_map.png, 
 class UnqoverSettings(
     PlacementSettings, SharedRunSettings, DesignConfig, AskConfig, InferenceConfig
 ):
-    """Everything ``tdabias unqover`` can be told."""
+    """Settings of ``tdabias unqover``."""
 
     model: Name = Field(
         min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
@@ -60,7 +60,7 @@ class UnqoverSettings(
 
     @property
     def folder(self) -> Path:
-        """Where the files go."""
+        """Folder of the files."""
         name = f"unqover-{folder_name(self.class_)}"
         if self.attribute_set is not None:
             name += f"-{self.attribute_set}"
@@ -138,7 +138,7 @@ def _answers(
 
 
 def saved(folder: Path, top: int) -> Output:
-    """What a finished run has to say.
+    """The output of a finished run.
 
     Raises:
         InputError: if the folder holds no finished run, or a file is not as it was written.
@@ -211,7 +211,7 @@ def summary_table(report: Report) -> Table:
 
 
 def ranked_table(report: Report, top: int) -> Table:
-    """What each of two groups is most preferred for; of more, the most and the least.
+    """Table of what each of two groups is most preferred for; of more, the most and the least.
 
     Attributes that say bad things of people are shown by kind.
     """

@@ -37,7 +37,7 @@ def lexicon() -> dict[str, Any]:
 
 @dataclass
 class Mined:
-    """What has been counted so far; saved between documents, so that a run can go on.
+    """Counts so far; saved between documents, so that a run can go on.
 
     Attributes:
         counts: Template to number of distinct sentences.

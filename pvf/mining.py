@@ -143,7 +143,7 @@ def _is_person(token: Token) -> bool:
 
 
 def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
-    """Whether a pronoun is likely to mean the subject: one clause away, nobody else in between."""
+    """Tell whether a pronoun is likely to mean the subject: one clause away, nobody between."""
     clause = pronoun.head
     if pronoun.dep_ not in _SUBJECTS or clause.head != verb or clause == verb:
         return False

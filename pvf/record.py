@@ -1,4 +1,4 @@
-"""What ``run.json`` says of a run of ``tdabias pvf``, and the columns of its tables."""
+"""Record of a run of ``tdabias pvf``, and the columns of its tables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TemplateRecord(RecordPart):
 
 
 class ReadRecord(RecordPart):
-    """What stands in the tables, in their order."""
+    """Content of the tables, in their order."""
 
     x: tuple[str, ...] = Field(min_length=1)
     templates: tuple[TemplateRecord, ...] = Field(min_length=1)
@@ -97,7 +97,7 @@ class RiskRecord(RunRecord):
 
 
 class RiskSettings(RecordPart):
-    """What ``risk.json`` says: how risks were computed, and what must be read beside them.
+    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
 
     Attributes:
         config: How.

@@ -1,4 +1,4 @@
-"""What known kinds of models score: the rows that stand beside every measured one.
+"""Scores of known kinds of models: the rows that stand beside every measured one.
 
 Source: [PCF] section 4.1 and appendix, with the derivations' misprints corrected: the stereotyped
 model has all of its risk in prejudice, the randomly stereotyped one all of it in volatility.

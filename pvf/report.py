@@ -36,7 +36,7 @@ _SETTINGS = "risk.json"
 
 @dataclass(frozen=True)
 class RiskReport:
-    """What the preferences of one model amount to.
+    """Risks from the preferences of one model.
 
     Attributes:
         preferences: Where it comes from.
@@ -80,7 +80,7 @@ class RiskReport:
 
     @property
     def settings(self) -> RiskSettings:
-        """What ``risk.json`` says."""
+        """Content of ``risk.json``."""
         weights = None if self.x_weights is None else tuple(self.x_weights.tolist())
         return RiskSettings(config=self.config, x_weights=weights, controls=self.controls)
 

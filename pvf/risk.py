@@ -134,7 +134,7 @@ def decompose(
 def volatility(
     r: Float[np.ndarray, "..."], r_p: Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
-    """What of r is not r_p, with 0 for what is only rounding: some 1e-16, of either sign."""
+    """Rest of r beside r_p, with 0 for rounding errors: some 1e-16, of either sign."""
     return np.where(r - r_p > _ROUNDING, r - r_p, 0.0)
 
 

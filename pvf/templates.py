@@ -37,7 +37,7 @@ class Template:
 
     @property
     def after(self) -> str:
-        """What follows the slot of y; empty in templates for causal models."""
+        """Text after the slot of y; empty in templates for causal models."""
         return self.text.split(Y_SLOT)[1].strip()
 
 

@@ -1,4 +1,4 @@
-"""What a caller is told meanwhile: how much is done so far, and where the time went."""
+"""Progress of a long call: how much is done so far, and where the time went."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def load_triples(
 
 
 def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
-    """What is odd about a source and no error: triples that stand twice, names nearly the same.
+    """Remarks on a source that are no errors: triples that stand twice, names nearly the same.
 
     Args:
         source: As in ``load_triples``.
@@ -112,7 +112,7 @@ def _repeated(triple: Triple, earlier: Triple) -> str:
 
 
 def triple_ids(triples: Iterable[Triple]) -> list[str]:
-    """What names each triple wherever it was read from: a hash of what it says.
+    """Name each triple, wherever it was read from, by a hash of its content.
 
     A triple that stands several times gets ``-2``, ``-3``, ... behind it.
     """
@@ -128,7 +128,7 @@ def triple_ids(triples: Iterable[Triple]) -> list[str]:
 
 
 def source_revision(source: str | Path) -> str | None:
-    """What pins the content of a source: the hub's commit, or a hash of the file's bytes."""
+    """Pin the content of a source: the hub's commit, or a hash of the file's bytes."""
     if source == "stereoset":
         return hub_revision(_hub_split().info.download_checksums or {})
     if source == "starter":

@@ -37,7 +37,7 @@ STARTER_CAUTION = "The starter triples demonstrate the tool; they do not measure
 
 
 class InputError(ValueError):
-    """What was given cannot be used; one line says what is allowed and what to do."""
+    """Input that cannot be used; one line says what is allowed and what to do."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -75,7 +75,7 @@ class Triple:
 
     @property
     def is_pair(self) -> bool:
-        """Whether there is no unrelated text."""
+        """Tell whether there is no unrelated text."""
         return not self.unrelated
 
     def texts(self) -> tuple[str, str, str]:

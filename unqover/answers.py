@@ -1,4 +1,4 @@
-"""What a model answered, saved; whatever follows needs no model."""
+"""Answers of a model, saved; whatever follows needs no model."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Answers(Recorded):
 
     @property
     def model(self) -> str:
-        """What the model was asked for as."""
+        """Name by which the model was asked for."""
         return self.record.model.name
 
     @property
@@ -159,7 +159,7 @@ def _named(names: Sequence[str], codes: np.ndarray) -> Any:
 
 
 def _places(run: Run, table: pd.DataFrame, names: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Where each row belongs among the names of every key.
+    """Places of each row among the names of every key.
 
     Raises:
         InputError: if a row names what the record does not, or a question stands twice.

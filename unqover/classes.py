@@ -1,4 +1,4 @@
-"""What is asked: subjects, attributes and frames, from the class files of the package or a user.
+"""Subjects, attributes and frames of questions, from the class files of the package or a user.
 
 A class is one YAML file. Its frames are sentences about two subjects that do not say which of them
 an attribute holds for; its forms say how a subject is written in them.
@@ -52,7 +52,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Attribute:
-    """What a question asks about.
+    """Attribute of a question.
 
     Attributes:
         name: Unique in its set.

@@ -1,4 +1,4 @@
-"""What ``run.json`` says of a run of ``tdabias unqover``, and the columns of its tables."""
+"""Record of a run of ``tdabias unqover``, and the columns of its tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AttributeRecord(NamedTuple):
 
 
 class ListsRecord(RecordPart):
-    """What stands in the table, in its order."""
+    """Content of the table, in its order."""
 
     subjects: tuple[SubjectRecord, ...] = Field(min_length=2)
     factors: tuple[str, ...] = Field(min_length=1)

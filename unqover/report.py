@@ -187,7 +187,7 @@ def _ways(answers: Answers) -> Iterator[_Way]:
 
 
 def _described(answers: Answers) -> bool:
-    """Whether every combination of levels has one subject: a description, not one of a sample."""
+    """Tell whether every combination of levels has one subject: a description, no sample."""
     return len(set(answers.levels)) == len(answers.levels)
 
 

@@ -30,7 +30,7 @@ class Template:
 
     @property
     def name(self) -> str:
-        """What tells it from the others of its class."""
+        """Property that tells it from the others of its class."""
         return self.frame.context + (f" [{self.noun}]" if self.noun else "")
 
     def context(self, first: Subject, second: Subject) -> str:
@@ -116,7 +116,7 @@ def _predicate(attribute: Attribute, negation: Negation | None, number: str) -> 
 
 
 def _parts(form: str, subject: Subject, noun: str) -> tuple[str, str, str]:
-    """What stands before a subject, the subject, and what stands behind it."""
+    """Text before a subject, the subject, and the text after it."""
     slot = "{subject}" if "{subject}" in form else "{adjective}"
     before, after = form.replace("{noun}", noun).split(slot)
     return before, subject.name if slot == "{subject}" else subject.adjective, after

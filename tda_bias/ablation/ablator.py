@@ -42,7 +42,7 @@ _READINGS_OF_A_GRADIENT = 3
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What a model says about triples, per triple.
+    """Outcomes of a model on triples, per triple.
 
     Attributes:
         continuation: Log-probabilities of the continuations, in the order of ``ROLES``; of masked
@@ -134,7 +134,7 @@ class Ablator:
 
     @property
     def packed(self) -> bool:
-        """Whether a triple's texts are run as one row."""
+        """Tell whether a triple's texts are run as one row."""
         return self.readings.packed
 
     @property
@@ -263,7 +263,7 @@ class Ablator:
         return {"replacement": replacement, "precision": self.precision}
 
     def slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
-        """What one batch of texts adds to the first-order estimates, row by row."""
+        """Contribution of one batch of texts to the first-order estimates, row by row."""
         return slopes(self.model, self.layers, self.readings, self.replacement, tree_pass)
 
     def first_order(self, parts: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
@@ -312,5 +312,5 @@ def _hash_of(texts: Sequence[Sequence[int]]) -> str:
 
 
 def change(summary: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
-    """What removing heads changed in each summary."""
+    """Change of each summary."""
     return {f"d_{name}": summary[name] - base[name] for name in base}

@@ -47,7 +47,7 @@ Means = Mapping[HeadId, Float[Tensor, " d"]]
 
 @dataclass(frozen=True)
 class EditRule:
-    """What becomes of a head's output.
+    """Rule for a head's output.
 
     Attributes:
         how: ``zero``: nothing is left; ``scale``: it is multiplied; ``mean``: its mean over texts
@@ -345,7 +345,7 @@ EDIT = "edit.json"
 
 @dataclass(frozen=True)
 class EditedModel:
-    """What ``write_edited_model`` wrote.
+    """A model that ``write_edited_model`` wrote.
 
     Attributes:
         folder: Where.

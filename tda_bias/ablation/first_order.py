@@ -154,7 +154,7 @@ def slopes(
 
 @dataclass
 class _Seen:
-    """What a pass leaves behind: every projection's input, and the last layer's output."""
+    """Activations of a pass: every projection's input, and the last layer's output."""
 
     heads: list[Tensor]
     last: Tensor

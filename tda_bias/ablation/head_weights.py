@@ -45,7 +45,7 @@ class Slice:
 
 
 def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
-    """Where a head's weights are: rows of q, k, v with their biases, columns of o.
+    """Slices of a head's weights: rows of q, k, v with their biases, columns of o.
 
     The bias of the output projection belongs to no head.
 
@@ -150,7 +150,7 @@ def export_record(
     model: Mapping[str, Any],
     rule: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What ``tdabias export`` writes.
+    """Content of the file that ``tdabias export`` writes.
 
     Args:
         hf_model: A plain Hugging Face model.

@@ -82,7 +82,7 @@ _CHOSEN = {
 
 @dataclass(frozen=True)
 class PruneCurve(SavedResult):
-    """What ``prune_curve`` found.
+    """Result of ``prune_curve``.
 
     Attributes:
         curve: One row per ranking, draw (of ``random``) and number of heads ``k``: ``log_ppl``,

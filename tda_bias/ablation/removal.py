@@ -47,7 +47,7 @@ class Removal:
 
     @property
     def is_read(self) -> bool:
-        """Whether its outputs are wanted; otherwise others only begin with it."""
+        """Tell whether its outputs are wanted; otherwise others only begin with it."""
         return bool(self.sets)
 
     def n_layers(self, total: int) -> int:
@@ -279,7 +279,7 @@ class HeadRemover:
         position: int,
         heads: Sequence[tuple[int, ...]],
     ) -> tuple[Float[Tensor, "row token head d"], list[float]]:
-        """What heads write without some of them, copy by copy, and how much each copy changed."""
+        """Output of heads without some of them, copy by copy, and how much each copy changed."""
         new = z.clone()
         sizes = []
         for part, its_heads in zip(new.view(len(heads), -1, *z.shape[1:]), heads, strict=True):
@@ -348,7 +348,7 @@ def _repeated(value: Any, copies: int) -> Any:
 
 
 def _part(output: Any, number: int, copies: int, rows: int) -> Any:
-    """What a layer hands on of one copy; what has no row for each text is the same for all."""
+    """Part of a layer's output for one copy; what has no row per text is the same for all."""
     if isinstance(output, tuple):
         return tuple(_part(part, number, copies, rows) for part in output)
     if isinstance(output, Tensor) and output.ndim and len(output) == copies * rows:

@@ -107,7 +107,7 @@ _WHOLE = ("none", "top_set", "random_set")
 
 @dataclass(frozen=True)
 class AblationStudy(SavedResult):
-    """What removing heads changed.
+    """Effects of removing heads.
 
     Attributes:
         effects: One row per set of heads: ``kind`` (top, bottom, random: one head; top_set,
@@ -150,7 +150,7 @@ class AblationStudy(SavedResult):
 
     @property
     def has_beta(self) -> bool:
-        """Whether there were twins, and so effects on beta."""
+        """Tell whether there were twins, and so effects on beta."""
         return "exact_beta" in self.heads
 
 
@@ -244,7 +244,7 @@ class HeadSet:
 def head_sets(
     run: HeadBias, category: str, *, top: int, n_random: int, rng: np.random.Generator
 ) -> tuple[list[HeadSet], int]:
-    """What a study removes: nothing, single heads, the top heads together, and random sets.
+    """Sets that a study removes: nothing, single heads, the top heads together, and random sets.
 
     Args:
         run: The run whose map ranks the heads.
@@ -299,7 +299,7 @@ def _ranked(run: HeadBias, category: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What the model says without each set of heads, and the estimates for every head."""
+    """Outcomes without each set of heads, and the estimates for every head."""
 
     outcomes: list[Outcomes]
     first_order: FirstOrder

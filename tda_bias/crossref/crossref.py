@@ -108,7 +108,7 @@ _KEY = ["category", "target"]
 
 @dataclass(frozen=True)
 class CrossReference(SavedResult):
-    """What ``cross_reference`` found.
+    """Result of ``cross_reference``.
 
     Attributes:
         targets: One row per target: summaries of its heads, and what the model says of it.

@@ -66,7 +66,7 @@ TABLES = (
 
 @dataclass(frozen=True)
 class ItemCrossReference(SavedResult):
-    """What ``cross_reference_items`` found.
+    """Result of ``cross_reference_items``.
 
     Attributes:
         heads: One row per category, way, measure, dimension and head; see ``item_tests.ItemTests``.

@@ -230,7 +230,7 @@ def mantel(
 
 
 def power(n: int) -> dict[str, float]:
-    """What one correlation over n targets or items can show.
+    """Power of one correlation over n targets or items.
 
     Returns:
         ``significant``: the smallest |rho| with p < .05, by the t approximation; ``power_80``: the

@@ -55,7 +55,7 @@ def head_vectors(
 def head_summaries(
     table: pd.DataFrame, combined: pd.DataFrame, *, column: str = "combined_relative"
 ) -> pd.DataFrame:
-    """What a target's heads amount to.
+    """Summaries of a target's heads.
 
     Args:
         table: Rows per target, layer, head and dimension, with ``q_bh``.

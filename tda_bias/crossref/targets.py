@@ -163,7 +163,7 @@ def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
 
 @dataclass(frozen=True)
 class Said:
-    """What a model says of words: the table that a run of ``tdabias pvf`` or ``unqover`` leaves.
+    """Scores of words by a model: the table that a run of ``tdabias pvf`` or ``unqover`` leaves.
 
     Attributes:
         by_x: One row per word: ``x r r_p r_v``, the signed means ``s_CLASS``, and more.

@@ -1,4 +1,4 @@
-"""What is trained away: gaps between continuations that change with the target, and nothing more.
+"""Loss of the training: gaps between continuations that change with the target, and nothing more.
 
 The gap of an item is
 

@@ -19,7 +19,7 @@ _CONFIG = "adapter_config.json"
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a folder holds an adapter in place of a model."""
+    """Tell whether a folder holds an adapter in place of a model."""
     # Unlike pathlib, these take any name: what no file system takes is no folder.
     return isfile(join(name, _CONFIG)) and not exists(join(name, "config.json"))
 

@@ -1,4 +1,4 @@
-"""Where a model's attention heads are: the layers, and the projection of each layer's heads.
+"""Places of a model's attention heads: the layers, and the projection of each layer's heads.
 
 By the names that Hugging Face gives the parts of a model. The bridge that hooks a model wraps its
 parts and keeps those names inside its own, so hooked models are found the same way.
@@ -50,7 +50,7 @@ class AttentionPart:
 
 
 def attention_part(name: str) -> AttentionPart | None:
-    """What a module of a model is, if it is a projection of self-attention.
+    """Recognise a module of a model as a projection of self-attention.
 
     Args:
         name: As ``named_modules`` gives it.
@@ -66,7 +66,7 @@ def _is_cross(module: str) -> bool:
 
 
 def in_read_stack(name: str, hf_model: Any) -> bool:
-    """Whether a part belongs to the layers whose patterns are read: of two stacks the encoder."""
+    """Tell whether a part belongs to the layers that are read: of two stacks the encoder."""
     return not hf_model.config.is_encoder_decoder or "decoder." not in name
 
 
@@ -99,7 +99,7 @@ class AttentionLayer:
         return weight.narrow(axis, head * size, size)
 
     def written(self, z: Float[Tensor, "... head d"]) -> Float[Tensor, "... head model"]:
-        """What each head's part of the projection's input adds to its output."""
+        """Contribution of each head's part of the projection's input to its output."""
         weight: Tensor = self.projection.get_parameter("weight")
         if isinstance(self.projection, nn.Linear):
             weight = weight.T
@@ -144,7 +144,7 @@ def _width(projection: nn.Module) -> int:
 
 
 def writes_to_the_stream(model: LanguageModel, layers: list[AttentionLayer]) -> bool:
-    """Whether what heads write is added to the residual stream as it is, and read from its end.
+    """Tell whether the output of heads is added to the residual stream as it is, and read there.
 
     It is not where a layer normalises its output or its sum (BERT, BART, Gemma 2, OLMo 2), and not
     in an encoder, whose end a decoder reads.

@@ -1,4 +1,4 @@
-"""What is chosen for a model: the device it is on, and the class it is loaded as."""
+"""Choice of a model's device and of the class it is loaded as."""
 
 from __future__ import annotations
 

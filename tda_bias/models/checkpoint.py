@@ -1,4 +1,4 @@
-"""What a checkpoint may hold: no code, all layers, a row of embeddings for every token."""
+"""Checks of a checkpoint: no code, all layers, a row of embeddings for every token."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class _EnoughError(Exception):
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a layer's pattern appears.
+    """The place where a layer's pattern appears.
 
     Attributes:
         module: Name of the module whose output holds it.
@@ -106,7 +106,7 @@ class EagerAttention:
 
 
 def body_of(hf_model: PreTrainedModel) -> nn.Module:
-    """What is run: the model, or an encoder-decoder's encoder."""
+    """The part that is run: the model, or an encoder-decoder's encoder."""
     body: nn.Module = hf_model.get_encoder() if hf_model.config.is_encoder_decoder else hf_model
     return body
 

@@ -45,7 +45,7 @@ class LanguageModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the inputs go."""
+        """Device of the inputs."""
         return device_of_inputs(self.hf_model)
 
     @property
@@ -177,6 +177,6 @@ class LanguageModel:
 
 
 def _is_listed(model: PreTrainedModel, mapping: Any) -> bool:
-    """Whether a mapping of transformers has a model's class, without importing all the others."""
+    """Tell whether a mapping of transformers has a model's class, without importing others."""
     listed = mapping.get(type(model.config), ())
     return type(model) in (listed if isinstance(listed, tuple) else (listed,))

@@ -96,7 +96,7 @@ class _EnoughError(Exception):
 
 
 def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
-    """Whether logits are what the output embeddings give, tried once on one place."""
+    """Tell whether logits are what the output embeddings give, tried once on one place."""
     head = hf_model.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         return False

@@ -1,4 +1,4 @@
-"""Where the parts of a model are: on one device, on several, in main memory, on disk.
+"""Placement of the parts of a model: on one device, on several, in main memory, on disk.
 
 A device map is what accelerate takes: by the name of a part its device, ``cpu`` or ``disk``. Parts
 that are not on a device where they can be run are brought there when they are, one at a time.
@@ -65,13 +65,13 @@ def _check_device(source: str, part: Any, place: Any) -> None:
 
 
 def is_spread(hf_model: PreTrainedModel) -> bool:
-    """Whether parts of a model are on several devices, or are brought to one when they are run."""
+    """Tell whether parts of a model are on several devices, or are brought to one when run."""
     places = {str(place) for place in (getattr(hf_model, "hf_device_map", None) or {}).values()}
     return len(places) > 1 or "disk" in places
 
 
 def device_of_inputs(hf_model: PreTrainedModel) -> torch.device:
-    """Where a model's inputs go."""
+    """Device of a model's inputs."""
     for parameter in hf_model.parameters():
         if parameter.device.type != "meta":
             place: torch.device = parameter.device

@@ -1,4 +1,4 @@
-"""What a run record says of its model."""
+"""A model as a run record describes it."""
 
 from __future__ import annotations
 

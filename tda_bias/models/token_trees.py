@@ -129,7 +129,7 @@ def separate_paths(trees: Sequence[TokenTree]) -> Rows:
 
 @dataclass(frozen=True)
 class Grid:
-    """Where trees stand in the rows of a forward pass.
+    """Places of trees in the rows of a forward pass.
 
     Attributes:
         row: Of each tree.

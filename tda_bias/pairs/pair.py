@@ -56,7 +56,7 @@ class Pair:
 
     @property
     def unit(self) -> str:
-        """What is drawn when pairs are resampled."""
+        """Name of what is drawn when pairs are resampled."""
         return self.group if self.cluster is None else self.cluster
 
 
@@ -97,7 +97,7 @@ class PairSet:
 
 
 def is_evaluation_only(name: str) -> bool:
-    """Whether a set's name is that of texts that must not be trained on."""
+    """Tell whether a set's name is that of texts that must not be trained on."""
     return re.sub(r"[^a-z]", "", name.lower()).startswith(_EVALUATION_ONLY)
 
 
@@ -161,7 +161,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def words(text: str) -> list[Span]:
-    """Where the words and the punctuation marks of a text stand, in characters."""
+    """Places of the words and the punctuation marks of a text, in characters."""
     return [match.span() for match in _WORD.finditer(text)]
 
 

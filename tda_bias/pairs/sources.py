@@ -1,4 +1,4 @@
-"""Where pairs are read: files that ship, a user's files and folders, the hub."""
+"""Sources of pairs: files that ship, a user's files and folders, the hub."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def packaged(folder: str, name: str) -> str:
 
 
 def hash_of(*texts: str) -> str:
-    """What pins the content of files: a hash of their bytes."""
+    """Pin the content of files by a hash of their bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         digest.update(text.encode())

@@ -41,7 +41,7 @@ def from_lines(pro: str, anti: str, *, type: str, where: str) -> list[Pair]:
 
 
 def is_uneven(pair: Pair) -> bool:
-    """Whether the two sentences differ in more than pronouns: a slip of the source."""
+    """Tell whether the two sentences differ in more than pronouns: a slip of the source."""
     more, less = ([text[a:b].lower() for a, b in words(text)] for text in (pair.more, pair.less))
     if len(more) != len(less):
         return True

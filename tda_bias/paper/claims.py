@@ -1,4 +1,4 @@
-"""What the head paper says in words, as numbers of a run.
+"""Claims of the head paper as numbers of a run.
 
 Source: Varadarajan & Songdechakraiwut, section 4.
 """

@@ -96,7 +96,7 @@ def _minutes(seconds: float) -> str:
 
 
 def survivors_line(result: HeadBias) -> str:
-    """What is left after correction, by category."""
+    """Heads that survive correction, by category."""
     named = []
     for category in result.categories:
         kept = result.survivors(category=category, by="relative").to_dict("records")

@@ -98,7 +98,7 @@ def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") 
 
 
 def unlike_the_paper(result: HeadBias) -> list[str]:
-    """What a run did otherwise than the paper; a value beside a printed one is then another thing.
+    """Settings in which a run differs from the paper, so that values cannot be compared.
 
     Args:
         result: A run of ``tdabias heads``.
@@ -122,5 +122,5 @@ def unlike_the_paper(result: HeadBias) -> list[str]:
 
 
 def is_papers_model(model: str) -> bool:
-    """Whether a model is the one the paper ran."""
+    """Tell whether a model is the one the paper ran."""
     return model in published()["heads"]["names"]

@@ -76,7 +76,7 @@ class PublishedAgreement(SavedResult):
 
     @property
     def is_of_other_name(self) -> bool:
-        """Whether the run's model is not called like the one whose scores were published."""
+        """Tell whether the run's model is not called like the one whose scores were published."""
         return Path(self.record.model.name).name.lower() != self.record.published.lower()
 
 

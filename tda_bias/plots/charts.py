@@ -34,7 +34,7 @@ def names(name: str, title: str = "", **options: Any) -> dict[str, Any]:
 
 
 def hover(*fields: str) -> list[dict[str, Any]]:
-    """What the box beside the pointer says."""
+    """Fields of the box beside the pointer."""
     return [{"field": name} for name in fields]
 
 
@@ -142,7 +142,7 @@ def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
 
 
 def ablate(run: Run) -> list[Chart]:
-    """What removal changes: the top heads, the bottom ones, and random ones."""
+    """Effects of removing the top heads, the bottom ones, and random ones."""
     effects = run.load(AblationStudy.load).effects
     rows = effects[["kind", "heads", "d_log_odds"]]
     spec = {
@@ -173,7 +173,7 @@ def crossref(run: Run) -> list[Chart]:
 
 
 def prune_curve(run: Run) -> list[Chart]:
-    """What is left of the preference while more and more heads are removed."""
+    """Remaining preference while more and more heads are removed."""
     quantity = run.load(PruneCurve.load).record.quantity
     said = "beta" if quantity == "beta" else "mean log-odds"
     left = f"{said} left"

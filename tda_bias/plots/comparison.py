@@ -1,4 +1,4 @@
-"""What changed between two models, and between two maps of heads."""
+"""Changes between two models, and between two maps of heads."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def targets(runs: Sequence[Run]) -> Figure:
 
 
 def comparison(runs: Sequence[Run]) -> Figure:
-    """What changed between two models, outcome by outcome."""
+    """Changes between two models, outcome by outcome."""
     return plot_comparison(runs[0].load(ModelComparison.load))
 
 
@@ -245,7 +245,7 @@ def _compares(what: str) -> Callable[[Run], bool]:
 
 
 def frontier(runs: Sequence[Run]) -> Figure:
-    """What of the bias is left on unseen targets, against the change of perplexity."""
+    """Remaining bias on unseen targets against the change of perplexity."""
     run = runs[0].load(DebiasRun.load)
     protocol, figure = run.record.protocol, plot_frontier(run.frontier)
     return captioned(

@@ -59,7 +59,7 @@ def plot_heatmap(
 
 
 def _label(by: RankBy, *, twins: bool) -> str:
-    """What a cell's colour means."""
+    """Label of the colour scale."""
     if by in _PUBLISHED:
         return f"mean z over groups of {_PUBLISHED[by]}"
     what = f"{_EVIDENCE[by]} of triple minus twin" if twins else _EVIDENCE[by]

@@ -1,4 +1,4 @@
-"""What is left of the bias against what removing heads costs, for rankings and random orders."""
+"""Draw the remaining bias against the cost of removing heads, for rankings and random orders."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
 
 
 def _sets(entry: Entry, runs: Sequence[Run]) -> list[list[Run]]:
-    """What is drawn together."""
+    """Figures drawn together."""
     if entry.together == "never":
         return [[run] for run in runs]
     by_key: dict[object, list[Run]] = {}

@@ -44,7 +44,7 @@ _SCRIPTS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What is found, in plain words.
+    """A finding in plain words.
 
     Attributes:
         title: What it is about.
@@ -96,7 +96,7 @@ class TablePart:
 
 @dataclass(frozen=True)
 class Section:
-    """What a page says of a run.
+    """A run's part of a page.
 
     Attributes:
         title: Of the section.
@@ -173,7 +173,7 @@ def policy(scripts: Sequence[str], style: str) -> str:
 
 
 def page_data(page: Page) -> list[dict[str, Any]]:
-    """What the page's scripts read, section by section."""
+    """Data for the page's scripts, section by section."""
     return [
         {
             "explorer": section.explorer,

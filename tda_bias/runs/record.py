@@ -93,7 +93,7 @@ class HookedModelRecord(ModelRecord):
 
 
 class DataRecord(RecordPart):
-    """Where texts came from.
+    """Source of texts.
 
     Attributes:
         source: What was given.
@@ -119,7 +119,7 @@ class FileRecord(RecordPart):
 
 
 class RunRecord(RecordPart):
-    """What every command writes of its run.
+    """Entries of a run that every command writes.
 
     Attributes:
         version: Of the record's form.
@@ -146,7 +146,7 @@ class RunRecord(RecordPart):
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
     def told(self, name: str, default: V) -> V:
-        """What the command was told of one of its settings.
+        """Value of one of the command's settings.
 
         Args:
             name: The setting.

@@ -79,7 +79,7 @@ Table = tuple[str, str, "Columns"]
 
 
 class Recorded:
-    """What carries the record of the run that found it; a subclass is a frozen dataclass.
+    """A result with the record of the run that found it; a subclass is a frozen dataclass.
 
     Attributes:
         record: Everything needed to repeat the run.
@@ -98,7 +98,7 @@ class Recorded:
 
 
 class SavedResult(Recorded):
-    """What a command found.
+    """Result of a command.
 
     A subclass is a frozen dataclass: its fields are the tables that ``TABLES`` names, and
     ``record``.

@@ -49,7 +49,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What wrote it."""
+        """Command that wrote it."""
         return self.record.command
 
     @property
@@ -77,7 +77,7 @@ class Run:
         return validated_part(kind, self._values, str(self.folder / RECORD))
 
     def load(self, loader: Callable[[Path], T]) -> T:
-        """What a loader makes of the folder, read once."""
+        """Result of a loader on the folder, read once."""
         if loader not in self._loaded:
             self._loaded[loader] = loader(self.folder)
         loaded: T = self._loaded[loader]
@@ -86,7 +86,7 @@ class Run:
     # -- files --
 
     def has(self, name: str) -> bool:
-        """Whether a file is the run's; one that merely lies in its folder is not."""
+        """Tell whether a file is the run's; one that merely lies in its folder is not."""
         return name in self.record.files
 
     def read(self, name: str) -> bytes:
@@ -268,7 +268,7 @@ def with_parts(
 
 
 def made_from(part: Run, run: Run) -> bool:
-    """Whether a run's results are the ones that another was made from."""
+    """Tell whether a run's results are the ones that another was made from."""
     return run.content is not None and part.record.made_from.get(run.command) == run.content
 
 

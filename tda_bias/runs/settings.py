@@ -192,12 +192,12 @@ def plain_type(field: FieldInfo) -> Any:
 
 
 def takes_several(field: FieldInfo) -> bool:
-    """Whether a setting is a tuple."""
+    """Tell whether a setting is a tuple."""
     return get_origin(_without_none(field.annotation)) is tuple
 
 
 def is_number(field: FieldInfo) -> bool:
-    """Whether a setting is a number."""
+    """Tell whether a setting is a number."""
     return plain_type(field) in (int, float)
 
 
@@ -211,7 +211,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def unknown_setting(name: str, settings: type[BaseModel], *, but: Collection[str] = ()) -> str:
-    """What to say of a setting that does not exist."""
+    """Message about a setting that does not exist."""
     allowed = [known for known in setting_names(settings) if known not in but]
     return f"unknown setting `{name}`; allowed are {', '.join(allowed)}"
 

@@ -67,7 +67,7 @@ def short_name(name: str, at_most: int = 40) -> str:
 
 
 def is_visible(text: str) -> bool:
-    """Whether a text holds anything but spaces, control characters and those of no width."""
+    """Tell whether a text holds anything but spaces, control characters and those of no width."""
     return any(unicodedata.category(character)[0] not in "CZ" for character in text)
 
 

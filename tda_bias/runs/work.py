@@ -97,7 +97,7 @@ class Shard:
     count: int
 
     def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
-        """What is missing looks different to each: shares are of all parts."""
+        """Nothing: each process sees other missing parts, so shares are of all parts."""
         return None
 
     def meet(self) -> None:

@@ -63,7 +63,7 @@ class RunWriter:
             save_figure(self._path(f"{name}.{suffix}"), figure)
 
     def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
-        """What the record says of the files so far."""
+        """Entries of the files so far, for the record."""
         return {
             name: FileRecord(hash=file_hash((self._stage / name).read_bytes()), added=added)
             for name in self._names

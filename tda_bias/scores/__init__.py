@@ -1,1 +1,1 @@
-"""What a model says: log-probabilities of texts, and the scores made of them."""
+"""Log-probabilities of texts, and the scores made of them."""

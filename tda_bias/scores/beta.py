@@ -147,7 +147,7 @@ class TwinSets:
 
 @dataclass(frozen=True)
 class ExchangeTest:
-    """What exchanging triples with their twins makes of a mean and of a share.
+    """A mean and a share under exchange of triples with their twins.
 
     Attributes:
         p: Two-sided, of the mean of beta.

@@ -44,7 +44,7 @@ _PUBLISHED = ("category", "target", "stereotype", "anti_stereotype", "unrelated"
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """What ``sentence_scores`` found.
+    """Result of ``sentence_scores``.
 
     Attributes:
         items: One row per reading, scored words and item: ``reading scored id category group

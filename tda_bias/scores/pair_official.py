@@ -1,4 +1,4 @@
-"""What the papers of pair sets report: each set's own score.
+"""Scores as the papers of pair sets define them.
 
 CrowS-Pairs: per cent of pairs whose stereotypical sentence is preferred (masked models: by the
 pseudo-log-likelihood of the words that both sentences have). WinoBias: here log-odds of the

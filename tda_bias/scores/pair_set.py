@@ -99,7 +99,7 @@ _TABLES: tuple[Table, ...] = (
 
 @dataclass(frozen=True)
 class PairSetScores(SavedResult):
-    """What ``pair_set_scores`` found.
+    """Result of ``pair_set_scores``.
 
     Attributes:
         items: One row per pair; see ``pair_scores.pair_items``.

@@ -30,7 +30,7 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Items:
-    """What of each item enters the scores.
+    """Contributions of each item to the scores.
 
     Attributes:
         stereotype: 1 where the stereotype wins, 0 where the anti-stereotype does, 0.5 for a tie.

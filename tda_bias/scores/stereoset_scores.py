@@ -113,7 +113,7 @@ _BLOCK = 128
 
 @dataclass(frozen=True)
 class StereoSetScores(SavedResult):
-    """What ``stereoset_scores`` found.
+    """Result of ``stereoset_scores``.
 
     Attributes:
         items: One row per item: log-probability and number of tokens of its continuations and, with
@@ -163,7 +163,7 @@ class StereoSetScores(SavedResult):
 
     @property
     def has_twins(self) -> bool:
-        """Whether any item was compared with a twin."""
+        """Tell whether any item was compared with a twin."""
         return not self.twins.empty
 
     def _tables(self) -> Sequence[Table]:
@@ -301,7 +301,7 @@ def _from_arrays(arrays: Mapping[str, np.ndarray]) -> list[TripleLikelihood]:
 
 
 def _identity(model: LanguageModel, weights: str) -> dict[str, Any]:
-    """What saved readings depend on, beside the texts."""
+    """Identity of saved readings, beside the texts."""
     about = {"format": 1, "model": model.name, "weights": weights, "dtype": model.dtype_name}
     return {**about, "kind": model.kind}
 

@@ -106,7 +106,7 @@ class TextReader:
         )
 
     def _identity(self) -> dict[str, Any]:
-        """What saved readings depend on, beside the texts."""
+        """Identity of saved readings, beside the texts."""
         model = self.model
         about = {"format": 1, "model": model.name, "weights": model.weight_hash()}
         return {**about, "dtype": model.dtype_name, "kind": model.kind, "start": self.start}

@@ -20,7 +20,7 @@ _PRONOUNS = ("her", "hers", "him", "his")
 
 @dataclass(frozen=True)
 class GenderWords:
-    """What becomes of each gendered word.
+    """Replacement of each gendered word.
 
     Attributes:
         feminine: The words for women, first names included.

@@ -45,7 +45,7 @@ class Target:
         return _whole_words(self.read)
 
     def means_something_else_in(self, text: str) -> bool:
-        """Whether a text has one of the phrases in which it does."""
+        """Tell whether a text has one of the phrases in which it does."""
         return bool(self.elsewhere) and _whole_words(self.elsewhere).search(text) is not None
 
 

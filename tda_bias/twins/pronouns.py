@@ -117,7 +117,7 @@ def pronoun_reader(tagger: Tagger = "auto") -> PronounReader:
 
 
 def possessive_by_rule(text: str) -> Offsets:
-    """Where "her" and "his" stand before what is had, by the words around them."""
+    """Places of "her" and "his" as possessives, by the words around them."""
     return frozenset(m.start() for m in _PRONOUN.finditer(text) if _before_what_is_had(text, m))
 
 
@@ -131,7 +131,7 @@ def _before_what_is_had(text: str, pronoun: re.Match[str]) -> bool:
 
 
 def _does_or_is(text: str, start: int, following: str) -> bool:
-    """Whether the word after "her" is what she does or is: "watched her cook"."""
+    """Tell whether the word after "her" is what she does or is: "watched her cook"."""
     caused = _CAUSATIVE.search(text[:start].rstrip()) is not None
     return caused and following in _DONE_OR_BEEN and text[start : start + 3].lower() == "her"
 

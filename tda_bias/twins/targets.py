@@ -33,7 +33,7 @@ _NOT_A_NOUN = word_set(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a target stands in a text, and in which form."""
+    """A target's place in a text, and its form there."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ def _form(text: str, match: re.Match[str], target: Target) -> Form:
 
 
 def _is_noun(text: str, match: re.Match[str]) -> bool:
-    """Whether an article or a number word stands before, and no noun behind."""
+    """Tell whether an article or a number word stands before, and no noun behind."""
     behind = re.match(r"\s+(\w+)", text[match.end() :])
     if behind is not None:
         word = behind.group(1).lower()
@@ -105,7 +105,7 @@ def _in_case(word: str, like: str) -> str:
 
 
 def fits(triple: Triple, own: Target) -> Callable[[Target], bool]:
-    """What tells whether another target can take the place of a triple's own.
+    """Features that decide whether another target can take the place of a triple's own.
 
     It must have each form that is needed, must not stand in the texts already ("Lebanon borders
     Syria"), and if it is a man's, no word of the texts may be a woman's.

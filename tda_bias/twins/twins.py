@@ -33,7 +33,7 @@ def with_texts(triple: Triple, group: str, texts: Iterable[str]) -> Triple:
 
 
 def content(triple: Triple) -> Key:
-    """What a triple says, wherever it stands: category, group and its four texts."""
+    """Content of a triple, wherever it stands: category, group and its four texts."""
     return (triple.category, triple.group, *text_fields(triple))
 
 

@@ -83,7 +83,7 @@ def _with_article(before: str, new: str) -> str:
 
 
 def _possessive(text: str, start: int, end: int, new: str) -> tuple[str, int]:
-    """What stands behind the new word in place of an apostrophe, and where the text goes on."""
+    """Text after the new word in place of an apostrophe, and the place where the text goes on."""
     old = text[start:end]
     ended, ends = (word.lower().endswith("s") for word in (old, new))
     if ended and not ends and _BARE_APOSTROPHE.match(text, end):
