@@ -237,11 +237,11 @@ def _texts(
 ) -> tuple[list[Triple], list[tuple[Triple, ...]], dict[str, Any] | None]:
     """The triples that can be trained on, the twins of each, and how those came about."""
     from tda_bias.debias.protocol import refuse_evaluation_only
-    from tda_bias.triples import load_triples
+    from tda_bias.triples import comes_from_hub, load_triples
     from tda_bias.twins import load_twins, make_twins
 
     refuse_evaluation_only(settings.data)
-    reach_hub_for(settings.model, also=settings.data == "stereoset")
+    reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(settings.data, category=settings.category, limit=settings.limit)
     if settings.twins == "none":
         if settings.loss == "twins":

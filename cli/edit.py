@@ -92,7 +92,9 @@ def edit(settings: EditSettings) -> None:
     probes = [t.texts()[0] for t in load_triples("starter")[:_PROBES]]
     texts: list[str] = []
     if rule.how == "mean":
-        reach_hub_for(chosen.model, also=chosen.data == "stereoset")
+        from tda_bias.triples import comes_from_hub
+
+        reach_hub_for(chosen.model, also=comes_from_hub(chosen.data))
         triples = load_triples(chosen.data, category=chosen.category, groups=chosen.groups)
         texts = [triple.texts()[2] for triple in triples]
     console = Console(stderr=True, quiet=settings.quiet)

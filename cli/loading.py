@@ -188,7 +188,7 @@ def triples_of_run(
     Raises:
         InputError: if the run does not say what it read, or as ``load_triples``.
     """
-    from tda_bias.triples import load_triples
+    from tda_bias.triples import comes_from_hub, load_triples
 
     source = data or (record.data.source if record.data is not None else None)
     if data is None and record.settings.get("pairs"):
@@ -197,7 +197,7 @@ def triples_of_run(
         )
     if source is None:
         raise InputError("the run does not say which texts it used; give --data")
-    reach_hub_for(record.model.name, also=source == "stereoset")
+    reach_hub_for(record.model.name, also=comes_from_hub(source))
     groups: tuple[str, ...] = ()
     if data is None:
         groups = record.told("group", ())
@@ -210,9 +210,10 @@ def texts_of(
 ) -> tuple[list[Triple], Twins | None, DataRecord]:
     """Texts to compare: triples and their twins, or pairs; and their source."""
     from tda_bias.runs.record import DataRecord
+    from tda_bias.triples import comes_from_hub
 
     if settings.pairs is None:
-        reach_hub_for(settings.model, also=settings.data == "stereoset")
+        reach_hub_for(settings.model, also=comes_from_hub(settings.data))
         triples, twins = triples_with_twins(settings, settings.twins, errors=console)
         return triples, twins, triples_record(settings.data, str(settings.category))
 

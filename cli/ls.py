@@ -107,7 +107,10 @@ def data() -> tuple[Rows, str]:
         *({"name": name, "for": "pvf", "option": "--words"} for name in named_words()),
         *({"name": name, "for": "unqover", "option": "--class"} for name in NAMED),
     ]
-    return rows, "starter demonstrates only; stereoset comes from the hub. Files can be given too."
+    return rows, (
+        "starter demonstrates only; stereoset is the file that TDABIAS_STEREOSET names, else the "
+        "hub's. Files can be given too."
+    )
 
 
 def categories(source: str) -> tuple[Rows, str]:
@@ -133,10 +136,10 @@ def groups(source: str) -> tuple[Rows, str]:
     Raises:
         InputError: as ``load_triples``.
     """
-    if source == "stereoset":
-        use_cache_if_unreachable()
+    from tda_bias.triples import comes_from_hub, load_triples
 
-    from tda_bias.triples import load_triples
+    if comes_from_hub(source):
+        use_cache_if_unreachable()
 
     counted = Counter((triple.category, triple.group) for triple in load_triples(source))
     rows = [

@@ -63,7 +63,9 @@ def compute(settings: StereoSetSettings) -> StereoSetScores:
     Raises:
         InputError: on anything that cannot be used, before the model is run where possible.
     """
-    reach_hub_for(settings.model, also=settings.data == "stereoset")
+    from tda_bias.triples import comes_from_hub
+
+    reach_hub_for(settings.model, also=comes_from_hub(settings.data))
 
     console = Console(stderr=True, quiet=settings.quiet)
     triples, twins = triples_with_twins(settings, settings.twins, errors=console)

@@ -59,13 +59,14 @@ class TwinsSettings(OutputSettings):
 @command(TwinsSettings)
 def twins(settings: TwinsSettings) -> None:
     """Make the twins of triples: the same texts about the other gender or another target."""
-    if settings.data == "stereoset":
+    from tda_bias.triples import comes_from_hub, load_triples
+
+    if comes_from_hub(settings.data):
         use_cache_if_unreachable()
 
     import pandas as pd
 
     from tda_bias.runs.run import refuse_file_of_a_run
-    from tda_bias.triples import load_triples
     from tda_bias.twins import load_kinds, make_twins, save_twins
 
     refuse_file_of_a_run(settings.out, setting="out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -34,7 +35,8 @@ def load_triples(
     """Triples of one category, or of all, in the order of the source, each once.
 
     Args:
-        source: ``stereoset`` (the hub's intersentence development set), ``starter`` (the triples
+        source: ``stereoset`` (the file that ``TDABIAS_STEREOSET`` names, else the hub's
+            intersentence development set), ``starter`` (the triples
             that ship with the package: they demonstrate, they do not measure), or a file:
             StereoSet's ``dev.json`` / ``test.json``, or JSON Lines with the keys ``target``,
             ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``, ``unrelated``.
@@ -127,8 +129,19 @@ def triple_ids(triples: Iterable[Triple]) -> list[str]:
     return ids
 
 
+def comes_from_hub(source: str | Path) -> bool:
+    """Tell whether a source of triples is read from the hub."""
+    return _resolved(source) == "stereoset"
+
+
+def _resolved(source: str | Path) -> str | Path:
+    """The file that the environment names for StereoSet, where it names one."""
+    return os.environ.get("TDABIAS_STEREOSET") or source if source == "stereoset" else source
+
+
 def source_revision(source: str | Path) -> str | None:
     """Pin the content of a source: the hub's commit, or a hash of the file's bytes."""
+    source = _resolved(source)
     if source == "stereoset":
         return hub_revision(_hub_split().info.download_checksums or {})
     if source == "starter":
@@ -170,6 +183,7 @@ def _at_most(triples: list[Triple], limit: int) -> list[Triple]:
 
 
 def _read(source: str | Path) -> Iterator[Triple]:
+    source = _resolved(source)
     if source == "stereoset":
         return from_dataset(_hub_split())
     if source == "starter":

@@ -21,6 +21,8 @@ from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
 
 mpl.use("Agg")
+# Commands read it too, where they are given no file: a test says so itself.
+STEREOSET = os.environ.pop("TDABIAS_STEREOSET", "")
 # The same examples in every run; no deadline, because the first call of a library is slow.
 settings.register_profile("tdabias", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("tdabias")
@@ -133,10 +135,9 @@ def gender() -> list[Triple]:
 @pytest.fixture(scope="session")
 def stereoset() -> Path:
     """The real StereoSet development set as JSON Lines."""
-    path = os.environ.get("TDABIAS_STEREOSET", "")
-    if not path:
+    if not STEREOSET:
         pytest.skip("set TDABIAS_STEREOSET to StereoSet's intersentence half as JSON Lines")
-    return Path(path)
+    return Path(STEREOSET)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tda_bias.triples import (
+    comes_from_hub,
     from_dataset,
     hub_revision,
     load_triples,
@@ -165,6 +166,21 @@ def test_the_hubs_form_is_read_by_the_names_of_its_labels(nested):
         "My sister came in. She boxed.",
         "My sister came in. Iron rusts.",
     )
+
+
+def test_the_environment_names_the_file_that_stands_for_stereoset(tmp_path, monkeypatch):
+    line = {
+        "target": "girl", "bias_type": "gender", "context": "A girl came.",
+        "stereotype": "She sang.", "anti-stereotype": "She fought.", "unrelated": "It rained.",
+    }  # fmt: skip
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps(line))
+    monkeypatch.setenv("TDABIAS_STEREOSET", str(path))
+    assert load_triples("stereoset") == load_triples(path)
+    assert not comes_from_hub("stereoset")
+    assert source_revision("stereoset") == source_revision(path)
+    monkeypatch.delenv("TDABIAS_STEREOSET")
+    assert comes_from_hub("stereoset")
 
 
 def test_without_the_hub_one_line_names_the_alternatives(monkeypatch):
