@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.text import counted, interval_text, number_text, p_text
 from tda_bias.types import MAX_RESAMPLES, MAX_SEED, HeadId, InputError, RankBy
 
 from .options import Positional, command
@@ -200,7 +200,7 @@ def correlation_table(result: CrossReference) -> Table:
     for heading in ("Spearman", "p", "95 % interval", "partial p", "q"):
         shown.add_column(heading, justify="right")
     for row in result.correlations.sort_values("p", kind="stable").head(8).to_dict("records"):
-        interval = f"{row['low']:.2f} to {row['high']:.2f}"
+        interval = interval_text(row["low"], row["high"])
         cells = [f"{row['spearman']:.2f}", p_text(row["p"]), interval]
         shown.add_row(
             row["quantity"], row["summary"], *cells, p_text(row["p_partial"]), p_text(row["q"])

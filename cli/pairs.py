@@ -204,7 +204,8 @@ def _cell(row: dict[Any, Any], name: str) -> str:
         return str(value)
     digits = 2 if "log_odds" in name else 1
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    interval = f" [{low:.{digits}f}, {high:.{digits}f}]" if isinstance(low, float) else ""
+    known = isinstance(low, float) and isinstance(high, float) and low == low
+    interval = f" [{low:.{digits}f}, {high:.{digits}f}]" if known else ""
     return "" if value != value else f"{value:.{digits}f}{interval}"
 
 
