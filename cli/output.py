@@ -48,7 +48,7 @@ class Finding:
             rows = [
                 row
                 for sentence in part
-                for row in ([sentence] if label == "next" else wrap(sentence, _WIDTH - _LABEL))
+                for row in ([sentence] if label == "next" else _wrapped(sentence))
             ]
             heads = [label.upper(), *[""] * len(rows)]
             lines += [f"{head:{_LABEL}}{row}" for head, row in zip(heads, rows, strict=False)]
@@ -57,6 +57,10 @@ class Finding:
     def as_values(self) -> dict[str, list[str]]:
         """The same for other programs."""
         return {name: list(part) for name, part in vars(self).items()}
+
+
+def _wrapped(sentence: str) -> list[str]:
+    return wrap(sentence, _WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def scrolled(page) -> None:
 
 def test_the_finding_comes_before_everything_else(watched):
     text = watched.page.inner_text("main")
-    assert text.index("stands out for gender") < text.index("Category")
+    assert text.index("treat gender differently") < text.index("Category")
 
 
 def test_every_chart_is_drawn_and_has_a_name(watched):
