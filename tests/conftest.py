@@ -21,11 +21,16 @@ from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
 
 mpl.use("Agg")
-# Commands read it too, where they are given no file: a test says so itself.
-STEREOSET = os.environ.pop("TDABIAS_STEREOSET", "")
+STEREOSET = os.environ.get("TDABIAS_STEREOSET", "")
 # The same examples in every run; no deadline, because the first call of a library is slow.
 settings.register_profile("tdabias", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("tdabias")
+
+
+@pytest.fixture(autouse=True)
+def no_stereoset_by_itself(monkeypatch):
+    """Commands read the file of the environment too: a test gives it itself, or sets the name."""
+    monkeypatch.delenv("TDABIAS_STEREOSET", raising=False)
 
 
 @pytest.fixture
