@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tda_bias.runs.text import counted, number_text, p_text
-from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED, InputError
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_RESAMPLES, MAX_SEED
 
 from .loading import (
+    category_of,
     interruptible,
     language_model,
     model_of,
@@ -81,7 +82,7 @@ def ablate(settings: AblateSettings) -> None:
 
     team = team_of(settings)
     heads = HeadBias.load(settings.run)
-    category = _category(heads, settings.category)
+    category = category_of(heads, settings.category)
     folder = settings.out or settings.run / "ablate"
     console = Console(stderr=True, quiet=settings.quiet)
     triples, source = triples_of_run(
@@ -161,17 +162,6 @@ def _batches(
         **settings.model_dump(include=numbers),
     }
     return parts_in(folder / "batches", settings, team)(identity)
-
-
-def _category(heads: HeadBias, category: str | None) -> str:
-    if category is None and len(heads.categories) == 1:
-        return heads.categories[0]
-    if category not in heads.categories:
-        raise InputError(
-            f"--category must be one of {', '.join(heads.categories)}, which the run has; got "
-            f"{category!r}"
-        )
-    return category
 
 
 def _behaviour() -> Callable[[LanguageModel], dict[str, float]]:

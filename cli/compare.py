@@ -435,8 +435,7 @@ def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
 def _primary_line(row: dict[Any, Any]) -> str:
     if row["change"] != row["change"]:
         return f"{row['outcome']}: undefined ({row['reason']})."
-    sizes = [abs(row[name] - row["neutral"]) for name in ("before", "after")]
-    way = "smaller" if sizes[1] < sizes[0] else "not smaller"
+    way = "smaller" if _is_smaller(row) else "not smaller"
     sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
     per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
     return (
@@ -506,7 +505,7 @@ def _moved_table(comparison: HeadsComparison) -> Table:
 
 
 def heads_finding(comparison: HeadsComparison, folder: Path) -> Finding:
-    """How far two rankings of heads agree, and which heads moved beyond their noise."""
+    """Agreement of two rankings of heads, and the heads that moved beyond their noise."""
     record, heads = comparison.record, comparison.heads
     agreement = comparison.agreement.iloc[0]
     result = [

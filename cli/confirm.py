@@ -13,7 +13,7 @@ from rich.table import Table
 from tda_bias.runs.text import counted, interval_text, number_text, p_text
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
 
-from .loading import language_model
+from .loading import category_of, language_model
 from .options import Positional, command
 from .output import Finding, Output
 from .settings import FilePath, Name, OutputSettings
@@ -66,7 +66,7 @@ def confirm(settings: ConfirmSettings) -> None:
     from tda_bias.heads.result import HeadBias
 
     run = HeadBias.load(settings.run)
-    category = _category(run, settings.category)
+    category = category_of(run, settings.category)
     if settings.data is not None:
         _on_other_data(settings, run, category)
         return
@@ -156,17 +156,6 @@ def _model(settings: ConfirmSettings, source: str) -> None:
     Output(shown=[found, files], values={"finding": found.as_values(), **values}, rows=rows).print(
         settings
     )
-
-
-def _category(run: HeadBias, category: str | None) -> str:
-    if category is None and len(run.categories) == 1:
-        return run.categories[0]
-    if category not in run.categories:
-        raise InputError(
-            f"--category must be one of {', '.join(run.categories)}, which the run has; got "
-            f"{category!r}"
-        )
-    return category
 
 
 def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:

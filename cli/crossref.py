@@ -278,7 +278,7 @@ _SETS = {0: "births", 1: "deaths"}
 
 
 def item_output(result: ItemCrossReference, folder: Path) -> Output:
-    """How many heads go with the preference, and what could have been found."""
+    """Output of the comparison item by item."""
     found = item_finding(result, folder)
     return Output(
         shown=[found, item_table(result), f"Files: {folder}/ (heads.csv, summary.csv, run.json)"],
@@ -314,7 +314,7 @@ def item_table(result: ItemCrossReference) -> Table:
 
 
 def item_finding(result: ItemCrossReference, folder: Path) -> Finding:
-    """How many heads follow the target effect, and what could have been found."""
+    """Number of heads that follow the target effect, and the power to find one."""
     summary = result.summary
     with_twins = "twins" in set(summary["way"])
     lines, power = [], []
@@ -395,7 +395,7 @@ def by_published(settings: CrossrefSettings, model: str) -> Output:
 
 
 def published_output(result: PublishedAgreement, folder: Path) -> Output:
-    """How far the run's maps agree with published rankings, beside chance."""
+    """Output of the agreement with published rankings, with chance."""
     found = published_finding(result, folder)
     return Output(
         shown=[found, published_table(result), f"Files: {folder}/ (published.csv)"],
@@ -431,7 +431,7 @@ def published_table(result: PublishedAgreement) -> Table:
 
 
 def published_finding(result: PublishedAgreement, folder: Path) -> Finding:
-    """How many published rankings a run agrees with."""
+    """Number of published rankings that a run agrees with."""
     table, record = result.agreement, result.record
     small = int((table["p_within_layers"] < 0.05).sum())
     control = [

@@ -15,6 +15,7 @@ from tda_bias.types import HeadId
 
 from .heads_settings import UNTRAINED, HeadsSettings
 from .loading import (
+    data_option,
     hooked_model,
     interruptible,
     out_of_memory_in_one_line,
@@ -346,9 +347,8 @@ def _next_lines(result: HeadBias, folder: Path, category: str) -> list[str]:
     model, settings = result.record.model.name, result.record.settings
     lines = []
     if not settings.get("pairs"):
-        data = settings.get("data", "stereoset")
-        given = "" if data == "stereoset" else f" --data {quote(str(data))}"
-        lines.append(f"tdabias stereoset --model {quote(model)} --category {category}{given}")
+        data = data_option(result.record)
+        lines.append(f"tdabias stereoset --model {quote(model)} --category {category}{data}")
     if len(result.survivors(category=category)):
         lines.append(f"tdabias ablate {quote(str(folder))}{_of_several(result, category)}")
     lines.append(f"tdabias report {quote(str(folder))}")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +18,7 @@ from tda_bias.types import STARTER_CAUTION, InputError
 from .progress import progress_bar as progress_bar
 
 if TYPE_CHECKING:
-    from tda_bias.heads.result import HeadsRecord
+    from tda_bias.heads.result import HeadBias, HeadsRecord
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
     from tda_bias.runs.record import DataRecord, RunRecord
     from tda_bias.twins import Twins
@@ -228,6 +229,28 @@ def texts_of(
     reach_hub_for(settings.model, also=from_hub)
     pairs = load_pairs(settings.pairs, data=data, groups=settings.group, limit=settings.limit)
     return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
+
+
+def category_of(run: HeadBias, category: str | None) -> str:
+    """The category that is asked for, or the only one of a run of heads.
+
+    Raises:
+        InputError: if the run does not have it, or has several and none is named.
+    """
+    if category is None and len(run.categories) == 1:
+        return run.categories[0]
+    if category not in run.categories:
+        raise InputError(
+            f"--category must be one of {', '.join(run.categories)}, which the run has; got "
+            f"{category!r}"
+        )
+    return category
+
+
+def data_option(record: RunRecord) -> str:
+    """The ``--data`` of a run for a command that follows it; empty for StereoSet by name."""
+    data = record.settings.get("data", "stereoset")
+    return "" if data == "stereoset" else f" --data {quote(str(data))}"
 
 
 def model_of(record: RunRecord, given: str | None = None) -> str:

@@ -294,7 +294,7 @@ def finding(result: PairSetScores, folder: Path) -> Finding:
 
 
 def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
-    """How much of the preference text length alone decides, over all pairs."""
+    """Preference by which text is longer, over all pairs."""
     per = {"sum": "sum", "mean": "per token"}
     everything = split[(split["type"] == "all") & (split["scoring"] == scoring)]
     sentences = []

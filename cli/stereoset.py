@@ -13,6 +13,7 @@ from rich.table import Table
 from tda_bias.runs.text import counted, interval_text, number_text, p_text
 
 from .loading import (
+    data_option,
     interruptible,
     language_model,
     out_of_memory_in_one_line,
@@ -195,16 +196,11 @@ def finding(result: StereoSetScores, folder: Path) -> Finding:
         ],
         power=[line for lines in parts for line in lines[2:]],
         next=[
-            f"tdabias heads --model {quote(model)} --category {asked}{_data_of(result)}",
+            f"tdabias heads --model {quote(model)} --category {asked}{data_option(result.record)}",
             f"tdabias report {quote(str(folder))}",
         ],
         details=[*length_lines(result.length_split, scoring="mean"), *detail_lines(result)],
     )
-
-
-def _data_of(result: StereoSetScores) -> str:
-    data = result.record.settings.get("data", "stereoset")
-    return "" if data == "stereoset" else f" --data {quote(str(data))}"
 
 
 def _with_twins(row: Mapping[Any, Any]) -> list[str]:
@@ -234,7 +230,7 @@ def _without_twins(row: Mapping[Any, Any]) -> list[str]:
 
 
 def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
-    """How much of the score text length alone decides, category by category."""
+    """Stereotype score by which text is longer, category by category."""
     lines = []
     chosen = split[split["scoring"] == scoring]
     for category, rows in chosen.groupby("category", sort=False):

@@ -113,14 +113,11 @@ def head_means(
             of_batch = z[real].double().sum(0).cpu()
             before = total.get(layer.number)
             total[layer.number] = of_batch if before is None else before + of_batch
-            if layer is layers[-1]:
-                raise _EnoughError
             return z
 
-        try:
-            with heads_changed(layers, add), torch.inference_mode():
-                body(input_ids=ids, attention_mask=mask)
-        except _EnoughError:
-            pass
+        # Hooks run in the order in which they were put there: the last layer is added first.
+        last = layers[-1].projection
+        with heads_changed(layers, add), torch.inference_mode(), stopped_before(last):
+            body(input_ids=ids, attention_mask=mask)
     n = sum(map(len, texts))
     return torch.stack([total[layer.number] / n for layer in layers])

@@ -17,7 +17,6 @@ from tda_bias.runs.files import arrays_from, atomic
 from tda_bias.runs.work import ALONE, Alone, Job, Team, shares
 from tda_bias.types import InputError
 
-Arrays = Mapping[str, np.ndarray]
 _START_OVER = "start over with --no-resume"
 
 

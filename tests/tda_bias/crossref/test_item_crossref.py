@@ -39,7 +39,7 @@ def heads(folder, *, model=MODEL, items=True):
     return open_run(folder, "heads")
 
 
-def scores(*, names=True):
+def scores():
     rng = np.random.default_rng(1)
     items = differences().items.sample(frac=1, random_state=0).reset_index(drop=True)
     for name in ("log_prob_s", "log_prob_a", "beta_sum", "beta_mean"):
@@ -48,8 +48,7 @@ def scores(*, names=True):
         items[name] = rng.integers(3, 9, N)
     record = StereoSetRecord(model=MODEL, kind="causal", texts={"triples": N, "hash": "h"})
     nothing = pd.DataFrame()
-    kept = items if names else items.drop(columns="id")
-    return StereoSetScores(kept, nothing, nothing, pd.DataFrame({"item": [0]}), nothing, record)
+    return StereoSetScores(items, nothing, nothing, pd.DataFrame({"item": [0]}), nothing, record)
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path):
