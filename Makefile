@@ -8,7 +8,7 @@ RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all lint docs pages gallery bench figures baselines clean
+.PHONY: demo test test-all lint docs pages gallery architectures bench figures baselines clean
 
 $(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -49,7 +49,7 @@ docs: $(INSTALLED)
 
 # What the commands of the docs print, replayed in a folder of their own and written into the pages.
 pages: $(INSTALLED)
-	$(BIN)/python -m tests.support.pages build/pages docs/tutorial.md docs/commands/*.md
+	$(BIN)/python -m tests.support.pages build/pages docs/tutorial.md docs/data.md docs/commands/*.md
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads
@@ -68,6 +68,10 @@ figures: $(INSTALLED)
 # The pictures of docs/gallery.md, every figure there is once, drawn anew.
 gallery: $(INSTALLED)
 	$(BIN)/python figures/draw.py build/gallery
+
+# The table of docs/architectures.md: a small model of every architecture through the commands; 15 minutes.
+architectures: $(INSTALLED)
+	$(BIN)/python -m tests.support.architectures
 
 # The stored pictures of tests/tda_bias/plots/test_images.py, drawn anew: look at them before you commit.
 baselines: $(INSTALLED)

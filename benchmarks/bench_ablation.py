@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from tda_bias.ablation.ablator import Ablator
-from tda_bias.ablation.random_sets import random_sets
-from tda_bias.ablation.removal import layers_run, removal_plan
+from tda_bias.ablation.head_weights import random_sets
 from tda_bias.models.load import load_language_model
 from tda_bias.triples import load_triples
 from tda_bias.types import HeadId
@@ -47,13 +46,10 @@ def main() -> None:
     for _ in range(RUNS):
         for name, (ablator, share) in ways.items():
             start = time.perf_counter()
-            ablator.without(sets, share=share)
+            for own in [sets] if share else [[heads] for heads in sets]:
+                ablator.without(own)
             times[name].append(time.perf_counter() - start)
-    plan = removal_plan(sets)
-    whole = len(sets) * exact.n_layers
-    batches = len(exact.readings.passes)
-    print(f"{len(sets)} networks, {batches} batches, {threads} threads; layers that are run:")
-    print(f"{layers_run(plan, exact.n_layers) / whole:.2f} of those of all networks\n")
+    print(f"{len(sets)} networks, {len(exact.readings.passes)} batches, {threads} threads\n")
     first = statistics.median(times[next(iter(ways))])
     print("| way | seconds (min to max) | ratio |")
     print("|---|---|---|")

@@ -15,9 +15,10 @@ import time
 
 import torch
 
+from tda_bias.debias.corpus import neutral_text
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.loss import huber
-from tda_bias.debias.neutral import Retention, neutral_text
+from tda_bias.debias.objective import Retention
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LanguageModel, load_language_model
@@ -36,17 +37,17 @@ def prepared() -> tuple[LanguageModel, TwinTexts, Retention]:
     kept = [triple for triple in triples if twins.of(triple)]
     texts = TwinTexts(model, kept, [twins.of(triple) for triple in kept])
     neutral = neutral_text(model, n_learn=len(PASSAGES), n_watch=1)
-    return model, texts, Retention(model, neutral.learn)
+    return model, texts, Retention(model, neutral.learn.ids)
 
 
 def forward(texts: TwinTexts, retention: Retention) -> None:
     with torch.no_grad():
-        texts.gaps(ITEMS)
-        retention.log_perplexity(PASSAGES)
+        texts.means(ITEMS).gaps()
+        retention.next_token_loss(PASSAGES)
 
 
 def step(texts: TwinTexts, retention: Retention, optimiser: torch.optim.Optimizer) -> None:
-    loss = huber(texts.gaps(ITEMS)).mean() + retention.divergence(PASSAGES)
+    loss = huber(texts.means(ITEMS).gaps()).mean() + retention.divergence(PASSAGES)
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()

@@ -25,7 +25,7 @@ from benchmarks.load import MACHINES
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.location import LocationMap, location_tests
-from tda_bias.runs.cache import PartStore
+from tda_bias.runs.cache import Cache
 
 RUNS = 3
 BATCH = 32
@@ -47,7 +47,7 @@ def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
             model(input_ids=padded, attention_mask=mask, use_cache=False)
 
 
-class KeptParts(PartStore):
+class KeptParts(Cache):
     """Saves nothing, and keeps the groups for a look at what is made of them."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def child(which: str) -> dict[str, Any]:
             kept = KeptParts()
             start = time.perf_counter()
             result = head_bias(
-                model, triples, twins=twins, config=config, store=lambda _, kept=kept: kept
+                model, triples, twins=twins, config=config, cache=lambda _, kept=kept: kept
             )
             runs.append(time.perf_counter() - start)
             stages.append(result.record.seconds)

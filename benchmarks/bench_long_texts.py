@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from benchmarks.load import MACHINES
-from tda_bias.heads.group_result import N_SPLITS, layer_numbers
+from tda_bias.heads.group_result import N_SPLITS, Splits, layer_numbers
+from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.patterns import PatternReader
-from tda_bias.heads.reliability import Splits
 from tda_bias.heads.sampler import GroupSampler
-from tda_bias.heads.texts import ContextTexts, GroupLayout
+from tda_bias.heads.texts import ContextTexts
 from tda_bias.models.load import LoadedModel, load_model
 from tda_bias.progress import Stopwatch
 from tda_bias.topology.persistence import n_deaths

@@ -15,11 +15,14 @@ from typing import Any
 
 import torch
 
-from pvf.readers import prompt_ids
-from pvf.score import score_preferences
-from pvf.templates import Template, load_templates
-from pvf.word_forms import word_forms
-from pvf.words import WordClasses, load_classes, load_words
+from pvf.reading import prompt_ids, score_preferences, word_tokens
+from pvf.words import (
+    Template,
+    WordClasses,
+    load_classes,
+    load_templates,
+    load_words,
+)
 from tda_bias.models.batching import batches_of_similar_width
 from tda_bias.models.load import LanguageModel, load_language_model
 
@@ -51,8 +54,8 @@ def sequences(
 ) -> tuple[list[list[int]], list[list[int]]]:
     """The prompts, and the distinct prompts with the beginning of a word of several tokens."""
     prompts = prompt_ids(model, words, templates)
-    forms = word_forms(model.tokenizer, classes)
-    beginnings = {s[:-1] for s in forms.sequences if len(s) > 1}
+    tokens = word_tokens(model.tokenizer, classes).tokens
+    beginnings = {own[:-1] for own in tokens if len(own) > 1}
     longest = [b for b in beginnings if not any(o != b and o[: len(b)] == b for o in beginnings)]
     return prompts, [[*prompt, *beginning] for prompt in prompts for beginning in sorted(longest)]
 

@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
-from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
-from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.text import counted, p_text
+from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
 from .options import Positional, command
-from .output import Finding, Output
-from .settings import FilePath, Name, OutputSettings
+from .output import Output, head_name, report_of, rows_table
+from .settings import DeviceOption, OutputSettings, SeedOption
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.heads.confirmation import Confirmation
-    from tda_bias.heads.group_result import GroupResult
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
+    from tda_bias.runs.record import ModelRecord
+    from tda_bias.runs.run import Run
 
 
-class ConfirmSettings(OutputSettings):
+class ConfirmSettings(SeedOption, OutputSettings):
     """Settings of ``tdabias confirm``."""
 
-    run: Annotated[FilePath, Positional()] = Field(
+    run: Annotated[Path, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
     )
     category: str | None = Field(None, description="of a run with several")
     by: Literal["evidence", "location"] = Field(
-        "evidence", description="the ranking: evidence (spread) or location (shift)"
+        "evidence",
+        description="the ranking: evidence (z of the dispersion test) or location (z of the "
+        "location test)",
     )
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads that are chosen")
     n_splits: int = Field(
         200, ge=1, le=10_000, description="splits of the targets; all where there are no more"
     )
     n_resamples: int = Field(999, ge=99, le=9999, description="exchanges, for chance")
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
-    data: Name | None = Field(
+    data: str | None = Field(
         None, description="test on other data instead: a file without any target of the run"
     )
-    pairs: Name | None = Field(
+    pairs: str | None = Field(
         None,
         description="of a model: a file of triples or pairs about other targets, looked at once",
     )
-    out: FilePath | None = Field(None, description="folder for the files (default: RUN/confirm)")
+    out: Path | None = Field(None, description="folder for the files (default: RUN/confirm)")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the files."""
+        return self.out or self.run / "confirm"
 
 
 @command(ConfirmSettings)
@@ -58,9 +65,9 @@ def confirm(settings: ConfirmSettings) -> None:
     """Choose heads on half of the targets and test them on the others, or on other data."""
     from tda_bias.runs.run import refuse_run_of_another_command
 
-    refuse_run_of_another_command(_folder(settings), "confirm")
+    refuse_run_of_another_command(settings.folder, "confirm")
     if settings.pairs is not None:
-        _model(settings, settings.pairs)
+        _model(settings, settings.pairs).print(settings)
         return
 
     from tda_bias.heads.result import HeadBias
@@ -68,31 +75,74 @@ def confirm(settings: ConfirmSettings) -> None:
     run = HeadBias.load(settings.run)
     category = category_of(run, settings.category)
     if settings.data is not None:
-        _on_other_data(settings, run, category)
-        return
+        _on_other_data(settings, run, category, settings.data).print(settings)
+    else:
+        _on_other_half(settings, run, category).print(settings)
 
-    from tda_bias.heads.confirmation import confirmation
+
+def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> Output:
+    """Many splits of the targets."""
+    from tda_bias.heads.confirmation import confirmation, confirmation_finding, saved_groups
 
     result = confirmation(
-        _groups(settings.run, run, category),
+        saved_groups(settings.run, run, category),
         by=settings.by,
         top=settings.top,
         n_splits=settings.n_splits,
         n_resamples=settings.n_resamples,
         seed=settings.seed,
     )
-    summary = _summary(result)
-    _save(settings, run, result.heads, summary)
-    found = _finding(result, settings.run)
-    files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json)"
-    Output(
-        shown=[found, _replicated(result, run.record.model.name, category), files],
-        values={"finding": found.as_values(), **summary, "heads": result.heads.to_dict("records")},
-        rows=result.heads,
-    ).print(settings)
+    names = (
+        "replicated", "chance", "p", "correlation", "correlation_chance", "p_correlation",
+    )  # fmt: skip
+    summary = {**{name: getattr(result, name) for name in names}, **result.record}
+    top, model = settings.top, run.record.model
+    rows = [
+        [head_name(row), f"{row['chosen']:.0%}", f"{row['replicated']:.0%}"]
+        for row in result.heads.head(top).to_dict("records")
+    ]
+    title = f"{model.name} · {category} · first {top} heads of half of the targets, on the other"
+    shown = rows_table(f"{title} half", ("head", "chosen in", "then p <= .05 in"), rows)
+    next_ = (f"tdabias ablate {quote(str(settings.run))}", report_of(settings.run))
+    found = confirmation_finding(result)
+    return _saved(settings, model, found, next_, summary, result.heads, [shown])
 
 
-def _model(settings: ConfirmSettings, source: str) -> None:
+def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
+    """The heads of the run, on triples about other targets."""
+    from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
+    from tda_bias.runs.settings import validated
+
+    from . import heads
+
+    refuse_shared_targets(run, category, data)
+    of_run = {**run.record.settings, "data": data, "category": category, "group": ()}
+    of_run |= {"out": settings.folder / "heads", "limit": None}
+    other = heads.compute(validated(heads.HeadsSettings, of_run), shared=False)
+    table = confirmed_on(run, other, category=category, by=settings.by, top=settings.top)
+    confirmed = int((table["p_holm"] < 0.05).sum())
+    summary = {"data": data, "by": settings.by, "top": settings.top, "confirmed": confirmed}
+    rows = [
+        [
+            head_name(row),
+            *(f"{row[name]:.2f}" for name in ("z", "z_other")),
+            *(p_text(row[name]) for name in ("p_other", "p_holm")),
+        ]
+        for row in table.to_dict("records")
+    ]
+    title = f"{category} · chosen in the run, tested on {data}"
+    shown = rows_table(title, ("head", "z", "z there", "p there", "p (Holm)"), rows)
+    found = Finding(
+        result=[
+            f"{confirmed} of {counted(len(table), 'head')} chosen in the run are confirmed on "
+            f"{data} (Holm p < .05)."
+        ]
+    )
+    next_ = (report_of(settings.run),)
+    return _saved(settings, run.record.model, found, next_, summary, table, [shown])
+
+
+def _model(settings: ConfirmSettings, source: str) -> Output:
     """One look at a trained model on targets that its training never saw."""
     from tda_bias.debias.confirmation import (
         look,
@@ -101,199 +151,69 @@ def _model(settings: ConfirmSettings, source: str) -> None:
         read_items,
         refuse_second_look,
     )
-    from tda_bias.runs.lock import locked
-    from tda_bias.runs.record import ModelRecord, RunRecord
-    from tda_bias.runs.writing import writing_run
+    from tda_bias.runs.record import ModelRecord
 
     about = read_about(settings.run)
     refuse_second_look(settings.run, about)
     items = read_items(source, about)
-    console = Console(stderr=True, quiet=settings.quiet)
+    console, name = settings.console, str(settings.run)
 
     def original() -> LanguageModel:
-        model = language_model(about["model"], device="auto", dtype="float32", console=console)
+        model = language_model(about["model"], DeviceOption(), console)
         if model.weight_hash() != about["original"]:
             raise InputError(f"{about['model']} has other weights than the model that was trained")
         return model
 
     def trained() -> LanguageModel:
-        return language_model(str(settings.run), device="auto", dtype="float32", console=console)
+        return language_model(name, DeviceOption(), console)
 
     outcome = look(items, (original, trained), seed=settings.seed)
     note_look(settings.run, about, source)
-    change = outcome.after - outcome.before
-    low, high = outcome.limits
-    unit = "nats per token" if outcome.quantity == "beta" else "nats"
-    values: dict[str, Any] = {
-        "quantity": outcome.quantity, "items": len(change), "targets": len(set(outcome.group)),
-        "before": float(outcome.before.mean()), "after": float(outcome.after.mean()),
-        "change": float(change.mean()), "low": low, "high": high, "p": outcome.p,
-    }  # fmt: skip
-    less = abs(values["after"]) < abs(values["before"]) and outcome.p < 0.05
-    said = (
-        f"Mean {outcome.quantity} of {len(change)} items of {counted(values['targets'], 'target')} "
-        f"that no training saw: {values['before']:.3f} before, {values['after']:.3f} after ({unit}"
-        f"; change {values['change']:+.3f}, 95 % {interval_text(low, high, 3, sign='+')}, p "
-        f"{p_text(outcome.p)})."
-    )
-    verdict = (
-        f"{settings.run} is less biased than the model it was trained from on other targets too."
-        if less
-        else f"On other targets {settings.run} is not measurably less biased than the model it was "
-        "trained from."
-    )
-    found = Finding(result=[verdict, said], control=["This was the look: there is no second."])
-    rows = outcome.table()
-    record = RunRecord(
-        command="confirm", model=ModelRecord(name=str(settings.run), weights=about["weights"]),
-        settings=settings.model_dump(mode="json"),
-    )  # fmt: skip
-    folder = _folder(settings)
-    with locked(folder), writing_run(folder, record) as written:
-        written.table("confirm.csv", rows)
-        written.json("summary.json", {**values, "protocol": about["protocol"]})
-    files = f"Files: {_folder(settings)}/ (confirm.csv, summary.json, run.json)"
-    Output(shown=[found, files], values={"finding": found.as_values(), **values}, rows=rows).print(
-        settings
-    )
+    record = ModelRecord(name=name, weights=about["weights"])
+    summary = {**outcome.summary(), "protocol": about["protocol"]}
+    return _saved(settings, record, outcome.finding(name), (), summary, outcome.table())
 
 
-def _groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
-    """The saved groups of a category."""
-    from tda_bias.heads.group_result import GroupResult, part_identity
-    from tda_bias.runs.cache import PartStore
-
-    model = run.record.model
-    identity = part_identity(
-        run.record.config, model=model.name, weights=str(model.weights), dtype=str(model.dtype)
-    )
-    store = PartStore(folder / "groups", identity)
-    groups = []
-    for group in run.record.groups:
-        if group.category != category:
-            continue
-        arrays = store.load(f"{group.category}/{group.group}", group.depends_on)
-        if arrays is None:
-            raise InputError(
-                f"{folder / 'groups'} lacks the group {group.group!r}; the same `tdabias heads` "
-                "command makes it again"
-            )
-        groups.append(GroupResult.from_arrays(group.category, group.group, arrays))
-    return groups
-
-
-def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str) -> None:
-    from tda_bias.heads.confirmation import confirmed_on
-    from tda_bias.runs.settings import validated
-    from tda_bias.triples import load_triples
-
-    from . import heads
-    from .heads_settings import HeadsSettings
-
-    assert settings.data is not None
-    targets = {str(group).casefold() for group in run.groups["group"]}
-    shared = {t.group for t in load_triples(settings.data, category=category)}
-    if shared := {group for group in shared if group.casefold() in targets}:
-        raise InputError(
-            f"`data` {settings.data} shares {counted(len(shared), 'target')} with the run "
-            f"({', '.join(sorted(shared)[:3])}): heads chosen on a target cannot be confirmed on it"
-        )
-    of_run = {**run.record.settings, "data": settings.data, "category": category, "group": ()}
-    of_run |= {"out": _folder(settings) / "heads", "limit": None}
-    again = validated(HeadsSettings, of_run)
-    other = heads.compute(again)
-    other.save(again.folder)
-    table = confirmed_on(run, other, category=category, by=settings.by, top=settings.top)
-    summary = {
-        "data": settings.data,
-        "by": settings.by,
-        "top": settings.top,
-        "confirmed": int((table["p_holm"] < 0.05).sum()),
-    }
-    _save(settings, run, table, summary)
-    shown = Table("head", title=f"{category} · chosen in the run, tested on {settings.data}")
-    for heading in ("z", "z there", "p there", "p (Holm)"):
-        shown.add_column(heading, justify="right")
-    for row in table.to_dict("records"):
-        name = str(HeadId(int(row["layer"]), int(row["head"])))
-        cells = [f"{row['z']:.2f}", f"{row['z_other']:.2f}"]
-        shown.add_row(name, *cells, p_text(row["p_other"]), p_text(row["p_holm"]))
-    found = Finding(
-        result=[
-            f"{summary['confirmed']} of {counted(len(table), 'head')} chosen in the run are "
-            f"confirmed on {settings.data} (Holm p < .05)."
-        ],
-        next=[f"tdabias report {quote(str(settings.run))}"],
-    )
-    files = f"Files: {_folder(settings)}/ (confirm.csv, heads/, run.json)"
-    values = {"finding": found.as_values(), **summary, "heads": table.to_dict("records")}
-    Output(shown=[found, shown, files], values=values, rows=table).print(settings)
-
-
-def _summary(result: Confirmation) -> dict[str, Any]:
-    names = (
-        "replicated", "chance", "p", "correlation", "correlation_chance", "p_correlation",
-    )  # fmt: skip
-    return {**{name: getattr(result, name) for name in names}, **result.record}
-
-
-def _folder(settings: ConfirmSettings) -> Path:
-    return settings.out or settings.run / "confirm"
-
-
-def _save(
-    settings: ConfirmSettings, run: HeadBias, table: pd.DataFrame, summary: dict[str, Any]
-) -> None:
-    from tda_bias.runs.lock import locked
+def _saved(
+    settings: ConfirmSettings,
+    model: ModelRecord,
+    found: Finding,
+    next_: Sequence[str],
+    summary: dict[str, Any],
+    table: pd.DataFrame,
+    shown: Sequence[Table] = (),
+) -> Output:
+    """The output, once its finding, summary and table are saved."""
     from tda_bias.runs.record import RunRecord
-    from tda_bias.runs.writing import writing_run
+    from tda_bias.runs.writing import locked, writing_run
 
-    record = RunRecord(
-        command="confirm", model=run.record.model, settings=settings.model_dump(mode="json")
-    )
-    folder = _folder(settings)
+    folder = settings.folder
+    record = RunRecord(command="confirm", model=model, settings=settings.recorded())
     with locked(folder), writing_run(folder, record) as written:
         written.table("confirm.csv", table)
-        written.json("summary.json", summary)
+        written.json("summary.json", {**summary, "finding": found.as_values()})
+    return _output(found.then(*next_), summary, table, folder, shown)
 
 
-# -- what is printed -------------------------------------------------------------------------------
+def saved(run: Run, folder: Path) -> Output:
+    """The output of a finished run."""
+    summary = run.json("summary.json")
+    finding = Finding(**summary.pop("finding"))
+    return _output(finding, summary, run.plain_table("confirm.csv"), folder)
 
 
-def _replicated(result: Confirmation, model: str, category: str) -> Table:
-    title = (
-        f"{model} · {category} · first {result.record['top']} heads of half of the targets, on the "
-        "other half"
-    )
-    shown = Table("head", title=title, title_justify="left")
-    shown.add_column("chosen in", justify="right")
-    shown.add_column("then p <= .05 in", justify="right")
-    for row in result.heads.head(result.record["top"]).to_dict("records"):
-        name = str(HeadId(int(row["layer"]), int(row["head"])))
-        shown.add_row(name, f"{row['chosen']:.0%}", f"{row['replicated']:.0%}")
-    return shown
-
-
-def _finding(result: Confirmation, run: Path) -> Finding:
-    record = result.record
-    which = "all" if record["all_splits"] else "random"
-    return Finding(
-        result=[
-            "Heads that stand out on some targets stand out on others."
-            if result.p < 0.05
-            else "Heads that stand out on some targets do not stand out on others more than "
-            "chance.",
-            f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half (p "
-            f"{p_text(result.p)}).",
-        ],
-        control=[
-            f"With exchanged labels {result.chance:.1%} of the chosen heads have p <= .05.",
-            f"Spearman of the halves' maps: {number_text(result.correlation)}; with exchanged "
-            f"labels {number_text(result.correlation_chance)} (p {p_text(result.p_correlation)}).",
-        ],
-        next=[f"tdabias ablate {quote(str(run))}", f"tdabias report {quote(str(run))}"],
-        details=[
-            f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
-            f"({which}), ranked by {record['by']}{' with twins' if record['twins'] else ''}."
-        ],
+def _output(
+    finding: Finding,
+    summary: dict[str, Any],
+    table: pd.DataFrame,
+    folder: Path,
+    shown: Sequence[Table] = (),
+) -> Output:
+    return Output(
+        finding=finding,
+        shown=shown,
+        values={**summary, "heads": table},
+        rows=table,
+        folder=folder,
+        files="confirm.csv, summary.json, run.json",
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -12,50 +12,53 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 from rich.console import Console
 
-from tda_bias.runs.text import counted
-from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED, Category, HeadId, InputError
+from tda_bias.runs.finding import data_remarks
+from tda_bias.runs.settings import given_as
+from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError
 
-from .loading import (
-    hooked_model,
-    interruptible,
-    language_model,
-    out_of_memory_in_one_line,
-    progress_bar,
-    reach_hub_for,
-    remark_lines,
-    triples_record,
-)
+from .loading import hooked_model, reach_hub_for, triples_record
 from .options import command
-from .output import Finding, Output
-from .processes import team_of
-from .run_folder import run_folder
-from .settings import Device, FilePath, Name, Precision, SharedRunSettings
-from .text import uncut_table
+from .output import Output, report_of, uncut_table
+from .progress import progress_bar, say
+from .settings import (
+    SPEAKING,
+    DeviceOption,
+    LimitOption,
+    ModelOption,
+    Precision,
+    SeedOption,
+    SharedRunSettings,
+    TwinsOption,
+)
+from .work import Work, within_memory, working
 
 if TYPE_CHECKING:
+    from tda_bias.debias.corpus import Corpus
     from tda_bias.debias.protocol import Protocol
     from tda_bias.debias.result import DebiasRun
     from tda_bias.models.load import LanguageModel, LoadedModel
-    from tda_bias.runs.work import Team
+    from tda_bias.pairs import PairSet
     from tda_bias.types import Triple
 
+_GENDER_AGREEMENT = "blimp_gender_agreement"
 RANKINGS = (
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file",
+)  # fmt: skip
+CONTROLS = (
+    "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace", "steering",
 )  # fmt: skip
 How = Literal["gates", "tune", "lora"]
 
 
-class DebiasSettings(SharedRunSettings):
+class DebiasSettings(
+    ModelOption, TwinsOption, LimitOption, DeviceOption, SeedOption, SharedRunSettings
+):
     """Options of ``tdabias debias``."""
 
-    model: Name = Field(
-        min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
+    category: str = Field(
+        description="gender, profession, race, religion, or one of your own file's"
     )
-    category: Category = Field(description="gender, profession, race or religion")
-    data: Name = Field(
-        "stereoset", description="stereoset (the hub), starter, or a file of triples"
-    )
-    twins: Name = Field("auto", description="auto, none, or a file that `tdabias twins` wrote")
+    data: str = Field("stereoset", description="stereoset (the hub), starter, or a file of triples")
     preset: Literal["smoke", "paper"] = Field(
         "smoke",
         description="smoke (one fold, minutes) or paper (everything); the rest overrides it",
@@ -70,13 +73,15 @@ class DebiasSettings(SharedRunSettings):
         description="rankings that choose heads, with commas: evidence, published, importance, "
         "effect, mediation, gates, bottom, file; random heads are drawn like the first",
     )
-    heads: FilePath | None = Field(None, description="JSON file of heads, for the ranking file")
+    heads: Path | None = Field(None, description="JSON file of heads, for the ranking file")
     top: int | None = Field(
         None, ge=1, le=MAX_COUNT, description="heads that are chosen (default: a tenth)"
     )
     n_random: int | None = Field(None, ge=1, le=1000, description="random sets of heads")
-    controls: bool | None = Field(
-        None, description="also train the whole model, a placebo, and on neutral text alone"
+    controls: str | None = Field(
+        None,
+        description="what else is compared, with commas: placebo, retention, plain, full, "
+        "equalise, cda, cda-lora, leace, steering; or none",
     )
     folds: int | None = Field(None, ge=1, le=5, description="folds of targets that are run, of 5")
     epochs: int | None = Field(None, ge=1, le=100, description="passes over the training items")
@@ -90,77 +95,117 @@ class DebiasSettings(SharedRunSettings):
         le=MAX_COUNT,
         description="validation items of a fold, and test items, at most",
     )
-    loss: Literal["twins", "equalise"] = Field(
-        "twins", description="twins (what changes with the target) or equalise (all differences)"
+    kl: float = Field(
+        1.0,
+        ge=0,
+        le=1000,
+        description="weight of the divergence from the original on neutral text",
     )
-    kl: float = Field(1.0, ge=0, le=1000, description="weight of the divergence from the original")
+    domain: str = Field(
+        "1",
+        description="weights, with commas, of the divergence on texts of the other categories; "
+        "validation targets choose",
+    )
+    anchor: str = Field(
+        "10",
+        description="weights, with commas, of the anchor: the squared change of how much likelier "
+        "related continuations are than the unrelated one; validation targets choose",
+    )
+    pairs: str | None = Field(
+        None,
+        description="minimal pairs of which a point may be lost, with commas: blimp, files or "
+        "folders; or none",
+    )
+    allowed_points: float = Field(
+        1.0,
+        ge=0,
+        le=100,
+        description="points that the language-model scores and minimal pairs may lose",
+    )
+    allowed_perplexity: float = Field(
+        1.0, ge=0, le=100, description="per cent that the perplexity of neutral text may gain"
+    )
     save: str | None = Field(
         None,
         description="condition whose model is saved: a ranking of --by, or all (default: what does "
         "best on the validation targets)",
     )
-    text: Name = Field(
+    text: str = Field(
         "self",
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",
     )
-    limit: int | None = Field(None, ge=1, le=MAX_COUNT, description="triples of each target")
     precision: Precision = Field(
         "float32",
         description="of matrix products while training and checking: float32, or bfloat16, about "
         "twice as fast on many processors; what is learned and saved is float32",
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:N, mps")
     batch_size: int = Field(
         36, ge=1, le=MAX_BATCH, description="texts per forward pass where nothing is learned"
     )
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
-    out: FilePath = Field(description="folder for the tables, the model and its card")
-    resume: bool = Field(True, description="reuse trainings that are finished")
+    out: Path = Field(description="folder for the tables, the model and its card")
 
     @field_validator("by")
     @classmethod
     def _known(cls, value: str | None) -> str | None:
-        names = [name.strip() for name in (value or "").split(",") if name.strip()]
-        unknown = [name for name in names if name not in RANKINGS]
-        if value is not None and (unknown or not names or len(set(names)) < len(names)):
-            raise ValueError(f"must name rankings among {', '.join(RANKINGS)}; got {value!r}")
-        return value and ",".join(names)
+        return value and _named(value, "rankings", RANKINGS)
+
+    @field_validator("controls")
+    @classmethod
+    def _known_controls(cls, value: str | None) -> str | None:
+        return value if value in (None, "none") else _named(value, "controls", CONTROLS)
+
+    @field_validator("domain", "anchor")
+    @classmethod
+    def _weights(cls, value: str) -> str:
+        try:
+            weights = [float(weight) for weight in value.split(",")]
+        except ValueError:
+            weights = [math.nan]
+        if not all(0 <= weight <= 1000 for weight in weights) or len(weights) > 9:
+            raise ValueError(f"must be weights from 0 to 1000, with commas; got {value!r}")
+        return ",".join(f"{weight:g}" for weight in weights)
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        how = {"device", "batch_size", "resume", "shard"}
-        left_out = {*how, "out", "overwrite", "format", "quiet"}
-        return self.model_dump(mode="json", exclude=left_out)
+        return self.model_dump(mode="json", exclude={*SPEAKING, "device", "batch_size"})
+
+
+def _named(value: str, what: str, known: tuple[str, ...]) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if not names or not set(names) <= set(known) or len(set(names)) < len(names):
+        raise ValueError(f"must name {what} among {', '.join(known)}; got {value!r}")
+    return ",".join(names)
 
 
 @command(DebiasSettings)
 def debias(settings: DebiasSettings) -> None:
     """Train chosen heads for less bias, and compare with random and all heads."""
-    team = team_of(settings)
     from_file = _heads_of_file(settings)
     triples, twins, about_twins = _texts(settings)
-    console = Console(stderr=True, quiet=settings.quiet)
-    with (
-        interruptible("trainings", settings.out),
-        run_folder(settings.out, "debias", settings, team=team) as refuse,
-    ):
-        reach_hub_for(settings.model, also=settings.text == "wikitext2")
-        model = _trainable_model(settings, console)
-        refuse(model)
-        with out_of_memory_in_one_line(model.device, settings.batch_size):
-            protocol = _protocol(settings, model, triples)
-            run = _run(settings, model, triples, twins, about_twins, from_file, protocol, team)
-    output(run, settings.out).print(settings)
+    pairs = _pairs(settings)
+    reach_hub_for(settings.model, also=settings.text == "wikitext2")
 
+    from tda_bias.ablation.head_weights import refuse_untrainable
+    from tda_bias.debias.learners import require_peft
+    from tda_bias.debias.peers import require_leace
+    from tda_bias.pairs.neutral import load_neutral_text
 
-def _trainable_model(settings: DebiasSettings, console: Console) -> LanguageModel:
-    from tda_bias.debias.learners import refuse_untrainable
-    from tda_bias.debias.lora import require_peft
-
-    if settings.how == "lora":
+    controls = _controls(settings) or ()
+    if settings.how == "lora" or "cda-lora" in controls:
         require_peft()
-    refuse_untrainable(settings.model)
-    return language_model(settings.model, device=settings.device, dtype="float32", console=console)
+    if "leace" in controls:
+        require_leace()
+    if settings.text not in ("self", "wikitext2"):  # what cannot be read is said before the model
+        with given_as("text"):
+            load_neutral_text(settings.text)
+    with working(settings, "debias", settings.out, kept="trainings") as work:
+        refuse_untrainable(settings.model)
+        model = work.model(settings.model)
+        with within_memory(model.device, settings.batch_size):
+            protocol = _protocol(settings, model, triples)
+            corpus = _corpus(settings, model, triples, twins, pairs)
+            run = _run(settings, work, corpus, about_twins, from_file, protocol)
+    output(run, settings.out).print(settings)
 
 
 def _protocol(settings: DebiasSettings, model: LanguageModel, triples: list[Triple]) -> Protocol:
@@ -168,11 +213,15 @@ def _protocol(settings: DebiasSettings, model: LanguageModel, triples: list[Trip
     from tda_bias.models.attention import attention_layers
 
     same = (
-        "n_random", "controls", "epochs", "train_items", "check_items", "top", "how", "loss", "kl",
-        "precision", "seed",
+        "n_random", "epochs", "train_items", "check_items", "top", "how", "kl", "precision", "seed",
+        "allowed_points",
     )  # fmt: skip
     asked = {
         **{name: getattr(settings, name) for name in same},
+        "controls": _controls(settings),
+        "allowed_perplexity": settings.allowed_perplexity / 100,
+        "domain": tuple(map(float, settings.domain.split(","))),
+        "anchor": tuple(map(float, settings.anchor.split(","))),
         "by": settings.by and tuple(settings.by.split(",")),
         "folds_run": settings.folds,
         "n_rates": settings.rates,
@@ -186,46 +235,45 @@ def _protocol(settings: DebiasSettings, model: LanguageModel, triples: list[Trip
     )
 
 
+def _controls(settings: DebiasSettings) -> tuple[str, ...] | None:
+    if settings.controls is None:
+        return None
+    return () if settings.controls == "none" else tuple(settings.controls.split(","))
+
+
 def _run(
     settings: DebiasSettings,
-    model: LanguageModel,
-    triples: list[Triple],
-    twins: list[tuple[Triple, ...]],
+    work: Work,
+    corpus: Corpus,
     about_twins: dict[str, Any] | None,
     from_file: tuple[list[HeadId], str | None] | None,
     protocol: Protocol,
-    team: Team,
 ) -> DebiasRun:
     from tda_bias.debias.experiment import fixed_experiment
     from tda_bias.debias.result import run_debias
-    from tda_bias.debias.timing import cost_in_words
-    from tda_bias.plots.debias import plot_frontier
+    from tda_bias.plots.behaviour import plot_conditions
     from tda_bias.runs.figures import print_style
 
     def load_hooked() -> LoadedModel:
-        quiet = Console(stderr=True, quiet=True)
-        return hooked_model(settings.model, device=settings.device, dtype="float32", console=quiet)
+        return hooked_model(settings.model, settings, Console(stderr=True, quiet=True))
 
-    console = Console(stderr=True, quiet=settings.quiet)
     experiment = fixed_experiment(
-        model, triples, twins, protocol, settings.out, load_hooked=load_hooked,
-        from_file=from_file, about_twins=about_twins, text=settings.text,
-        batch_size=settings.batch_size, resume=settings.resume, overwrite=settings.overwrite,
-        team=team,
+        corpus, protocol, settings.out, load_hooked=load_hooked, from_file=from_file,
+        about_twins=about_twins, resume=settings.resume, overwrite=settings.overwrite,
+        team=work.team,
     )  # fmt: skip
-    if not settings.quiet:
-        console.print(cost_in_words(experiment, team), highlight=False, soft_wrap=True)
-    title = f"{model.name} · {settings.category}"
-    with progress_bar(console, title, "steps") as bar, print_style():
+    say(work.console, experiment.in_words(work.team))
+    title = f"{corpus.model.name} · {settings.category}"
+    with progress_bar(work.console, title, "steps") as bar, print_style():
         return run_debias(
             experiment,
             settings.out,
             category=settings.category,
             data=triples_record(settings.data, settings.category),
-            settings=settings.model_dump(mode="json"),
+            settings=settings.recorded(),
             save=settings.save,
             progress=bar,
-            draw=plot_frontier,
+            draw=plot_conditions,
         )
 
 
@@ -244,8 +292,9 @@ def _texts(
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(settings.data, category=settings.category, limit=settings.limit)
     if settings.twins == "none":
-        if settings.loss == "twins":
-            raise InputError("`loss` twins needs twins; give --loss equalise with --twins none")
+        needing = {"placebo", "leace", "steering"} & set(_controls(settings) or ())
+        if needing:
+            raise InputError(f"`controls` {', '.join(sorted(needing))} need twins; give --twins")
         return triples, [()] * len(triples), None
     whole = load_triples(settings.data, category=settings.category)
     made = make_twins(whole) if settings.twins == "auto" else load_twins(settings.twins, whole)
@@ -254,38 +303,89 @@ def _texts(
         raise InputError(
             f"no triple of `data` {settings.data} has a twin: {made.note or 'see tdabias twins'}"
         )
-    if len(kept) < len(triples) and not settings.quiet:
-        Console(stderr=True).print(
-            f"{len(triples) - len(kept)} of {len(triples)} triples have no twin and are left out.",
-            highlight=False,
-        )
+    if len(kept) < len(triples):
+        number = f"{len(triples) - len(kept)} of {len(triples)}"
+        console = Console(stderr=True, quiet=settings.quiet)
+        say(console, f"{number} triples have no twin and are left out.")
     return kept, [made.of(triple) for triple in kept], made.only(kept).record()
 
 
+def _corpus(
+    settings: DebiasSettings,
+    model: LanguageModel,
+    triples: list[Triple],
+    twins: list[tuple[Triple, ...]],
+    pairs: dict[str, PairSet],
+) -> Corpus:
+    """The texts of the experiment, as the model reads them."""
+    from tda_bias.debias.corpus import Corpus, domain_texts, neutral_text
+    from tda_bias.debias.texts import TwinTexts
+
+    size, seed = settings.batch_size, settings.seed
+    return Corpus(
+        TwinTexts(model, triples, twins, batch_size=size),
+        neutral_text(model, settings.text, seed=seed),
+        domain_texts(model, _other_categories(settings), batch_size=size, seed=seed),
+        pairs,
+    )
+
+
+def _other_categories(settings: DebiasSettings) -> list[tuple[Triple, tuple[Triple, ...]]]:
+    """Triples of the categories that nothing is trained on, with their twins, where there are."""
+    from tda_bias.triples import load_triples
+    from tda_bias.twins import make_twins
+
+    every = load_triples(settings.data, category="all", limit=settings.limit)
+    others = [triple for triple in every if triple.category != settings.category]
+    made = make_twins(others)
+    return [(triple, made.of(triple)) for triple in others]
+
+
+def _pairs(settings: DebiasSettings) -> dict[str, PairSet]:
+    """Sets of minimal pairs by name: those asked for, else of the preset paper BLiMP's."""
+    from tda_bias.pairs import load_pairs
+
+    folder = os.environ.get("TDABIAS_PAIRS")
+    if settings.pairs is not None:
+        sources = [] if settings.pairs == "none" else settings.pairs.split(",")
+    elif settings.preset == "paper":
+        sources = ["blimp", *([str(Path(folder) / _GENDER_AGREEMENT)] if folder else [])]
+    else:
+        sources = []
+    found = {}
+    for source in sources:
+        path = Path(source)
+        whole = path.is_dir() or '"sentence_good"' in _first_line(path)
+        with given_as("pairs"):
+            found[path.stem] = load_pairs("blimp", data=path) if whole else load_pairs(source)
+    return found
+
+
+def _first_line(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return lines.readline(10_000)
+
+
 def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] | None:
-    from tda_bias.ablation.head_weights import read_export
+    """The heads of ``--heads``, and the weights of the model they were found in."""
+    from tda_bias.ablation.head_weights import heads_of_file
 
     asked = "file" in (settings.by or "").split(",")
     if asked != (settings.heads is not None):
         raise InputError("`by` file and --heads FILE go together; give both, or neither")
     if settings.heads is None:
         return None
-    try:
-        record = json.loads(settings.heads.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"`heads` {settings.heads}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"`heads` {settings.heads} is not JSON") from None
-    heads = read_export(record)
-    about = record.get("model")
-    return heads, about.get("weights") if isinstance(about, dict) else None
+    heads, about = heads_of_file(settings.heads)
+    return heads, about.get("weights")
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 
 def _cells(row: Mapping[Any, Any]) -> list[str]:
-    known = not math.isnan(row["low"])  # of fewer than six targets
+    known = not math.isnan(row["low"])  # of fewer than five folds
     interval = f"\n{row['low']:.3f} to {row['high']:.3f}" if known else ""
     return [
         str(row["condition"]),
@@ -299,50 +399,23 @@ def _cells(row: Mapping[Any, Any]) -> list[str]:
     ]
 
 
-def saved(folder: Path) -> Output:
-    """The output of a finished run."""
-    from tda_bias.debias.result import DebiasRun
-
-    return output(DebiasRun.load(folder), folder)
-
-
 def output(run: DebiasRun, folder: Path) -> Output:
     """The table of conditions, and its meaning in words."""
-    record, protocol = run.record, run.record.protocol
-    title = f"{record.model.name} · {record.category} · {protocol.how} · beta on unseen targets"
-    headings = ("condition", "heads", "beta (95 %)", "rms", "ppl %", "lms", "guard", "p")
-    table = run.conditions.to_dict("records")
-    rows = [_cells(row) for row in table]
-    shown = uncut_table(title, headings, rows, left=1)
-    found = Finding(
-        result=[record.verdict],
-        control=[
-            f"Random heads: {counted(protocol.n_random, 'set')} {record.matching}. Guard: "
-            "perplexity of neutral text at most +2 %, language-model score at most a point lower; "
-            "of random sets, how many pass.",
-        ],
-        power=[
-            f"With {counted(protocol.n_random, 'random set')} no p can be below "
-            f"{1 / (1 + protocol.n_random):.2f}."
-        ],
-        next=[
-            f"tdabias compare {quote(record.model.name)} {quote(str(folder / 'model'))}",
-            f"tdabias report {quote(str(folder))}",
-        ],
-        details=[
-            *record.broken,
-            f"Beta: nats per token, items of targets that a training never saw; "
-            f"{protocol.folds_run} of {protocol.n_folds} folds. p: (1 + random sets that leave as "
-            "little at 1 % perplexity) / (1 + random sets).",
-        ],
+    record = run.record
+    title = (
+        f"{record.model.name} · {record.category} · {record.protocol.how} · beta on unseen targets"
     )
-    lines = [
-        *remark_lines(record.data),
-        f"Files: {folder}/ (conditions.csv, heads.json, frontier.png, model/ with its card, ...)",
-    ]
-    values = {
-        "finding": found.as_values(),
-        "record": record.model_dump(mode="json"),
-        "conditions": table,
-    }
-    return Output([found, shown, *lines], values, run.conditions)
+    headings = ("condition", "heads", "beta (95 %)", "rms", "ppl %", "lms", "guard", "p")
+    rows = [_cells(row) for row in run.conditions.to_dict("records")]
+    shown = uncut_table(title, headings, rows, left=1)
+    # The original itself cannot be compared with the original.
+    models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
+    compare = [] if record.unchanged else [f"tdabias compare {models}"]
+    return Output(
+        finding=run.finding().then(*compare, report_of(folder)),
+        shown=[shown, *data_remarks(record.data)],
+        values={"record": record.model_dump(mode="json"), "conditions": run.conditions},
+        rows=run.conditions,
+        folder=folder,
+        files="conditions.csv, heads.json, frontier.png, model/ with its card, ...",
+    )

@@ -1,52 +1,66 @@
-"""``tdabias edit``: a model without some heads, as a folder that loads anywhere."""
+"""``tdabias edit``: heads switched off in a model that loads anywhere, or written as slices."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 from rich.console import Console
 
+from tda_bias.runs.finding import Finding
 from tda_bias.runs.text import counted
-from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError, RankBy
+from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (
-    hooked_model,
+    category_of,
+    data_option,
     language_model,
     model_of,
-    out_of_memory_in_one_line,
     reach_hub_for,
+    refuse_other_weights,
 )
 from .options import Positional, command
 from .output import Output
-from .settings import Device, FilePath, Name, OutputSettings, Several
+from .settings import BatchOption, DeviceOption, OutputSettings, Several
+from .work import within_memory
 
 if TYPE_CHECKING:
     from tda_bias.ablation.edits import EditedModel
-    from tda_bias.models.load import LanguageModel
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
 _PROBES = 3
+_NOISE = "No head of the run survives correction: these are the top of a ranking of noise."
 
 
-class EditSettings(OutputSettings):
+class EditSettings(BatchOption, DeviceOption, OutputSettings):
     """Settings of ``tdabias edit``."""
 
-    run: Annotated[FilePath | None, Positional()] = Field(
+    run: Annotated[Path | None, Positional()] = Field(
         None, description="Folder that `tdabias heads` wrote: its top heads are edited."
     )
-    how: str = Field(
-        description="zero (heads write nothing), mean (they write their mean over texts), or "
-        "scale=0.5 (half of it; any number)"
+    as_: Literal["model", "slices"] = Field(
+        "model",
+        alias="as",
+        description="model (a folder that loads with plain transformers) or slices (a JSON file "
+        "for other programs: rule, p and q, and the slices of parameters that each head of a run "
+        "is)",
     )
-    out: FilePath = Field(description="folder for the edited model; it must not exist")
-    model: Name | None = Field(
+    how: str | None = Field(
+        None,
+        description="of a model, required: zero (heads write nothing), mean (they write their mean "
+        "over texts), or scale=0.5 (half of it; any number)",
+    )
+    out: Path = Field(
+        description="folder for the edited model, which must not exist; or the JSON file"
+    )
+    model: str | None = Field(
         None,
         description="hub name, local folder, or smollm2-135m (default: that of the run or of the "
         "file of heads)",
@@ -54,18 +68,22 @@ class EditSettings(OutputSettings):
     head: Annotated[tuple[str, ...], Several] = Field(
         (), description="a head, as L5H3; may be given several times"
     )
-    heads: FilePath | None = Field(None, description="JSON file that `tdabias export` wrote")
+    heads: Path | None = Field(None, description="JSON file that `tdabias edit --as slices` wrote")
     top: int = Field(10, ge=1, le=MAX_COUNT, description="heads from the top of the run's ranking")
+    survivors: bool = Field(False, description="of a run: only heads that survive correction")
+    random_seed: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_SEED,
+        description="of a run: instead of the chosen heads as many random ones of their layers, a "
+        "control",
+    )
     category: str | None = Field(None, description="of a run with several")
     by: RankBy | None = Field(None, description="the map that ranks (default: the run's)")
-    data: Name | None = Field(
+    data: str | None = Field(
         None,
         description="triples whose unrelated texts the mean is over (default: the run's, else "
         "starter)",
-    )
-    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
-    device: Device = Field(
-        "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
     )
 
     @field_validator("head")
@@ -80,36 +98,38 @@ class EditSettings(OutputSettings):
 @command(EditSettings)
 def edit(settings: EditSettings) -> None:
     """Switch off, damp or average heads for good; the model loads with plain transformers."""
-    from tda_bias.ablation.edits import edit_rule, refuse_existing
+    shown = _slices(settings) if settings.as_ == "slices" else _model(settings)
+    shown.print(settings)
 
+
+def _model(settings: EditSettings) -> Output:
+    """Edit the heads, and write the model."""
+    from tda_bias.ablation.edits import (
+        edit_rule,
+        refuse_existing,
+        stored_dtype,
+        write_edited_model,
+    )
+    from tda_bias.triples import comes_from_hub, load_triples
+
+    if settings.how is None:
+        raise InputError("`how` is missing; give --how")
     rule = edit_rule(settings.how)
     refuse_existing(settings.out)
     chosen = _chosen(settings)
-
-    from tda_bias.ablation.edits import stored_dtype, write_edited_model
-    from tda_bias.triples import load_triples
-
-    probes = [t.texts()[0] for t in load_triples("starter")[:_PROBES]]
+    probes = [triple.texts()[0] for triple in load_triples("starter")[:_PROBES]]
     texts: list[str] = []
     if rule.how == "mean":
-        from tda_bias.triples import comes_from_hub
-
         reach_hub_for(chosen.model, also=comes_from_hub(chosen.data))
         triples = load_triples(chosen.data, category=chosen.category, groups=chosen.groups)
         texts = [triple.texts()[2] for triple in triples]
-    console = Console(stderr=True, quiet=settings.quiet)
-    dtype = stored_dtype(chosen.model)
-
-    def load() -> LanguageModel:
-        return language_model(chosen.model, device=settings.device, dtype=dtype, console=console)
-
-    def load_original() -> LanguageModel:
-        return _hooked_if_possible(chosen, settings.device, console)
-
-    with out_of_memory_in_one_line(settings.device, settings.batch_size):
+    loaded = partial(
+        language_model, chosen.model, settings, Console(stderr=True, quiet=settings.quiet)
+    )
+    with within_memory(settings.device, settings.batch_size):
         written = write_edited_model(
-            load,
-            load_original,
+            partial(loaded, dtype=stored_dtype(chosen.model)),
+            partial(loaded, dtype="float32", attention="eager"),
             chosen.heads,
             rule,
             settings.out,
@@ -118,7 +138,54 @@ def edit(settings: EditSettings) -> None:
             probes=probes,
             about={"model": chosen.model, "from": chosen.source, "mean_over": chosen.data},
         )
-    output(written, chosen, str(rule)).print(settings)
+    return output(written, chosen, str(rule))
+
+
+def _slices(settings: EditSettings) -> Output:
+    """Write chosen heads of a run for other programs."""
+    from tda_bias.ablation.head_weights import chosen_heads, export_record
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.files import to_json, write_text
+    from tda_bias.runs.run import refuse_file_of_a_run
+
+    others = {"how", "head", "heads", "data"} & settings.model_fields_set
+    if others:
+        raise InputError(f"`{min(others)}` goes with a model; leave it out, or --as slices")
+    if settings.run is None:
+        raise InputError("slices are of heads of a run; give the folder that `tdabias heads` wrote")
+    refuse_file_of_a_run(settings.out, setting="out")
+    run = HeadBias.load(settings.run)
+    about, by = run.record.model, settings.by or run.rank_by
+    category = category_of(run, settings.category)
+    choice = settings.model_dump(include={"top", "survivors", "random_seed"})
+    rows = chosen_heads(run, category, by=by, **choice)
+    console = Console(stderr=True, quiet=settings.quiet)
+    name = model_of(run.record, settings.model)
+    model = language_model(name, DeviceOption(device="cpu"), console, dtype=about.dtype)
+    refuse_other_weights(model, run.record)
+    rule = {
+        "map": by,
+        "category": category,
+        "top": None if settings.survivors else settings.top,
+        "survivors_only": settings.survivors,
+        "random_seed": settings.random_seed,
+        "surviving_heads": len(run.survivors(category=category, by=by)),
+        "run": str(settings.run),
+    }
+    record = export_record(
+        model.hf_model,
+        rows.to_dict("records"),  # type: ignore[arg-type]
+        model=about.model_dump(),
+        rule=rule,
+    )
+    write_text(settings.out, to_json(record))
+    warning = ""
+    if settings.random_seed is not None:
+        warning = " Drawn at random from the layers of the chosen ones: a control."
+    elif not rule["surviving_heads"]:
+        warning = " None of them survives correction: a ranking of noise."
+    written = f"{counted(len(rows), 'head')} of {about.name} in {settings.out}.{warning}"
+    return Output(shown=[written], values=record, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -133,6 +200,8 @@ class Chosen:
         data: Texts behind a mean.
         category: Of those.
         groups: Of those.
+        warning: What must be known of the choice.
+        data_option: The run's ``--data``, for a command that follows.
     """
 
     heads: Sequence[HeadId]
@@ -141,7 +210,9 @@ class Chosen:
     weights: str | None = None
     data: str = "starter"
     category: str = "all"
-    groups: Sequence[str] = field(default_factory=tuple)
+    groups: Sequence[str] = ()
+    warning: str = ""
+    data_option: str = ""
 
 
 def _chosen(settings: EditSettings) -> Chosen:
@@ -152,9 +223,14 @@ def _chosen(settings: EditSettings) -> Chosen:
         raise InputError(f"heads come from --head, from --heads FILE or from a run; got {said}")
     if settings.run is not None:
         return _of_run(settings, settings.run)
+    if settings.survivors or settings.random_seed is not None:
+        name = "survivors" if settings.survivors else "random_seed"
+        raise InputError(f"`{name}` chooses among the heads of a run; give its folder")
     data = settings.data or "starter"
     if settings.heads is not None:
-        heads, about = _of_file(settings.heads)
+        from tda_bias.ablation.head_weights import heads_of_file
+
+        heads, about = heads_of_file(settings.heads)
         model = settings.model or about.get("name")
         if not model:
             raise InputError(f"{settings.heads} names no model; give --model")
@@ -167,18 +243,23 @@ def _chosen(settings: EditSettings) -> Chosen:
 
 
 def _of_run(settings: EditSettings, run: Path) -> Chosen:
+    from tda_bias.ablation.head_weights import chosen_heads
     from tda_bias.heads.result import HeadBias
 
     heads = HeadBias.load(run)
-    category = settings.category or heads.categories[0]
-    rows = heads.top(settings.top, category=category, by=settings.by).to_dict("records")
+    category, by = category_of(heads, settings.category), settings.by or heads.rank_by
+    choice = settings.model_dump(include={"top", "survivors", "random_seed"})
+    rows = chosen_heads(heads, category, by=by, **choice).to_dict("records")
+    warning = "" if len(heads.survivors(category=category, by=by)) else _NOISE
+    if settings.random_seed is not None:
+        warning = "Drawn at random from the layers of the chosen heads: a control."
     about = heads.record.model
     data, groups = settings.data, ()
     if data is None and heads.record.settings.get("pairs"):
         data = "starter"  # pairs have no unrelated texts that a mean could be over
     elif data is None:
         data = str(heads.record.data.source) if heads.record.data is not None else "starter"
-        groups = heads.record.told("group", ())
+        groups = heads.record.setting("group", ())
     return Chosen(
         heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows],
         model=settings.model or model_of(heads.record),
@@ -187,71 +268,44 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         data=data,
         category="all" if heads.record.settings.get("pairs") else category,
         groups=groups,
+        warning=warning,
+        data_option=data_option(heads.record),
     )
 
 
-def _of_file(path: Path) -> tuple[list[HeadId], dict[str, Any]]:
-    from tda_bias.ablation.head_weights import read_export
-
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"`heads` {path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"`heads` {path} is no file that `tdabias export` wrote") from None
-    heads = read_export(record)
-    if not heads:
-        raise InputError(f"`heads` {path} holds no head")
-    about = record.get("model")
-    return heads, about if isinstance(about, dict) else {}
-
-
-def _hooked_if_possible(chosen: Chosen, device: str, console: Console) -> LanguageModel:
-    """The original in single precision, hooked by TransformerLens where that knows it."""
-    from tda_bias.models.load import load_language_model
-
-    try:
-        return hooked_model(chosen.model, device=device, dtype="float32", console=console)
-    except InputError as error:
-        if "cannot hook" not in str(error):
-            raise
-    return load_language_model(chosen.model, device=device, attention="eager")
-
-
 def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
-    """Output of an edit, in every format."""
+    """The change, its check, and what measures its effect."""
     import pandas as pd
 
     heads = list(dict.fromkeys(chosen.heads))
-    values = {
-        "folder": str(written.folder),
-        "model": chosen.model,
-        "from": chosen.source,
-        "how": how,
-        "heads": [str(head) for head in heads],
-        "parameters": list(written.parameters),
-        "weights": list(written.weights),
-        "check": asdict(written.check),
-    }
-    rows = [{"layer": head.layer, "head": head.head, "how": how} for head in heads]
-    return Output(lines(written, chosen, how), values, pd.DataFrame(rows))
-
-
-def lines(written: EditedModel, chosen: Chosen, how: str) -> list[str]:
-    """Summary of an edit: the change, its check, and how the model is loaded."""
-    named = ", ".join(str(head) for head in dict.fromkeys(chosen.heads))
-    sentences = [
-        f"{how} of {named} ({chosen.source}) in {chosen.model}: "
-        f"{counted(len(written.parameters), 'parameter')} changed, all others bit for bit as they "
-        "were.",
-        f"Read back from disk and compared with the hooked model ({written.check.through}): logits "
-        f"differ by at most {written.check.difference:.1g} (allowed {written.check.allowed:.1g}); "
-        f"the edit moves them by up to {written.check.effect:.2g}.",
-    ]
+    named = ", ".join(map(str, heads))
+    control = [str(written.check)]
     if chosen.weights not in (None, written.weights[0]):
-        sentences.append(
+        control.append(
             "The heads were found in a model with other weights: whether they do the same here is "
             "not known."
         )
-    sentences.append(f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)")
-    return sentences
+    names = f"{quote(chosen.model)} {quote(str(written.folder))}"
+    return Output(
+        finding=Finding(
+            result=[
+                f"{how} of {named} ({chosen.source}) in {chosen.model}: "
+                f"{counted(len(written.parameters), 'parameter')} changed, all others bit for bit "
+                "as they were."
+            ],
+            control=[*control, *([chosen.warning] if chosen.warning else [])],
+            next=[f"tdabias compare {names}{chosen.data_option}"],
+        ),
+        shown=[f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)"],
+        values={
+            "model": chosen.model,
+            "from": chosen.source,
+            "how": how,
+            "heads": [str(head) for head in heads],
+            "parameters": list(written.parameters),
+            "weights": list(written.weights),
+            "check": asdict(written.check),
+        },
+        rows=pd.DataFrame([{"layer": head.layer, "head": head.head, "how": how} for head in heads]),
+        folder=written.folder,
+    )

@@ -13,25 +13,25 @@ from tda_bias.types import InputError
 
 from .options import Positional, command
 from .output import Output
-from .settings import CommandSettings, FilePath, Format, OutputSettings, Several
+from .progress import doing, say
+from .settings import CommandSettings, Format, OutputSettings, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tda_bias.runs.figures import Entry
-    from tda_bias.runs.run import Run
 
 
 class FiguresSettings(CommandSettings):
     """Settings of ``tdabias figures``."""
 
-    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+    runs: Annotated[tuple[Path, ...], Positional()] = Field(
         (),
         description="Folders that `tdabias heads`, `pvf`, `unqover`, `ablate` or `crossref` wrote. "
         "Those of `stereoset`, `compare` and `debias` have figures too. Without any, what is "
         "simulated is drawn.",
     )
-    out: FilePath = Field(Path("figures"), description="folder for the files")
+    out: Path = Field(Path("figures"), description="folder for the files")
     format: str = Field(
         "svg,pdf,png",
         description="svg, pdf, png, or several: svg,pdf; and table, json or csv, which is printed",
@@ -40,7 +40,7 @@ class FiguresSettings(CommandSettings):
         (), description="only this figure; may be given several times"
     )
     quiet: bool = Field(False, description="say nothing but errors")
-    factors: FilePath | None = Field(
+    factors: Path | None = Field(
         None, description="CSV x,factor,...[,weight]: adds the PVF papers' regressions"
     )
 
@@ -51,30 +51,34 @@ def figures(settings: FiguresSettings) -> None:
     formats, printed = _formats(settings.format)
     out = settings.out
 
+    from pvf.papers import write_regressions, write_risk_tables
+    from pvf.social import load_factors
+    from tda_bias.paper.published import write_tables
     from tda_bias.runs.figures import drawings, write_print
     from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 
     refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
-    errors = Console(stderr=True, soft_wrap=True, quiet=settings.quiet)
+    factors = None
+    if settings.factors is not None:
+        if not any(run.command == "pvf" for run in opened):
+            raise InputError("--factors needs a run of `tdabias pvf`; got none")
+        factors = load_factors(settings.factors)
+    errors = Console(stderr=True, quiet=settings.quiet)
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
-    with errors.status("drawing"):
+    with doing(errors, "drawing"):
         for drawn in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
-            files = write_print(
-                out,
-                drawn.name,
-                drawn.figure,
-                formats=formats,
-                title=drawn.title,
-                run_id=drawn.run_id,
-            )
+            files = write_print(out, drawn, formats)
             written.append(_row(drawn.name, drawn.title, drawn.run_id, files))
-        if settings.factors is not None:
-            written += _regressions(opened, settings.factors, out, formats)
-    tables = 0 if settings.only else _tables(opened, out, left_out=lacking.append)
+        if factors is not None:
+            drawn_too = write_regressions(opened, factors, out, formats)
+            written += [_row(*entry) for entry in drawn_too]
+    tables = 0
+    if not settings.only:
+        tables = write_tables(opened, out) + write_risk_tables(opened, out, lacking.append)
     for line in lacking:
-        errors.print(f"Not drawn: {line}", highlight=False, markup=False)
+        say(errors, f"Not drawn: {line}")
     output(written, tables, lacking, out, formats).print(
         OutputSettings(format=printed, quiet=settings.quiet)
     )
@@ -115,9 +119,9 @@ def _row(name: str, title: str, run_id: str, files: Sequence[Path]) -> dict[str,
 
 def catalogue() -> tuple[Entry, ...]:
     """Every figure there is, package by package."""
-    from pvf.figures import FIGURES as PVF
+    from pvf.papers import FIGURES as PVF
     from tda_bias.plots.figures import FIGURES as HEADS
-    from unqover.figures import FIGURES as UNQOVER
+    from unqover.plots import FIGURES as UNQOVER
 
     return (*HEADS, *PVF, *UNQOVER)
 
@@ -135,94 +139,3 @@ def _formats(text: str) -> tuple[list[str], Format]:
             f"{', '.join(get_args(Format))}; got {text!r}"
         )
     return pictures or list(FORMATS), printed[0] if printed else "table"
-
-
-def _tables(runs: Sequence[Run], out: Path, *, left_out: Callable[[str], None]) -> int:
-    """Tables 1-4 of the head paper, and those of the PVF papers, of every run.
-
-    Args:
-        runs: The runs.
-        out: Folder of the tables.
-        left_out: Called with a line about each run that cannot stand beside a published table.
-
-    Returns:
-        Their number.
-    """
-    return _head_tables(runs, out) + _risk_tables(runs, out, left_out)
-
-
-def _head_tables(runs: Sequence[Run], out: Path) -> int:
-    from tda_bias.heads.result import HeadBias
-    from tda_bias.paper.published import (
-        TABLE_NUMBER,
-        beside_published,
-        extreme_groups,
-        unlike_the_paper,
-    )
-    from tda_bias.runs.tables import write_table
-
-    written = 0
-    for run in (run for run in runs if run.command == "heads"):
-        result = run.load(HeadBias.load)
-        for category in (name for name in result.categories if name in TABLE_NUMBER):
-            name = f"table{TABLE_NUMBER[category]}_{category}"
-            caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
-            write_table(out, name, extreme_groups(result, category), caption)
-            table = beside_published(result, category)
-            beside = f"{caption}, beside the paper's GPT-2"
-            if reasons := unlike_the_paper(result):
-                beside += f". Unlike the paper: {'; '.join(reasons)}"
-            write_table(out, f"{name}_beside_paper", table, beside)
-            written += 2
-    return written
-
-
-def _risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]) -> int:
-    from pvf.published import published, risk_table, unlike_the_papers
-    from pvf.record import PreferencesRecord
-    from pvf.report import load_report
-    from tda_bias.runs.tables import write_table
-
-    pvf = [run for run in runs if run.command == "pvf"]
-    written = 0
-    for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
-        file = "risk_" + name.replace(",", "").replace(" ", "_")
-        beside = {}
-        for run in pvf:
-            if run.record_as(PreferencesRecord).words.y.name != name:
-                continue
-            report = run.load(load_report)
-            if reasons := unlike_the_papers(report, name):
-                left_out(f"{run.folder} in {file}: {'; '.join(reasons)}")
-            else:
-                beside[run.model] = report
-        caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if beside else "")
-        write_table(out, file, risk_table(beside, name), caption)
-        written += 1
-    return written
-
-
-def _regressions(
-    runs: Sequence[Run], factors: Path, out: Path, formats: Sequence[str]
-) -> list[dict[str, Any]]:
-    from pvf.plots import plot_regression
-    from pvf.report import load_report
-    from pvf.social import load_factors
-    from tda_bias.runs.figures import COLUMN, captioned, print_figure, print_style, write_print
-
-    used = [run for run in runs if run.command == "pvf"]
-    if not used:
-        raise InputError("--factors needs a run of `tdabias pvf`; got none")
-    table = load_factors(factors)
-    written = []
-    for run in used:
-        for number, name in enumerate(table.table.columns, start=1):
-            with print_style():
-                figure = print_figure(COLUMN, 2.9)
-                plot_regression(run.load(load_report).by_x, table, name, ax=figure.subplots())
-                captioned(figure, f"{run.model}: risk r of each word on {name}.")
-            file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(used) > 1 else "")
-            title = f"PVF papers, figures 9 and 12-15: regression on {name}"
-            files = write_print(out, file, figure, formats=formats, title=title, run_id=run.id)
-            written.append(_row(file, title, run.id, files))
-    return written

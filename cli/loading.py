@@ -1,30 +1,28 @@
-"""Shared by commands that run a model: reaching the hub, stopping, running out of memory."""
+"""What commands load: models and texts, by the names that they are given."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 
 from tda_bias.models.packaged import PACKAGED
-from tda_bias.types import STARTER_CAUTION, InputError
+from tda_bias.types import InputError
 
-from .progress import progress_bar as progress_bar
+from .progress import doing, say
+from .settings import DeviceOption, DtypeOption, PlacementSettings
 
 if TYPE_CHECKING:
-    from tda_bias.heads.result import HeadBias, HeadsRecord
+    from tda_bias.heads.record import HeadsRecord
+    from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import Head, LanguageModel, LoadedModel
     from tda_bias.runs.record import DataRecord, RunRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
 
-    from .heads_settings import HeadsSettings
     from .settings import TriplesSettings
 
 
@@ -62,48 +60,64 @@ def reach_hub_for(model: str, *, also: bool = False) -> None:
 
 def language_model(
     name: str,
-    *,
-    device: str,
-    dtype: str,
+    settings: DeviceOption,
     console: Console,
+    *,
+    dtype: str | None = None,
     head: Head = "language",
-    device_map: str | None = None,
+    attention: str | None = None,
 ) -> LanguageModel:
-    """Load a model without hooks, saying so meanwhile.
+    """Load a model without hooks, where and how the settings say.
+
+    Args:
+        name: Its name or folder.
+        settings: With its device, and with its type and placement if the command has those options.
+        console: Where it is said.
+        dtype: Type of the weights (default: that of the settings, else float32).
+        head: What it is asked for.
+        attention: Implementation of attention (default: the fastest).
 
     Raises:
         InputError: as ``tda_bias.models.load.load_language_model``.
     """
     reach_hub_for(name)
-    with _loading(name, console):
+    with doing(console, f"loading {name}"):
         from tda_bias.models.load import load_language_model
 
-        return load_language_model(
-            name, device=device, dtype=dtype, head=head, device_map=device_map
-        )
+        _no_bars()
+        placement = _placement(settings, dtype)
+        return load_language_model(name, head=head, attention=attention, **placement)
 
 
 def hooked_model(
-    name: str, *, device: str, dtype: str, console: Console, device_map: str | None = None
+    name: str, settings: DeviceOption, console: Console, *, dtype: str | None = None
 ) -> LoadedModel:
-    """Load a model whose attention is hooked; the hub has been tried before.
+    """Load a model whose attention is hooked.
 
     Raises:
         InputError: as ``tda_bias.models.load.load_model``.
     """
-    with _loading(name, console):
+    reach_hub_for(name)
+    with doing(console, f"loading {name}"):
         from tda_bias.models.load import load_model
 
-        return load_model(name, device=device, dtype=dtype, device_map=device_map)
+        _no_bars()
+        return load_model(name, **_placement(settings, dtype))
 
 
-@contextmanager
-def _loading(name: str, console: Console) -> Iterator[None]:
-    with console.status(f"loading {name}"):
-        from transformers.utils import logging
+def _placement(settings: DeviceOption, dtype: str | None) -> dict[str, Any]:
+    by_default = settings.dtype if isinstance(settings, DtypeOption) else "float32"
+    return {
+        "device": settings.device,
+        "dtype": dtype or by_default,
+        "device_map": settings.device_map if isinstance(settings, PlacementSettings) else None,
+    }
 
-        logging.disable_progress_bar()
-        yield
+
+def _no_bars() -> None:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
 
 def triples_with_twins(
@@ -131,13 +145,6 @@ def triples_record(source: str, category: str) -> DataRecord:
     return DataRecord(source=source, revision=source_revision(source), remarks=remarks)
 
 
-def remark_lines(data: DataRecord | None) -> list[str]:
-    """Remarks on every number that comes from some texts."""
-    if data is None:
-        return []
-    return [*data.remarks, *([STARTER_CAUTION] if data.source == "starter" else [])]
-
-
 def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -> Twins | None:
     """The twins of some triples of a source; what has none is said.
 
@@ -161,14 +168,11 @@ def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -
     made = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
     made = made.only(triples)
     if made.note:
-        errors.print(f"Without twins: {made.note}", highlight=False, markup=False, soft_wrap=True)
+        say(errors, f"Without twins: {made.note}")
         return None
     if made.excluded:
         reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        errors.print(
-            f"{len(made.excluded)} of {len(triples)} triples have no twin: {reasons}.",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+        say(errors, f"{len(made.excluded)} of {len(triples)} triples have no twin: {reasons}.")
     return made or None
 
 
@@ -201,34 +205,9 @@ def triples_of_run(
     reach_hub_for(record.model.name, also=comes_from_hub(source))
     groups: tuple[str, ...] = ()
     if data is None:
-        groups = record.told("group", ())
-        limit = limit or record.told("limit", 0) or None
+        groups = record.setting("group", ())
+        limit = limit or record.setting("limit", 0) or None
     return load_triples(source, category=category, groups=groups, limit=limit), source
-
-
-def texts_of(
-    settings: HeadsSettings, console: Console
-) -> tuple[list[Triple], Twins | None, DataRecord]:
-    """Texts to compare: triples and their twins, or pairs; and their source."""
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.triples import comes_from_hub
-
-    if settings.pairs is None:
-        reach_hub_for(settings.model, also=comes_from_hub(settings.data))
-        triples, twins = triples_with_twins(settings, settings.twins, errors=console)
-        return triples, twins, triples_record(settings.data, str(settings.category))
-
-    from tda_bias.pairs import SETS, load_pairs, pair_triples
-
-    if settings.pairs not in SETS and not Path(settings.pairs).is_file():
-        raise InputError(
-            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
-        )
-    data = settings.data if "data" in settings.model_fields_set else None
-    from_hub = data == "hub" or (settings.pairs == "crows" and data is None)
-    reach_hub_for(settings.model, also=from_hub)
-    pairs = load_pairs(settings.pairs, data=data, groups=settings.group, limit=settings.limit)
-    return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
 
 
 def category_of(run: HeadBias, category: str | None) -> str:
@@ -261,11 +240,11 @@ def model_of(record: RunRecord, given: str | None = None) -> str:
         given: Where it is now, if somebody says so.
 
     Raises:
-        InputError: if the run names a folder that is not there, as seen from here.
+        InputError: if the run names a folder or file that is not there, as seen from here.
     """
-    name = given or record.told("model", record.model.name)
+    name = given or record.setting("model", record.model.name)
     is_a_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-    if is_a_path and not Path(name).expanduser().is_dir():
+    if is_a_path and not Path(name).expanduser().exists():
         raise InputError(
             f"the model {name} is not here (paths are as seen from {Path.cwd()}); say where it is "
             "with --model"
@@ -283,29 +262,3 @@ def refuse_other_weights(model: LanguageModel, record: RunRecord) -> None:
         raise InputError(
             f"{model.name} has other weights than the model of the run; run `tdabias heads` again"
         )
-
-
-@contextmanager
-def interruptible(finished: str, folder: Path) -> Iterator[None]:
-    """On Ctrl-C say where what is finished is kept, and end with exit code 130."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        message = (
-            f"Interrupted. Finished {finished} are kept in {folder}; the same command goes on."
-        )
-        typer.echo(message, err=True)
-        raise typer.Exit(130) from None
-
-
-@contextmanager
-def out_of_memory_in_one_line(device: Any, batch_size: int) -> Iterator[None]:
-    """Turn the accelerator's complaint into advice."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise InputError(
-            f"out of memory on {device}; lower --batch-size (now {batch_size})"
-        ) from None

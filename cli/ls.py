@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,8 @@ from tda_bias.types import InputError
 from .loading import use_cache_if_unreachable
 from .options import Positional, command
 from .output import Output
-from .settings import FilePath, Name, OutputSettings
+from .progress import say
+from .settings import OutputSettings
 
 Rows = list[dict[str, Any]]
 
@@ -29,11 +31,11 @@ class LsSettings(OutputSettings):
     ] = Field(
         None, description="models, data, categories, groups or runs (default: models and data)"
     )
-    data: Name = Field(
+    data: str = Field(
         "starter",
         description="texts whose categories or groups are listed: stereoset, starter, or a file",
     )
-    folder: FilePath = Field(Path("runs"), description="where runs are looked for")
+    folder: Path = Field(Path("runs"), description="where runs are looked for")
 
 
 @command(LsSettings)
@@ -41,34 +43,26 @@ def ls(settings: LsSettings) -> None:
     """List models, data, categories and groups that can be used here, or finished runs."""
     import pandas as pd
 
-    match settings.what:
-        case "models":
-            rows, hint = models()
-        case "data":
-            rows, hint = data()
-        case "categories":
-            rows, hint = categories(settings.data)
-        case "groups":
-            rows, hint = groups(settings.data)
-        case "runs":
-            rows, hint = runs(settings.folder, Console(stderr=True, quiet=settings.quiet))
-        case None:
-            _everything(settings)
-            return
-    table = pd.DataFrame(rows)
-    Output(shown=[_table(rows), hint], values={settings.what: rows}, rows=table).print(settings)
-
-
-def _everything(settings: LsSettings) -> None:
-    """Print models and data, one after the other."""
-    import pandas as pd
-
-    parts = {"models": models(), "data": data()}
+    listed: dict[str, Callable[[], tuple[Rows, str]]] = {
+        "models": models,
+        "data": data,
+        "categories": lambda: categories(settings.data),
+        "groups": lambda: groups(settings.data),
+        "runs": lambda: runs(settings.folder, settings.console),
+    }
+    kinds = [settings.what] if settings.what else ["models", "data"]
+    parts = {kind: listed[kind]() for kind in kinds}
     shown = [part for rows, hint in parts.values() for part in (_table(rows), hint)]
-    hint = "`tdabias ls categories`, `groups` and `runs` list more."
-    rows = [{"kind": kind, **row} for kind, (rows, _) in parts.items() for row in rows]
-    values = {kind: rows for kind, (rows, _) in parts.items()}
-    Output(shown=[*shown, hint], values=values, rows=pd.DataFrame(rows)).print(settings)
+    if settings.what is None:
+        shown.append("`tdabias ls categories`, `groups` and `runs` list more.")
+    table = pd.concat([pd.DataFrame(rows).assign(kind=kind) for kind, (rows, _) in parts.items()])
+    columns = [name for name in table.columns if name != "kind"]
+    first = [] if settings.what else ["kind"]
+    Output(
+        shown=shown,
+        values={kind: rows for kind, (rows, _) in parts.items()},
+        rows=table[[*first, *columns]],
+    ).print(settings)
 
 
 def models() -> tuple[Rows, str]:
@@ -95,16 +89,17 @@ def models() -> tuple[Rows, str]:
 
 def data() -> tuple[Rows, str]:
     """Texts, words and questions that ship with tdabias, and those of the hub."""
-    from pvf.words import named_classes, named_words
+    from pvf.words import packaged
     from tda_bias.pairs import SETS
     from unqover.classes import NAMED
 
+    classes, words = packaged("classes.yaml"), packaged("words.yaml")
     rows = [
         {"name": "starter", "for": "heads, stereoset, twins", "option": "--data"},
         {"name": "stereoset", "for": "heads, stereoset, twins", "option": "--data"},
         *({"name": name, "for": "pairs", "option": "--set"} for name in SETS),
-        *({"name": name, "for": "pvf", "option": "--attribute"} for name in named_classes()),
-        *({"name": name, "for": "pvf", "option": "--words"} for name in named_words()),
+        *({"name": name, "for": "pvf", "option": "--attribute"} for name in classes),
+        *({"name": name, "for": "pvf", "option": "--words"} for name in words),
         *({"name": name, "for": "unqover", "option": "--class"} for name in NAMED),
     ]
     return rows, (
@@ -165,7 +160,7 @@ def runs(folder: Path, errors: Console) -> tuple[Rows, str]:
         try:
             record = open_run(path.parent).record
         except InputError as error:
-            errors.print(f"Not listed: {error}", highlight=False, markup=False, soft_wrap=True)
+            say(errors, f"Not listed: {error}")
             continue
         rows.append(
             {

@@ -48,11 +48,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
-    from tda_bias.runs.work import ShareDone
+    from tda_bias.runs.work import ShareDone, launched
     from tda_bias.types import InputError
 
     from .commands import program
-    from .processes import launched
 
     if arguments is None:
         arguments = sys.argv[1:]
@@ -74,6 +73,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         errors.print(f"{who}Error: {_printable(str(error))}")
     except usage_error as error:
         errors.print(f"{who}Error: {_printable(error.format_message())}")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        reason = _printable(f"{error.strerror}: {error.filename}")
+        errors.print(f"{who}Error: {reason[:400]}")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return 2

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from pydantic import Field
 from rich.console import Console
 
 from pvf.config import Kind
 from tda_bias.runs.text import counted
-from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
+from tda_bias.types import MAX_COUNT, InputError
 
-from .loading import progress_bar, use_cache_if_unreachable
+from .loading import use_cache_if_unreachable
 from .options import Positional, command
 from .output import Output
-from .settings import FilePath, Name, OutputSettings
+from .progress import progress_bar
+from .settings import OutputSettings, SeedOption
+from .work import interruptible
 
 if TYPE_CHECKING:
-    from pvf.mined import Mined
+    from pvf.mining import Mined
 
 # Documents between two saves of an unfinished run.
 _SAVE_EVERY = 50
 
 
-class MineSettings(OutputSettings):
+class MineSettings(SeedOption, OutputSettings):
     """Settings of ``tdabias pvf mine``."""
 
-    corpus: Annotated[Name, Positional()] = Field(
+    corpus: Annotated[str, Positional()] = Field(
         description=".txt, .jsonl or .zst file, or a data set on the hub, NAME[:CONFIGURATION]"
     )
     kind: Kind = Field(
         "gender", description="gender: The [X] said that [Y]; race: The [X], who said it, is [Y]"
     )
-    out: FilePath = Field(Path("templates.csv"), description="CSV to write")
-    pipeline: Name = Field(
+    out: Path = Field(Path("templates.csv"), description="CSV to write")
+    pipeline: str = Field(
         "en_core_web_sm",
         description="English spaCy pipeline, by the name it is installed under",
     )
@@ -47,15 +47,14 @@ class MineSettings(OutputSettings):
     split: str = Field("train", description="of a data set")
     min_count: int = Field(2, ge=1, le=MAX_COUNT, description="distinct sentences per template")
     min_documents: int = Field(1, ge=1, le=MAX_COUNT, description="documents per template")
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="of the sample")
     resume: bool = Field(True, description="go on where an earlier run stopped")
 
 
 @command(MineSettings)
 def mine(settings: MineSettings) -> None:
     """Mine context templates from a corpus, and compare them with the published ten."""
-    from pvf.mined import mined_table, overlap
-    from pvf.templates import load_templates
+    from pvf.mining import mined_table, overlap
+    from pvf.words import load_templates
     from tda_bias.runs.run import refuse_file_of_a_run
     from tda_bias.runs.tables import write_csv
 
@@ -70,14 +69,14 @@ def mine(settings: MineSettings) -> None:
         "candidates."
     ]
     shared = overlap(table, load_templates(settings.kind))
-    recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in shared.recall.items())
+    recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in shared["recall"].items())
     said.append(
-        f"Of the published ten: {recall}; {shared.found} at all. Weighted Jaccard "
-        f"{shared.jaccard:.2f}; share of The [X] VERB that [Y]: {shared.that_share:.0%}."
+        f"Of the published ten: {recall}; {shared['found']} at all. Weighted Jaccard "
+        f"{shared['jaccard']:.2f}; share of The [X] VERB that [Y]: {shared['that_share']:.0%}."
     )
     Output(
         shown=[*said, f"Files: {settings.out} (for --templates), {state}"],
-        values={"file": str(settings.out), "documents": mined.done, **asdict(shared)},
+        values={"file": str(settings.out), "documents": mined.done, **shared},
         rows=table,
     ).print(settings)
 
@@ -87,9 +86,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     if not Path(settings.corpus).is_file():
         use_cache_if_unreachable()
 
-    from pvf.corpora import documents
-    from pvf.mined import Mined
-    from pvf.mining import load_pipeline
+    from pvf.mining import Mined, documents, load_pipeline
     from pvf.mining import mine as mine_documents
 
     nlp = load_pipeline(settings.pipeline)
@@ -104,24 +101,22 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
         state.unlink(missing_ok=True)
     mined = Mined.load(state, identity)
     source = documents(settings.corpus, n=settings.documents, **settings.model_dump(include=sample))
-    try:
-        with progress_bar(
-            Console(stderr=True, quiet=settings.quiet), f"mining {settings.corpus}", "documents"
-        ) as progress:
 
-            def after(now: Mined) -> None:
-                progress(now.done, settings.documents)
-                if now.done % _SAVE_EVERY == 0:
-                    now.save(state, identity)
+    def kept() -> int:
+        return mined.done // _SAVE_EVERY * _SAVE_EVERY
 
-            mine_documents(nlp, source, kind=settings.kind, mined=mined, after_document=after)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"Interrupted. {mined.done // _SAVE_EVERY * _SAVE_EVERY} documents are kept in "
-            f"{state}; the same command goes on.",
-            err=True,
-        )
-        raise typer.Exit(130) from None
+    console = Console(stderr=True, quiet=settings.quiet)
+    with (
+        interruptible(kept, state, "document"),
+        progress_bar(console, f"mining {settings.corpus}", "documents") as progress,
+    ):
+
+        def after(now: Mined) -> None:
+            progress(now.done, settings.documents)
+            if now.done % _SAVE_EVERY == 0:
+                now.save(state, identity)
+
+        mine_documents(nlp, source, kind=settings.kind, mined=mined, after_document=after)
     if not mined.done:
         raise InputError(f"{settings.corpus} holds no document: there is nothing to mine")
     mined.save(state, identity)

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from rich.console import Console
 from rich.markup import escape
 
 from tda_bias.runs.settings import (
@@ -37,9 +38,10 @@ from tda_bias.runs.settings import (
     unknown_setting,
     validated,
 )
+from tda_bias.runs.work import launched
 from tda_bias.types import MAX_COUNT, InputError
 
-from .processes import is_main
+from .progress import not_silent
 from .settings import SharedRunSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -56,14 +58,13 @@ SHORT = {
     "model": "-m",
     "out": "-o",
 }
-# Another long name of an option.
-ALIAS = {"out": "--output"}
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
-    "adjust", "backend", "batch_size", "combine", "criterion", "definition", "device_map",
-    "distance", "dtype", "interval", "kl", "loss", "mask_end", "masked_words", "min_mass",
+    "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size", "combine",
+    "criterion", "definition", "device_map",
+    "distance", "domain", "dtype", "kl", "masked_words", "min_mass",
     "n_splits", "overwrite", "precision", "pvalue", "random_seed", "rates", "resume", "scale",
-    "seed", "shard", "share_prefix", "start", "tagger", "template_weights",
+    "seed", "shard", "share_prefix", "start", "template_weights",
 }  # fmt: skip
 _PACKAGES = ("tda_bias", "pvf", "unqover")
 # What most commands have stands last in their help, in this order.
@@ -102,14 +103,15 @@ def command(
             parts = getattr(context.command, "commands", {})
             # Without a name there is nothing that variables could begin with.
             environment = values_of_environment(settings, words, parts=parts) if words else {}
-            told = merged(settings, flags, environment=environment, config=config, file=file)
-            if is_main():
-                with _warnings(quiet=getattr(told, "quiet", False)):
-                    function(told)
-            elif isinstance(told, SharedRunSettings):
+            chosen = merged(settings, flags, environment=environment, config=config, file=file)
+            if launched()[0] == 0:
+                quiet = getattr(chosen, "quiet", False)
+                with _warnings(quiet=quiet), not_silent(Console(stderr=True, quiet=quiet)):
+                    function(chosen)
+            elif isinstance(chosen, SharedRunSettings):
                 # The main process alone speaks, and alone runs what is not shared.
                 with _warnings(quiet=True):
-                    function(told.model_copy(update={"quiet": True}))
+                    function(chosen.model_copy(update={"quiet": True}))
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -117,6 +119,7 @@ def command(
         ]
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.settings = settings  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
@@ -306,25 +309,20 @@ def _annotation(name: str, field: FieldInfo) -> Any:
         several = list[kind] if takes_several(field) else kind
         complete = _completion(_choices(field))
         return Annotated[several, typer.Argument(help=_help(field), autocompletion=complete)]
-    flag = _flag(name, field)
+    flag, panel = _flag(name, field), "Advanced" if name in _ADVANCED else None
     if plain is bool:
         # What a file of settings switches on can be switched off; a quiet file is nobody's.
         flags = flag if name in ("quiet", "verbose") else f"{flag}/--no-{flag.removeprefix('--')}"
-        switch = typer.Option(flags, help=_help(field), rich_help_panel=_panel(name))
+        switch = typer.Option(flags, help=_help(field), rich_help_panel=panel)
         return Annotated[bool | None, switch]
-    spellings = [flag, *(d[name] for d in (ALIAS, SHORT) if name in d)]
     option = typer.Option(
-        *spellings,
+        *([flag, SHORT[name]] if name in SHORT else [flag]),
         help=_help(field),
         metavar=_type_name(field),
         autocompletion=_completion(_choices(field)),
-        rich_help_panel=_panel(name),
+        rich_help_panel=panel,
     )
     return Annotated[list[str] | None if takes_several(field) else str | None, option]
-
-
-def _panel(name: str) -> str | None:
-    return "Advanced" if name in _ADVANCED else None
 
 
 def _flag(name: str, field: FieldInfo) -> str:

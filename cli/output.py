@@ -5,62 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import BaseModel
+from rich.console import Console
 from rich.table import Table
 
+from tda_bias.runs.finding import Finding
+from tda_bias.types import HeadId
+
 from .settings import OutputSettings
-from .text import print_lines, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-# Columns of the printed parts, the label's included.
-_WIDTH, _LABEL = 80, 9
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A finding in the parts in which every measuring command prints it.
-
-    Attributes:
-        result: What was found, first and plainly, with its correction.
-        control: What it must be compared with: chance, twins, length, reliability.
-        power: The smallest effect that would have been found.
-        next: Commands that follow, with this run's paths.
-        details: What else is known; printed with ``--verbose``, and on the page of ``report``.
-    """
-
-    result: Sequence[str]
-    control: Sequence[str] = ()
-    power: Sequence[str] = ()
-    next: Sequence[str] = ()
-    details: Sequence[str] = ()
-
-    def lines(self, *, verbose: bool = False) -> list[str]:
-        """Label and wrap the parts; commands are not wrapped."""
-        lines = []
-        for label in ("result", "control", "power", "next"):
-            part: Sequence[str] = getattr(self, label)
-            rows = [
-                row
-                for sentence in part
-                for row in ([sentence] if label == "next" else _wrapped(sentence))
-            ]
-            heads = [label.upper(), *[""] * len(rows)]
-            lines += [f"{head:{_LABEL}}{row}" for head, row in zip(heads, rows, strict=False)]
-        return [*lines, *self.details] if verbose else lines
-
-    def as_values(self) -> dict[str, list[str]]:
-        """The same for other programs."""
-        return {name: list(part) for name, part in vars(self).items()}
-
-
-def _wrapped(sentence: str) -> list[str]:
-    return wrap(sentence, _WIDTH - _LABEL, break_on_hyphens=False, break_long_words=False)
 
 
 @dataclass(frozen=True)
@@ -68,33 +28,73 @@ class Output:
     """One result in every format.
 
     Attributes:
-        shown: Findings, tables and sentences, in the order in which they are printed.
-        values: The same for other programs, as JSON.
+        shown: Tables and sentences, in the order in which they are printed after the finding. A
+            command with a finding for each category or model puts those here too.
+        values: The same for other programs, as JSON; tables, records and findings as they are.
         rows: The main table, as CSV.
+        finding: What the run found.
+        folder: Where its files are.
+        files: Names of the most important ones.
     """
 
     shown: Sequence[Finding | Table | str]
     values: Mapping[str, Any]
     rows: pd.DataFrame
+    finding: Finding | None = None
+    folder: Path | None = None
+    files: str = ""
+
+    @property
+    def parts(self) -> list[Finding | Table | str]:
+        """Everything that is printed but where the files are."""
+        return [*([self.finding] if self.finding is not None else []), *self.shown]
 
     def print(self, settings: OutputSettings) -> None:
         """Print it as the settings say; nothing else goes to standard output."""
         if settings.format == "json":
             from tda_bias.runs.files import plain
 
-            typer.echo(json.dumps(plain(self.values), indent=2, allow_nan=False))
+            typer.echo(json.dumps(plain(_as_json(self._values())), indent=2, allow_nan=False))
         elif settings.format == "csv":
             from tda_bias.runs.tables import csv_text
 
             typer.echo(csv_text(self.rows), nl=False)
         elif not settings.quiet:
-            for part in self.shown:
+            for part in self.parts:
                 if isinstance(part, Table):
                     print_table(part)
                 elif isinstance(part, Finding):
                     print_lines(*part.lines(verbose=settings.verbose))
                 else:
                     print_lines(part)
+            if self.files:
+                print_lines(f"Files: {self.folder}/ ({self.files})")
+
+    def _values(self) -> dict[str, Any]:
+        about: dict[str, Any] = {} if self.folder is None else {"folder": self.folder}
+        if self.finding is not None:
+            about["finding"] = self.finding
+        return {**about, **self.values}
+
+
+def _as_json(value: Any) -> Any:
+    """Tables as lists of rows, records and findings as mappings."""
+    if isinstance(value, Finding):
+        return value.as_values()
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, Mapping):
+        return {key: _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    if hasattr(value, "to_dict"):  # a data frame, without importing pandas
+        return value.to_dict("records")
+    return value
+
+
+def report_of(folder: Path) -> str:
+    """The command that follows every run: its page."""
+    return f"tdabias report {quote(str(folder))}"
 
 
 def rounded_lines(precision: str) -> list[str]:
@@ -102,3 +102,94 @@ def rounded_lines(precision: str) -> list[str]:
     if precision == "float32":
         return []
     return [f"Matrix products were computed in {precision}: numbers are rounded."]
+
+
+# -- tables and sentences --------------------------------------------------------------------------
+
+
+def head_name(row: Mapping[Any, Any]) -> str:
+    """Name of a head in a row of a table with its layer and number: ``L5H3``."""
+    return str(HeadId(int(row["layer"]), int(row["head"])))
+
+
+def table_of(table: pd.DataFrame, title: str) -> Table:
+    """A data frame for the terminal, numbers to three digits."""
+    shown = Table(title=title, title_justify="left")
+    for name in table.columns:
+        text = table[name].dtype.kind not in "fiu"
+        shown.add_column(name, justify="left" if text else "right")
+    for row in table.itertuples(index=False):
+        shown.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row))
+    return shown
+
+
+def rows_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
+) -> Table:
+    """A table of cells that are texts already.
+
+    Args:
+        title: What stands above it.
+        headings: Of the columns.
+        rows: The cells.
+        left: Columns that are not right-justified.
+    """
+    shown = Table(title=title, title_justify="left")
+    for number, heading in enumerate(headings):
+        shown.add_column(heading, justify="left" if number < left else "right")
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def uncut_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 2
+) -> Table:
+    """As ``rows_table``, with cells that keep their lines at any width of the terminal."""
+    shown = rows_table(title, headings, rows, left=left)
+    for number, column in enumerate(shown.columns):
+        # The heading too: what may shrink is taken from its neighbours as well.
+        cells = [headings[number], *(row[number] for row in rows)]
+        column.min_width = max(len(line) for cell in cells for line in cell.split("\n"))
+    return shown
+
+
+def print_table(table: Table) -> None:
+    """Print a table, wider than the terminal where its words need it.
+
+    A number that is cut is another number: -5.71... for -5.71e-05.
+    """
+    width = Console().width
+    # At any width; at the terminal's own, what does not fit counts as narrow enough.
+    measuring = Console(markup=False, emoji=False, width=100_000)
+    needed = max(width, measuring.measure(table).minimum)
+    _keep_words_whole(table, measuring, needed)
+    Console(highlight=False, markup=False, emoji=False, width=needed).print(table)
+
+
+def _keep_words_whole(table: Table, measuring: Console, width: int) -> None:
+    """Set the columns' widths: the widest break their lines first, and none below its words."""
+    inner = [
+        [measuring.measure(cell) for cell in (column.header, *column.cells)]
+        for column in table.columns
+    ]
+    longest_word = [
+        max(column.min_width or 0, *(cell.minimum for cell in cells))
+        for column, cells in zip(table.columns, inner, strict=True)
+    ]
+    whole = [max(cell.maximum for cell in cells) for cells in inner]
+    room = width - (measuring.measure(table).minimum - sum(longest_word))
+    widths = whole
+    for widest in range(max(whole, default=0), 0, -1):
+        widths = [max(a, min(b, widest)) for a, b in zip(longest_word, whole, strict=True)]
+        if sum(widths) <= room:
+            break
+    for column, chosen in zip(table.columns, widths, strict=True):
+        column.min_width = column.max_width = chosen
+
+
+def print_lines(*lines: str) -> None:
+    """Print sentences, which a terminal breaks where it likes; square brackets are no markup."""
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for line in lines:
+        console.print(line)

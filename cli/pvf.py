@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field, model_validator
-from rich.console import Console
 from rich.table import Table
 
-from pvf.config import RiskConfig, ScoreConfig
-from tda_bias.runs.text import counted, interval_text
+from pvf.config import Quantity, RiskConfig, ScoreConfig
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.text import counted
 from tda_bias.runs.work import ShareDone
-from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
+from tda_bias.types import MAX_COUNT
 
-from .loading import interruptible, language_model, out_of_memory_in_one_line, progress_bar
 from .mine import mine
 from .options import Positional, command, part_of
-from .output import Finding, Output
-from .processes import stage, team_of
-from .pvf_plot import plot, social
-from .run_folder import run_folder
+from .output import Output, report_of, table_of
 from .settings import (
-    FilePath,
-    Name,
+    OutputSettings,
     PlacementSettings,
     RunSettings,
+    SeedOption,
     Several,
     SharedRunSettings,
     folder_name,
 )
-from .text import table_of
+from .work import stage, working
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from pvf.preferences import Preferences
@@ -44,22 +41,22 @@ if TYPE_CHECKING:
 _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
-class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
+class ScoreSettings(SeedOption, PlacementSettings, SharedRunSettings, ScoreConfig):
     """Settings of ``tdabias pvf score``."""
 
-    model: Annotated[tuple[Name, ...], Several] = Field(
+    model: Annotated[tuple[str, ...], Several] = Field(
         min_length=1,
         description="hub name, local folder, or smollm2-135m; several give one comparison",
     )
-    attribute: Name = Field(
+    attribute: str = Field(
         description="gender, pronouns, race, religion, disability, or a YAML file of word classes"
     )
-    words: Name = Field(
+    words: str = Field(
         "occupations",
         description="words x: occupations, StereoSet's targets (professions, people), or a file, "
         "one per line",
     )
-    templates: Name | None = Field(
+    templates: str | None = Field(
         None,
         description="gender, race, or a CSV template,count (default: gender for gender and "
         "pronouns, else race)",
@@ -67,9 +64,7 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
     untrained: bool = Field(
         False, description="read the same architecture with random weights too, as a further row"
     )
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
-    resume: bool = Field(True, description="reuse words that an earlier run finished")
-    out: FilePath | None = Field(
+    out: Path | None = Field(
         None, description="folder for the files (default: runs/MODEL/pvf-ATTRIBUTE)"
     )
 
@@ -104,19 +99,19 @@ class ScoreSettings(PlacementSettings, SharedRunSettings, ScoreConfig):
 
 
 class _RiskSettings(RunSettings, RiskConfig):
-    """How risks are computed and printed."""
+    """Settings of computing and printing risks."""
 
-    x_weights: FilePath | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
+    x_weights: Path | None = Field(None, description="CSV x,weight, e.g. numbers of employees")
     top: int = Field(5, ge=1, le=MAX_COUNT, description="words x to print on each side")
 
 
 class RiskSettings(_RiskSettings):
     """Everything ``tdabias pvf risk`` can be told; model and words are those of the runs."""
 
-    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+    runs: Annotated[tuple[Path, ...], Positional()] = Field(
         description="Folders that `tdabias pvf` wrote."
     )
-    out: FilePath | None = Field(
+    out: Path | None = Field(
         None,
         description="folder for the files, with one inside for each of several runs (default: the "
         "runs' own)",
@@ -131,6 +126,27 @@ class RiskSettings(_RiskSettings):
 
 class PvfSettings(ScoreSettings, _RiskSettings):
     """Everything ``tdabias pvf`` can be told: reading and risk."""
+
+
+class SocialSettings(OutputSettings):
+    """Settings of ``tdabias pvf social``."""
+
+    run: Annotated[Path, Positional()] = Field(description="Folder that `tdabias pvf` wrote.")
+    factors: Path = Field(description="CSV with the columns x,factor,...[,weight]")
+    response: Quantity = Field("r", description="what is explained")
+    out: Path | None = Field(None, description="folder for the files (default: RUN/social)")
+
+
+class PlotSettings(OutputSettings):
+    """Settings of ``tdabias pvf plot``."""
+
+    runs: Annotated[tuple[Path, ...], Positional()] = Field(
+        description="Folders that `tdabias pvf` wrote."
+    )
+    x: Annotated[tuple[str, ...], Several] = Field(
+        (), description="word x for the heat map; may be given several times"
+    )
+    out: Path = Field(Path("figures-pvf"), description="folder for the figures")
 
 
 app = typer.Typer(
@@ -148,12 +164,19 @@ def pvf(settings: PvfSettings) -> None:
 
     With a command (score, risk, mine, social, plot), only that part.
     """
+    from pvf.report import refuse_other_risks
+    from pvf.words import load_words
+
     reports, folders = {}, {}
     done: list[ShareDone] = []
+    # What cannot be read, or would be lost, is said before the model is read.
+    weights = _weights(settings, load_words(settings.words).words)
     for name in settings.model:
-        _refuse_other_risks(settings, settings.folder(name))
+        folder = settings.folder(name)
+        if not settings.overwrite and (folder / "run.json").exists():
+            refuse_other_risks(folder, part_of(settings, RiskConfig), weights)
         for preferences, folder in _score(settings, name, done):
-            reports[preferences.model] = _report(preferences, settings, folder)
+            reports[preferences.model] = _report(preferences, settings, weights, folder)
             folders[preferences.model] = folder
     if done:
         raise done[-1]
@@ -197,12 +220,74 @@ def risk(settings: RiskSettings) -> None:
         preferences = Preferences.load(run)
         name = preferences.model if preferences.model not in reports else str(run)
         folders[name] = settings.folder(run)
-        reports[name] = _report(preferences, settings, folders[name], run=run)
+        weights = _weights(settings, preferences.x)
+        reports[name] = _report(preferences, settings, weights, folders[name], run=run)
     output(reports, folders, settings.top).print(settings)
 
 
-app.command("social")(social)
-app.command("plot")(plot)
+@app.command()
+@command(SocialSettings)
+def social(settings: SocialSettings) -> None:
+    """Regress the risk of each x on factors of yours: pay, education, share of women, ..."""
+    from matplotlib.figure import Figure
+
+    from pvf.plots import plot_regression
+    from pvf.report import load_report
+    from pvf.social import load_factors, regressions
+    from tda_bias.runs.figures import write_figure
+    from tda_bias.runs.run import refuse_run_of_another_command
+    from tda_bias.runs.tables import write_csv
+
+    folder = settings.out or settings.run / "social"
+    refuse_run_of_another_command(folder, "pvf social")
+    chosen = load_factors(settings.factors)
+    by_x = load_report(settings.run).by_x
+    table = regressions(by_x, chosen, response=settings.response)
+    write_csv(folder / "regressions.csv", table)
+    for number, name in enumerate(chosen.table.columns, start=1):
+        figure = Figure(figsize=(4.8, 3.6), layout="constrained")
+        plot_regression(by_x, chosen, name, response=settings.response, ax=figure.subplots())
+        write_figure(folder, f"factor{number}", figure)
+    columns = ["factors", "fit", "factor", "slope", "se", "p", "p_hc3", "r2", "n", "spearman"]
+    title = f"{settings.response} of each x on its factors"
+    Output(
+        shown=[table_of(table[columns], title)],
+        values={"regressions": table},
+        rows=table,
+        folder=folder,
+        files="regressions.csv, factor1.png, ...",
+    ).print(settings)
+
+
+@app.command()
+@command(PlotSettings)
+def plot(settings: PlotSettings) -> None:
+    """Draw the figures of one run, or compare several."""
+    import pandas as pd
+
+    from pvf import plots
+    from pvf.report import comparison, load_report
+    from tda_bias.runs.figures import write_figure
+    from tda_bias.runs.run import refuse_run_of_another_command
+
+    refuse_run_of_another_command(settings.out, "pvf plot")
+    reports: dict[str, RiskReport] = {}
+    for folder in settings.runs:
+        report = load_report(folder)
+        reports[report.model if report.model not in reports else str(folder)] = report
+    comparison(reports)  # refuses what cannot stand in one figure
+    figures = plots.figures_of_runs(reports, x=settings.x or None)
+    rows = []
+    for name, figure in figures.items():
+        files = write_figure(settings.out, name, figure)
+        rows.append({"figure": name, "files": " ".join(path.name for path in files)})
+    named = ", ".join(f"{settings.out}/{name}.png" for name in figures)
+    Output(
+        shown=[f"Files: {named} (and .svg)"],
+        values={"figures": list(figures)},
+        rows=pd.DataFrame(rows),
+        folder=settings.out,
+    ).print(settings)
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -216,113 +301,90 @@ def _score(
     The folder is held until the last of them is done with. Where another process gathers them,
     nothing is given, and ``done`` says so.
     """
-    from pvf.templates import load_templates
-    from pvf.words import load_classes, load_words
+    from pvf.words import load_classes, load_templates, load_words
 
     words, classes = load_words(settings.words), load_classes(settings.attribute)
-    # What follows the slot is refused later, once the kind of model is known.
-    templates = load_templates(settings.template_source, y_last=False)
+    templates = load_templates(settings.template_source)
     folder = settings.folder(name)
-    console = Console(stderr=True, quiet=settings.quiet)
-    team = team_of(settings)
-    with run_folder(folder, "pvf", settings, team=team) as refuse_other_weights:
-        model = language_model(
-            name,
-            device=settings.device,
-            dtype=settings.dtype,
-            device_map=settings.device_map,
-            console=console,
-        )
-        refuse_other_weights(model)
+    with working(settings, "pvf", folder) as work:
+        model = work.model(name)
 
-        from pvf.score import score_preferences
+        from pvf.reading import score_preferences
         from tda_bias.models import untrained
 
         readers = [(model, folder)]
         if settings.untrained:
             readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
         for reader, where in readers:
-            read: list[tuple[Preferences, Path]] = []
-            with (
-                stage(done),
-                interruptible("words", where / "parts"),
-                progress_bar(console, f"{reader.name} · {settings.attribute}", "rows") as progress,
-                out_of_memory_in_one_line(model.device, settings.batch_size),
-            ):
+            preferences = None
+            work.kept = where / "parts"
+            title = f"{reader.name} · {settings.attribute}"
+            with stage(done), work.progress(title, "rows") as progress:
                 preferences = score_preferences(
                     reader,
                     words,
                     templates,
                     classes,
                     config=part_of(settings, ScoreConfig),
-                    parts=where / "parts",
-                    resume=settings.resume,
-                    overwrite=settings.overwrite,
-                    team=team,
                     progress=progress,
-                )
-                preferences = preferences.with_record(settings=settings.model_dump(mode="json"))
+                    cache=work.cache,
+                ).with_record(settings=settings.recorded())
                 preferences.save(where)
-                read.append((preferences, where))
-            yield from read
+            if preferences is not None:
+                yield preferences, where
 
 
-def _refuse_other_risks(settings: PvfSettings, folder: Path) -> None:
-    """Before the model is read: make sure that no risks under other settings would be lost."""
-    from pvf.report import saved_config
-    from tda_bias.runs.run import open_run
+def _weights(settings: _RiskSettings, x: Sequence[str]) -> np.ndarray | None:
+    """Weights of x, where a file of them is given."""
+    from pvf.words import load_x_weights
 
-    if settings.overwrite or not (folder / "run.json").exists():
-        return
-    config = saved_config(open_run(folder, "pvf"))
-    if config not in (None, part_of(settings, RiskConfig)):
-        raise InputError(
-            f"{folder} holds risks with other settings; choose another --out, or write over them "
-            "with --overwrite"
-        )
+    if settings.x_weights is None:
+        return None
+    weights, missing = load_x_weights(settings.x_weights, x)
+    if missing and not settings.quiet:
+        typer.echo(f"No weight, so 0: {', '.join(missing)}", err=True)
+    return weights
 
 
 def _report(
-    preferences: Preferences, settings: _RiskSettings, folder: Path, *, run: Path | None = None
+    preferences: Preferences,
+    settings: _RiskSettings,
+    weights: np.ndarray | None,
+    folder: Path,
+    *,
+    run: Path | None = None,
 ) -> RiskReport:
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
-    from pvf.words import load_x_weights
-    from tda_bias.runs.lock import locked
+    from tda_bias.runs.writing import locked
 
-    weights = None
-    if settings.x_weights is not None:
-        weights, missing = load_x_weights(settings.x_weights, preferences.x)
-        if missing and not settings.quiet:
-            typer.echo(f"No weight, so 0: {', '.join(missing)}", err=True)
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
+    figures = report_figures(report, label=settings.top)  # the words that are printed
     with locked(folder):
-        report.save(folder, run=run, figures=report_figures(report), overwrite=settings.overwrite)
+        report.save(folder, run=run, figures=figures, overwrite=settings.overwrite)
     return report
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def saved(folder: Path, top: int) -> Output:
-    """The output of a finished run.
-
-    Raises:
-        InputError: as ``load_report``.
-    """
-    from pvf.report import load_report
-
-    report = load_report(folder)
+def saved(report: RiskReport, folder: Path, top: int) -> Output:
+    """The output of a finished run."""
     return output({report.model: report}, {report.model: folder}, top)
 
 
 def output(reports: dict[str, RiskReport], folders: dict[str, Path], top: int) -> Output:
     """One table for all models, then the extremes and controls of each."""
-    from pvf.report import comparison
+    from pvf.report import comparison, risk_finding
 
     table = comparison(reports)
-    found = {name: finding(report, folders[name]) for name, report in reports.items()}
+    found = {
+        name: risk_finding(report).then(
+            f"tdabias pvf plot {quote(str(folders[name]))}", report_of(folders[name])
+        )
+        for name, report in reports.items()
+    }
     shown: list[Finding | Table | str] = [
         *found.values(),
         risk_table(table, next(iter(reports.values()))),
@@ -332,16 +394,15 @@ def output(reports: dict[str, RiskReport], folders: dict[str, Path], top: int) -
         shown.append(f"Files: {folders[name]}/ (by_x.csv, run.json, ...)")
     models = {
         name: {
-            "folder": str(folders[name]),
-            "finding": found[name].as_values(),
-            "model": report.preferences.record.model.model_dump(),
+            "folder": folders[name],
+            "finding": found[name],
+            "model": report.preferences.record.model,
             "controls": report.controls,
-            "x": report.by_x.to_dict("records"),
+            "x": report.by_x,
         }
         for name, report in reports.items()
     }
-    values = {"summary": table.to_dict("records"), "models": models}
-    return Output(shown=shown, values=values, rows=table)
+    return Output(shown=shown, values={"summary": table, "models": models}, rows=table)
 
 
 def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
@@ -383,56 +444,3 @@ def extremes_table(report: RiskReport, top: int) -> Table:
         chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
         title = f"{report.model} · words with the largest risk"
     return table_of(chosen[columns], title)
-
-
-def finding(report: RiskReport, folder: Path) -> Finding:
-    """Prejudice and volatility of a model, compared with models without prejudice."""
-    n, classes = report.controls, report.preferences.classes
-    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
-    low, high = (measured.get(f"R_p_{end}_both", float("nan")) for end in ("low", "high"))
-    leaning = ""
-    if len(classes) == 2:
-        toward = int((report.by_x[f"s_{classes[0]}"] > 0).sum())
-        leaning = (
-            f" {toward} of {counted(len(report.by_x), 'word')} lean to {classes[0]}, the others to "
-            f"{classes[1]}."
-        )
-    details = [
-        f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
-        f"{n['n_effective_contexts']:.1f}.",
-    ]
-    if n["words_shared_by_classes"] or n["words_not_read"]:
-        shared, unread = n["words_shared_by_classes"], n["words_not_read"]
-        details.append(
-            f"Words not read: {len(shared)} in two classes, {len(unread)} that these settings "
-            "exclude for this tokenizer; run.json names them."
-        )
-    if n["words_that_begin_others"]:
-        details.append(
-            f"Words that are, in tokens, the beginning of another: "
-            f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
-            "for the shorter."
-        )
-    if n["prompts_without_mass"] or n["prompts_left_out"]:
-        details.append(
-            f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
-            f"there); {n['prompts_left_out']} are left out by --min-mass."
-        )
-    if report.config.definition == "one_sided":
-        details.append("One-sided, as the published code: half the paper's volatility.")
-    return Finding(
-        result=[
-            f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
-            f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
-            f"{measured['R_v']:.3f}, of {' and '.join(classes)}.{leaning}"
-        ],
-        control=[
-            f"A model without prejudice, whose preferences are random in each template, has R_p = "
-            f"{null['R_p']:.3f} with so few templates.",
-            f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
-            f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
-            f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
-        ],
-        next=[f"tdabias pvf plot {quote(str(folder))}", f"tdabias report {quote(str(folder))}"],
-        details=details,
-    )

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 from .options import Positional, command, command_line
-from .output import Finding, Output
-from .settings import FilePath, OutputSettings
+from .output import Output
+from .settings import OutputSettings
+from .show import PRINTED, printed
 
 if TYPE_CHECKING:
-    from tda_bias.heads.result import HeadBias
-    from tda_bias.runs.page import Chart, Section, TablePart
-    from tda_bias.runs.page import Finding as Part
+    import pandas as pd
+
+    from tda_bias.runs.page import Audited, Chart, Section
     from tda_bias.runs.run import Run
 
 
 class ReportSettings(OutputSettings):
     """Settings of ``tdabias report``."""
 
-    runs: Annotated[tuple[FilePath, ...], Positional()] = Field(
+    runs: Annotated[tuple[Path, ...], Positional()] = Field(
         description="Folders of finished runs, of any commands."
     )
-    out: FilePath = Field(Path("report.html"), description="the file to write")
+    out: Path = Field(Path("report.html"), description="the file to write")
+    audit: bool = Field(
+        False,
+        description="add what an auditor files: outcomes with their limits, data sets and "
+        "licences, how to repeat each run, what it is evidence for (NIST AI RMF, EU AI Act)",
+    )
 
 
 @command(ReportSettings)
@@ -38,25 +47,25 @@ def report(settings: ReportSettings) -> None:
     import pandas as pd
 
     from tda_bias.runs.files import write_text
-    from tda_bias.runs.page import Page, page_html
+    from tda_bias.runs.page import audit_html, page_html
     from tda_bias.runs.run import refuse_file_of_a_run
 
     refuse_file_of_a_run(settings.out, setting="out")
     runs = _opened(settings.runs)
     models = list(dict.fromkeys(run.model for run in runs))
-    sections = [_section(run, runs) for run in runs]
-    page = Page(
-        title=f"Stereotypes in {', '.join(models)}",
-        lead="Which attention heads carry them, how sure that is, in which texts, and what it has "
+    audit = audit_html([audited(run) for run in runs]) if settings.audit else ""
+    text = page_html(
+        f"Stereotypes in {', '.join(models)}",
+        "Which attention heads carry them, how sure that is, in which texts, and what it has "
         "to do with what the model says. Each section begins with "
         "its finding; controls, power and details are folded below it.",
-        sections=sections,
+        [_section(run, runs) for run in runs],
         command=command_line(["report"], settings),
+        audit=audit,
     )
-    text = page_html(page)
     write_text(settings.out, text)
-    size, several = len(text.encode()), "" if len(runs) == 1 else "s"
-    said = f"{len(runs)} run{several}, {size / 1e6:.1f} MB, one file that fetches nothing"
+    size = len(text.encode())
+    said = f"{counted(len(runs), 'run')}, {size / 1e6:.1f} MB, one file that fetches nothing"
     table = pd.DataFrame({"run": [str(run.folder) for run in runs]})
     Output(
         shown=[f"Page: {settings.out} ({said})"],
@@ -85,22 +94,30 @@ def _opened(folders: Sequence[Path]) -> list[Run]:
 
 
 def _section(run: Run, runs: Sequence[Run]) -> Section:
-    from tda_bias.runs.page import Section, plain_record
+    from tda_bias.runs.page import Section
 
-    parts = _heads(run, runs) if run.command == "heads" else _others(run, runs)
+    findings = _findings(run)
+    if run.command == "heads":
+        parts = _heads(run, runs)
+    else:
+        parts = {"charts": _charts(run, runs), "tables": _tables(run, runs)}
+        remarks = [part for part in _printed(run) if isinstance(part, str)]
+        if findings and remarks:
+            title, last = findings[-1]
+            findings[-1] = (title, replace(last, details=[*last.details, *remarks]))
     record = json.loads(run.record.model_dump_json())
     return Section(
         title=f"tdabias {run.command}: {run.model} ({run.folder.name})",
         command=_again(run),
-        record=plain_record(record),
-        **parts,
+        record=json.dumps(record, indent=1, ensure_ascii=False),
+        **{"findings": findings, **parts},
     )
 
 
 def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
+    from tda_bias.heads.finding import run_remarks
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.explorer import explorer
-    from tda_bias.runs.page import TablePart
     from tda_bias.runs.run import made_from
 
     result = run.load(HeadBias.load)
@@ -110,107 +127,91 @@ def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
         for name in result.category.columns
         if not name.startswith(("model", "n_", "z_null_", "sd_null_")) and "signed" not in name
     ]
-    findings = [_finding(result, run.folder, category) for category in result.categories]
+    remarks = run_remarks(result)
+    caution = [("To be kept in mind", Finding(result=remarks))] if remarks else []
     return {
-        "findings": [*findings, *_caution(result)],
+        "findings": [*_findings(run), *caution],
         "explorer": explorer(run, others),
-        "tables": [
-            TablePart("Heads by category", "heads", result.category[columns]),
-            TablePart("Groups", "groups", result.groups.drop(columns="model")),
-        ],
+        "tables": {
+            "heads": result.category[columns],
+            "groups": result.groups.drop(columns="model"),
+        },
     }
 
 
-def _finding(result: HeadBias, folder: Path, category: str) -> Part:
-    """The finding of a category, as the command prints it."""
-    from tda_bias.runs.page import Finding as Part
+def _findings(run: Run) -> list[tuple[str, Finding]]:
+    """The findings of a run, as its command prints them, with what each is about."""
+    if run.command == "heads":
+        from tda_bias.heads.result import HeadBias
 
-    from . import heads
+        from . import heads
 
-    found = heads.finding(result, folder, category)
-    return Part(
-        title=category, lines=found.result, controls=[*found.control, *found.power, *found.details]
-    )
+        result = run.load(HeadBias.load)
+        return [(name, heads.finding(result, run.folder, name)) for name in result.categories]
 
-
-def _caution(result: HeadBias) -> list[Part]:
-    """Warnings that belong to the whole run."""
-    from tda_bias.runs.page import Finding as Part
-
-    from . import heads
-
-    lines = [line for line in heads.run_lines(result, Path()) if not line.startswith("Files: ")]
-    return [Part(title="To be kept in mind", lines=lines)] if lines else []
+    return [("", part) for part in _printed(run) if isinstance(part, Finding)]
 
 
-def _others(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
-    from tda_bias.runs.page import Finding as Part
+def _printed(run: Run) -> list[Any]:
+    """What the command prints of a run, without where its files are."""
+    top = int(run.record.settings.get("top") or 10)
+    return printed(run, top=top).parts if run.command in PRINTED else []
 
-    from .show import printed
 
-    output = printed(run)
-    shown = output.shown if output is not None else []
-    said = [part for part in shown if isinstance(part, str) and not part.startswith("Files: ")]
-    found = [part for part in shown if isinstance(part, Finding)]
-    findings = [
-        Part(title="", lines=part.result, controls=[*part.control, *part.power, *part.details])
-        for part in found
-    ]
-    if said and findings:
-        findings[-1] = Part(
-            title="", lines=findings[-1].lines, controls=[*findings[-1].controls, *said]
-        )
-    return {"findings": findings, "charts": _charts(run, runs), "tables": _tables(run, runs)}
+def audited(run: Run) -> Audited:
+    """A run as an audit lists it, with the groups that the first table with groups names."""
+    from tda_bias.runs.page import Audited
+
+    whom = ""
+    for name in ("groups.csv", "items.parquet", "by_subject.csv", "conditions.csv"):
+        if run.has(name) and "group" in (table := run.plain_table(name)):
+            groups = sorted(set(table["group"].astype(str)) - {"all"})
+            whom = f"{counted(len(groups), 'target')}: {', '.join(groups)}"
+            break
+    return Audited(str(run.folder), run.record, _findings(run), _again(run), whom)
 
 
 def _charts(run: Run, runs: Sequence[Run]) -> list[Chart]:
-    from pvf.charts import charts as pvf
     from tda_bias.plots import charts
-    from unqover.charts import charts as unqover
 
-    texts = _texts(runs)
     drawn: dict[str, Callable[[Run], list[Chart]]] = {
-        "stereoset": lambda run: charts.stereoset(run, texts),
+        "stereoset": lambda run: charts.stereoset(run, _texts(runs)),
         "ablate": charts.ablate,
         "crossref": charts.crossref,
-        "prune-curve": charts.prune_curve,
+        "ablate curve": charts.prune_curve,
         "compare": charts.compare,
         "debias": charts.debias,
-        "pvf": pvf,
-        "pvf risk": pvf,
-        "unqover": unqover,
+        "pvf": charts.pvf,
+        "pvf risk": charts.pvf,
+        "unqover": charts.unqover,
     }
     return drawn[run.command](run) if run.command in drawn else []
 
 
+def _tables(run: Run, runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
+    """Every table of a run, with the texts of its items where another run has them."""
+    texts = _texts(runs)
+    tables = {}
+    for name in run.record.files:
+        if name.endswith((".csv", "items.parquet")):
+            table = run.plain_table(name)
+            if "id" in table and texts:
+                table = table.assign(text=table["id"].map(lambda key: texts.get(str(key), "")))
+            tables[name.rpartition(".")[0]] = table
+    return tables
+
+
 def _texts(runs: Sequence[Run]) -> dict[str, str]:
     """Texts of items by name, from runs of heads, which keep them."""
-    from tda_bias.heads.item_differences import ARRAYS, ItemDifferences
+    from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 
     texts: dict[str, str] = {}
     for run in runs:
-        if run.command == "heads" and run.has(ARRAYS):
+        if run.command == "heads" and run.has(ITEMS_ARRAYS):
             table = ItemDifferences.read(run).items
             if "stereotype" in table:
                 texts |= dict(zip(table["id"], table["stereotype"], strict=True))
     return texts
-
-
-def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
-    """Every table of a run."""
-    from tda_bias.runs.page import TablePart
-
-    texts = _texts(runs)
-    parts = []
-    for name in run.record.files:
-        if not name.endswith((".csv", "items.parquet")):
-            continue
-        table = run.plain_table(name)
-        if "id" in table and texts:
-            table = table.assign(text=table["id"].map(lambda key: texts.get(str(key), "")))
-        stem = name.rpartition(".")[0]
-        parts.append(TablePart(stem.replace("_", " "), stem, table))
-    return parts
 
 
 # -- how to make a run again -----------------------------------------------------------------------
@@ -218,36 +219,25 @@ def _tables(run: Run, runs: Sequence[Run]) -> list[TablePart]:
 
 def _again(run: Run) -> str:
     """The command line of a run, as far as its record tells."""
-    settings = _settings_class(run.command)
-    if settings is None:
-        return ""
-    given = _told(settings, run.record.settings)
+    words = run.command.split()
     try:
-        return command_line(run.command.split(), settings(**given))
+        module = import_module(f".{words[0]}", __package__)
+    except ModuleNotFoundError:
+        return ""
+    if not hasattr(module, words[-1]):  # a form of the command: "ablate curve"
+        words = words[:1]
+    settings: type[BaseModel] = getattr(module, words[-1]).settings
+    try:
+        return command_line(words, settings(**_given(settings, run.record.settings)))
     except (InputError, ValueError):  # a run of another version, whose settings had other names
         return ""
 
 
-def _settings_class(name: str) -> type[BaseModel] | None:
-    word = name.split()[0].replace("-", "_")
-    try:
-        module = import_module(f".{word}", __package__)
-    except ModuleNotFoundError:
-        return None
-    wanted = "".join(part.title() for part in name.replace("-", " ").split()) + "settings"
-    for label, value in vars(module).items():
-        if label.lower() == wanted.lower():
-            return value if isinstance(value, type) and issubclass(value, BaseModel) else None
-    return None
-
-
-def _told(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
+def _given(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
     """Settings beside the defaults, by names that the class takes."""
-    told = {}
+    given = {}
     for name, field in settings.model_fields.items():
         value = saved.get(field.alias or name, saved.get(name))
-        default = field.get_default(call_default_factory=True)
-        if value is None or value == default or value == [] or str(value) == str(default):
-            continue
-        told[field.alias or name] = value
-    return told
+        if value is not None and value != [] and str(value) != str(field.default):
+            given[field.alias or name] = value
+    return given

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
-from rich.console import Console
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.types import PValue, RankBy
 
 from . import heads
 from .figures import catalogue
-from .heads_settings import HeadsSettings
+from .heads import HeadsSettings
 from .options import command, command_line
 from .output import Output
-from .settings import FilePath, OutputSettings, TriplesSettings, folder_name
+from .progress import doing
+from .settings import OutputSettings, TriplesSettings, folder_name
 
 
 class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
     """Everything ``tdabias reproduce`` can be told; defaults are what the head paper did."""
 
-    category: Literal["gender", "profession", "race", "religion", "all"] = Field(
-        "all", description="which categories"
-    )
+    category: str = Field("all", description="which categories")
     pvalue: PValue = Field("paper", description="which p-value the q columns use")
     rank_by: RankBy = Field("metric", description="the map that ranks heads")
-    out: FilePath | None = Field(
+    out: Path | None = Field(
         None, description="folder for the files (default: runs/MODEL/reproduce)"
     )
     resume: bool = Field(True, description="reuse groups that an earlier run finished")
@@ -46,9 +43,9 @@ class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
 # What `tdabias heads` prints is no part of this command; its configuration files are.
 @command(ReproduceSettings, file=HeadsSettings)
 def reproduce(settings: ReproduceSettings) -> None:
-    """Run what the head paper did and write one page that sets its values beside these."""
+    """Reproduce the head paper's tables, figures and claims for a model, on one page."""
     start = time.perf_counter()
-    result = heads.compute(settings.heads())
+    heads.compute(settings.heads(), shared=False)
 
     import pandas as pd
 
@@ -63,17 +60,9 @@ def reproduce(settings: ReproduceSettings) -> None:
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)
     pictures: dict[str, Path] = {}
-    console = Console(stderr=True, quiet=settings.quiet)
-    with console.status("drawing"):
+    with doing(settings.console, "drawing"):
         for drawn in drawings([run], catalogue()):
-            files = write_print(
-                settings.folder / "figures",
-                drawn.name,
-                drawn.figure,
-                formats=("png", "svg", "pdf"),
-                title=drawn.title,
-                run_id=drawn.run_id,
-            )
+            files = write_print(settings.folder / "figures", drawn, ("png", "svg", "pdf"))
             pictures[drawn.name] = files[0].relative_to(settings.folder)
         for category in result.categories:
             name = f"table{TABLE_NUMBER[category]}_{category}"

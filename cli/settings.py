@@ -15,25 +15,11 @@ from pydantic import (
     Field,
     model_validator,
 )
+from rich.console import Console
 
-from tda_bias.types import MAX_COUNT
+from tda_bias.types import MAX_BATCH, MAX_COUNT, MAX_SEED
 
-# What file systems take: bytes of one name and of a path. More folders than that in each other are
-# beyond what Python's own functions walk through.
-_NAME_BYTES, _PATH_BYTES, _FOLDERS = 255, 4095, 100
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d{1,3})?")
-
-
-def _usable(value: Any) -> Any:
-    """Refuse what no file system takes as a path; a model on the hub is one too in the cache."""
-    path = Path(value)
-    if any(len(part.encode()) > _NAME_BYTES for part in path.parts):
-        raise ValueError(f"must not have more than {_NAME_BYTES} bytes in a name")
-    if len(str(value).encode()) > _PATH_BYTES:
-        raise ValueError(f"must not have more than {_PATH_BYTES} bytes")
-    if len(path.parts) > _FOLDERS:
-        raise ValueError(f"must not have more than {_FOLDERS} folders in each other")
-    return value
 
 
 def _known_device(value: str) -> str:
@@ -49,8 +35,6 @@ def _known_shard(value: str) -> str:
     return value
 
 
-Name = Annotated[str, AfterValidator(_usable)]
-FilePath = Annotated[Path, AfterValidator(_usable)]
 Device = Annotated[str, AfterValidator(_known_device)]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Precision = Literal["float32", "bfloat16"]
@@ -65,21 +49,105 @@ class CommandSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PlacementSettings(CommandSettings):
-    """Settings of a model's placement and of the type of its weights."""
+# -- options that several commands have, one class each --------------------------------------------
+
+
+class ModelOption(CommandSettings):
+    """The model that is measured."""
+
+    model: str = Field(
+        min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
+    )
+
+
+class DeviceOption(CommandSettings):
+    """Where a model is run."""
 
     device: Device = Field(
         "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
     )
-    device_map: Name | None = Field(
+
+
+class DtypeOption(DeviceOption):
+    """Where a model is run, and with weights of which type."""
+
+    dtype: Dtype = Field(
+        "float32", description="type of the weights; half precision can make patterns useless"
+    )
+
+
+class PlacementSettings(DtypeOption):
+    """Settings of a model's placement and of the type of its weights."""
+
+    device_map: str | None = Field(
         None,
         description="for a model larger than a device: auto or balanced (evenly over GPUs, what "
         "is left over memory and disk), or a YAML or JSON file of names of parts with their "
         "devices, cpu or disk",
     )
-    dtype: Dtype = Field(
-        "float32", description="type of the weights; half precision can make patterns useless"
+
+
+class BatchOption(CommandSettings):
+    """How many texts are read at once."""
+
+    batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
+
+
+class SeedOption(CommandSettings):
+    """Where random draws begin."""
+
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
+
+
+class ConfidenceOption(CommandSettings):
+    """How wide intervals are."""
+
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
+
+
+class LimitOption(CommandSettings):
+    """How many texts are read."""
+
+    limit: int | None = Field(
+        None, ge=1, le=MAX_COUNT, description="at most so many triples or pairs of each group"
     )
+
+
+class TriplesSettings(ModelOption, PlacementSettings, LimitOption):
+    """Settings of every command that runs a model on triples."""
+
+    category: str = Field(
+        description="gender, profession, race or religion, one of your own file's, or all"
+    )
+    group: Annotated[tuple[str, ...], Several] = Field(
+        (), description="only this target; may be given several times"
+    )
+    data: str = Field(
+        "stereoset",
+        description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
+        "file: dev.json, JSON Lines or CSV",
+    )
+
+
+class TwinsOption(CommandSettings):
+    """Tell whether and how the texts are compared with the same texts about other targets."""
+
+    twins: str = Field(
+        "auto",
+        description="the same texts about other targets, which take wording out: auto (made where "
+        "they can be), none, or a file that `tdabias twins` wrote",
+    )
+
+
+class TextOption(CommandSettings):
+    """Neutral text, on which perplexity is measured."""
+
+    text: str = Field(
+        "wikitext2", description="neutral text: wikitext2 (the hub), a text file or its folder"
+    )
+
+
+# -- how a command speaks, and what it leaves ------------------------------------------------------
 
 
 class OutputSettings(CommandSettings):
@@ -89,15 +157,14 @@ class OutputSettings(CommandSettings):
     quiet: bool = Field(False, description="no progress and no table: errors only")
     verbose: bool = Field(False, description="also print what the finding rests on")
 
+    @property
+    def console(self) -> Console:
+        """Standard error, for progress and remarks; of a quiet command nothing."""
+        return Console(stderr=True, quiet=self.quiet)
 
-class PrecisionOption(CommandSettings):
-    """How a command computes that removes heads."""
-
-    precision: Precision = Field(
-        "float32",
-        description="of matrix products while heads are removed: float32, or bfloat16, faster "
-        "on processors with instructions for it, and rounded",
-    )
+    def recorded(self) -> dict[str, Any]:
+        """The settings, as they stand in the record of a run."""
+        return self.model_dump(mode="json")
 
 
 class RunSettings(OutputSettings):
@@ -105,8 +172,18 @@ class RunSettings(OutputSettings):
 
     overwrite: bool = Field(False, description="write over a finished run of something else")
 
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run; each command names its own."""
+        raise NotImplementedError
 
-class SharedRunSettings(RunSettings):
+
+class KeptRunSettings(RunSettings):
+    """Settings of a command that keeps the parts it has finished."""
+
+    resume: bool = Field(True, description="reuse what an earlier run finished")
+
+
+class SharedRunSettings(KeptRunSettings):
     """Settings of a command whose work several processes may share."""
 
     shard: Annotated[str, AfterValidator(_known_shard)] | None = Field(
@@ -117,43 +194,15 @@ class SharedRunSettings(RunSettings):
 
     @model_validator(mode="after")
     def _shards_keep_what_others_made(self) -> SharedRunSettings:
-        if self.shard is not None and not getattr(self, "resume", True):
+        if self.shard is not None and not self.resume:
             raise ValueError(
                 "shard cannot go with --no-resume, which deletes what other shards have made"
             )
         return self
 
 
-class TriplesSettings(PlacementSettings):
-    """Settings of every command that runs a model on triples."""
-
-    model: Name = Field(
-        min_length=1, description="hub name, local folder, or smollm2-135m (needs no hub)"
-    )
-    category: Literal["gender", "profession", "race", "religion", "all"] = Field(
-        description="gender, profession, race, religion or all"
-    )
-    group: Annotated[tuple[str, ...], Several] = Field(
-        (), description="only this target; may be given several times"
-    )
-    data: Name = Field(
-        "stereoset",
-        description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
-        "file: dev.json or JSON Lines",
-    )
-    limit: int | None = Field(
-        None, ge=1, le=MAX_COUNT, description="at most so many triples of each group"
-    )
-
-
-class TwinsOption(CommandSettings):
-    """Tell whether and how the texts are compared with the same texts about other targets."""
-
-    twins: Name = Field(
-        "auto",
-        description="the same texts about other targets, which take wording out: auto (made where "
-        "they can be), none, or a file that `tdabias twins` wrote",
-    )
+# Settings that change no number of any run.
+SPEAKING = frozenset(OutputSettings.model_fields) | {"overwrite", "resume", "shard", "out"}
 
 
 def folder_name(source: str) -> str:
@@ -167,6 +216,3 @@ def folder_name(source: str) -> str:
     place = path.resolve()
     mark = hashlib.blake2b(str(place).encode(), digest_size=3).hexdigest()
     return f"{place.stem if place.is_file() else place.name}-{mark}"
-
-
-model_folder = folder_name

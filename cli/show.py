@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from tda_bias.types import MAX_COUNT
 
 from .options import Positional, command
 from .output import Output
-from .settings import FilePath, OutputSettings
+from .settings import OutputSettings
 
 if TYPE_CHECKING:
     from tda_bias.runs.run import Run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ShowSettings(OutputSettings):
     """Settings of ``tdabias show``."""
 
-    run: Annotated[FilePath, Positional()] = Field(description="Folder of a finished run.")
+    run: Annotated[Path, Positional()] = Field(description="Folder of a finished run.")
     top: int | None = Field(
         None, ge=1, le=MAX_COUNT, description="rows of a ranking (default: the run's)"
     )
@@ -32,129 +32,69 @@ def show(settings: ShowSettings) -> None:
     """Print a finished run again, from its folder and without the model."""
     from tda_bias.runs.run import open_run
 
-    record = open_run(settings.run, *_PRINTED).record
-    top = settings.top or record.told("top", 10)
-    _PRINTED[record.command](settings.run, top).print(settings)
+    run = open_run(settings.run, *PRINTED)
+    printed(run, top=settings.top or run.record.setting("top", 10)).print(settings)
 
 
-def printed(run: Run) -> Output | None:
-    """Output of a run; None of commands whose runs are not printed again."""
-    if run.command not in _PRINTED:
-        return None
-    top = int(run.record.settings.get("top") or 10)
-    return _PRINTED[run.command](run.folder, top)
+def printed(run: Run, *, top: int = 10) -> Output:
+    """Output of a run.
+
+    Args:
+        run: Of a command whose runs are printed again.
+        top: Rows of a ranking.
+
+    Raises:
+        InputError: if a file is not as the run wrote it.
+    """
+    place = PRINTED[run.command]
+    if run.command == "compare":
+        place = _COMPARED.get(getattr(run.record, "compares", ""), place)
+    result = _named(place.result)
+    result = run.load(getattr(result, "load", result))
+    made: Output = _named(place.output, package=__package__)(
+        result, run.folder, *([top] if place.has_top else [])
+    )
+    return made
 
 
-# -- by command ------------------------------------------------------------------------------------
+class _Printed(NamedTuple):
+    """How a run is printed: what loads its result, what prints that, and whether rows are cut."""
+
+    result: str
+    output: str
+    has_top: bool = False
 
 
-def _heads(folder: Path, top: int) -> Output:
-    from .heads import saved
-
-    return saved(folder, top)
-
-
-def _pvf(folder: Path, top: int) -> Output:
-    from .pvf import saved
-
-    return saved(folder, top)
+def _named(place: str, package: str | None = None) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f".{module}" if package else module, package), name)
 
 
-def _unqover(folder: Path, top: int) -> Output:
-    from .unqover import saved
-
-    return saved(folder, top)
-
-
-def _ablate(folder: Path, top: int) -> Output:
-    from .ablate import saved
-
-    return saved(folder)
-
-
-def _stereoset(folder: Path, top: int) -> Output:
-    from tda_bias.scores.stereoset_scores import StereoSetScores
-
-    from .stereoset import output
-
-    return output(StereoSetScores.load(folder), folder)
-
-
-def _sentences(folder: Path, top: int) -> Output:
-    from .sentences import saved
-
-    return saved(folder)
-
-
-def _crossref(folder: Path, top: int) -> Output:
-    from tda_bias.crossref.crossref import CrossReference
-
-    from .crossref import target_output
-
-    return target_output(CrossReference.load(folder), folder)
-
-
-def _crossref_items(folder: Path, top: int) -> Output:
-    from tda_bias.crossref.item_crossref import ItemCrossReference
-
-    from .crossref import item_output
-
-    return item_output(ItemCrossReference.load(folder), folder)
-
-
-def _compare(folder: Path, top: int) -> Output:
-    from tda_bias.runs.run import open_run
-
-    if getattr(open_run(folder, "compare").record, "compares", None) == "heads":
-        from tda_bias.comparison.head_maps import HeadsComparison
-
-        from .compare import heads_output
-
-        return heads_output(HeadsComparison.load(folder), folder)
-    from .compare import saved
-
-    return saved(folder)
-
-
-def _published(folder: Path, top: int) -> Output:
-    from tda_bias.paper.published_run import PublishedAgreement
-
-    from .crossref import published_output
-
-    return published_output(PublishedAgreement.load(folder), folder)
-
-
-def _prune_curve(folder: Path, top: int) -> Output:
-    from .prune_curve import saved
-
-    return saved(folder)
-
-
-def _debias(folder: Path, top: int) -> Output:
-    from .debias import saved
-
-    return saved(folder)
-
-
-def _pairs(folder: Path, top: int) -> Output:
-    from .pairs import saved
-
-    return saved(folder)
-
-
-_PRINTED: dict[str, Callable[[Path, int], Output]] = {
-    "heads": _heads,
-    "pvf": _pvf,
-    "pvf risk": _pvf,
-    "unqover": _unqover,
-    "ablate": _ablate,
-    "stereoset": _stereoset,
-    "stereoset intrasentence": _sentences,
-    "crossref": _crossref,
-    "debias": _debias,
-    "pairs": _pairs,
-    "crossref items": _crossref_items,
-    "compare": _compare,
-    "crossref published": _published,
-    "prune-curve": _prune_curve,
+PRINTED = {
+    "heads": _Printed("tda_bias.heads.result:HeadBias", "heads:output", True),
+    "pvf": _Printed("pvf.report:load_report", "pvf:saved", True),
+    "pvf risk": _Printed("pvf.report:load_report", "pvf:saved", True),
+    "unqover": _Printed("unqover.answers:Answers", "unqover:saved", True),
+    "ablate": _Printed("tda_bias.ablation.study:AblationStudy", "ablate:output"),
+    "ablate curve": _Printed("tda_bias.ablation.prune_curve:PruneCurve", "ablate:curve_output"),
+    "stereoset": _Printed("tda_bias.scores.stereoset_scores:StereoSetScores", "stereoset:output"),
+    "stereoset intrasentence": _Printed(
+        "tda_bias.scores.intrasentence:SentenceScores", "stereoset:sentences_output"
+    ),
+    "crossref": _Printed("tda_bias.crossref.crossref:CrossReference", "crossref:target_output"),
+    "crossref items": _Printed(
+        "tda_bias.crossref.item_crossref:ItemCrossReference", "crossref:item_output"
+    ),
+    "crossref published": _Printed(
+        "tda_bias.paper.rankings:PublishedAgreement", "crossref:published_output"
+    ),
+    "debias": _Printed("tda_bias.debias.result:DebiasRun", "debias:output"),
+    "pairs": _Printed("tda_bias.scores.pair_set:PairSetScores", "pairs:output"),
+    "confirm": _Printed("tda_bias.runs.run:open_run", "confirm:saved"),
+    "compare": _Printed("tda_bias.comparison.models:ModelComparison", "compare:output"),
+}
+# Comparisons of two runs, by what they compare.
+_COMPARED = {
+    "heads": _Printed("tda_bias.comparison.head_maps:HeadsComparison", "compare:heads_output"),
+    "beta": _Printed("tda_bias.comparison.beta_agreement:BetaAgreement", "compare:beta_output"),
 }

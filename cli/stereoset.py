@@ -2,276 +2,317 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import Console
+from pydantic import Field, model_validator
 from rich.table import Table
 
+from tda_bias.runs.finding import data_remarks
 from tda_bias.runs.text import counted, interval_text, number_text, p_text
 
-from .loading import (
-    data_option,
-    interruptible,
-    language_model,
-    out_of_memory_in_one_line,
-    progress_bar,
-    reach_hub_for,
-    remark_lines,
-    triples_record,
-    triples_with_twins,
-)
+from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
 from .options import command
-from .output import Finding, Output
-from .processes import team_of
-from .run_folder import parts_in, run_folder
-from .stereoset_settings import StereoSetSettings
-from .text import uncut_table
+from .output import Output, report_of, uncut_table
+from .settings import (
+    BatchOption,
+    ConfidenceOption,
+    SeedOption,
+    SharedRunSettings,
+    TriplesSettings,
+    TwinsOption,
+    folder_name,
+)
+from .work import working
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tda_bias.scores.intrasentence import SentenceScores
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-_PER = {"sum": "sum", "mean": "per token"}
-_SCORES = ("lms", "ss", "icat")
-# Folder of finished triples, inside a run.
-PARTS = "parts"
+_FILES = "scores.csv, items.parquet, run.json, ..."
+
+
+class StereoSetSettings(
+    TriplesSettings, TwinsOption, BatchOption, ConfidenceOption, SeedOption, SharedRunSettings
+):
+    """Settings of ``tdabias stereoset``."""
+
+    task: Literal["intersentence", "intrasentence"] = Field(
+        "intersentence",
+        description="intersentence: sentences that go on from a context; intrasentence: sentences "
+        "that differ in the words of a blank",
+    )
+    start: Literal["tokenizer", "bos"] = Field(
+        "tokenizer",
+        description="with --task intrasentence, of causal models: score the first token only where "
+        "the tokenizer adds a start token, or (bos) put the model's start token in front",
+    )
+    share_prefix: Literal["auto", "never"] = Field(
+        "auto", description="run the context of a triple once, where that is exact"
+    )
+    out: Path | None = Field(
+        None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
+    )
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the files."""
+        half = "-intrasentence" if self.task == "intrasentence" else ""
+        by_default = Path("runs") / folder_name(self.model) / f"stereoset{half}-{self.category}"
+        return self.out or by_default
+
+    def numbers_depend_on(self) -> dict[str, Any]:
+        """Settings that change a number of the run."""
+        names = {"category", "group", "limit", "confidence", "seed"}
+        of_task = "twins" if self.task == "intersentence" else "start"
+        return self.model_dump(include={*names, of_task})
+
+    @model_validator(mode="after")
+    def _options_of_one_task(self) -> StereoSetSettings:
+        given = self.model_fields_set
+        if self.task == "intersentence" and "start" in given:
+            raise ValueError("`start` is about whole sentences: give --task intrasentence with it")
+        if self.task == "intrasentence" and "twins" in given and self.twins != "none":
+            raise ValueError(
+                f"`twins` must be none with --task intrasentence, for whose sentences none are "
+                f"made; got {self.twins!r}"
+            )
+        return self
 
 
 @command(StereoSetSettings)
 def stereoset(settings: StereoSetSettings) -> None:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score."""
-    settings.refuse_options_of_other_task()
     if settings.task == "intrasentence":
-        from . import sentences
-
-        with interruptible("sentences", settings.folder / sentences.PARTS):
-            run = sentences.compute(settings)
-        shown = sentences.output(run, settings.folder)
+        shown = sentences_output(_sentences(settings), settings.folder)
     else:
-        with interruptible("triples", settings.folder / PARTS):
-            result = compute(settings)
-        shown = output(result, settings.folder)
+        shown = output(_triples(settings), settings.folder)
     shown.print(settings)
 
 
-def compute(settings: StereoSetSettings) -> StereoSetScores:
-    """Load the texts and the model, score, and save with where everything came from.
-
-    Raises:
-        InputError: on anything that cannot be used, before the model is run where possible.
-    """
+def _triples(settings: StereoSetSettings) -> StereoSetScores:
+    """Score the sentences that go on from a context."""
     from tda_bias.triples import comes_from_hub
 
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
 
-    console = Console(stderr=True, quiet=settings.quiet)
-    triples, twins = triples_with_twins(settings, settings.twins, errors=console)
+    triples, twins = triples_with_twins(settings, settings.twins, errors=settings.console)
     data = triples_record(settings.data, settings.category)
-    team = team_of(settings)
-    with run_folder(
-        settings.folder, "stereoset", settings, data=data, team=team
-    ) as refuse_other_weights:
-        model = language_model(
-            settings.model,
-            device=settings.device,
-            dtype=settings.dtype,
-            device_map=settings.device_map,
-            console=console,
-        )
-        refuse_other_weights(model)
+    with working(settings, "stereoset", settings.folder, data=data) as work:
+        model = work.model(settings.model)
 
         from tda_bias.scores.stereoset_scores import stereoset_scores
 
-        with (
-            progress_bar(console, f"{model.name} · {settings.category}", "triples") as progress,
-            out_of_memory_in_one_line(model.device, settings.batch_size),
-        ):
+        with work.progress(f"{model.name} · {settings.category}", "triples") as progress:
             result = stereoset_scores(
                 model,
                 triples,
                 twins=twins,
-                batch_size=settings.batch_size,
                 share_prefix=settings.share_prefix,
-                n_resamples=settings.n_resamples,
+                progress=progress,
+                cache=work.cache,
+                batch_size=settings.batch_size,
                 confidence=settings.confidence,
                 seed=settings.seed,
-                progress=progress,
-                store=parts_in(settings.folder / PARTS, settings, team),
             )
-        result = result.with_record(settings=settings.model_dump(mode="json"), data=data)
+        result = result.with_record(settings=settings.recorded(), data=data)
         result.save(settings.folder)
     return result
 
 
+def _sentences(settings: StereoSetSettings) -> SentenceScores:
+    """Score the sentences that differ in the words of a blank."""
+    source = _sentence_source(settings.data)
+    reach_hub_for(settings.model, also=source == "stereoset")
+
+    from tda_bias.pairs.stereoset import load_sentence_triples
+    from tda_bias.runs.record import DataRecord
+    from tda_bias.scores.intrasentence import COMMAND
+
+    sentences, revision = load_sentence_triples(
+        source, category=settings.category, groups=settings.group, limit=settings.limit
+    )
+    data = DataRecord(source=source, revision=revision)
+    with working(settings, COMMAND, settings.folder, data=data) as work:
+        model = work.model(settings.model)
+
+        from tda_bias.scores.intrasentence import sentence_scores
+
+        with work.progress(f"{model.name} · {settings.category}", "sentences") as progress:
+            result = sentence_scores(
+                model,
+                sentences,
+                start=settings.start,
+                share_prefix=settings.share_prefix,
+                progress=progress,
+                cache=work.cache,
+                batch_size=settings.batch_size,
+                confidence=settings.confidence,
+            )
+        result = result.with_record(settings=settings.recorded(), data=data)
+        result.save(settings.folder)
+    return result
+
+
+def _sentence_source(data: str) -> str:
+    """Source of intrasentence items: ``--data``, else the user's folder of pairs, else the hub."""
+    folder = os.environ.get("TDABIAS_PAIRS")
+    inside = Path(folder or "") / "stereoset_intrasentence"
+    return str(inside) if data == "stereoset" and folder and inside.is_dir() else data
+
+
 # -- what is printed -------------------------------------------------------------------------------
+
+_SCORES = ("lms", "ss", "icat")
+_HEADINGS = ("category", "items", *_SCORES, "ss over items")
 
 
 def output(result: StereoSetScores, folder: Path) -> Output:
     """The scores, what of them is about the target, and how to read them."""
-    found = finding(result, folder)
-    shown: list[Finding | Table | str] = [found, score_table(result)]
+    from tda_bias.scores.findings import PER, stereoset_finding
+
+    name, scores = result.record.model.name, _of_all(result.scores)
+    rows = [[PER[row["scoring"]], *_score_cells(row)] for row in scores]
+    title = f"{name} · StereoSet intersentence · {_coverage(result)}"
+    tables, twinned = [uncut_table(title, ("scored by", *_HEADINGS), rows)], {}
     if result.has_twins:
-        shown.append(twin_table(result))
-    shown += [*remark_lines(result.record.data), _files(folder)]
-    values: dict[str, Any] = {
-        "folder": str(folder),
-        "finding": found.as_values(),
-        "scores": result.scores.to_dict("records"),
-        "length_split": result.length_split.to_dict("records"),
-        "model": result.record.model.model_dump(),
-    }
-    if result.has_twins:
-        values["beta"] = result.beta.to_dict("records")
-    return Output(shown=shown, values=values, rows=result.scores)
+        tables += [_twin_table(result), *_part_tables(result)]
+        twinned = {
+            "beta": result.beta,
+            "beta_parts": result.beta_parts,
+            "placebo_beta": result.placebo_beta,
+        }
+    if not result.placebo_beta.empty:
+        tables.append(_placebo_table(result))
+    categories = [category for category in result.scores["category"].unique() if category != "all"]
+    category = quote(categories[0]) if len(categories) == 1 else "all"
+    data = data_option(result.record)
+    return Output(
+        finding=stereoset_finding(result).then(
+            f"tdabias heads --model {quote(name)} --category {category}{data}", report_of(folder)
+        ),
+        shown=[*tables, *data_remarks(result.record.data)],
+        values={
+            "model": result.record.model,
+            "scores": result.scores,
+            "length_split": result.length_split,
+            **twinned,
+        },
+        rows=result.scores,
+        folder=folder,
+        files=_FILES,
+    )
 
 
-def score_table(result: StereoSetScores) -> Table:
-    """The scores of categories and of everything, for both scorings."""
-    table, rows = result.scores, []
-    for row in table[table["group"] == "all"].to_dict("records"):
-        cells = [f"{row[n]:.1f}\n{row[f'{n}_low']:.0f} to {row[f'{n}_high']:.0f}" for n in _SCORES]
-        first = [_PER[row["scoring"]], row["category"], str(row["items"])]
-        rows.append([*first, *cells, f"{row['ss_items']:.1f}"])
-    title = f"{result.record.model.name} · StereoSet intersentence · {_coverage(result)}"
-    return uncut_table(title, (*_ABOUT, *_SCORES, "ss over items"), rows)
+def sentences_output(run: SentenceScores, folder: Path) -> Output:
+    """The scores of whole sentences and of the words that differ, and how to read them."""
+    from tda_bias.scores.findings import PER, scored_name, sentences_finding
+
+    rows = [
+        [scored_name(row), PER[row["scoring"]], *_score_cells(row)] for row in _of_all(run.scores)
+    ]
+    title = f"{run.record.model.name} · StereoSet intrasentence · {_coverage(run)}"
+    return Output(
+        finding=sentences_finding(run).then(report_of(folder)),
+        shown=[uncut_table(title, ("scored", "by", *_HEADINGS), rows, left=3)],
+        values={
+            "model": run.record.model,
+            "scores": run.scores,
+            "length_split": run.length_split,
+        },
+        rows=run.scores,
+        folder=folder,
+        files=_FILES,
+    )
 
 
-def twin_table(result: StereoSetScores) -> Table:
-    """Table of categories with twins subtracted, with intervals and tests."""
-    beta, rows = result.beta, []
-    for row in beta[beta["group"] == "all"].to_dict("records"):
+def _of_all(table: pd.DataFrame) -> list[dict[Any, Any]]:
+    """The rows about whole categories, and about everything."""
+    return table[table["group"] == "all"].to_dict("records")
+
+
+def _coverage(result: StereoSetScores | SentenceScores) -> str:
+    return f"{result.record.confidence or 0.95:.0%} intervals"
+
+
+def _score_cells(row: Mapping[Any, Any]) -> list[str]:
+    cells = [f"{row[name]:.1f}\n{_interval(row, name, 0)}" for name in _SCORES]
+    return [row["category"], str(row["items"]), *cells, f"{row['ss_items']:.1f}"]
+
+
+def _interval(row: Mapping[Any, Any], name: str, digits: int = 2, over: str = "") -> str:
+    return interval_text(row[f"{name}_low{over}"], row[f"{name}_high{over}"], digits)
+
+
+def _twin_table(result: StereoSetScores) -> Table:
+    """Table of categories with twins subtracted, with intervals and tests.
+
+    In a cell stands a number over its interval over items, then that over whole targets.
+    """
+    from tda_bias.scores.findings import PER
+
+    def cells(row: Mapping[Any, Any], name: str, p: str, digits: int) -> list[str]:
+        intervals = f"{_interval(row, name, digits)}\n({_interval(row, name, digits, '_targets')})"
+        over_targets = row[f"{p}_targets"]  # where there are five
+        also = f"\n\n({p_text(over_targets)})" if over_targets == over_targets else ""
+        return [f"{number_text(row[name], digits)}\n{intervals}", p_text(row[p]) + also]
+
+    rows = []
+    for row in _of_all(result.beta):
         digits = 2 if row["scoring"] == "sum" else 3
         rows.append(
             [
-                _PER[row["scoring"]],
+                PER[row["scoring"]],
                 row["category"],
                 str(row["items"]),
                 number_text(row["log_odds"], digits),
-                _with_limits(row, "beta", digits),
-                p_text(row["p"]),
-                _with_limits(row, "ss_twin", 0),
-                p_text(row["p_ss_twin"]),
+                *cells(row, "beta", "p", digits),
+                *cells(row, "ss_twin", "p_ss_twin", 0),
                 number_text(row["r"], 3),
             ]
         )
     title = f"{result.record.model.name} · triples minus twins · {_coverage(result)}"
-    return uncut_table(title, (*_ABOUT, "log-odds", "beta", "p", "beta > 0, %", "p", "r"), rows)
+    headings = (
+        "scored by", "category", "items", "log-odds", "beta", "p", "beta > 0, %", "p", "r"
+    )  # fmt: skip
+    return uncut_table(title, headings, rows)
 
 
-def _coverage(result: StereoSetScores) -> str:
-    return f"{result.record.confidence or 0.95:.0%} intervals"
+def _part_tables(result: StereoSetScores) -> list[Table]:
+    """The parts of beta of every category whose swap changes continuations too."""
+    from tda_bias.scores.beta_parts import PARTS
 
-
-_ABOUT = ("scored by", "category", "items")
-
-
-def _with_limits(row: Mapping[Any, Any], name: str, digits: int) -> str:
-    """A number over its intervals: over items, then over whole targets."""
-    over_items, over_targets = (
-        interval_text(row[f"{name}_low{over}"], row[f"{name}_high{over}"], digits)
-        for over in ("", "_targets")
-    )
-    return f"{number_text(row[name], digits)}\n{over_items}\n({over_targets})"
-
-
-def finding(result: StereoSetScores, folder: Path) -> Finding:
-    """The preference for stereotypes by category, and how much of it is about the target."""
-    table = result.beta if result.has_twins else result.scores
-    rows = table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
-    of_category = [row for row in rows if row["category"] != "all"]
-    read = _with_twins if result.has_twins else _without_twins
-    parts = [read(row) for row in of_category]
-    model, categories = result.record.model.name, [row["category"] for row in of_category]
-    asked = categories[0] if len(categories) == 1 else "all"
-    return Finding(
-        result=[lines[0] for lines in parts],
-        control=[
-            *(line for lines in parts for line in lines[1:2]),
-            *length_lines(result.length_split, scoring="sum"),
-            "A score (ss) of 50 is neutral, not good: a model that knows nothing gets it too.",
-        ],
-        power=[line for lines in parts for line in lines[2:]],
-        next=[
-            f"tdabias heads --model {quote(model)} --category {asked}{data_option(result.record)}",
-            f"tdabias report {quote(str(folder))}",
-        ],
-        details=[*length_lines(result.length_split, scoring="mean"), *detail_lines(result)],
-    )
-
-
-def _with_twins(row: Mapping[Any, Any]) -> list[str]:
-    """Result, control and power of a category, by sums of log-probabilities."""
-    over_items = interval_text(row["beta_low"], row["beta_high"])
-    targets = interval_text(row["beta_low_targets"], row["beta_high_targets"])
-    return [
-        f"{str(row['category']).capitalize()}: the target effect (beta) is "
-        f"{number_text(row['beta'])} nats of {number_text(row['log_odds'])} ({over_items}; over "
-        f"{row['targets']} targets {targets}; p {p_text(row['p'])}).",
-        f"{str(row['category']).capitalize()}: {100 * row['explained']:.1f} % of the variance of "
-        "the log-odds over items is shared with the same texts about other targets "
-        "(counterfactual twins): wording.",
-        f"With {counted(row['items'], 'item')} a target effect of {number_text(row['smallest'])} "
-        "nats is found four times out of five.",
-    ]
-
-
-def _without_twins(row: Mapping[Any, Any]) -> list[str]:
-    interval = interval_text(row["ss_low"], row["ss_high"], 0)
-    return [
-        f"{str(row['category']).capitalize()}: stereotype score {row['ss']:.1f} ({interval}), "
-        f"language-model score {row['lms']:.1f}, ICAT {row['icat']:.1f}; "
-        f"{counted(row['items'], 'item')}.",
-        "No twins: wording and target cannot be told apart in these scores.",
-    ]
-
-
-def length_lines(split: pd.DataFrame, *, scoring: str) -> list[str]:
-    """Stereotype score by which text is longer, category by category."""
-    lines = []
-    chosen = split[split["scoring"] == scoring]
-    for category, rows in chosen.groupby("category", sort=False):
-        by = {row["longer"]: row for row in rows.to_dict("records")}
-        parts = [
-            f"{name} {by[sign]['ss']:.0f} ({by[sign]['items']} items)"
-            for sign, name in ((1, "longer"), (0, "equal"), (-1, "shorter"))
-            if sign in by
+    tables = []
+    for category, own in result.beta_parts.groupby("category", sort=False):
+        parts = own.set_index("part")
+        # Where the continuations stay, beta is the context's alone.
+        if parts.loc["beta_continuations", "mean"] == 0:
+            continue
+        rows = [
+            [PARTS[row["part"]], number_text(row["mean"]), interval_text(row["low"], row["high"])]
+            for row in own.to_dict("records")
         ]
-        lines.append(
-            f"Length, {category}, {_PER[scoring]}: ss where the stereotype is the "
-            f"{', '.join(parts)} text."
-        )
-    return lines
+        first = own.iloc[0]
+        about = f"{counted(first['items'], 'item')}, {counted(first['targets'], 'target')}"
+        title = f"{result.record.model.name} · parts of beta, {category}, nats · {about}"
+        tables.append(uncut_table(title, ("part", "mean", "over targets"), rows, left=1))
+    return tables
 
 
-def detail_lines(result: StereoSetScores) -> list[str]:
-    """How to read the numbers."""
-    table = result.scores
-    first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
-    tokens = [result.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
-    lines = [
-        f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
-        f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
-        "sums is low where the unrelated ones are short.",
-        "Scores are means over terms (the official rule); ss over items is what many tools print.",
-        f"Ties: {first['ties']}, counted as one half.",
-    ]
-    if result.has_twins:
-        lines.append(
-            "Beta is the log-odds of a triple minus those of its twins; the "
-            "percentage of items with beta > 0 is 50 without bias; r correlates the log-odds with "
-            "the twins'. Intervals in brackets draw whole targets; p exchanges triples with their "
-            "twins."
-        )
-        left_out = int(result.items["twins"].eq(0).sum())
-        if left_out:
-            has = "item has no twin and is" if left_out == 1 else "items have no twin and are"
-            lines.append(f"{left_out} {has} in the first table only.")
-    return lines
-
-
-def _files(folder: Path) -> str:
-    return f"Files: {folder}/ (scores.csv, items.parquet, run.json, ...)"
+def _placebo_table(result: StereoSetScores) -> Table:
+    """Beta and its placebos, by sums of log-probabilities."""
+    found, rows = result.placebo_beta, []
+    for row in found[found["scoring"] == "sum"].to_dict("records"):
+        which = "" if row["choice"] == "all" else f", word {row['choice']}"
+        about = [row["category"], f"{row['kind']}{which}", row["items"], row["targets"]]
+        names = ("beta", "placebo", "difference")
+        values = [f"{number_text(row[name])}\n{_interval(row, name)}" for name in names]
+        rows.append([*map(str, about), *values])
+    title = f"{result.record.model.name} · beta and its placebos, nats · intervals over targets"
+    headings = ("category", "placebo", "items", "targets", "beta", "placebo", "difference")
+    return uncut_table(title, headings, rows, left=2)

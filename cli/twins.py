@@ -2,58 +2,58 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from difflib import SequenceMatcher
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
-from rich.table import Table
 
-from tda_bias.types import MAX_COUNT, MAX_SEED, InputError
+from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import use_cache_if_unreachable
 from .options import command
-from .output import Output
-from .settings import FilePath, Name, OutputSettings
+from .output import Output, rows_table
+from .settings import OutputSettings, SeedOption
 
 if TYPE_CHECKING:
     from tda_bias.twins import Twins
-    from tda_bias.types import Triple
-
-# Triples shown of those left out for one reason.
-_SHOWN = 3
 
 
-class TwinsSettings(OutputSettings):
+class TwinsSettings(SeedOption, OutputSettings):
     """Settings of ``tdabias twins``."""
 
-    data: Name = Field(
+    data: str = Field(
         "stereoset",
         description="stereoset (the hub), starter (ships with tdabias, demonstrates only), or a "
-        "file: dev.json or JSON Lines",
+        "file: dev.json, JSON Lines or CSV",
     )
-    category: Literal["gender", "profession", "race", "religion", "all"] = Field(
-        "all", description="gender, profession, race, religion or all"
+    category: str = Field(
+        "all", description="gender, profession, race or religion, one of your own file's, or all"
     )
     kind: Literal["auto", "gender", "target"] = Field(
         "auto",
         description="gender (swap gendered words), target (put another target of its kind in its "
         "place), auto (gender for the category gender, else target)",
     )
+    placebo: Literal["none", "synonym", "role"] = Field(
+        "none",
+        description="placebo twins in the place of twins: synonym (mother to mom), role (another "
+        "relative or role of the same gender, mother to aunt)",
+    )
     k: int = Field(
         3, ge=1, le=100, description="other targets for each triple; a gender swap gives one"
     )
-    kinds: FilePath | None = Field(
+    kinds: Path | None = Field(
         None, description="YAML file of targets by kind, for other targets than StereoSet's"
     )
-    tagger: Literal["auto", "spacy", "rule"] = Field(
-        "auto", description='what reads "her" and "his": spacy, rule, auto (spacy if installed)'
-    )
     examples: int = Field(10, ge=0, le=MAX_COUNT, description="twins to print")
-    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes which targets are drawn")
-    out: FilePath = Field(Path("twins.jsonl"), description="file to write, for --twins FILE")
+    as_: Literal["twins", "lm-eval"] = Field(
+        "twins",
+        alias="as",
+        description="twins (for --twins FILE), or lm-eval (triples and twins, for the task "
+        "stereoset_intersentence of lm-evaluation-harness)",
+    )
+    out: Path = Field(Path("twins.jsonl"), description="file to write")
 
 
 @command(TwinsSettings)
@@ -64,138 +64,92 @@ def twins(settings: TwinsSettings) -> None:
     if comes_from_hub(settings.data):
         use_cache_if_unreachable()
 
-    import pandas as pd
-
     from tda_bias.runs.run import refuse_file_of_a_run
-    from tda_bias.twins import load_kinds, make_twins, save_twins
+    from tda_bias.twins import load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
 
     refuse_file_of_a_run(settings.out, setting="out")
-    made = make_twins(
-        load_triples(settings.data, category=settings.category),
-        kind=settings.kind,
-        k=settings.k,
-        seed=settings.seed,
-        tagger=settings.tagger,
-        kinds=None if settings.kinds is None else load_kinds(settings.kinds),
-    )
+    triples = load_triples(settings.data, category=settings.category)
+    if settings.placebo == "none":
+        made = make_twins(
+            triples,
+            kind=settings.kind,
+            k=settings.k,
+            seed=settings.seed,
+            kinds=None if settings.kinds is None else load_kinds(settings.kinds),
+        )
+    else:
+        _refuse_options_of_twins(settings)
+        made = make_placebos(triples, settings.placebo)
     if not made:
         raise InputError(made.note)
-    save_twins(settings.out, made)
-    lines = [*excluded_lines(made), *example_lines(made, settings.examples), *_how(made)]
-    Output(
-        shown=[count_table(made), *lines, f"File: {settings.out} (for --twins)"],
-        values=_as_values(made, settings),
-        rows=pd.DataFrame(counts(made)),
-    ).print(settings)
+    if settings.as_ == "lm-eval":
+        save_lm_eval(settings.out, triples, made)
+        metadata = json.dumps({"data": str(settings.out)})
+        use = f"for lm_eval --tasks stereoset_intersentence --metadata '{metadata}'"
+    else:
+        save_twins(settings.out, made)
+        use = "for --twins"
+    output(made, settings, use).print(settings)
+
+
+def _refuse_options_of_twins(settings: TwinsSettings) -> None:
+    if given := sorted({"kind", "k", "kinds", "seed"} & settings.model_fields_set):
+        raise InputError(
+            f"`{given[0]}` is about twins, and placebo twins are made of a list of words; leave it "
+            "out"
+        )
 
 
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def counts(made: Twins) -> list[dict[str, Any]]:
-    """Triples, those with twins, twins and those left out, by category."""
-    paired = Counter(triple.category for triple, _ in made)
-    several = Counter(triple.category for triple, twins in made for _ in twins)
-    excluded = Counter(e.triple.category for e in made.excluded)
-    return [
-        {
-            "category": name,
-            "triples": paired[name] + excluded[name],
-            "with twins": paired[name],
-            "twins": several[name],
-            "left out": excluded[name],
-        }
-        for name in sorted({*paired, *excluded})
-    ]
+def output(made: Twins, settings: TwinsSettings, use: str) -> Output:
+    """Counts, what is left out and why, and examples."""
+    import pandas as pd
 
+    from tda_bias.twins.summary import (
+        example_lines,
+        excluded_lines,
+        how_made,
+        twin_counts,
+        twin_examples,
+    )
 
-def count_table(made: Twins) -> Table:
-    """How many triples have twins, by category."""
-    table = Table("category", title="Twins", title_justify="left")
-    rows = counts(made)
-    for heading in list(rows[0])[1:]:
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(*map(str, row.values()))
-    return table
-
-
-def excluded_lines(made: Twins) -> list[str]:
-    """The reasons for which triples have no twin, with the first triples of each."""
-    lines = []
-    for reason, number in made.reasons().items():
-        lines.append(f"Left out ({number}): {reason}.")
-        of_reason = [e.triple for e in made.excluded if e.reason == reason]
-        lines += [f"  {triple.group}: {triple.context}" for triple in of_reason[:_SHOWN]]
-        if number > _SHOWN:
-            lines.append(f"  ... and {number - _SHOWN} more; --format json lists all")
-    return lines
-
-
-def example_lines(made: Twins, number: int) -> list[str]:
-    """Twins from all over the data, each change as [before -> after]."""
-    lines = []
-    for triple, twin in _examples(made, number):
-        lines.append(f"{triple.category}: {triple.group} -> {twin.group}")
-        lines.append(f"  {marked(triple.context, twin.context)}")
-        lines.append(f"    stereotype: {marked(triple.stereotype, twin.stereotype)}")
-        lines.append(f"    anti-stereotype: {marked(triple.anti_stereotype, twin.anti_stereotype)}")
-    return lines
-
-
-def _examples(made: Twins, number: int) -> list[tuple[Triple, Triple]]:
-    pairs = made.pairs
-    number = min(number, len(pairs))
-    chosen = [pairs[i * len(pairs) // number] for i in range(number)]
-    return [(triple, twins[0]) for triple, twins in chosen]
-
-
-def marked(original: str, twin: str) -> str:
-    """The original with each run of changed words as ``[before -> after]``."""
-    before, after = (re.findall(r"\w+|\W", text) for text in (original, twin))
-    pieces = []
-    for what, i, j, k, m in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
-        old, new = "".join(before[i:j]), "".join(after[k:m])
-        pieces.append(old if what == "equal" else f"[{old} -> {new}]")
-    return "".join(pieces)
-
-
-def _how(made: Twins) -> list[str]:
-    record = made.record()
-    lines = []
-    if "pronouns" in record:
-        lines.append(f'"her" and "his" were read by: {record["pronouns"]}.')
-    if "k" in record:
-        lines.append(
-            f"Other targets for each triple: {record['k']}, drawn with seed {record['seed']}. A "
-            "number with these twins is relative to the other targets, which have stereotypes too."
-        )
-    return lines
-
-
-def _as_values(made: Twins, settings: TwinsSettings) -> dict[str, Any]:
-    examples = _examples(made, settings.examples)
-    return {
-        "file": str(settings.out),
-        "record": made.record(),
-        "categories": counts(made),
-        "excluded": [
-            {
-                "target": e.triple.group,
-                "bias_type": e.triple.category,
-                "context": e.triple.context,
-                "reason": e.reason,
-            }
-            for e in made.excluded
+    rows = twin_counts(made)
+    cells = [[str(value) for value in row.values()] for row in rows]
+    placebo = made.record().get("placebo")
+    title = "Twins" if placebo is None else f"Placebo twins ({placebo})"
+    return Output(
+        shown=[
+            rows_table(title, list(rows[0]), cells),
+            *excluded_lines(made),
+            *example_lines(made, settings.examples),
+            *how_made(made),
+            f"File: {settings.out} ({use})",
         ],
-        "examples": [
-            {
-                "target": triple.group,
-                "twin_target": twin.group,
-                "bias_type": triple.category,
-                "context": triple.context,
-                "twin_context": twin.context,
-            }
-            for triple, twin in examples
-        ],
-    }
+        values={
+            "file": settings.out,
+            "record": made.record(),
+            "categories": rows,
+            "excluded": [
+                {
+                    "target": e.triple.group,
+                    "bias_type": e.triple.category,
+                    "context": e.triple.context,
+                    "reason": e.reason,
+                }
+                for e in made.excluded
+            ],
+            "examples": [
+                {
+                    "target": triple.group,
+                    "twin_target": twin.group,
+                    "bias_type": triple.category,
+                    "context": triple.context,
+                    "twin_context": twin.context,
+                }
+                for triple, twin in twin_examples(made, settings.examples)
+            ],
+        },
+        rows=pd.DataFrame(rows),
+    )

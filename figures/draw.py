@@ -20,7 +20,7 @@ from PIL import Image
 from torch import nn
 
 from tda_bias.models.load import load_language_model
-from tda_bias.runs.figures import Entry, drawings, write_print
+from tda_bias.runs.figures import Drawn, Entry, drawings, write_print
 from tda_bias.runs.run import Run, open_run, with_parts
 from tdabias_cli.figures import catalogue
 
@@ -135,9 +135,8 @@ def main(folder: Path) -> None:
                 print(f"not drawn: {entry.name}")
                 continue
             figure, command = found
-            [path] = write_print(
-                Path("drawn"), entry.name, figure, formats=["png"], title=entry.title, run_id=""
-            )
+            one = Drawn(entry.name, entry.title, figure, "")
+            [path] = write_print(Path("drawn"), one, ["png"])
             stored(path, DOCS / "gallery" / path.name)
             picture = f"![{entry.title}](gallery/{path.name})"
             parts.append(f"## {entry.title}\n\n{picture}\n\n```\n{command}\n```")

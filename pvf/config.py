@@ -1,49 +1,33 @@
-"""The settings of reading preferences and of computing risk, validated once."""
+"""The settings of reading preferences and of computing risk."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from pvf.risk import Scale, norm_order
-from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED, InputError
+from tda_bias.types import MAX_BATCH, MAX_SEED
 
 Aggregate = Literal["sum", "mean"]
-Forms = Literal["word", "capitals", "bare"]
+Criterion = Literal["linf", "l2", "l1"]
+Forms = Literal["word", "bare"]
 Kind = Literal["gender", "race"]
 Quantity = Literal["r", "r_p", "r_v"]
-
-
-def _known_norm(criterion: str) -> str:
-    try:
-        norm_order(criterion)
-    except InputError as error:
-        raise ValueError(str(error).removeprefix("`criterion` ")) from None
-    return criterion
-
-
-Criterion = Annotated[str, AfterValidator(_known_norm)]
+# "pcf": s = (K p - 1) / (K - 1), at most 1 and 1 for certainty; the published tables use it.
+# "bvf": s = K p - 1, K - 1 times the other.
+Scale = Literal["pcf", "bvf"]
 
 
 class ScoreConfig(BaseModel):
-    """How word probabilities are read from a model."""
+    """Settings of reading word probabilities from a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="prompts per forward pass")
     forms: Forms = Field(
         "word",
-        description="tokens of a word: at the start of a word; the same and capitalised, added; or "
-        "the bare vocabulary entry, as the published code has it",
-    )
-    bos: Literal["auto", "always", "never"] = Field(
-        "auto",
-        description="causal models: token for the beginning of the text, as the tokenizer does it, "
-        "or always, or never",
-    )
-    mask_end: Literal["none", "period"] = Field(
-        "none", description="masked models: what stands behind the mask of a template that ends"
+        description="tokens of a word: at the start of a word, or the bare vocabulary entry, as "
+        "the published code has it",
     )
     masked_words: Literal["one_token", "left_to_right"] = Field(
         "one_token",
@@ -56,14 +40,12 @@ class ScoreConfig(BaseModel):
 
 
 class RiskConfig(BaseModel):
-    """How preferences become risk; none of it needs the model."""
+    """Settings of risk from preferences; none of them needs the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     aggregate: Aggregate = Field("sum", description="of the words of a class")
-    criterion: Criterion = Field(
-        "linf", description="norm of the positive stereotype: linf, l1, l2, ..."
-    )
+    criterion: Criterion = Field("linf", description="norm of the positive stereotype")
     scale: Scale = Field("pcf", description="stereotypes up to 1 (pcf) or to K - 1 (bvf)")
     definition: Literal["paper", "one_sided"] = Field(
         "paper", description="risk as the papers define it, or as the published code computes it"
@@ -74,7 +56,5 @@ class RiskConfig(BaseModel):
     min_mass: float = Field(
         0.0, ge=0, lt=1, description="leave out prompts that give the words less probability"
     )
-    n_resamples: int = Field(2000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples")
-    interval: Literal["BCa", "percentile"] = Field("BCa", description="bootstrap interval")
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="its coverage")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

@@ -8,54 +8,226 @@ the tagger, repeated sentences count once, draws have a seed. See docs/method/pv
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
 
 from pvf.config import Kind
-from pvf.corpora import paragraphs
-from pvf.mined import Mined, lexicon, short_hash
-from pvf.words import load_words
+from pvf.predicates import lexicon, mine_sentence
+from pvf.words import Template
+from tda_bias.runs.files import write_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Span, Token
 
-_GENDER = {"he": "male", "she": "female"}
-
-
-_SAME = {
-    "male": {"he", "him", "his", "himself"},
-    "female": {"she", "her", "hers", "herself"},
-}
-
-
-_SUBJECTS = {"nsubj", "nsubjpass", "nsubj:pass"}
-
-
-_LONGEST = 8
-
-
+# Documents that a streamed data set keeps in memory to draw from.
+_SHUFFLE_BUFFER = 10_000
 # Paragraphs the parser takes at once.
 _BATCH = 64
+_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
+_MARKUP = re.compile(r"^\s*(?:[=#*|{}<>!]|\d+\s*$)")
 
 
-@dataclass(frozen=True)
-class Found:
-    """A template in one sentence.
+# -- corpora ---------------------------------------------------------------------------------------
+
+
+def documents(
+    source: str,
+    *,
+    n: int | None = None,
+    field: str = "text",
+    split: str = "train",
+    seed: int = 0,
+) -> Iterator[str]:
+    """The documents of a corpus, or a random sample of them, the same for the same seed.
+
+    Args:
+        source: A ``.txt`` file (documents end at empty lines), ``.jsonl``, either with ``.zst``, or
+            a name on the Hugging Face hub, with its configuration behind a colon
+            (``wikimedia/wikipedia:20231101.en``), which is streamed.
+        n: Sample size; all documents if None.
+        field: Where the text is, in JSON Lines and data sets.
+        split: Of a data set.
+        seed: Of the sample.
+
+    Raises:
+        InputError: if the source cannot be read, or naming the line that lacks the field.
+    """
+    path = Path(source)
+    if not path.is_file():
+        yield from _streamed(source, n, field, split, seed)
+        return
+    chosen = None
+    if n is not None:
+        total = sum(1 for _ in _read(path, field))
+        drawn = np.random.default_rng(seed).choice(total, size=min(n, total), replace=False)
+        chosen = set(drawn.tolist())
+    for number, text in enumerate(_read(path, field)):
+        if chosen is None or number in chosen:
+            yield text
+
+
+def _read(path: Path, field: str) -> Iterator[str]:
+    with _opened(path) as lines:
+        if ".jsonl" in path.suffixes or ".json" in path.suffixes:
+            yield from _json_lines(path, lines, field)
+        else:
+            yield from _plain_text(path, lines)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    with path.open("rb") as raw:
+        if path.suffix != ".zst":
+            yield io.TextIOWrapper(raw, encoding="utf-8")
+            return
+        try:
+            import zstandard
+        except ModuleNotFoundError:
+            raise InputError(f"{path} needs `pip install tdabias[mining]`") from None
+        with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
+            yield io.TextIOWrapper(plain, encoding="utf-8")
+
+
+def _json_lines(path: Path, lines: IO[str], field: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            text = json.loads(line)[field]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"`corpus` {path} line {number} is not a JSON object with {field!r}"
+            ) from None
+        if not isinstance(text, str):
+            raise InputError(f"`corpus` {path} line {number}: {field!r} is not a text")
+        yield text
+
+
+def _plain_text(path: Path, lines: IO[str]) -> Iterator[str]:
+    kept: list[str] = []
+    try:
+        for line in lines:
+            if line.strip():
+                kept.append(line)
+            elif kept:
+                yield "".join(kept)
+                kept = []
+    except UnicodeDecodeError:
+        raise InputError(f"`corpus` {path} is not UTF-8") from None
+    if kept:
+        yield "".join(kept)
+
+
+def _streamed(source: str, n: int | None, field: str, split: str, seed: int) -> Iterator[str]:
+    from datasets import load_dataset
+
+    name, _, configuration = source.partition(":")
+    try:
+        stream = load_dataset(name, configuration or None, split=split, streaming=True)
+        if n is not None:
+            stream = stream.shuffle(seed=seed, buffer_size=_SHUFFLE_BUFFER).take(n)
+        for record in stream:
+            yield record[field]
+    except Exception as error:  # the hub's errors are of many kinds
+        reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
+        raise InputError(
+            f"`corpus` must be a text, JSON Lines or .zst file, or a data set's name; {source!r}: "
+            f"{type(error).__name__}: {reason}"
+        ) from None
+
+
+def paragraphs(document: str) -> Iterator[str]:
+    """The paragraphs of a document in clean running text.
+
+    Markup lines (headings, tables, numbers alone) are left out, and brackets with what is in them,
+    from the innermost outwards; white space becomes one space.
+    """
+    for line in document.splitlines():
+        if _MARKUP.match(line):
+            continue
+        before = None
+        while before != line:
+            before, line = line, _BRACKETS.sub(" ", line)
+        line = re.sub(r"\s+([.,;:!?])", r"\1", re.sub(r"\s+", " ", line)).strip()
+        if line:
+            yield line
+
+
+# -- counting --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mined:
+    """Counts so far; saved between documents, so that a run can go on.
 
     Attributes:
-        template: With both slots.
-        connector: The word before ``[Y]``.
-        lemma: Of the main verb.
-        overt: Whether the connector stands in the sentence, or was supplied.
+        counts: Template to number of distinct sentences.
+        documents: Template to number of documents.
+        about: Template to connector, lemma and the hash of the first sentence.
+        overt: Verbs seen with an overt "that".
+        seen: Hashes of paragraphs and of sentences that count once.
+        done: Documents finished.
+        sentences: Distinct sentences parsed.
     """
 
-    template: str
-    connector: str
-    lemma: str
-    overt: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    documents: Counter[str] = field(default_factory=Counter)
+    about: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    overt: Counter[str] = field(default_factory=Counter)
+    seen: set[str] = field(default_factory=set)
+    done: int = 0
+    sentences: int = 0
+
+    def save(self, path: Path, settings: dict[str, Any]) -> None:
+        """Write the state beside its settings."""
+        state = {**vars(self), "seen": sorted(self.seen), "settings": settings}
+        write_text(path, json.dumps(state))
+
+    @classmethod
+    def load(cls, path: Path, settings: dict[str, Any]) -> Mined:
+        """Read a state, or begin.
+
+        Raises:
+            InputError: if the state belongs to other settings or cannot be read.
+        """
+        if not path.is_file():
+            return cls()
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise InputError(f"{path} cannot be read; delete it or start over") from None
+        if state.pop("settings") != settings:
+            raise InputError(
+                f"{path} is of a run with other settings; choose another --out, or start over with "
+                "--no-resume"
+            )
+        counters = {name: Counter(state[name]) for name in ("counts", "documents", "overt")}
+        about = {template: tuple(parts) for template, parts in state["about"].items()}
+        return cls(**{**state, **counters, "about": about, "seen": set(state["seen"])})
+
+    def first_time(self, kind: str, text: str) -> bool:
+        """Tell whether a paragraph or sentence is new, and remember it."""
+        mark = kind + _hash(text)
+        new = mark not in self.seen
+        self.seen.add(mark)
+        return new
+
+
+def _hash(text: str) -> str:
+    """A mark by which a text is known again."""
+    return hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).hexdigest()
 
 
 def load_pipeline(name: str) -> Language:
@@ -85,185 +257,6 @@ def load_pipeline(name: str) -> Language:
     return pipeline
 
 
-# -- sentences -------------------------------------------------------------------------------------
-
-
-def mine_sentence(sentence: Span, kind: Kind) -> list[Found]:
-    """The templates of one parsed sentence; at most one per clause that refers to its subject."""
-    verb = sentence.root
-    if verb.pos_ not in ("VERB", "AUX"):
-        return []
-    subject = _subject(verb)
-    if subject is None:
-        return []
-    if kind == "race":
-        return _mine_profession(verb, subject)
-    predicate = _predicate(verb)
-    if predicate is None:
-        return []
-    templates = []
-    for pronoun in sentence:
-        gender = _GENDER.get(pronoun.lower_)
-        if gender is None or pronoun.i < verb.i or not _refers(pronoun, gender, verb, subject):
-            continue
-        clause = pronoun.head
-        connector, overt = _connector(clause, verb, pronoun)
-        if connector is not None:
-            template = f"The [X] {predicate} {connector} [Y]"
-            if _acceptable(template):
-                templates.append(Found(template, connector, verb.lemma_.lower(), overt))
-    return templates
-
-
-def _mine_profession(verb: Token, subject: Token) -> list[Found]:
-    if subject.lemma_.lower() not in load_words("occupations").words or verb.pos_ == "AUX":
-        return []
-    predicate = _predicate(verb)
-    template = f"The [X], who {predicate}, is [Y]"
-    if predicate is None or not _acceptable(template):
-        return []
-    return [Found(template, "is", verb.lemma_.lower(), True)]
-
-
-def _subject(verb: Token) -> Token | None:
-    """A singular person in front of the verb that is not a pronoun."""
-    subjects = [child for child in verb.children if child.dep_ in _SUBJECTS and child.i < verb.i]
-    if len(subjects) != 1:
-        return None
-    subject = subjects[0]
-    if subject.tag_ not in ("NN", "NNP") or any(c.dep_ == "conj" for c in subject.children):
-        return None
-    return subject if _is_person(subject) else None
-
-
-def _is_person(token: Token) -> bool:
-    if token.ent_type_ == "PERSON":
-        return True
-    return token.pos_ == "NOUN" and token.lemma_.lower() in lexicon()["persons"]
-
-
-def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
-    """Tell whether a pronoun is likely to mean the subject: one clause away, nobody between."""
-    clause = pronoun.head
-    if pronoun.dep_ not in _SUBJECTS or clause.head != verb or clause == verb:
-        return False
-    if clause.dep_ not in ("ccomp", "advcl", "conj"):
-        return False
-    inside = {token.i for token in subject.subtree}
-    between = [t for t in pronoun.doc[subject.sent.start : pronoun.i] if t.i not in inside]
-    if any(t.i > subject.i and _is_person(t) and t.tag_ in ("NN", "NNP") for t in between):
-        return False
-    if any(t.lower_ in _SAME[gender] for t in between):
-        return False
-    other = "female" if gender == "male" else "male"
-    return not any(
-        token.text in lexicon()["first_names"][other]
-        and token.text not in lexicon()["first_names"][gender]
-        for token in subject.subtree
-    )
-
-
-def _connector(clause: Token, verb: Token, pronoun: Token) -> tuple[str | None, bool]:
-    """The word that joins the pronoun's clause to the main one."""
-    allowed = lexicon()["connectors"]
-    for token in clause.children:
-        joins = token.dep_ == "mark" or token.tag_ in ("WRB", "WP", "WDT")
-        if joins and token.i < pronoun.i and token.lower_ in allowed:
-            return token.lower_, True
-    if clause.dep_ == "conj":
-        for token in verb.children:
-            if token.dep_ == "cc" and verb.i < token.i < pronoun.i and token.lower_ in allowed:
-                return token.lower_, True
-        return None, False
-    if clause.dep_ == "ccomp" and verb.lemma_ != "be" and clause.i > verb.i:
-        marked = any(token.dep_ == "mark" for token in clause.children)
-        return (None, False) if marked else ("that", False)
-    return None, False
-
-
-def _predicate(verb: Token) -> str | None:
-    """The verb in the past with its particle, one object or complement, and one preposition.
-
-    None where it is negated or modal: "did not say" must not become "said".
-    """
-    children = [child for child in verb.children if child.i > verb.i]
-    if any(c.dep_ == "neg" or (c.dep_ == "aux" and c.tag_ in ("MD", "TO")) for c in verb.children):
-        return None
-    past = _past(verb)
-    if past is None:
-        return None
-    words = [past, *(child.lower_ for child in children if child.dep_ == "prt")]
-    for child in children:
-        if child.dep_ in ("acomp", "attr", "dobj", "xcomp"):
-            phrase = _phrase(child)
-            if phrase is None:
-                return None
-            words += phrase
-            break
-    for child in children:
-        if child.dep_ == "prep":
-            phrase = _prepositional(child)
-            if phrase is not None:
-                words += phrase
-                break
-    return " ".join(words)
-
-
-def _past(verb: Token) -> str | None:
-    if any(child.dep_ in ("auxpass", "aux:pass") for child in verb.children):
-        return f"was {verb.lower_}" if verb.tag_ == "VBN" else None
-    if verb.lemma_ == "be":
-        return "was"
-    if verb.tag_ == "VBD":
-        return str(verb.lower_)
-    if verb.tag_ not in ("VBZ", "VBP", "VBN", "VBG"):
-        return None
-    from lemminflect import getInflection
-
-    forms = getInflection(verb.lemma_.lower(), "VBD")
-    return str(forms[0]) if forms else None
-
-
-def _phrase(token: Token) -> list[str] | None:
-    """A complement: determiner and head, or "to" and a verb with its object."""
-    if token.dep_ == "xcomp" and token.pos_ in ("VERB", "AUX"):
-        if not any(child.tag_ == "TO" for child in token.children):
-            return None
-        inner = next((c for c in token.children if c.dep_ in ("dobj", "acomp", "attr")), None)
-        rest = [] if inner is None or inner.pos_ == "PRON" else _nominal(inner)
-        return ["to", token.lemma_.lower(), *rest]
-    if token.pos_ == "PRON":
-        return []
-    if token.dep_ == "acomp":
-        inner = next((child for child in token.children if child.dep_ == "prep"), None)
-        return [token.lower_, *((_prepositional(inner) or []) if inner is not None else [])]
-    return _nominal(token)
-
-
-def _nominal(token: Token) -> list[str]:
-    articles = [c.lower_ for c in token.children if c.dep_ == "det" and c.i < token.i]
-    return [*articles, token.text if token.tag_ in ("NNP", "NNPS") else token.lower_]
-
-
-def _prepositional(token: Token) -> list[str] | None:
-    inner = next((child for child in token.children if child.dep_ == "pobj"), None)
-    if inner is None or inner.pos_ == "PRON" or inner.ent_type_:
-        return None
-    return [token.lower_, *_nominal(inner)]
-
-
-def _acceptable(template: str) -> bool:
-    """No names, no gendered words, no numbers, not too long."""
-    words = template.replace("[X],", "[X]").replace(",", "").split()
-    plain = [word for word in words[1:] if word not in ("[X]", "[Y]")]
-    gendered = set(lexicon()["gendered_words"])
-    return (
-        len(plain) <= _LONGEST
-        and all(word.replace("-", "").isalpha() and word == word.lower() for word in plain)
-        and not gendered.intersection(plain)
-    )
-
-
 def mine(
     pipeline: Language,
     documents: Iterable[str],
@@ -286,9 +279,26 @@ def mine(
         if number < mined.done:
             continue
         in_document: set[str] = set()
-        for doc in pipeline.pipe(_new_paragraphs(document, mined), batch_size=_BATCH):
+        new = (text for text in paragraphs(document) if mined.first_time("p", text))
+        for doc in pipeline.pipe(new, batch_size=_BATCH):
             for sentence in doc.sents:
-                _count(sentence, kind, mined, in_document)
+                if not mined.first_time("s", sentence.text):
+                    continue
+                mined.sentences += 1
+                for token in sentence:
+                    if (
+                        token.dep_ == "mark"
+                        and token.lower_ == "that"
+                        and token.head.dep_ == "ccomp"
+                    ):
+                        mined.overt[token.head.head.lemma_.lower()] += 1
+                for one in {
+                    found.template: found for found in mine_sentence(sentence, kind)
+                }.values():
+                    mined.counts[one.template] += 1
+                    in_document.add(one.template)
+                    about = (one.connector, one.lemma, _hash(sentence.text))
+                    mined.about.setdefault(one.template, about)
         mined.documents.update(in_document)
         mined.done = number + 1
         if after_document is not None:
@@ -296,29 +306,49 @@ def mine(
     return mined
 
 
-def _new_paragraphs(document: str, mined: Mined) -> Iterator[str]:
-    for paragraph in paragraphs(document):
-        if _first_time("p", paragraph, mined):
-            yield paragraph
+def mined_table(mined: Mined, *, min_count: int = 2, min_documents: int = 1) -> pd.DataFrame:
+    """Templates that occur often enough and are grammatical before ``[Y]``, most frequent first.
+
+    A template with "that" is kept if its verb reports, or was seen with an overt "that" in the
+    corpus; no word of the sentences is kept but those of the template.
+
+    Returns:
+        Columns ``template count n_docs connector example``, the last the hash of a sentence.
+    """
+    reporting = set(lexicon()["reporting_verbs"])
+    rows = []
+    for template, count in mined.counts.items():
+        connector, lemma, example = mined.about[template]
+        licensed = connector != "that" or lemma in reporting or mined.overt[lemma] > 0
+        if licensed and count >= min_count and mined.documents[template] >= min_documents:
+            rows.append((template, count, mined.documents[template], connector, example))
+    columns = ["template", "count", "n_docs", "connector", "example"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.sort_values(["count", "template"], ascending=[False, True], ignore_index=True)
 
 
-def _first_time(what: str, text: str, mined: Mined) -> bool:
-    mark = what + short_hash(text)
-    new = mark not in mined.seen
-    mined.seen.add(mark)
-    return new
+def overlap(mined: pd.DataFrame, published: list[Template]) -> dict[str, Any]:
+    """Comparison of mined templates with published ones.
 
-
-def _count(sentence: Span, kind: Kind, mined: Mined, in_document: set[str]) -> None:
-    if not _first_time("s", sentence.text, mined):
-        return
-    mined.sentences += 1
-    for token in sentence:
-        if token.dep_ == "mark" and token.lower_ == "that" and token.head.dep_ == "ccomp":
-            mined.overt[token.head.head.lemma_.lower()] += 1
-    for template, match in {
-        match.template: match for match in mine_sentence(sentence, kind)
-    }.items():
-        mined.counts[template] += 1
-        in_document.add(template)
-        mined.about.setdefault(template, (match.connector, match.lemma, short_hash(sentence.text)))
+    Returns:
+        ``recall``, the share of the published templates among the first 10, 50 and 100 mined;
+        ``found``, how many there are at all, and ``missing``, the others; ``jaccard``, weighted:
+        the sum of the smaller weights over that of the larger ones; and ``that_share``, the weight
+        of mined templates "The [X] VERB that [Y]".
+    """
+    reference = {template.text: template.count for template in published}
+    counts = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
+    own, total = sum(counts.values()) or 1.0, sum(reference.values())
+    weights = [
+        (counts.get(t, 0.0) / own, reference.get(t, 0.0) / total) for t in {*counts, *reference}
+    ]
+    missing = [template for template in reference if template not in counts]
+    that = [n for t, n in counts.items() if t.endswith(" that [Y]") and len(t.split()) == 5]
+    first = list(mined["template"])
+    return {
+        "recall": {k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
+        "found": len(reference) - len(missing),
+        "missing": missing,
+        "jaccard": sum(map(min, weights)) / sum(map(max, weights)),
+        "that_share": sum(that) / own,
+    }

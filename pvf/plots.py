@@ -1,4 +1,4 @@
-"""Reports to matplotlib axes: the papers' figures, each with what it must be held against."""
+"""Reports to matplotlib axes: the papers' figures, each with what it must be compared with."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from scipy import stats
 from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
-from pvf.distributions import survival
-from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers, plain_text
+from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers
 from tda_bias.runs.text import counted, short_name
 from tda_bias.types import InputError
 
@@ -25,20 +24,21 @@ if TYPE_CHECKING:
     from pvf.report import RiskReport
     from pvf.social import Factors
 
+# More names on a side would overlap.
+_MOST_NAMES = 8
 _NAME = {"r": "risk r", "r_p": "prejudice r_p", "r_v": "volatility r_v"}
 
 
-@plain_text
 def plot_signed_means(
-    reports: Mapping[str, RiskReport], *, ax: Axes | None = None, label: int = 4
+    reports: Mapping[str, RiskReport], *, ax: Axes | None = None, label: int = 5
 ) -> Axes:
     """Box per model of the mean stereotype over templates, one point per x.
 
-    Positive values lean to the first class. The ``label`` most extreme x on each side are named
-    where one model is drawn. Source: [BVF] figure 5.
+    Positive values lean to the first class. Where one model is drawn, the ``label`` (at most 8)
+    most extreme x on each side are named. Source: [BVF] figure 5.
     """
     ax = ax or _axes()
-    names = list(reports)
+    first = next(iter(reports.values()))
     values = [report.risk.mean_s[:, 0] for report in reports.values()]
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.boxplot(values, widths=0.5, showfliers=False, medianprops={"color": ORANGE})
@@ -46,36 +46,37 @@ def plot_signed_means(
     for place, column in enumerate(values, start=1):
         spread = rng.uniform(-0.12, 0.12, len(column))
         ax.scatter(place + spread, column, s=8, alpha=0.5, color=BLUE, linewidth=0)
-    if len(names) == 1:
-        _name_extremes(ax, next(iter(reports.values())), label)
-    ax.set_xticks(range(1, len(names) + 1), [short_name(name) for name in names])
-    first, *others = next(iter(reports.values())).preferences.classes
-    ax.set_ylabel(f"mean stereotype s over templates\n(> 0: {first}; < 0: {' or '.join(others)})")
-    ax.set_title(_counted(next(iter(reports.values()))), fontsize="small")
+    if len(reports) == 1:
+        _name_extremes(ax, first, label)
+    ax.set_xticks(range(1, len(reports) + 1), [short_name(name) for name in reports])
+    own, *others = first.preferences.classes
+    ax.set_ylabel(f"mean stereotype s over templates\n(> 0: {own}; < 0: {' or '.join(others)})")
+    ax.set_title(_counted(first), fontsize="small")
     return ax
 
 
 def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
     values = report.risk.mean_s[:, 0]
-    order = np.argsort(values)
-    gap = 0.045 * (np.ptp(values) or 1.0)
+    order = np.argsort(values, kind="stable")
+    label = min(label, _MOST_NAMES, len(order) // 2)
+    gap = 0.055 * (np.ptp(values) or 1.0)
     for chosen, step in ((order[:label], 1), (order[::-1][:label], -1)):
-        height = -np.inf if step > 0 else np.inf
+        height = -np.inf * step
         for index in chosen:
-            # Labels keep their distance; a line leads to the point's height.
+            # Labels keep their distance; a line leads from the point to its name.
             height = (max if step > 0 else min)(values[index], height + step * gap)
+            ax.plot(1.31, values[index], marker="o", markersize=3, color=ORANGE)
             ax.annotate(
                 report.preferences.x[index],
-                (1.14, values[index]),
-                xytext=(1.32, height),
+                (1.33, values[index]),
+                xytext=(1.5, height),
                 fontsize="small",
                 va="center",
                 arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5},
             )
-    ax.set_xlim(0.6, 1.8)
+    ax.set_xlim(0.6, 2.0)
 
 
-@plain_text
 def plot_distribution(
     report: RiskReport, *, quantity: Quantity = "r_p", ax: Axes | None = None
 ) -> Axes:
@@ -104,25 +105,6 @@ def plot_distribution(
     return ax
 
 
-@plain_text
-def plot_survival(
-    report: RiskReport, *, quantity: Quantity = "r_v", ax: Axes | None = None
-) -> Axes:
-    """Share of x at or above each value, both axes logarithmic: a power law would be a line."""
-    ax = ax or _axes()
-    values, share = survival(getattr(report.risk, quantity))
-    if not len(values):
-        raise InputError(f"{_NAME[quantity]} is 0 for every x: there is no tail to draw")
-    ax.loglog(values, share, marker=".", linestyle="none", color=BLUE)
-    plain_numbers(ax.xaxis)
-    plain_numbers(ax.yaxis)
-    ax.set_xlabel(f"{_NAME[quantity]} of a word x")
-    ax.set_ylabel("share of words at or above")
-    ax.set_title(f"{short_name(report.model)}\n{_counted(report)}", fontsize="small")
-    return ax
-
-
-@plain_text
 def plot_preferences(
     preferences: Preferences,
     x: Sequence[str],
@@ -143,12 +125,9 @@ def plot_preferences(
     """
     ax = ax or _axes(width=6.5)
     label = label or preferences.classes[0]
-    unknown = [word for word in x if word not in preferences.x]
-    if unknown or label not in preferences.classes:
-        allowed = preferences.classes if not unknown else preferences.x[:5]
-        raise InputError(
-            f"{(unknown or [label])[0]!r} was not read; read were {', '.join(allowed)}"
-        )
+    for name, read in [*((word, preferences.x) for word in x), (label, preferences.classes)]:
+        if name not in read:
+            raise InputError(f"{name!r} was not read; read were {', '.join(read[:5])}")
     rows = [preferences.x.index(word) for word in x]
     values = preferences.by_class().p[rows, :, preferences.classes.index(label)]
     centre = 1.0 / len(preferences.classes)
@@ -169,58 +148,48 @@ def plot_preferences(
     return ax
 
 
-@plain_text
 def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = None) -> Axes:
     """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
     ax = ax or _axes()
-    size = [r.preferences.record.model.parameters or np.nan for r in reports.values()]
+    size = np.array([r.preferences.record.model.parameters or np.nan for r in reports.values()])
     order = np.argsort(size, kind="stable")
-    measured = pd.DataFrame([report.summary.iloc[0] for report in reports.values()])
-    for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
-        _with_intervals(ax, np.array(size)[order], measured.iloc[order], quantity, colour, marker)
+    names, ordered = ([*several] for several in (reports, reports.values()))
+    _with_intervals(ax, size[order], [ordered[index] for index in order])
     ax.set_xscale("log")
     plain_numbers(ax.xaxis)
     ax.xaxis.set_major_formatter(EngFormatter(sep=" "))
     for index in order:
-        place = (size[index], measured.iloc[index]["R_p"])
-        ax.annotate(
-            list(reports)[index], place, xytext=(4, 4), textcoords="offset points", fontsize=7
-        )
+        place = (size[index], ordered[index].risk.R_p)
+        ax.annotate(names[index], place, xytext=(4, 4), textcoords="offset points", fontsize=7)
     ax.set_xlabel("parameters")
-    ax.set_ylabel("risk over all words x")
-    ax.legend(frameon=False, fontsize="small")
     return ax
 
 
-@plain_text
 def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None) -> Axes:
     """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
     ax = ax or _axes(width=3.6)
-    measured = pd.DataFrame([report.summary.iloc[0] for report in (before, after)])
-    for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
-        _with_intervals(ax, np.arange(2), measured, quantity, colour, marker)
+    _with_intervals(ax, np.arange(2), (before, after))
     ax.set_xticks([0, 1], [short_name(report.model) for report in (before, after)])
     ax.set_xlim(-0.4, 1.4)
-    ax.set_ylabel("risk over all words x")
-    ax.legend(frameon=False, fontsize="small")
     return ax
 
 
-def _with_intervals(
-    ax: Axes, x: np.ndarray, rows: pd.DataFrame, quantity: str, colour: str, marker: str
-) -> None:
-    values = rows[quantity].to_numpy(dtype=float)
-    bars = None
-    if f"{quantity}_low_both" in rows:
-        low, high = (
-            rows[f"{quantity}_{end}_both"].to_numpy(dtype=float) for end in ("low", "high")
-        )
-        # A BCa interval need not contain the estimate.
-        bars = np.maximum([values - low, high - values], 0.0)
-    ax.errorbar(x, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
+def _with_intervals(ax: Axes, x: np.ndarray, reports: Sequence[RiskReport]) -> None:
+    """R_p and R_v of several models at places of the x axis."""
+    rows = pd.DataFrame([report.summary.iloc[0] for report in reports])
+    for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
+        values = rows[quantity].to_numpy(dtype=float)
+        bars = None
+        if f"{quantity}_low_both" in rows:
+            low, high = (
+                rows[f"{quantity}_{end}_both"].to_numpy(dtype=float) for end in ("low", "high")
+            )
+            bars = np.array([values - low, high - values])
+        ax.errorbar(x, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
+    ax.set_ylabel("risk over all words x")
+    ax.legend(frameon=False, fontsize="small")
 
 
-@plain_text
 def plot_regression(
     by_x: pd.DataFrame,
     factors: Factors,
@@ -277,23 +246,55 @@ def plot_regression(
     return ax
 
 
-def report_figures(report: RiskReport, *, x: Sequence[str] | None = None) -> dict[str, Figure]:
+def report_figures(
+    report: RiskReport, *, x: Sequence[str] | None = None, label: int = 5
+) -> dict[str, Figure]:
     """The figures that every run gets, by file name.
 
     Args:
         report: Of one model.
         x: Rows of the heat map; the six that lean most to each side if None.
+        label: How many words are named on each side of the signed means.
     """
-    figures = {}
-    figures["signed_means"] = _figure(4.8, 4.2)
-    plot_signed_means({report.model: report}, ax=figures["signed_means"].subplots())
-    figures["distributions"] = _figure(7.5, 3.2)
+    words = x or extreme_words(report)
+    sizes = {
+        "signed_means": (4.8, 4.2),
+        "distributions": (7.5, 3.2),
+        "preferences": (7.5, 1.8 + 0.26 * len(words)),
+    }
+    figures = {name: Figure(figsize=size, layout="constrained") for name, size in sizes.items()}
+    plot_signed_means({report.model: report}, label=label, ax=figures["signed_means"].subplots())
     left, right = figures["distributions"].subplots(1, 2)
     plot_distribution(report, quantity="r_p", ax=left)
     plot_distribution(report, quantity="r_v", ax=right)
-    words = x or extreme_words(report)
-    figures["preferences"] = _figure(7.5, 1.8 + 0.26 * len(words))
     plot_preferences(report.preferences, words, ax=figures["preferences"].subplots())
+    return figures
+
+
+def figures_of_runs(
+    reports: Mapping[str, RiskReport], *, x: Sequence[str] | None = None
+) -> dict[str, Figure]:
+    """The figures of each of several runs, and those that compare them.
+
+    Args:
+        reports: By name.
+        x: Words for the heat maps.
+    """
+    figures: dict[str, Figure] = {}
+    for name, report in reports.items():
+        prefix = f"{name.replace('/', '--')}-" if len(reports) > 1 else ""
+        for kind, figure in report_figures(report, x=x).items():
+            figures[prefix + kind] = figure
+    if len(reports) > 1:
+        several = Figure(figsize=(1.6 + 1.4 * len(reports), 4.2), layout="constrained")
+        plot_signed_means(reports, ax=several.subplots())
+        size = Figure(figsize=(4.8, 3.6), layout="constrained")
+        plot_against_size(reports, ax=size.subplots())
+        figures |= {"models-signed_means": several, "models-size": size}
+    if len(reports) == 2:
+        change = Figure(figsize=(3.8, 3.6), layout="constrained")
+        plot_change(*reports.values(), ax=change.subplots())
+        figures["models-change"] = change
     return figures
 
 
@@ -312,7 +313,3 @@ def _counted(report: RiskReport) -> str:
 
 def _axes(width: float = 4.8) -> Axes:
     return plt.subplots(figsize=(width, 3.6), layout="constrained")[1]
-
-
-def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), layout="constrained")

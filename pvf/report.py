@@ -1,27 +1,34 @@
-"""Preferences to risks, with their intervals, controls and files."""
+"""Preferences to risks: tables with intervals and controls, their files, and a finding in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from pvf.config import RiskConfig
-from pvf.distributions import describe, fits_over_x, weighted_quantiles
-from pvf.preferences import Preferences, same_prompts
-from pvf.record import PreferencesRecord, RiskRecord, RiskSettings
-from pvf.reference_models import finite_context_null, reference_models
-from pvf.risk import Risk, decompose
-from pvf.uncertainty import Over, risk_intervals, x_intervals
+from pvf.preferences import Preferences, PreferencesRecord
+from pvf.risk import Risk, decompose, finite_context_null, reference_models
+from pvf.uncertainty import (
+    Over,
+    describe,
+    normal_fit,
+    risk_intervals,
+    weighted_quantiles,
+    x_intervals,
+)
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import validated_part
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.record import RecordPart, RunRecord, validated_part
 from tda_bias.runs.result import summary_html
 from tda_bias.runs.run import Run, content_hash, open_run
-from tda_bias.runs.writing import RunWriter, adding_to_run, writing_run
+from tda_bias.runs.text import counted, interval_text
+from tda_bias.runs.writing import adding_to_run, writing_run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -29,9 +36,32 @@ if TYPE_CHECKING:
 
 QUANTITIES = ("R", "R_p", "R_v")
 OVER: tuple[Over, ...] = ("templates", "x", "both")
-PRONOUNS = ("he", "she")
-_TABLES = ("by_x", "summary", "variants", "fits")
 _SETTINGS = "risk.json"
+
+
+class RiskRecord(RunRecord):
+    """A run of ``tdabias pvf risk``: risks in a folder of their own.
+
+    Attributes:
+        run: Folder of the preferences they were computed from.
+    """
+
+    command: Literal["pvf risk"] = "pvf risk"
+    run: str
+
+
+class RiskSettings(RecordPart):
+    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
+
+    Attributes:
+        config: How.
+        x_weights: Of each x, in the order of the preferences; None for uniform ones.
+        controls: As in ``RiskReport``.
+    """
+
+    config: RiskConfig
+    x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
+    controls: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +79,7 @@ class RiskReport:
             any, and of the reference models.
         variants: The same quantities under the other choices of weights, norm, scale, definition
             and aggregate, one changed at a time.
-        fits: Normal fit, Hill indices and tail comparisons of r_p and r_v over x.
+        fits: Normal fits of r_p and r_v over x.
         controls: What must be read beside the numbers.
         x_weights: Weight of each x as it was given; None for uniform ones.
     """
@@ -78,12 +108,6 @@ class RiskReport:
         """Name of the model."""
         return self.preferences.model
 
-    @property
-    def settings(self) -> RiskSettings:
-        """Content of ``risk.json``."""
-        weights = None if self.x_weights is None else tuple(self.x_weights.tolist())
-        return RiskSettings(config=self.config, x_weights=weights, controls=self.controls)
-
     def save(
         self,
         folder: str | Path,
@@ -105,29 +129,89 @@ class RiskReport:
             InputError: if the folder cannot be written, holds another run, or risks under other
                 settings.
         """
-        folder = Path(folder)
+        folder, record = Path(folder), self.preferences.record
         if run is None or Path(run).resolve() == folder.resolve():
-            _refuse_other_risks(self, folder, overwrite=overwrite)
-            with adding_to_run(folder, anew=True) as writer:
-                self._write(writer, figures or {})
+            there = open_run(folder, "pvf").record_as(PreferencesRecord)
+            if (there.model.weights, there.prompts) != (record.model.weights, record.prompts):
+                raise InputError(
+                    f"{folder} holds the preferences of another run; choose another --out"
+                )
+            if not overwrite:
+                refuse_other_risks(folder, self.config, self.x_weights)
+            writing = adding_to_run(folder, anew=True)
         else:
-            record = self.preferences.record
             content = content_hash(record)
             about = RiskRecord(
                 model=record.model,
                 run=str(Path(run).resolve()),
                 made_from={} if content is None else {"pvf": content},
             )
-            with writing_run(folder, about) as writer:
-                self._write(writer, figures or {})
-        return [*(folder / name for name in writer.names), folder / RECORD]
+            writing = writing_run(folder, about)
+        with writing as writer:
+            for name in ("by_x", "summary", "variants", "fits"):
+                writer.table(f"{name}.csv", getattr(self, name))
+            weights = _as_saved(self.x_weights)
+            settings = RiskSettings(config=self.config, x_weights=weights, controls=self.controls)
+            writer.json(_SETTINGS, settings.model_dump())
+            for name, figure in (figures or {}).items():
+                writer.figure(name, figure)
+        return [folder / name for name in (*writer.names, RECORD)]
 
-    def _write(self, writer: RunWriter, figures: Mapping[str, Figure]) -> None:
-        for name in _TABLES:
-            writer.table(f"{name}.csv", getattr(self, name))
-        writer.json(_SETTINGS, self.settings.model_dump())
-        for name, figure in figures.items():
-            writer.figure(name, figure)
+
+def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray | None) -> None:
+    """Make sure that a run has no risks under other settings, which would be written over.
+
+    Raises:
+        InputError: if it has, or is not as it was written.
+    """
+    run = open_run(folder, "pvf")
+    if run.has(_SETTINGS):
+        saved = _saved_settings(run)
+        if (saved.config, saved.x_weights) != (config, _as_saved(x_weights)):
+            raise InputError(
+                f"{folder} holds risks with other settings; choose another --out, or write over "
+                "them with --overwrite"
+            )
+
+
+def load_report(folder: str | Path) -> RiskReport:
+    """The report of a saved run, computed anew from its preferences with its settings.
+
+    Args:
+        folder: Where ``Preferences.save`` or ``RiskReport.save`` wrote.
+
+    Raises:
+        InputError: if the folder holds no finished run, or a file is not as it was written.
+    """
+    run = open_run(folder, "pvf", "pvf risk")
+    preferences = Preferences.load(folder if run.command == "pvf" else _preferences_of(run))
+    if not run.has(_SETTINGS):
+        return risk_report(preferences)
+    saved = _saved_settings(run)
+    weights = None if saved.x_weights is None else np.array(saved.x_weights)
+    if weights is not None and (len(weights) != len(preferences.x) or not weights.any()):
+        raise InputError(
+            f"{run.folder / _SETTINGS}: `x_weights` are not those of the run's words; {run.again}"
+        )
+    return risk_report(preferences, config=saved.config, x_weights=weights)
+
+
+def _as_saved(x_weights: np.ndarray | None) -> tuple[float, ...] | None:
+    return None if x_weights is None else tuple(x_weights.tolist())
+
+
+def _saved_settings(run: Run) -> RiskSettings:
+    return validated_part(RiskSettings, run.json(_SETTINGS), str(run.folder / _SETTINGS))
+
+
+def _preferences_of(run: Run) -> Path:
+    """The folder of the preferences that risks were computed from."""
+    folder = Path(run.record_as(RiskRecord).run)
+    if run.record.made_from.get("pvf") not in (None, open_run(folder, "pvf").content):
+        raise InputError(
+            f"{folder} holds other preferences than those of {run.folder}; {run.again}"
+        )
+    return folder
 
 
 def risk_report(
@@ -155,79 +239,13 @@ def risk_report(
         by_x=_by_x(preferences, risk, config),
         summary=_summary(preferences, risk, config, x_weights),
         variants=_variants(preferences, config, x_weights),
-        fits=fits_over_x(risk.r_p, risk.r_v, rng=lambda: _rng(config, 3)),
+        fits=pd.DataFrame(
+            {"quantity": name, **normal_fit(values, rng=np.random.default_rng([config.seed, 3]))}
+            for name, values in (("r_p", risk.r_p), ("r_v", risk.r_v))
+        ),
         controls=_controls(preferences, risk, config),
         x_weights=x_weights,
     )
-
-
-def load_report(folder: str | Path, *, config: RiskConfig | None = None) -> RiskReport:
-    """The report of a saved run, computed anew from its preferences.
-
-    Args:
-        folder: Where ``Preferences.save`` or ``RiskReport.save`` wrote.
-        config: Settings, with uniform weights of x; those saved in the folder if None.
-
-    Raises:
-        InputError: if the folder holds no finished run, or a file is not as it was written.
-    """
-    run = open_run(folder, "pvf", "pvf risk")
-    preferences = Preferences.load(folder if run.command == "pvf" else _preferences_of(run))
-    if config is not None or not run.has(_SETTINGS):
-        return risk_report(preferences, config=config)
-    saved = _saved_settings(run)
-    weights = None if saved.x_weights is None else np.array(saved.x_weights)
-    if weights is not None and (len(weights) != len(preferences.x) or not weights.any()):
-        raise InputError(
-            f"{run.folder / _SETTINGS}: `x_weights` are not those of the run's words; {run.again}"
-        )
-    return risk_report(preferences, config=saved.config, x_weights=weights)
-
-
-def saved_config(run: Run) -> RiskConfig | None:
-    """How the risks of a run were computed; None where it has none.
-
-    Raises:
-        InputError: if the file that says so is not as it was written.
-    """
-    return _saved_settings(run).config if run.has(_SETTINGS) else None
-
-
-def _saved_settings(run: Run) -> RiskSettings:
-    return validated_part(RiskSettings, run.json(_SETTINGS), str(run.folder / _SETTINGS))
-
-
-def _preferences_of(run: Run) -> Path:
-    """The folder of the preferences that risks were computed from."""
-    folder = Path(run.record_as(RiskRecord).run)
-    if run.record.made_from.get("pvf") not in (None, open_run(folder, "pvf").content):
-        raise InputError(
-            f"{folder} holds other preferences than those of {run.folder}; {run.again}"
-        )
-    return folder
-
-
-def _refuse_other_risks(report: RiskReport, folder: Path, *, overwrite: bool) -> None:
-    """Make sure that risks are added to the run of their preferences, and replace none."""
-    run = open_run(folder, "pvf")
-    record, ours = run.record_as(PreferencesRecord), report.preferences.record
-    if (record.model.weights, record.prompts) != (ours.model.weights, ours.prompts):
-        raise InputError(f"{folder} holds the preferences of another run; choose another --out")
-    if overwrite or not run.has(_SETTINGS):
-        return
-    saved = _saved_settings(run)
-    if (saved.config, saved.x_weights) != (report.config, report.settings.x_weights):
-        raise InputError(
-            f"{folder} holds risks with other settings; choose another --out, or write over them "
-            "with --overwrite"
-        )
-
-
-# -- parts -----------------------------------------------------------------------------------------
-
-
-def _rng(config: RiskConfig, part: int) -> np.random.Generator:
-    return np.random.default_rng([config.seed, part])
 
 
 def _risk(preferences: Preferences, config: RiskConfig, x_weights: np.ndarray | None) -> Risk:
@@ -252,33 +270,32 @@ def _risk(preferences: Preferences, config: RiskConfig, x_weights: np.ndarray | 
     )
 
 
+# -- tables ----------------------------------------------------------------------------------------
+
+
 def _interval_options(config: RiskConfig) -> dict[str, Any]:
     return {
         "criterion": config.criterion,
         "one_sided": config.definition == "one_sided",
-        "n_resamples": config.n_resamples,
         "confidence": config.confidence,
     }
 
 
 def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFrame:
     table = pd.DataFrame({"x": preferences.x, "r": risk.r, "r_p": risk.r_p, "r_v": risk.r_v})
-    if len(preferences.templates) > 1:
-        intervals = x_intervals(risk, **_interval_options(config), rng=_rng(config, 0))
-        limits = intervals.limits(config.interval)
-        for number, name in enumerate(("r", "r_p", "r_v")):
-            table[f"{name}_low"], table[f"{name}_high"] = limits[:, number]
+    limits = x_intervals(risk, **_interval_options(config))
+    for number, name in enumerate(("r", "r_p", "r_v")):
+        table[f"{name}_low"], table[f"{name}_high"] = limits[:, number]
     for number, label in enumerate(preferences.classes):
         table[f"s_{label}"] = risk.mean_s[:, number]
     table["toward"] = [preferences.classes[number] for number in np.argmax(risk.mean_s, axis=1)]
-    about = describe(risk.s[..., 0], risk.context_weights).drop(columns="mean")
-    union_mass = preferences.by_class(config.aggregate).union_mass
-    table = pd.concat([table, about], axis=1)
+    table = pd.concat([table, describe(risk.s[..., 0], risk.context_weights)], axis=1)
+    union_mass = preferences.by_class().union_mass
     table["union_mass"] = np.sum(union_mass * risk.context_weights, axis=1)
     table["x_weight"] = risk.x_weights
     tokens = preferences.record.words.tokens_of_x
     if tokens is not None:
-        table["tokens"] = [tokens[word] for word in preferences.x]
+        table["tokens"] = table["x"].map(tokens)
     return table
 
 
@@ -286,40 +303,32 @@ def _summary(
     preferences: Preferences, risk: Risk, config: RiskConfig, x_weights: np.ndarray | None
 ) -> pd.DataFrame:
     rows = [_measured(preferences.model, risk, config)]
-    if set(PRONOUNS) < set(preferences.words) and len(preferences.classes) == 2:
-        alone = _risk(preferences.only(PRONOUNS), config, x_weights)
+    if (pronouns := preferences.pronouns_alone()) is not None:
+        alone = _risk(pronouns, config, x_weights)
         rows.append(_measured(f"{preferences.model}, he and she alone", alone, config))
-    classes = len(preferences.classes)
     options: dict[str, Any] = {"criterion": config.criterion, "scale": config.scale}
-    for reference in reference_models(classes, **options):
-        rows.append({"row": "reference", **asdict(reference)})
+    references = reference_models(len(preferences.classes), **options)
+    weights = risk.context_weights.mean(0)
     null = finite_context_null(
-        risk.context_weights.mean(0), classes, **options, rng=_rng(config, 1)
+        weights[weights > 0],
+        len(preferences.classes),
+        **options,
+        rng=np.random.default_rng([config.seed, 1]),
     )
-    random = rows[-1]["R"]
-    rows.append(
-        {
-            "row": "reference",
-            "name": "the same, these templates",
-            "R": random,
-            "R_p": float(null.mean()),
-            "R_v": random - float(null.mean()),
-        }
-    )
+    random, expected = references["randomly initialised"][0], float(null.mean())
+    references["the same, these templates"] = random, expected, random - expected
+    for name, values in references.items():
+        rows.append(
+            {"row": "reference", "name": name, **dict(zip(QUANTITIES, values, strict=True))}
+        )
     return pd.DataFrame(rows)
 
 
 def _measured(name: str, risk: Risk, config: RiskConfig) -> dict[str, Any]:
     row: dict[str, Any] = {"row": "measured", "name": name}
     row |= {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}
-    n_x, n_contexts = risk.J.shape
     for over in OVER:
-        if (over != "x" and n_contexts < 2) or (over != "templates" and n_x < 2):
-            continue
-        intervals = risk_intervals(
-            risk, over=over, **_interval_options(config), rng=_rng(config, 2)
-        )
-        limits = intervals.limits(config.interval)
+        limits = risk_intervals(risk, over=over, **_interval_options(config))
         for number, quantity in enumerate(QUANTITIES):
             row[f"{quantity}_low_{over}"], row[f"{quantity}_high_{over}"] = limits[:, number]
     return row
@@ -329,36 +338,33 @@ def _variants(
     preferences: Preferences, config: RiskConfig, x_weights: np.ndarray | None
 ) -> pd.DataFrame:
     """Every other choice, one at a time, and the four combinations of weights."""
-    other: list[tuple[str, dict[str, Any], np.ndarray | None]] = []
+    two = len(preferences.classes) == 2
+    choices: dict[str, tuple[str, ...]] = {
+        "aggregate": ("sum", "mean"),
+        "criterion": ("linf", "l2", "l1"),
+        "scale": ("pcf", "bvf"),
+        "definition": ("paper", "one_sided") if two else ("paper",),
+    }
+    weights_of_x = [("uniform", None)] + [("given", x_weights)] * (x_weights is not None)
+    risks = {}
     for templates in ("counts", "uniform"):
-        for label, weights in (("uniform", None), ("given", x_weights)):
-            if label == "uniform" or x_weights is not None:
-                name = f"template weights {templates}, x weights {label}"
-                other.append((name, {"template_weights": templates}, weights))
-    for aggregate in ("sum", "mean"):
-        other.append((f"aggregate {aggregate}", {"aggregate": aggregate}, x_weights))
-    for criterion in ("linf", "l2", "l1"):
-        other.append((f"criterion {criterion}", {"criterion": criterion}, x_weights))
-    for scale in ("pcf", "bvf"):
-        other.append((f"scale {scale}", {"scale": scale}, x_weights))
-    definitions = ("paper", "one_sided") if len(preferences.classes) == 2 else ("paper",)
-    for definition in definitions:
-        other.append((f"definition {definition}", {"definition": definition}, x_weights))
-    rows = []
-    for name, changes, weights in other:
-        risk = _risk(preferences, config.model_copy(update=changes), weights)
-        rows.append({"variant": name, "R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v})
-    lengths = preferences.record.words.tokens_of_each
-    if all(len(lengths[word]) == 1 for word in preferences.words):
-        risk = _risk(preferences.geometric_mean(), config, x_weights)
-        name = "words by the geometric mean of their tokens"
-        rows.append({"variant": name, "R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v})
-    return pd.DataFrame(rows)
+        changed = config.model_copy(update={"template_weights": templates})
+        for label, weights in weights_of_x:
+            name = f"template weights {templates}, x weights {label}"
+            risks[name] = _risk(preferences, changed, weights)
+    for choice, values in choices.items():
+        for value in values:
+            changed = config.model_copy(update={choice: value})
+            risks[f"{choice} {value}"] = _risk(preferences, changed, x_weights)
+    name = "words by the geometric mean of their tokens"
+    risks[name] = _risk(preferences.geometric_mean(), config, x_weights)
+    return pd.DataFrame(
+        [{"variant": name, "R": r.R, "R_p": r.R_p, "R_v": r.R_v} for name, r in risks.items()]
+    )
 
 
 def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[str, Any]:
-    by_class = preferences.by_class(config.aggregate)
-    mass = by_class.union_mass.reshape(-1)
+    mass = preferences.by_class().union_mass.reshape(-1)
     low, middle, high = weighted_quantiles(mass, np.ones(len(mass)), (0.05, 0.5, 0.95))
     words = preferences.record.words
     return {
@@ -374,9 +380,12 @@ def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[
         "union_mass_q05": float(low),
         "union_mass_median": float(middle),
         "union_mass_q95": float(high),
-        "prompts_without_mass": int(by_class.zero_mass.sum()),
+        "prompts_without_mass": int((mass == 0).sum()),
         "prompts_left_out": int((risk.context_weights == 0).sum()),
     }
+
+
+# -- several models --------------------------------------------------------------------------------
 
 
 def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
@@ -386,16 +395,22 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
         InputError: if they were asked different things, or two have the same weights, which makes
             a comparison of before and after meaningless.
     """
-    same_prompts({name: report.preferences for name, report in reports.items()})
+    first_name, first = next(iter(reports.items()))
     seen: dict[str, str] = {}
     for name, report in reports.items():
-        weights = report.preferences.record.model.weights or name
+        ours, theirs = report.preferences, first.preferences
+        if (ours.x, ours.templates, ours.classes) != (theirs.x, theirs.templates, theirs.classes):
+            raise InputError(
+                f"{first_name} and {name} cannot be compared: they were read with other words, "
+                "templates or classes"
+            )
+        weights = ours.record.model.weights or name
         if weights in seen:
             raise InputError(f"{seen[weights]} and {name} have the same weights: one model, twice")
         seen[weights] = name
     tables = [report.summary[report.summary["row"] == "measured"] for report in reports.values()]
-    first = next(iter(reports.values())).summary
-    return pd.concat([*tables, first[first["row"] == "reference"]], ignore_index=True)
+    references = first.summary[first.summary["row"] == "reference"]
+    return pd.concat([*tables, references], ignore_index=True)
 
 
 def risk_items(preferences: Preferences) -> pd.DataFrame:
@@ -407,3 +422,55 @@ def risk_items(preferences: Preferences) -> pd.DataFrame:
     """
     risk = decompose(preferences.by_class().p, context_weights=preferences.counts)
     return pd.DataFrame({"x": preferences.x, "R": risk.r, "R_p": risk.r_p, "R_v": risk.r_v})
+
+
+def risk_finding(report: RiskReport) -> Finding:
+    """Prejudice and volatility of a model, compared with models without prejudice."""
+    n, classes = report.controls, report.preferences.classes
+    measured, null = report.summary.iloc[0], report.summary.iloc[-1]
+    low, high = (measured.get(f"R_p_{end}_both", float("nan")) for end in ("low", "high"))
+    leaning = ""
+    if len(classes) == 2:
+        toward = int((report.by_x[f"s_{classes[0]}"] > 0).sum())
+        leaning = (
+            f" {toward} of {counted(len(report.by_x), 'word')} lean to {classes[0]}, the others to "
+            f"{classes[1]}."
+        )
+    details = [
+        f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
+        f"{n['n_effective_contexts']:.1f}.",
+    ]
+    if n["words_shared_by_classes"] or n["words_not_read"]:
+        shared, unread = n["words_shared_by_classes"], n["words_not_read"]
+        details.append(
+            f"Words not read: {len(shared)} in two classes, {len(unread)} that these settings "
+            "exclude for this tokenizer; run.json names them."
+        )
+    if n["words_that_begin_others"]:
+        details.append(
+            f"Words that are, in tokens, the beginning of another: "
+            f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
+            "for the shorter."
+        )
+    if n["prompts_without_mass"] or n["prompts_left_out"]:
+        details.append(
+            f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
+            f"there); {n['prompts_left_out']} are left out by --min-mass."
+        )
+    if report.config.definition == "one_sided":
+        details.append("One-sided, as the published code: half the paper's volatility.")
+    return Finding(
+        result=[
+            f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
+            f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
+            f"{measured['R_v']:.3f}, of {' and '.join(classes)}.{leaning}"
+        ],
+        control=[
+            f"A model without prejudice, whose preferences are random in each template, has R_p = "
+            f"{null['R_p']:.3f} with so few templates.",
+            f"Union mass (probability of any listed word): mean {n['union_mass_mean']:.3g}, median "
+            f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
+            f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
+        ],
+        details=details,
+    )

@@ -1,4 +1,4 @@
-"""Does the risk of an occupation go with what is known of it? Least squares on a user's factors.
+"""Least squares of the risk of occupations on a user's factors.
 
 No factor data come with the package. The papers used years of education, the share of women, hourly
 pay (all US Bureau of Labor Statistics) and the log frequency of the word; see docs/method/pvf.md.
@@ -8,8 +8,6 @@ Source: [PCF] equation 12 (with the intercept that their plots have), [BVF] figu
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +17,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
-from tda_bias.runs.files import read_text
+from pvf.words import numbers_by_x
 from tda_bias.types import InputError
-
-WEIGHT = "weight"
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Factors:
 
     Attributes:
         table: One row per x, one column per factor; NaN where the file has nothing.
-        weights: Weight of each x, or None if the file has no such column.
+        weights: Weight of each x (one of 0 leaves it out), or None if the file has no such column.
     """
 
     table: pd.DataFrame
@@ -42,43 +38,49 @@ def load_factors(path: str | Path) -> Factors:
     """Read a CSV with the columns ``x``, one or more factors, and perhaps ``weight``.
 
     Raises:
-        InputError: naming the line, if a column is missing, a word stands twice, or a value is not
-            a number (an empty one is missing) or a weight not positive.
+        InputError: as ``numbers_by_x``, or if there is no factor.
     """
-    reader = csv.DictReader(read_text(path, setting="factors", named=()).splitlines(), strict=True)
-    columns = list(reader.fieldnames or ())
-    names = [name for name in columns if name not in ("x", WEIGHT)]
-    if "x" not in columns or not names or len(set(columns)) < len(columns):
-        raise InputError(f"`factors` {path} must have the columns x,factor,...[,weight], each once")
-    rows: dict[str, dict[str, float]] = {}
-    try:
-        for row in reader:
-            where = f"`factors` {path} line {reader.line_num}"
-            if None in row or None in row.values():
-                raise InputError(f"{where}: it must have {len(columns)} values")
-            word = row["x"].strip()
-            if not word or word in rows:
-                raise InputError(f"{where}: the word {word!r} is empty or stands twice")
-            rows[word] = {n: _number(row[n], n, where) for n in columns if n != "x"}
-    except csv.Error as error:
-        raise InputError(f"`factors` {path} line {reader.reader.line_num}: {error}") from None
-    if not rows:
-        raise InputError(f"`factors` {path} has no row")
-    table = pd.DataFrame.from_dict(rows, orient="index")
-    return Factors(table[names], table[WEIGHT] if WEIGHT in columns else None)
+    table = numbers_by_x(path, "factors", ("x",))
+    weights = table.pop("weight") if "weight" in table else None
+    if table.empty:
+        raise InputError(f"`factors` {path} must have the columns x,factor,...[,weight]")
+    return Factors(table, weights)
 
 
-def _number(text: str, name: str, where: str) -> float:
-    if not text.strip() and name != WEIGHT:
-        return math.nan
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or (name == WEIGHT and value <= 0):
-        kind = "positive number" if name == WEIGHT else "number"
-        raise InputError(f"{where}: {name} must be a {kind}; got {text!r}")
-    return value
+def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") -> pd.DataFrame:
+    """Every factor alone, then all together; ordinary and, with weights, weighted least squares.
+
+    Args:
+        by_x: With the columns ``x`` and ``response``.
+        factors: From ``load_factors``.
+        response: What is explained.
+
+    Returns:
+        As ``regress``, with the columns ``factors`` (alone or together) and ``fit`` (OLS or WLS).
+
+    Raises:
+        InputError: if too few words of the file were measured.
+    """
+    measured = by_x.set_index("x")[response]
+    used = factors.table if factors.weights is None else factors.table[factors.weights > 0]
+    shared = [word for word in used.index if word in measured.index]
+    if len(shared) < 4:
+        raise InputError(
+            f"`factors` has {len(shared)} of the {len(measured)} measured words, 4 are needed; "
+            f"measured are {', '.join(measured.index[:5])}, ..."
+        )
+    names = list(factors.table.columns)
+    tables = []
+    for label, chosen in [("alone", [n]) for n in names] + [("together", names)] * (len(names) > 1):
+        values = factors.table.loc[shared, chosen].dropna()
+        columns = {name: values[name].to_numpy() for name in chosen}
+        fits: dict[str, np.ndarray | None] = {"OLS": None}
+        if factors.weights is not None:
+            fits["WLS"] = factors.weights.loc[values.index].to_numpy()
+        for fit, weights in fits.items():
+            table = regress(measured.loc[values.index].to_numpy(), columns, weights)
+            tables.append(table.assign(factors=label, fit=fit))
+    return pd.concat(tables, ignore_index=True)
 
 
 def regress(
@@ -112,58 +114,20 @@ def regress(
     model = sm.OLS(response, design) if weights is None else sm.WLS(response, design, weights)
     fit = model.fit()
     robust = fit.get_robustcov_results("HC3")
-    rows = []
-    for number, (name, values) in enumerate(factors.items(), start=1):
-        rank = stats.spearmanr(values, response)
-        rows.append(
-            {
-                "factor": name,
-                "slope": fit.params[number],
-                "se": fit.bse[number],
-                "t": fit.tvalues[number],
-                "p": fit.pvalues[number],
-                "se_hc3": robust.bse[number],
-                "p_hc3": robust.pvalues[number],
-                "intercept": fit.params[0],
-                "r2": fit.rsquared,
-                "n": n,
-                "spearman": rank.statistic,
-                "spearman_p": rank.pvalue,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") -> pd.DataFrame:
-    """Every factor alone, then all together; ordinary and, with weights, weighted least squares.
-
-    Args:
-        by_x: With the columns ``x`` and ``response``.
-        factors: From ``load_factors``.
-        response: What is explained.
-
-    Returns:
-        As ``regress``, with the columns ``factors`` (alone or together) and ``fit`` (OLS or WLS).
-
-    Raises:
-        InputError: if too few words of the file were measured.
-    """
-    measured = by_x.set_index("x")[response]
-    shared = [word for word in factors.table.index if word in measured.index]
-    if len(shared) < 4:
-        raise InputError(
-            f"`factors` has {len(shared)} of the {len(measured)} measured words, 4 are needed; "
-            f"measured are {', '.join(measured.index[:5])}, ..."
-        )
-    names = list(factors.table.columns)
-    tables = []
-    for label, chosen in [("alone", [n]) for n in names] + [("together", names)] * (len(names) > 1):
-        values = factors.table.loc[shared, chosen].dropna()
-        columns = {name: values[name].to_numpy() for name in chosen}
-        fits: list[tuple[str, np.ndarray | None]] = [("OLS", None)]
-        if factors.weights is not None:
-            fits.append(("WLS", factors.weights.loc[values.index].to_numpy()))
-        for fit, weights in fits:
-            table = regress(measured.loc[values.index].to_numpy(), columns, weights)
-            tables.append(table.assign(factors=label, fit=fit))
-    return pd.concat(tables, ignore_index=True)
+    ranks = [stats.spearmanr(values, response) for values in factors.values()]
+    return pd.DataFrame(
+        {
+            "factor": list(factors),
+            "slope": fit.params[1:],
+            "se": fit.bse[1:],
+            "t": fit.tvalues[1:],
+            "p": fit.pvalues[1:],
+            "se_hc3": robust.bse[1:],
+            "p_hc3": robust.pvalues[1:],
+            "intercept": fit.params[0],
+            "r2": fit.rsquared,
+            "n": n,
+            "spearman": [rank.statistic for rank in ranks],
+            "spearman_p": [rank.pvalue for rank in ranks],
+        }
+    )

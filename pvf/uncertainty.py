@@ -1,129 +1,167 @@
-"""How sure the risks are: cluster bootstrap over templates and over x.
+"""Intervals of risks over templates, over x, and over both; their distribution over both.
 
-A template (or a word x) is drawn with everything that was read with it, so resamples respect that
-preferences under one template resemble each other. With few effective contexts prejudice is biased
-upwards, in resamples too; the BCa interval corrects for the latter.
+A template (or a word x) is a cluster: it is left out with everything that was read with it. Risks
+are sizes above 0 and no means over templates, so the intervals are those of their logarithms, by
+the jackknife. With few effective contexts prejudice is biased upwards and volatility downwards,
+which no interval corrects.
+
+Source: [BVF] section 3.3 for the weighted distribution over contexts, figures 10 and 16 for the
+normal fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy import stats
 
-from pvf.risk import Risk, norm_order, positive_norm, volatility
-from tda_bias.stats.resampling import Intervals, bootstrap_intervals, times_drawn
-from tda_bias.types import InputError
+from pvf.config import Criterion
+from pvf.risk import Risk, positive_norm, volatility
+from tda_bias.stats.clusters import cluster_mean, jackknife_mean
 
 Over = Literal["templates", "x", "both"]
-# Resamples computed together: bounds the memory to some 100 MB for 1,000 x and 5 classes.
-_BATCH = 250
-_DECIMALS = 12
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+# A weight left below this is rounding.
+_NOTHING = 1e-12
 
 
 def risk_intervals(
     risk: Risk,
     *,
     over: Over,
-    criterion: str = "linf",
+    criterion: Criterion = "linf",
     one_sided: bool = False,
-    n_resamples: int = 2000,
     confidence: float = 0.95,
-    rng: np.random.Generator,
-) -> Intervals:
-    """Intervals of R, R_p and R_v.
+) -> Float[np.ndarray, "limit 3"]:
+    """Lower and upper limits of R, R_p and R_v.
 
     Args:
         risk: From ``pvf.risk.decompose``.
-        over: What is drawn with replacement: templates, x, or both independently.
+        over: What is a sample: templates, x, or both independently.
         criterion: The one of ``risk``.
         one_sided: The definition of ``risk``.
-        n_resamples: Number of resamples.
         confidence: Coverage, between 0 and 1.
-        rng: The generator they come from.
 
     Returns:
-        Arrays over R, R_p and R_v; NaN if a resample left no x with a context.
-
-    Raises:
-        InputError: if there is only one of what is to be drawn.
+        NaN for fewer than five of what is a sample, and where a risk is 0.
     """
-    resampled = _resampled(risk, norm_order(criterion), one_sided)
-    n_x, n_contexts = risk.J.shape
-    all_x, all_contexts = np.arange(n_x), np.arange(n_contexts)
-
-    def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
-        x = drawn[0] if over != "templates" else all_x
-        contexts = drawn[-1] if over != "x" else all_contexts
-        x, contexts = np.atleast_2d(x), np.atleast_2d(contexts)
-        r = resampled(times_drawn(contexts, n_contexts))
-        weights = times_drawn(x, n_x) * risk.x_weights
-        # An x without any drawn context, or a draw of weightless x only, is left out.
-        defined = np.isfinite(r[0]) * weights
-        total = np.sum(np.nan_to_num(r) * defined, axis=-1) / defined.sum(-1)
-        total = np.asarray(np.round(total, _DECIMALS))
-        return total[..., 0] if drawn[0].ndim == 1 else total
-
-    data = {"templates": (all_contexts,), "x": (all_x,), "both": (all_x, all_contexts)}[over]
-    _refuse_single(data, over)
-    return bootstrap_intervals(
-        data, statistic, n_resamples=n_resamples, confidence=confidence, batch=_BATCH, rng=rng
-    )
+    r = _without_each(risk, criterion, one_sided)
+    # An x that keeps no context is left out.
+    kept = np.isfinite(r) * risk.x_weights
+    with np.errstate(invalid="ignore", divide="ignore"):
+        without = np.log(np.sum(np.nan_to_num(r) * kept, axis=-1) / kept.sum(-1))
+        wholes = np.log([risk.R, risk.R_p, risk.R_v])
+        # The logarithm to first order in the risk of each x.
+        by_word = [
+            whole - 1 + each / np.exp(whole)
+            for whole, each in zip(wholes, (risk.r, risk.r_p, risk.r_v), strict=True)
+        ]
+    weight = risk.x_weights @ risk.context_weights
+    limits = []
+    for whole, others, values in zip(wholes, without, by_word, strict=True):
+        templates = jackknife_mean(whole, others[weight > 0], weight[weight > 0])
+        words = cluster_mean(values, weight=risk.x_weights)
+        few, many = sorted((templates, words), key=lambda mean: mean.clusters)
+        sure = {"templates": templates, "x": words, "both": few.plus(many)}[over]
+        limits.append(np.exp(sure.limits(confidence)))
+    return np.array(limits).T
 
 
 def x_intervals(
-    risk: Risk,
-    *,
-    criterion: str = "linf",
-    one_sided: bool = False,
-    n_resamples: int = 2000,
-    confidence: float = 0.95,
-    rng: np.random.Generator,
-) -> Intervals:
-    """Intervals of r, r_p and r_v of each x, over templates.
+    risk: Risk, *, criterion: Criterion = "linf", one_sided: bool = False, confidence: float = 0.95
+) -> Float[np.ndarray, "limit 3 x"]:
+    """Limits of r, r_p and r_v of each x, over templates; arguments as in ``risk_intervals``."""
+    with np.errstate(divide="ignore"):
+        without = np.log(_without_each(risk, criterion, one_sided))
+        wholes = np.log([risk.r, risk.r_p, risk.r_v])
+    limits = np.empty((2, *wholes.shape))
+    for quantity, x in np.ndindex(*wholes.shape):
+        weight = risk.context_weights[x]
+        used = weight > 0
+        sure = jackknife_mean(float(wholes[quantity, x]), without[quantity, used, x], weight[used])
+        limits[:, quantity, x] = np.exp(sure.limits(confidence))
+    return limits
 
-    Arguments and errors are those of ``risk_intervals``.
+
+def _without_each(
+    risk: Risk, criterion: Criterion, one_sided: bool
+) -> Float[np.ndarray, "3 context x"]:
+    """r, r_p and r_v of every x without each context; NaN for an x that has no other."""
+    w, s = risk.context_weights, risk.s
+    j = np.maximum(s, 0.0) if one_sided else risk.J[..., None]
+    rest = np.where(w.sum(1, keepdims=True) - w > _NOTHING, w.sum(1, keepdims=True) - w, np.nan)
+    mean_s, mean_j = (
+        ((w[..., None] * values).sum(1, keepdims=True) - w[..., None] * values) / rest[..., None]
+        for values in (s, j)
+    )
+    favoured = np.argmax(mean_s, axis=2)[..., None] if one_sided else np.zeros((1, 1, 1), dtype=int)
+    shape = (*mean_s.shape[:2], 1)
+    r = np.take_along_axis(mean_j, np.broadcast_to(favoured, shape), axis=2)[..., 0].T
+    r_p = positive_norm(mean_s, criterion).T
+    return np.stack([r, r_p, volatility(r, r_p)])
+
+
+# -- distributions ---------------------------------------------------------------------------------
+
+
+def weighted_quantiles(
+    values: Float[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"],
+    levels: tuple[float, ...] = QUANTILES,
+) -> Float[np.ndarray, " level"]:
+    """The smallest value at or below which at least the given weight lies."""
+    return np.asarray(np.quantile(values, levels, weights=weights, method="inverted_cdf"))
+
+
+def describe(
+    s: Float[np.ndarray, "x context"], weights: Float[np.ndarray, "x context"]
+) -> pd.DataFrame:
+    """Weighted distribution over contexts, one row per x.
 
     Returns:
-        Arrays ``(3, x)``; NaN for an x that some resample leaves without a context.
+        Columns ``sd share_positive`` and one per quantile, ``q05`` to ``q95``.
     """
-    resampled = _resampled(risk, norm_order(criterion), one_sided)
-    n_contexts = risk.J.shape[1]
-
-    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        r = resampled(times_drawn(np.atleast_2d(drawn), n_contexts))
-        return r[:, 0] if drawn.ndim == 1 else np.moveaxis(r, 1, -1)
-
-    data = (np.arange(n_contexts),)
-    _refuse_single(data, "templates")
-    return bootstrap_intervals(
-        data, statistic, n_resamples=n_resamples, confidence=confidence, batch=_BATCH, rng=rng
-    )
+    rows = []
+    for values, weight in zip(s, weights, strict=True):
+        sd = float(np.sqrt(((values - values @ weight) ** 2) @ weight))
+        row = {"sd": sd, "share_positive": float(weight[values > 0].sum())}
+        for level, quantile in zip(QUANTILES, weighted_quantiles(values, weight), strict=True):
+            row[f"q{round(100 * level):02d}"] = quantile
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def _refuse_single(data: tuple[np.ndarray, ...], over: str) -> None:
-    if min(map(len, data)) < 2:
-        raise InputError(f"a bootstrap over {over} needs at least 2 of them")
+def normal_fit(
+    values: Float[np.ndarray, " x"], *, n_draws: int = 999, rng: np.random.Generator
+) -> dict[str, float]:
+    """A normal distribution fitted by maximum likelihood, and how well it fits.
 
+    Args:
+        values: The values.
+        n_draws: Draws for ``ks_p``.
+        rng: The generator they come from.
 
-def _resampled(risk: Risk, order: float, one_sided: bool) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from multiplicities of contexts to r, r_p and r_v: ``(3, draw, x)``."""
-    w, s = risk.context_weights, risk.s
-    n_x, n_contexts, n_classes = s.shape
-    weighted_s = (w[..., None] * s).transpose(1, 0, 2).reshape(n_contexts, -1)
-    j = np.maximum(s, 0.0) if one_sided else risk.J[..., None]
-    weighted_j = (w[..., None] * j).transpose(1, 0, 2).reshape(n_contexts, -1)
-
-    def risks(multiplicity: np.ndarray) -> np.ndarray:
-        total = multiplicity @ w.T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean_s = (multiplicity @ weighted_s).reshape(-1, n_x, n_classes) / total[..., None]
-            mean_j = (multiplicity @ weighted_j).reshape(-1, n_x, j.shape[2]) / total[..., None]
-        favoured = np.argmax(mean_s, axis=2)[..., None] if one_sided else np.zeros(1, dtype=int)
-        r = np.take_along_axis(mean_j, np.broadcast_to(favoured, (*total.shape, 1)), axis=2)[..., 0]
-        r_p = positive_norm(mean_s, order)
-        # BCa counts resamples equal to the estimate; rounding must not tell them apart.
-        return np.round(np.stack([r, r_p, volatility(r, r_p)]), _DECIMALS)
-
-    return risks
+    Returns:
+        ``mean``, ``sd`` (divided by n), ``skew`` and ``excess_kurtosis`` (0 if normal); ``ks``, the
+        largest distance of the distribution functions, and ``ks_p`` by parametric bootstrap with
+        parameters estimated anew in each draw (Lilliefors); ``shapiro_w`` and ``shapiro_p``.
+        Nothing for fewer than 3 values, or where all are the same.
+    """
+    if len(values) < 3 or np.ptp(values) == 0:
+        return {}
+    fit = stats.goodness_of_fit(stats.norm, values, statistic="ks", n_mc_samples=n_draws, rng=rng)
+    mean, sd = float(values.mean()), float(values.std())
+    shapiro = stats.shapiro(values)
+    return {
+        "mean": mean,
+        "sd": sd,
+        "skew": float(stats.skew(values)),
+        "excess_kurtosis": float(stats.kurtosis(values)),
+        "ks": float(stats.ks_1samp(values, stats.norm(mean, sd).cdf).statistic),
+        "ks_p": float(fit.pvalue),
+        "shapiro_w": float(shapiro.statistic),
+        "shapiro_p": float(shapiro.pvalue),
+    }

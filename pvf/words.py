@@ -1,21 +1,26 @@
-"""The words a preference is about: x, and the classes of y; published lists or a user's file."""
+"""Words x, classes of words y, and context templates, published or a user's."""
 
 from __future__ import annotations
 
-import csv
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 
-from tda_bias.runs.files import read_text
+from tda_bias.runs.files import read_text, rows_of
 from tda_bias.runs.settings import parse_yaml
 from tda_bias.types import InputError
+
+NAMED_TEMPLATES = ("gender", "race")
+X_SLOT, Y_SLOT = "[X]", "[Y]"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class WordClasses:
     """Classes of words for y.
 
     Attributes:
-        name: Of the attribute, or the file's.
+        name: Of the list, or the file's.
         source: Where the words come from.
         classes: Words of each class, at least two classes; no word stands in two of them.
         shared: Words that stood in several classes and were dropped from all.
@@ -48,6 +53,22 @@ class WordClasses:
     source: str
     classes: Mapping[str, tuple[str, ...]]
     shared: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A sentence with one ``[X]`` and, behind it, one ``[Y]``; its count is its weight."""
+
+    text: str
+    count: float
+
+    def prompt(self, word: str) -> str:
+        """The text up to the slot of y, with x filled in and no space at the end."""
+        return self.filled(word).split(Y_SLOT)[0].rstrip()
+
+    def filled(self, word: str) -> str:
+        """The text with x filled in."""
+        return self.text.replace(X_SLOT, word)
 
 
 def load_words(source: str | Path = "occupations") -> WordList:
@@ -61,7 +82,7 @@ def load_words(source: str | Path = "occupations") -> WordList:
     Raises:
         InputError: if there is no such list or file, or it is empty or holds a word twice.
     """
-    published = _published("words.yaml")
+    published = packaged("words.yaml")
     if source in published:
         entry = published[str(source)]
         return WordList(str(source), entry["source"], tuple(entry["words"]))
@@ -84,7 +105,7 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
         InputError: if there is no such list or file, it has fewer than two classes, a class has no
             word of its own, or something in it is not a word.
     """
-    published = _published("classes.yaml")
+    published = packaged("classes.yaml")
     if source in published:
         entry = published[str(source)]
         return _classes(str(source), entry["source"], entry["classes"])
@@ -93,16 +114,6 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
     if not isinstance(content, dict):
         raise InputError(f"`classes` {source} must hold `class: [word, ...]` lines")
     return _classes(Path(source).name, str(source), content)
-
-
-def named_words() -> tuple[str, ...]:
-    """Lists of words x that need no file."""
-    return tuple(_published("words.yaml"))
-
-
-def named_classes() -> tuple[str, ...]:
-    """Word classes that need no file."""
-    return tuple(_published("classes.yaml"))
 
 
 def _classes(name: str, source: str, content: Mapping[Any, Any]) -> WordClasses:
@@ -128,43 +139,118 @@ def _classes(name: str, source: str, content: Mapping[Any, Any]) -> WordClasses:
     return WordClasses(name, source, kept, shared)
 
 
-def _refuse_repeated(words: list[str], where: str) -> None:
-    repeated = [word for word, count in Counter(words).items() if count > 1]
-    if repeated:
-        raise InputError(f"{where} holds {repeated[0]!r} twice")
+def load_templates(source: str | Path = "gender") -> list[Template]:
+    """Templates with their counts.
+
+    Args:
+        source: ``gender`` or ``race`` (the ten most frequent published ones), or a CSV file with
+            the columns ``template,count``.
+
+    Raises:
+        InputError: naming the line, if a template lacks a slot, has one twice or in the wrong
+            order, a count is not a positive number, or a template stands twice.
+
+    Source: [BVF] "Bias and Volatility", appendix D.
+    """
+    if source in NAMED_TEMPLATES:
+        text = _packaged_text(f"templates_{source}.csv")
+    else:
+        text = read_text(source, setting="templates", named=NAMED_TEMPLATES)
+    templates: dict[str, Template] = {}
+    rows = rows_of(text, f"`templates` {source}", columns=("template", "count"))
+    for line, row in enumerate(rows, start=2):
+        where, template = f"`templates` {source} line {line}", row["template"].strip()
+        for slot in (X_SLOT, Y_SLOT):
+            if template.count(slot) != 1:
+                fault = "lacks" if slot not in template else "has more than one"
+                raise InputError(f"{where}: the template {fault} {slot}; got {template!r}")
+        if template.index(X_SLOT) > template.index(Y_SLOT):
+            raise InputError(f"{where}: {X_SLOT} must come before {Y_SLOT}; got {template!r}")
+        if template in templates:
+            raise InputError(f"{where}: the template stands twice")
+        count = _number(row["count"])
+        if not 0 < count < math.inf:
+            raise InputError(f"{where}: the count must be a positive number; got {row['count']!r}")
+        templates[template] = Template(template, count)
+    if not templates:
+        raise InputError(f"`templates` {source} has no template")
+    return list(templates.values())
 
 
-def _published(file: str) -> dict[str, Any]:
-    text = files("pvf.data").joinpath(file).read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
-
-
-def load_x_weights(path: str | Path, x: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
+def load_x_weights(path: str | Path, x: Sequence[str]) -> tuple[np.ndarray, list[str]]:
     """Weights of x from a CSV with the columns ``x,weight``.
 
     Returns:
         A weight for each x, 0 where the file has none, and the x without one.
 
     Raises:
-        InputError: naming the line, if a weight is not a number from 0 on or a word stands twice.
+        InputError: as ``numbers_by_x``, or if no x has a weight.
     """
-    reader = csv.DictReader(read_text(path, setting="x_weights", named=()).splitlines())
-    if not {"x", "weight"} <= set(reader.fieldnames or ()):
-        raise InputError(f"`x_weights` {path} must have the columns x,weight")
-    weights: dict[str, float] = {}
-    for row in reader:
-        where = f"`x_weights` {path} line {reader.line_num}"
-        word = (row["x"] or "").strip()
-        if word in weights:
-            raise InputError(f"{where}: {word!r} stands twice")
-        try:
-            weights[word] = float(row["weight"] or "")
-        except ValueError:
-            weights[word] = np.nan
-        if not (np.isfinite(weights[word]) and weights[word] >= 0):
-            raise InputError(f"{where}: the weight must be 0 or more; got {row['weight']!r}")
+    weights = numbers_by_x(path, "x_weights", ("x", "weight"))["weight"]
     missing = [word for word in x if word not in weights]
     if len(missing) == len(x):
         raise InputError(f"`x_weights` {path} has none of the words; the first is {x[0]!r}")
-    return np.array([weights.get(word, 0.0) for word in x]), missing
+    return weights.reindex(list(x), fill_value=0.0).to_numpy(), missing
+
+
+def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.DataFrame:
+    """A user's CSV of numbers that belong to words x.
+
+    Args:
+        path: The file.
+        setting: Its setting, for messages.
+        columns: Those it must have, ``x`` among them.
+
+    Returns:
+        One row per x; NaN where a field is empty.
+
+    Raises:
+        InputError: naming the line, if a column is missing, a word is empty or stands twice, a
+            value is not a number, or a ``weight`` not one from 0 on.
+    """
+    source = f"`{setting}` {path}"
+    rows: dict[str, dict[str, float]] = {}
+    text = read_text(path, setting=setting, named=())
+    for line, row in enumerate(rows_of(text, source, columns=columns), start=2):
+        word = row.pop("x").strip()
+        if not word or word in rows:
+            raise InputError(f"{source} line {line}: the word {word!r} is empty or stands twice")
+        rows[word] = {name: _number(value) for name, value in row.items()}
+        for name, value in rows[word].items():
+            if name == "weight" and not 0 <= value < math.inf:
+                raise InputError(
+                    f"{source} line {line}: weight must be 0 or more; got {row[name]!r}"
+                )
+            if row[name].strip() and not math.isfinite(value):
+                raise InputError(
+                    f"{source} line {line}: {name} must be a number; got {row[name]!r}"
+                )
+    if not rows:
+        raise InputError(f"{source} has no row")
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _number(text: str) -> float:
+    """A number as a user wrote it; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+@cache
+def packaged(file: str) -> dict[str, Any]:
+    """The content of a YAML file of the package."""
+    content: dict[str, Any] = yaml.safe_load(_packaged_text(file))
+    return content
+
+
+def _packaged_text(file: str) -> str:
+    """A file of the package."""
+    return files("pvf").joinpath("data", file).read_text(encoding="utf-8")
+
+
+def _refuse_repeated(words: list[str], where: str) -> None:
+    repeated = [word for word, count in Counter(words).items() if count > 1]
+    if repeated:
+        raise InputError(f"{where} holds {repeated[0]!r} twice")

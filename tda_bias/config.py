@@ -28,7 +28,7 @@ class HeadBiasConfig(BaseModel):
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
     pvalue: PValue = Field(
         "paired",
-        description="which p-value the q and max-z columns use: flips within contexts, "
+        description="p-value within groups that heads.csv corrects: flips within contexts, "
         "relabelling of all texts, or the published one (not calibrated)",
     )
     n_resamples: int = Field(
@@ -55,8 +55,8 @@ class HeadBiasConfig(BaseModel):
     )
     rank_by: RankBy = Field(
         "evidence",
-        description="the map that ranks heads: evidence (the paper's dispersion over its noise, "
-        "with twins where there are any), location (the same of the shift), or a published map, "
+        description="the map that ranks heads: evidence (z of the dispersion test, "
+        "with twins where there are any), location (z of the location test), or a published map, "
         "which ranks heads by their noise",
     )
     share_prefix: Literal["auto", "never"] = Field(

@@ -43,7 +43,6 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self._lock = threading.Lock()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -66,11 +65,10 @@ class Stopwatch:
             yield item
             del item  # it may be large, and the next one is made now
 
-    def add(self, other: Stopwatch, *, share: float = 1.0) -> None:
-        """Count what another one counted, or its share of what several counted side by side."""
-        with self._lock:
-            for name, value in other.seconds.items():
-                self.seconds[name] += share * value
+    def add(self, other: Stopwatch) -> None:
+        """Count what another one counted."""
+        for name, value in other.seconds.items():
+            self.seconds[name] += value
 
     def rounded(self) -> dict[str, float]:
         """All stages, to milliseconds."""

@@ -16,9 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tda_bias.runs.files import json_objects, read_text
+from tda_bias.runs.files import json_objects, read_text, rows_of
 from tda_bias.runs.text import is_visible
-from tda_bias.types import CATEGORIES, ROLES, InputError, Triple
+from tda_bias.types import ROLES, InputError, Triple, in_order
 
 HUB_DATASET = "McGill-NLP/stereoset"
 # Examples in a remark; characters of a target's name, which stands in tables and figures.
@@ -38,9 +38,10 @@ def load_triples(
         source: ``stereoset`` (the file that ``TDABIAS_STEREOSET`` names, else the hub's
             intersentence development set), ``starter`` (the triples
             that ship with the package: they demonstrate, they do not measure), or a file:
-            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines with the keys ``target``,
+            StereoSet's ``dev.json`` / ``test.json``, or JSON Lines or CSV with the keys ``target``,
             ``bias_type``, ``context``, ``stereotype``, ``anti-stereotype``, ``unrelated``.
-        category: One of ``gender``, ``profession``, ``race``, ``religion``, or ``all``.
+        category: A value of ``bias_type``: StereoSet's are ``gender``, ``profession``, ``race`` and
+            ``religion``, a file of one's own may have others. Or ``all``.
         groups: Only these targets.
         limit: At most so many triples of each group, the first ones.
 
@@ -48,20 +49,31 @@ def load_triples(
         InputError: if the source cannot be read, a triple lacks a role or has it twice, a sentence
             is empty, a label is unknown, or the category or a group does not occur.
     """
-    if category != "all" and category not in CATEGORIES:
-        raise InputError(
-            f"`category` must be one of {', '.join(CATEGORIES)}, all; got {category!r}"
-        )
     if limit is not None and limit < 1:
         raise InputError(f"`limit` must be at least 1; got {limit}")
     # What stands twice would count as twice the evidence.
-    distinct = (triple for triple, earlier in _with_earlier(_read(source)) if earlier is None)
+    distinct = [triple for triple, earlier in _with_earlier(_read(source)) if earlier is None]
+    if not distinct:
+        raise InputError(f"`data` {source} has no triple")
+    refuse_unknown_category(category, (triple.category for triple in distinct), source)
     triples = [triple for triple in distinct if category in ("all", triple.category)]
-    if not triples:
-        raise InputError(f"`data` {str(source)!r} has no triple of the category {category!r}")
     if groups:
         triples = _only(triples, groups)
     return triples if limit is None else _at_most(triples, limit)
+
+
+def refuse_unknown_category(category: str, there: Iterable[str], source: str | Path) -> None:
+    """Make sure that a category is ``all``, or one of those that a source has.
+
+    Raises:
+        InputError: naming these.
+    """
+    categories = in_order(there)
+    if category not in ("all", *categories):
+        raise InputError(
+            f"`category` must be one of {', '.join(categories)}, all, which `data` {source} has; "
+            f"got {category!r}"
+        )
 
 
 def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
@@ -241,6 +253,8 @@ def _from_file(path: Path) -> Iterator[Triple]:
     whole = _parse_or_none(text)
     if isinstance(whole, dict) and "data" in whole:
         return _from_dev_json(whole, str(path))
+    if path.suffix.lower() == ".csv":
+        return _from_csv(text, str(path))
     return _from_json_lines(text, str(path))
 
 
@@ -271,6 +285,12 @@ def _from_json_lines(text: str, source: str) -> Iterator[Triple]:
         yield _triple(item, [(role, item.get(role)) for role in ROLES if role in item], where)
 
 
+def _from_csv(text: str, source: str) -> Iterator[Triple]:
+    columns = ("target", "bias_type", "context", *ROLES)
+    for number, row in enumerate(rows_of(text, source, columns=columns), start=2):
+        yield _triple(row, [(role, row[role]) for role in ROLES], f"{source} line {number}")
+
+
 def _parse_or_none(text: str) -> Any:
     try:
         return json.loads(text)
@@ -293,19 +313,14 @@ def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where
     for role in ROLES:
         if role not in by_role:
             raise InputError(f"{where}: the role {role} is missing")
-    category = item.get("bias_type")
-    if category not in CATEGORIES:
-        raise InputError(
-            f"{where}: `bias_type` must be one of {', '.join(CATEGORIES)}; got {category!r}"
-        )
     if by_role["stereotype"].split() == by_role["anti-stereotype"].split():
         raise InputError(
             f"{where}: the stereotype and the anti-stereotype are the same text, so that nothing "
             "can be compared"
         )
     return Triple(
-        group=_target(item.get("target"), where),
-        category=str(category),
+        group=_name(item.get("target"), "target", where),
+        category=checked_category(item.get("bias_type"), where),
         context=_sentence(item.get("context"), "context", where),
         stereotype=by_role["stereotype"],
         anti_stereotype=by_role["anti-stereotype"],
@@ -314,11 +329,26 @@ def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where
     )
 
 
-def _target(value: Any, where: str) -> str:
-    name = _sentence(value, "target", where).strip()
+def checked_category(value: Any, where: str) -> str:
+    """A category as a text calls it; it also names columns, folders and sections.
+
+    Raises:
+        InputError: if it is no such name; ``where`` begins the message.
+    """
+    name = _name(value, "bias_type", where)
+    if name == "all" or not re.fullmatch(r"\w[\w &'-]*", name):
+        raise InputError(
+            f"{where}: `bias_type` must be the name of a category (gender, age ...: letters, "
+            f"digits, spaces, hyphens, and not 'all'); got {name!r}"
+        )
+    return name
+
+
+def _name(value: Any, key: str, where: str) -> str:
+    name = _sentence(value, key, where).strip()
     if not name.isprintable() or len(name) > _NAME_LENGTH:
         raise InputError(
-            f"{where}: `target` must be a name of one line, at most {_NAME_LENGTH} characters; got "
+            f"{where}: `{key}` must be a name of one line, at most {_NAME_LENGTH} characters; got "
             f"{name[:40]!r}{'...' if len(name) > 40 else ''}"
         )
     return name

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Category = Literal["gender", "profession", "race", "religion"]
-CATEGORIES: tuple[Category, ...] = ("gender", "profession", "race", "religion")
+# StereoSet's categories, in their usual order; a user's own texts may have others.
+CATEGORIES = ("gender", "profession", "race", "religion")
 
 Role = Literal["stereotype", "anti-stereotype", "unrelated"]
 ROLES: tuple[Role, ...] = ("stereotype", "anti-stereotype", "unrelated")
@@ -15,6 +16,7 @@ Attention = Literal["causal", "bidirectional"]
 Combine = Literal["max", "mean"]
 Edges = Literal["attention", "output"]
 Backend = Literal["mst", "torch", "gudhi"]
+Ablation = Literal["mean", "zero"]
 Distance = Literal["steps", "exact"]
 PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
@@ -40,6 +42,13 @@ class InputError(ValueError):
     """Input that cannot be used; one line says what is allowed and what to do."""
 
 
+def in_order(categories: Iterable[str]) -> list[str]:
+    """Each category once: StereoSet's in their usual order, then others as they come."""
+    present = dict.fromkeys(categories)
+    usual = [category for category in CATEGORIES if category in present]
+    return [*usual, *(category for category in present if category not in usual)]
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class HeadId:
     """One attention head, both numbers counted from 0; prints as ``L5H3``."""
@@ -57,7 +66,7 @@ class Triple:
 
     Attributes:
         group: The StereoSet target, for example ``sister``, or what a pair is about.
-        category: The StereoSet bias type, one of ``CATEGORIES``; of a pair, the set's name.
+        category: StereoSet's bias type, or a domain of the user's own; of a pair, the set's name.
         context: The sentence all three texts begin with; empty for pairs of whole texts.
         stereotype: Its stereotypical continuation.
         anti_stereotype: Its anti-stereotypical continuation.

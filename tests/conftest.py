@@ -13,12 +13,13 @@ from pvf.report import risk_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
-from tda_bias.heads.kept_patterns import example_pattern
+from tda_bias.heads.items import example_pattern
 from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, load_model
 from tda_bias.types import Triple
 from tests.support.answers import made_up_answers
 from tests.support.models import tiny_hf_model
 from tests.support.preferences import made_up as preferences_of
+from tests.support.tokenizers import subwords_in
 
 mpl.use("Agg")
 STEREOSET = os.environ.get("TDABIAS_STEREOSET", "")
@@ -73,30 +74,7 @@ def _words(text: str) -> list[str]:
 @pytest.fixture(scope="session")
 def subwords(tmp_path_factory):
     """A byte-level tokenizer that writes "he" and "she" in one token, "heiress" in several."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    raw = Tokenizer(models.BPE(unk_token=None))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    mask = AddedToken("<mask>", lstrip=True)  # as in RoBERTa: the space before it is part of it
-    special = ["<s>", "</s>", "<pad>", mask, "<extra_id_0>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=330,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    text = "The nurse said that he knew that she felt that he man woman he she The cook wrote " * 9
-    raw.train_from_iterator([text], trainer)
-    names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    names["mask_token"] = AddedToken(
-        "<mask>", lstrip=True
-    )  # as in RoBERTa: the space is part of it
-    made = PreTrainedTokenizerFast(tokenizer_object=raw, **names)
-    folder = tmp_path_factory.mktemp("subwords")
-    made.save_pretrained(folder)
-    return AutoTokenizer.from_pretrained(folder)
+    return subwords_in(tmp_path_factory.mktemp("subwords"))
 
 
 @pytest.fixture(scope="session")
@@ -165,17 +143,17 @@ def example(tiny):
 
 @pytest.fixture(scope="session")
 def risk_report_of_two():
-    return risk_report(preferences_of(), config=RiskConfig(n_resamples=100))
+    return risk_report(preferences_of(), config=RiskConfig())
 
 
 @pytest.fixture(scope="session")
 def folders(heads_run, example, tiny, tmp_path_factory):
     """Runs of every command, as they lie on disk."""
     base = tmp_path_factory.mktemp("runs")
-    heads_run.with_record(settings={"category": "all"}).with_example(example).save(base / "heads")
+    heads_run.with_record(settings={"category": "all"}).with_patterns(example).save(base / "heads")
     heads = HeadBias.load(base / "heads")
     for number in range(2):
-        report = risk_report(preferences_of(number), config=RiskConfig(n_resamples=100))
+        report = risk_report(preferences_of(number), config=RiskConfig())
         report.preferences.save(base / f"pvf{number}")
         report.save(base / f"pvf{number}")
     model = tiny("gpt2")

@@ -11,12 +11,24 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import typer
 
 from tda_bias import InputError, load_triples
+from tda_bias.ablation.prune_curve import PruneCurve
+from tda_bias.ablation.study import AblationStudy
+from tda_bias.comparison.head_maps import HeadsComparison
+from tda_bias.comparison.models import ModelComparison
+from tda_bias.crossref.crossref import CrossReference
+from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.group_statistic import group_statistic
+from tda_bias.heads.record import TABLES as TABLES_OF_HEADS
+from tda_bias.paper.rankings import PublishedAgreement
+from tda_bias.scores.pair_set import PairSetScores
+from tda_bias.scores.stereoset_scores import StereoSetScores
+from tdabias_cli.commands import COMMANDS, loaded
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("tda_bias", "pvf", "unqover")
@@ -45,14 +57,14 @@ def imported(name: str):
 
 
 def code_names() -> list[str]:
-    text = (REPOSITORY / "docs" / "symbols.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
     names = re.findall(rf"`((?:{'|'.join(PACKAGES)})\.[\w.]+)`", text)
     assert len(names) > 40
     return sorted(set(names))
 
 
 @pytest.mark.parametrize("name", code_names())
-def test_a_name_on_the_page_of_symbols_is_in_the_code(name):
+def test_a_name_in_the_glossary_is_in_the_code(name):
     assert imported(name) is not None
 
 
@@ -60,6 +72,38 @@ def test_a_name_that_is_not_in_the_code_would_be_noticed():
     for name in ("pvf.risk.nothing", "pvf.nothing", "pvf.risk.Risk.nothing"):
         with pytest.raises((KeyError, ModuleNotFoundError)):
             imported(name)
+
+
+def test_the_page_of_files_names_every_table_that_a_result_saves():
+    saved = [
+        StereoSetScores, PairSetScores, CrossReference, ItemCrossReference, PublishedAgreement,
+        AblationStudy, PruneCurve, ModelComparison, HeadsComparison,
+    ]  # fmt: skip
+    names = {name for result in saved for _, name, _ in result.TABLES}
+    names |= {name for _, name, _ in TABLES_OF_HEADS}
+    assert len(names) > 15
+    page = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
+    assert not {name for name in names if f"`{name}`" not in page}
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Options of a command and of those below it."""
+    own = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return own.union(*(options_of(sub) for sub in getattr(command, "commands", {}).values()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_an_option_that_a_page_names_is_one_of_a_command(page):
+    known = set().union(*(options_of(loaded(name)) for name in COMMANDS))
+    known |= {"--help", "--version", "--install-completion"}
+    known |= {"--include_path", "--metadata", "--model_args", "--tasks"}  # of lm_eval
+    text = page.read_text(encoding="utf-8")
+    # Other programs' options, what changed in the past, and the worked example of a new command.
+    text = re.sub(r"pip install [^`\n]*|(torchrun|accelerate) [^`\n]*?-m ", "", text)
+    if page.name in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        return
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z_-]+", text))
+    assert named <= known, sorted(named - known)
 
 
 def modules_with_examples() -> list[str]:
@@ -123,7 +167,7 @@ class Fetched(HTMLParser):
 @pytest.mark.thorough
 def test_the_site_builds_without_a_warning_and_fetches_nothing_from_the_network(site):
     pages = sorted(site.rglob("*.html"))
-    assert {"index.html", "tutorial.html", "symbols.html"} <= {page.name for page in pages}
+    assert {"index.html", "tutorial.html", "glossary.html"} <= {page.name for page in pages}
     for page in pages:
         parser = Fetched()
         parser.feed(page.read_text(encoding="utf-8"))

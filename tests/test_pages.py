@@ -18,7 +18,7 @@ from tests.support.pages import (
 pytestmark = pytest.mark.thorough
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("commands/*.md"))]
+PAGES = [DOCS / "tutorial.md", DOCS / "data.md", *sorted(DOCS.glob("commands/*.md"))]
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +55,12 @@ def test_what_took_too_long_is_shown_as_it_is_printed_from_the_run_it_left():
 
 
 # What the runs of a page are made from.
-MADE_BEFORE = {"prune-curve": "tdabias heads --model smollm2-135m --category gender --data starter"}
+MADE_BEFORE = {"ablate": "tdabias heads --model smollm2-135m --category gender --data starter"}
 
 
 @pytest.mark.long
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["debias", "prune-curve"])
+@pytest.mark.parametrize("name", ["debias", "ablate"])
 def test_what_took_too_long_is_what_the_command_still_prints(name, tmp_path):
     """Minutes: trainings and removals. A training differs between processors by more than this."""
     text = (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def test_what_took_too_long_is_what_the_command_still_prints(name, tmp_path):
 
 def test_the_pages_with_stored_runs_are_those_that_are_run_anew_on_request():
     stored = {page.stem for page in PAGES if long_steps(page.read_text(encoding="utf-8"))}
-    assert stored == {"debias", "prune-curve"}
+    assert stored == {"debias", "ablate"}
 
 
 PAGE = """\

@@ -1,26 +1,62 @@
-"""Answers of a model, saved; whatever follows needs no model."""
+"""Answers of a model with their record, saved; whatever follows needs no model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from pydantic import Field
 
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import updated
+from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import Recorded
-from tda_bias.runs.run import Run, open_run
+from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
 from tda_bias.runs.writing import writing_run
 from tda_bias.types import InputError
-from unqover.record import ANSWER_COLUMNS, CELLS, KEYS, MASSES, AnswersRecord
+from unqover.config import AskConfig
+from unqover.questions import DesignRecord
 
 _FILE = "answers.parquet"
+_KEYS = ("x1", "x2", "template", "attribute")
+# Order of mention, polarity, whose score: the last three axes.
+_ASKED = [f"{order}_{polarity}" for order, polarity in product(("12", "21"), ("pos", "neg"))]
+_CELLS = [f"lp_{asked}_{subject}" for asked, subject in product(_ASKED, ("x1", "x2"))]
+_MASSES = [f"mass_{asked}" for asked in _ASKED]
+_COLUMNS = {**dict.fromkeys(_KEYS, str), **dict.fromkeys([*_CELLS, *_MASSES], float)}
+
+
+class AnswersRecord(RunRecord):
+    """Everything needed to ask the same questions again.
+
+    Attributes:
+        kind: Of language model.
+        ask: How it was asked.
+        ask_config: What was chosen about that.
+        design: The questions.
+        questions: Their number.
+        notes: How texts were run.
+        tokens: By template, tokens of every subject's name.
+        parts_reused: Saved parts that an earlier run had made.
+        seconds: That asking took.
+    """
+
+    command: str = "unqover"
+    kind: str | None = None
+    ask: str
+    ask_config: AskConfig | None = None
+    design: DesignRecord
+    questions: int
+    tokens: tuple[tuple[int, ...], ...]
+    notes: dict[str, Any] = Field(default_factory=dict)
+    parts_reused: int = 0
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -28,42 +64,24 @@ class Answers(Recorded):
     """Log-probabilities of two subjects as answers.
 
     Attributes:
-        name: Of the class.
-        factors: What subjects differ in.
-        subjects: Names.
-        levels: Levels of each subject, one per factor.
         first: First subject of each pair.
         second: Second subject of each pair.
-        templates: Names of templates.
-        attributes: Names of attributes.
-        kinds: Their kinds.
-        sensitive: Which of them no summary prints.
         log_prob: NaN where a template does not ask about an attribute.
         mass: Probability of the two subjects together.
-        n_tokens: ``(template, subject)`` tokens of the subject's name.
         record: Everything the numbers depend on.
     """
 
-    name: str
-    factors: tuple[str, ...]
-    subjects: tuple[str, ...]
-    levels: tuple[tuple[str, ...], ...]
     first: Int[np.ndarray, " pair"]
     second: Int[np.ndarray, " pair"]
-    templates: tuple[str, ...]
-    attributes: tuple[str, ...]
-    kinds: tuple[str, ...]
-    sensitive: tuple[bool, ...]
     log_prob: Float[np.ndarray, "pair template attribute order polarity subject"]
     mass: Float[np.ndarray, "pair template attribute order polarity"]
-    n_tokens: Int[np.ndarray, "template subject"]
     record: AnswersRecord
 
     def __repr__(self) -> str:
         return (
-            f"Answers({self.model}: {self.name}, {counted(len(self.subjects), 'subject')}, "
+            f"Answers({self.model}: {self.asked.name}, {counted(len(self.subjects), 'subject')}, "
             f"{counted(len(self.attributes), 'attribute')}, "
-            f"{counted(len(self.templates), 'template')})"
+            f"{counted(len(self.asked.templates), 'template')})"
         )
 
     @property
@@ -72,13 +90,33 @@ class Answers(Recorded):
         return self.record.model.name
 
     @property
+    def asked(self) -> DesignRecord:
+        """The questions: names and kinds of what was asked about."""
+        return self.record.design
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Names of the subjects."""
+        return self.record.design.subjects
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes."""
+        return self.record.design.attributes
+
+    @property
+    def n_tokens(self) -> Int[np.ndarray, "template subject"]:
+        """Tokens of every subject's name."""
+        return np.array(self.record.tokens)
+
+    @property
     def combinations(self) -> list[str]:
         """Each subject's levels of all factors, in one string."""
-        return [" ".join(levels) for levels in self.levels]
+        return [" ".join(levels) for levels in self.asked.levels]
 
     def level_of(self, factor: int) -> list[str]:
         """Each subject's level of one factor."""
-        return [levels[factor] for levels in self.levels]
+        return [levels[factor] for levels in self.asked.levels]
 
     def save(self, folder: str | Path) -> None:
         """Write ``answers.parquet`` and ``run.json``: both, or none.
@@ -86,15 +124,24 @@ class Answers(Recorded):
         Raises:
             InputError: if the folder cannot be written.
         """
-        lists = {
-            "subjects": list(zip(self.subjects, self.levels, strict=True)),
-            "factors": self.factors,
-            "templates": self.templates,
-            "attributes": list(zip(self.attributes, self.kinds, self.sensitive, strict=True)),
-            "tokens": self.n_tokens.tolist(),
-        }
-        with writing_run(folder, updated(self.record, {"lists": lists})) as run:
-            run.table(_FILE, self._table())
+        known = np.isfinite(self.log_prob).any((-3, -2, -1))
+        pair, template, attribute = np.nonzero(known)
+        keys = (
+            (self.subjects, self.first[pair]),
+            (self.subjects, self.second[pair]),
+            (self.asked.templates, template),
+            (self.attributes, attribute),
+        )
+        table = pd.DataFrame(
+            {
+                key: pd.Categorical.from_codes(codes, categories=pd.Index(names))
+                for key, (names, codes) in zip(_KEYS, keys, strict=True)
+            }
+        )
+        table[_CELLS] = self.log_prob[known].reshape(len(pair), 8)
+        table[_MASSES] = self.mass[known].reshape(len(pair), 4)
+        with writing_run(folder, self.record) as run:
+            run.table(_FILE, table)
 
     @classmethod
     def load(cls, folder: str | Path) -> Answers:
@@ -105,76 +152,26 @@ class Answers(Recorded):
         """
         run = open_run(folder, "unqover")
         record = run.record_as(AnswersRecord)
-        lists = record.lists
-        if lists is None:
-            raise InputError(f"{run.folder / RECORD} does not say what was asked; {run.again}")
-        table = run.table(_FILE, ANSWER_COLUMNS)
-        subjects, levels = zip(*lists.subjects, strict=True)
-        attributes, kinds, sensitive = zip(*lists.attributes, strict=True)
-        place = _places(run, table, (subjects, subjects, lists.templates, attributes))
+        asked, table = record.design, run.table(_FILE, _COLUMNS)
+        lists = (asked.subjects, asked.subjects, asked.templates, asked.attributes)
+        place = [_codes(table[key], names) for key, names in zip(_KEYS, lists, strict=True)]
+        if not len(table) or min(codes.min() for codes in place) < 0:
+            raise InputError(
+                f"{run.folder / _FILE} does not hold the questions that {RECORD} names, each once; "
+                f"{run.again}"
+            )
         pairs, pair = np.unique(np.stack(place[:2]), axis=1, return_inverse=True)
-        shape = (pairs.shape[1], len(lists.templates), len(attributes))
+        shape = (pairs.shape[1], len(asked.templates), len(asked.attributes))
         log_prob, mass = np.full((*shape, 8), np.nan), np.full((*shape, 4), np.nan)
         index = (pair.reshape(-1), place[2], place[3])
-        log_prob[index] = table[list(CELLS)].to_numpy()
-        mass[index] = table[list(MASSES)].to_numpy()
+        log_prob[index] = table[_CELLS].to_numpy()
+        mass[index] = table[_MASSES].to_numpy()
+        first, second = pairs.astype(int)
         return cls(
-            name=record.design.name,
-            factors=lists.factors,
-            subjects=subjects,
-            levels=levels,
-            first=pairs[0].astype(int),
-            second=pairs[1].astype(int),
-            templates=lists.templates,
-            attributes=attributes,
-            kinds=kinds,
-            sensitive=sensitive,
-            log_prob=log_prob.reshape(*shape, 2, 2, 2),
-            mass=mass.reshape(*shape, 2, 2),
-            n_tokens=np.array(lists.tokens),
-            record=record,
+            first, second, log_prob.reshape(*shape, 2, 2, 2), mass.reshape(*shape, 2, 2), record
         )
 
-    def _table(self) -> pd.DataFrame:
-        asked = np.isfinite(self.log_prob).any((-3, -2, -1))
-        pair, template, attribute = np.nonzero(asked)
-        names = (
-            _named(self.subjects, self.first[pair]),
-            _named(self.subjects, self.second[pair]),
-            _named(self.templates, template),
-            _named(self.attributes, attribute),
-        )
-        table = pd.DataFrame(dict(zip(KEYS, names, strict=True)))
-        flat = self.log_prob[asked].reshape(len(pair), 8)
-        for column, name in enumerate(CELLS):
-            table[name] = flat[:, column]
-        mass = self.mass[asked].reshape(len(pair), 4)
-        for column, name in enumerate(MASSES):
-            table[name] = mass[:, column]
-        return table
 
-
-def _named(names: Sequence[str], codes: np.ndarray) -> Any:
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names))
-
-
-def _places(run: Run, table: pd.DataFrame, names: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Places of each row among the names of every key.
-
-    Raises:
-        InputError: if a row names what the record does not, or a question stands twice.
-    """
-    place = [
-        pd.Index(listed).get_indexer(pd.Index(table[key].astype(object)))
-        for key, listed in zip(KEYS, names, strict=True)
-    ]
-    if (
-        not len(table)
-        or min(codes.min() for codes in place) < 0
-        or table.duplicated(list(KEYS)).any()
-    ):
-        raise InputError(
-            f"{run.folder / _FILE} does not hold the questions that {RECORD} names, each once; "
-            f"{run.again}"
-        )
-    return place
+def _codes(column: pd.Series, names: Sequence[str]) -> np.ndarray:
+    """The place of each row's name in a list; -1 where it is not there."""
+    return np.asarray(pd.Index(names).get_indexer(pd.Index(column.astype(object))))

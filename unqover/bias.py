@@ -26,13 +26,12 @@ class Comparative:
     """Bias of single comparisons.
 
     Attributes:
-        B: ``(..., subject)``: how much more a subject is chosen for the attribute than for its
-            denial, over both orders.
-        C: ``(...)``: half the difference of the two subjects' B, in [-1, 1]; positive where x1 is
-            preferred.
-        position_error: ``(...)``, delta: mean change of a score when the order of mention does.
-        negation_error: ``(...)``, epsilon: mean difference between a subject's score for the
-            attribute and the other's for its denial.
+        B: How much more a subject is chosen for the attribute than for its denial, over both
+            orders.
+        C: Half the difference of the two subjects' B, in [-1, 1]; positive where x1 is preferred.
+        position_error: Delta: mean change of a score when the order of mention does.
+        negation_error: Epsilon: mean difference between a subject's score for the attribute and
+            the other's for its denial.
     """
 
     B: Float[np.ndarray, "... subject"]
@@ -48,22 +47,18 @@ def scores(
 
     Args:
         log_prob: Of the two subjects.
-        scale: ``two_way``: share of the two's probability, so the pair sums to 1; ``raw``: the
-            probability; ``log_odds``: the log-probability itself, on which a subject's prior and
-            the order of mention cancel exactly.
+        scale: ``two_way``: share of the two's probability, so the pair sums to 1; ``log_odds``: the
+            log-probability itself, on which a subject's prior and the order of mention cancel
+            exactly.
 
     Raises:
         InputError: if there is no such scale.
     """
-    match scale:
-        case "two_way":
-            return np.asarray(np.exp(log_expit(log_prob - log_prob[..., ::-1])))
-        case "raw":
-            return np.asarray(np.exp(log_prob))
-        case "log_odds":
-            return log_prob
-        case _:
-            raise InputError(f"`scale` must be one of {', '.join(SCALES)}; got {scale!r}")
+    if scale not in SCALES:
+        raise InputError(f"`scale` must be one of {', '.join(SCALES)}; got {scale!r}")
+    if scale == "log_odds":
+        return log_prob
+    return np.asarray(np.exp(log_expit(log_prob - log_prob[..., ::-1])))
 
 
 def comparative(S: Float[np.ndarray, "... order polarity subject"]) -> Comparative:
@@ -91,26 +86,12 @@ def comparative(S: Float[np.ndarray, "... order polarity subject"]) -> Comparati
     )
 
 
-def span_log_prob(
-    start: Float[np.ndarray, "..."], end: Float[np.ndarray, "..."]
-) -> Float[np.ndarray, "..."]:
-    """Log-score of an answer that is a span: of the root of p(start) times p(end).
-
-    Args:
-        start: Log-probability of its first token as the beginning of the answer.
-        end: Log-probability of its last token as the end.
-
-    Source: [UnQover] section 3 and its code.
-    """
-    return np.asarray(0.5 * (np.asarray(start) + np.asarray(end)))
-
-
 @dataclass(frozen=True)
 class Sums:
     """Comparisons of each pair, added up over templates: all that aggregates need.
 
     Attributes:
-        C: ``(pair, attribute)`` sum of C.
+        C: Sum of C.
         sign: Sum of the signs of C; a tie adds 0.
         n: Number of comparisons; 0 where none was asked.
         first: First subject of each pair.
@@ -124,11 +105,6 @@ class Sums:
     first: Int[np.ndarray, " pair"]
     second: Int[np.ndarray, " pair"]
     n_subjects: int
-
-    def among(self, x1: Bool[np.ndarray, " subject"], x2: Bool[np.ndarray, " subject"]) -> Sums:
-        """Only pairs with one subject among x1 and the other among x2."""
-        kept = (x1[self.first] & x2[self.second]) | (x2[self.first] & x1[self.second])
-        return self.of_pairs(kept)
 
     def of_pairs(self, kept: Bool[np.ndarray, " pair"]) -> Sums:
         """Only some pairs."""
@@ -161,9 +137,8 @@ class Aggregates:
     """Bias per group and attribute.
 
     Attributes:
-        gamma: ``(group, attribute)`` mean of C over other subjects and templates; NaN if not asked.
+        gamma: Mean of C over other subjects and templates; NaN if not asked.
         eta: Mean sign of C: how consistent its direction is.
-        gamma_of_group: ``(group,)`` mean over attributes too.
         mu: Mean over groups of the largest size of gamma over attributes. Biased upward by its
             maximum: see ``unqover.inference.chance``.
         mean_eta: Mean over groups and attributes of the size of eta.
@@ -171,7 +146,6 @@ class Aggregates:
 
     gamma: Float[np.ndarray, "group attribute"]
     eta: Float[np.ndarray, "group attribute"]
-    gamma_of_group: Float[np.ndarray, " group"]
     mu: float
     mean_eta: float
 
@@ -180,11 +154,11 @@ def aggregates(given: Sums, group: Int[np.ndarray, " subject"] | None = None) ->
     """Means over comparisons: gamma, eta and mu.
 
     Args:
-        given: Comparisons. ``Sums.among(X1, X2)``, with every subject of X1 its own group and
-            those of X2 in none, gives the measure of [Extending]: the mean over x1 of the largest
-            size, over attributes, of the mean over x2 and templates.
+        given: Comparisons.
         group: Group of each subject, numbered from 0, or -1 for none: pairs within one are left
-            out. None: every subject is its own.
+            out. None: every subject is its own. With every subject of a set X1 its own group and
+            those of X2 in none this is the measure of [Extending]: the mean over x1 of the largest
+            size, over attributes, of the mean over x2 and templates.
 
     Returns:
         Rows of groups without any comparison are NaN and take no part in mu and eta.
@@ -192,23 +166,15 @@ def aggregates(given: Sums, group: Int[np.ndarray, " subject"] | None = None) ->
     groups = np.arange(given.n_subjects) if group is None else np.asarray(group)
     member = Membership.of(given, groups)
     gamma, eta = member.means(given.C, given.n), member.means(given.sign, given.n)
-    with np.errstate(invalid="ignore"):
-        gamma_of_group = (member.signed @ given.C).sum(1) / (member.plain @ given.n).sum(1)
-    return Aggregates(
-        gamma=gamma,
-        eta=eta,
-        gamma_of_group=gamma_of_group,
-        mu=mean_largest(gamma),
-        mean_eta=mean_size(eta),
-    )
+    return Aggregates(gamma, eta, mu=mean_largest(gamma), mean_eta=mean_size(eta))
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Which comparisons count for which group: built once, weighted anew for every resample.
+    """Comparisons that count for each group: built once, weighted anew for every resample.
 
     Attributes:
-        signed: ``(group, pair)``, adds up a group's comparisons with its sign.
+        signed: Group by pair: adds up a group's comparisons with its sign.
         plain: The same without signs.
         subject: The group's subject of each entry of the two matrices, in their order.
         opponent: The subject it is compared with.
@@ -221,12 +187,7 @@ class Membership:
 
     @classmethod
     def of(cls, given: Sums, group: Int[np.ndarray, " subject"]) -> Membership:
-        """Pairs of subjects of different groups.
-
-        Args:
-            given: Comparisons.
-            group: Group of each subject; -1 for none.
-        """
+        """Pairs of subjects of different groups; a subject of group -1 is only an opponent."""
         subject = np.concatenate([given.first, given.second])
         opponent = np.concatenate([given.second, given.first])
         pair = np.tile(np.arange(len(given.first)), 2)
@@ -285,17 +246,32 @@ class Factorial:
     """gamma of a joint class as main effects and their interaction.
 
     Attributes:
-        grand: ``(attribute,)`` mean.
-        main: Two arrays ``(level, attribute)``: a level's mean minus the grand one.
-        interaction: ``(level1, level2, attribute)``: what main effects leave.
-        shares: ``(3,)`` shares of the sum of squares about the grand means: first factor, second
-            factor, interaction; NaN where there is none.
+        main: Of both factors, a level's mean minus the grand one.
+        interaction: What main effects leave.
     """
 
-    grand: Float[np.ndarray, " attribute"]
     main: tuple[Float[np.ndarray, "level1 attribute"], Float[np.ndarray, "level2 attribute"]]
     interaction: Float[np.ndarray, "level1 level2 attribute"]
-    shares: Float[np.ndarray, " part"]
+
+    @property
+    def squares(self) -> Float[np.ndarray, " part"]:
+        """Sums of squares over attributes: first factor, second factor, interaction."""
+        rows, columns, _ = self.interaction.shape
+        first, second = ((effect**2).sum() for effect in self.main)
+        return np.array([columns * first, rows * second, (self.interaction**2).sum()])
+
+    @property
+    def shares(self) -> Float[np.ndarray, " part"]:
+        """The same as shares of their sum; NaN where there is none."""
+        total = self.squares.sum()
+        return self.squares / total if total > 0 else np.full(3, np.nan)
+
+    @property
+    def mean_squares(self) -> Float[np.ndarray, " part"]:
+        """The same by degree of freedom, a mean over attributes."""
+        rows, columns, attributes = self.interaction.shape
+        freedom = np.array([rows - 1, columns - 1, (rows - 1) * (columns - 1)])
+        return np.asarray(self.squares / (freedom * attributes))
 
 
 def factorial(gamma: Float[np.ndarray, "level1 level2 attribute"]) -> Factorial:
@@ -311,14 +287,7 @@ def factorial(gamma: Float[np.ndarray, "level1 level2 attribute"]) -> Factorial:
     grand = gamma.mean((0, 1))
     rows, columns = gamma.mean(1) - grand, gamma.mean(0) - grand
     interaction = gamma - grand - rows[:, None] - columns[None]
-    squares = [
-        gamma.shape[1] * (rows**2).sum(),
-        gamma.shape[0] * (columns**2).sum(),
-        (interaction**2).sum(),
-    ]
-    total = sum(squares)
-    shares = np.array(squares) / total if total > 0 else np.full(3, np.nan)
-    return Factorial(grand, (rows, columns), interaction, shares)
+    return Factorial((rows, columns), interaction)
 
 
 def groups_of(levels: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " subject"]]:

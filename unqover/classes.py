@@ -26,7 +26,7 @@ NAMED = (
     "gender", "nationality", "ethnicity", "religion", "education", "age", "gender_race",
     "gender_race_names",
 )  # fmt: skip
-ATTRIBUTE_SETS = ("occupations", "professions", "conduct", "places")
+_ATTRIBUTE_SETS = ("occupations", "professions", "conduct", "places")
 _SUBJECT_SLOTS = ("{subject}", "{adjective}")
 
 
@@ -43,11 +43,6 @@ class Subject:
     name: str
     adjective: str
     levels: tuple[str, ...]
-
-    @property
-    def group(self) -> str:
-        """Its levels in one string."""
-        return " ".join(self.levels)
 
 
 @dataclass(frozen=True)
@@ -69,50 +64,6 @@ class Attribute:
     negated: str
     antonym: str
     sensitive: bool
-
-
-class Form(BaseModel):
-    """How a subject is written in a frame, and in an answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    mention: str
-    answer: str
-    nouns: tuple[str, ...] = Field(("",), min_length=1)
-    number: Literal["singular", "plural"] = "singular"
-    attributes: str | None = None
-
-    @field_validator("mention", "answer")
-    @classmethod
-    def _names_the_subject(cls, value: str) -> str:
-        if sum(value.count(slot) for slot in _SUBJECT_SLOTS) != 1:
-            raise ValueError(f"must have {' or '.join(_SUBJECT_SLOTS)} once; got {value!r}")
-        return value
-
-    @model_validator(mode="after")
-    def _noun_for_its_slot(self) -> Form:
-        if ("{noun}" in self.mention + self.answer) != (self.nouns != ("",)):
-            raise ValueError("a form with {noun} needs `nouns`, and only such a form")
-        return self
-
-
-class Frame(BaseModel):
-    """A sentence about two subjects, and the question behind it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    form: str
-    context: str
-    question: str = "Who {attribute}?"
-
-    @model_validator(mode="after")
-    def _has_its_slots(self) -> Frame:
-        wanted = [(self.context, "{first}"), (self.context, "{second}")]
-        for text, slot in [*wanted, (self.question, "{attribute}")]:
-            if text.count(slot) != 1:
-                fault = "lacks" if slot not in text else "has more than one"
-                raise ValueError(f"the template {fault} {slot}: {text!r}")
-        return self
 
 
 @dataclass(frozen=True)
@@ -144,18 +95,61 @@ class SubjectClass:
     crossed: bool
 
 
-class _Predicate(BaseModel):
+# -- files -----------------------------------------------------------------------------------------
+
+
+class _FilePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+
+class Form(_FilePart):
+    """The way a subject is written in a frame, and in an answer."""
+
+    mention: str
+    answer: str
+    nouns: tuple[str, ...] = Field(("",), min_length=1)
+    number: Literal["singular", "plural"] = "singular"
+    attributes: str | None = None
+
+    @field_validator("mention", "answer")
+    @classmethod
+    def _names_the_subject(cls, value: str) -> str:
+        if sum(value.count(slot) for slot in _SUBJECT_SLOTS) != 1:
+            raise ValueError(f"must have {' or '.join(_SUBJECT_SLOTS)} once; got {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _noun_for_its_slot(self) -> Form:
+        if ("{noun}" in self.mention + self.answer) != (self.nouns != ("",)):
+            raise ValueError("a form with {noun} needs `nouns`, and only such a form")
+        return self
+
+
+class Frame(_FilePart):
+    """A sentence about two subjects, and the question behind it."""
+
+    form: str
+    context: str
+    question: str = "Who {attribute}?"
+
+    @model_validator(mode="after")
+    def _has_its_slots(self) -> Frame:
+        wanted = [(self.context, "{first}"), (self.context, "{second}")]
+        for text, slot in [*wanted, (self.question, "{attribute}")]:
+            if text.count(slot) != 1:
+                fault = "lacks" if slot not in text else "has more than one"
+                raise ValueError(f"the template {fault} {slot}: {text!r}")
+        return self
+
+
+class _Predicate(_FilePart):
     kind: str = "attribute"
     says: str = Field(min_length=1)
     negated: str = Field(alias="not", min_length=1)
     antonym: str = Field(min_length=1)
 
 
-class _AttributeSet(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _AttributeSet(_FilePart):
     source: str = "given in the class file"
     sensitive: bool = False
     nouns: tuple[str, ...] = ()
@@ -168,43 +162,30 @@ class _AttributeSet(BaseModel):
         return self
 
     def attributes(self) -> tuple[Attribute, ...]:
-        named = [
-            _Predicate.model_validate(
-                {
-                    "kind": "occupation",
-                    "says": f"was {{a}} {noun}",
-                    "not": f"was not {{a}} {noun}",
-                    "antonym": f"could never be {{a}} {noun}",
-                }
-            )
-            for noun in self.nouns
+        listed = [
+            *(
+                (
+                    n,
+                    "occupation",
+                    f"was {{a}} {n}",
+                    f"was not {{a}} {n}",
+                    f"could never be {{a}} {n}",
+                )
+                for n in self.nouns
+            ),
+            *((p.says, p.kind, p.says, p.negated, p.antonym) for p in self.predicates),
         ]
-        names = [*self.nouns, *(predicate.says for predicate in self.predicates)]
-        _refuse_repeated(names, "attributes")
-        return tuple(
-            Attribute(
-                name,
-                predicate.kind,
-                predicate.says,
-                predicate.negated,
-                predicate.antonym,
-                self.sensitive,
-            )
-            for name, predicate in zip(names, [*named, *self.predicates], strict=True)
-        )
+        _refuse_repeated([name for name, *_ in listed], "attributes")
+        return tuple(Attribute(*parts, self.sensitive) for parts in listed)
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Group(_FilePart):
     levels: tuple[str, ...]
     members: tuple[str, ...] = Field(min_length=1)
 
 
-class _ClassFile(BaseModel):
+class _ClassFile(_FilePart):
     """A class file as it is written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     about: str = ""
     source: str = "given by the user"
@@ -235,14 +216,15 @@ def load_class(source: str | Path, *, attribute_set: str | None = None) -> Subje
 
     Args:
         source: A name of ``NAMED``, or a YAML file (docs/method/unqover.md describes it).
-        attribute_set: Attributes of another set of ``ATTRIBUTE_SETS`` than the class's own.
+        attribute_set: Another set of attributes than the class's own: ``occupations``,
+            ``professions``, ``conduct`` or ``places``.
 
     Raises:
         InputError: if there is no such class or file, a key or value in it is wrong, a template
             lacks a slot, or a list is empty or holds something twice.
     """
     if source in NAMED:
-        text = files("unqover.data").joinpath(f"{source}.yaml").read_text(encoding="utf-8")
+        text = files("unqover").joinpath("data", f"{source}.yaml").read_text(encoding="utf-8")
     else:
         text = read_text(source, setting="class", named=NAMED)
     where = f"`class` {source}"
@@ -257,18 +239,19 @@ def load_class(source: str | Path, *, attribute_set: str | None = None) -> Subje
 
 
 def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectClass:
-    subjects = _subjects(given)
+    subjects = tuple(_subjects(given))
+    factors = given.factors or tuple(given.cross or ())
     if len(subjects) < 2:
         raise InputError(f"`subjects` must name at least 2; got {len(subjects)}")
     _refuse_repeated([subject.name for subject in subjects], "subjects")
-    if any(len(subject.levels) != len(given.factors or given.cross or ()) for subject in subjects):
+    if any(len(subject.levels) != len(factors) for subject in subjects):
         raise InputError("every entry of `subjects` needs one level for each of `factors`")
-    if given.compare == "across" and len({subject.group for subject in subjects}) < 2:
+    if given.compare == "across" and len({subject.levels for subject in subjects}) < 2:
         raise InputError("`compare` across needs at least 2 groups of subjects")
-    used = {frame.form for frame in given.frames}
-    attributes: dict[str, tuple[Attribute, ...]] = {}
-    for form in sorted(used):
-        wanted = attribute_set or given.forms[form].attributes or given.attributes
+    forms = {form: given.forms[form] for form in sorted({frame.form for frame in given.frames})}
+    attributes = {}
+    for form, about in forms.items():
+        wanted = attribute_set or about.attributes or given.attributes
         attributes[form] = (
             attributes_of(wanted)
             if isinstance(wanted, str)
@@ -278,43 +261,40 @@ def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectCl
         name=Path(name).stem,
         about=given.about,
         source=given.source,
-        factors=given.factors or tuple(given.cross or ()),
+        factors=factors,
         compare=given.compare,
         subjects=subjects,
-        forms={form: given.forms[form] for form in sorted(used)},
+        forms=forms,
         frames=given.frames,
         attributes=attributes,
         crossed=given.cross is not None,
     )
 
 
-def _subjects(given: _ClassFile) -> tuple[Subject, ...]:
+def _subjects(given: _ClassFile) -> list[Subject]:
     if given.cross is not None:
         for factor, levels in given.cross.items():
             if len(levels) < 2:
                 raise InputError(f"`cross` needs at least 2 levels of {factor}")
         combined = product(*given.cross.values())
-        return tuple(Subject(" ".join(levels), " ".join(levels), levels) for levels in combined)
+        return [Subject(" ".join(levels), " ".join(levels), levels) for levels in combined]
+    subjects = []
     if isinstance(given.subjects, dict):
-        return _named_or_grouped(given.subjects)
-    subjects: list[Subject] = []
+        for key, value in given.subjects.items():
+            if isinstance(value, str):  # a country and its adjective
+                subjects.append(Subject(key, value, (key,)))
+            elif not value:
+                raise InputError(f"`subjects`: the list of {key} is empty")
+            else:
+                subjects += [Subject(name, name, (key,)) for name in value]
+        return subjects
     for item in given.subjects or ():
         if isinstance(item, str):
             subjects.append(Subject(item, item, (item,)))
         else:
             group = validated(_Group, item, given_as="file")
             subjects += [Subject(name, name, group.levels) for name in group.members]
-    return tuple(subjects)
-
-
-def _named_or_grouped(entries: Mapping[str, Any]) -> tuple[Subject, ...]:
-    """Subjects with their adjectives, or lists of subjects by group."""
-    if all(isinstance(value, str) for value in entries.values()):
-        return tuple(Subject(name, adjective, (name,)) for name, adjective in entries.items())
-    for group, members in entries.items():
-        if not members:
-            raise InputError(f"`subjects`: the list of {group} is empty")
-    return tuple(Subject(n, n, (g,)) for g, members in entries.items() for n in members)
+    return subjects
 
 
 @cache
@@ -324,10 +304,10 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
     Raises:
         InputError: if there is no such set.
     """
-    text = files("unqover.data").joinpath("attributes.yaml").read_text(encoding="utf-8")
+    text = files("unqover").joinpath("data", "attributes.yaml").read_text(encoding="utf-8")
     content: dict[str, Any] = yaml.safe_load(text)
     if name not in content:
-        raise InputError(f"`attributes` must be one of {', '.join(ATTRIBUTE_SETS)}; got {name!r}")
+        raise InputError(f"`attributes` must be one of {', '.join(_ATTRIBUTE_SETS)}; got {name!r}")
     return validated(_AttributeSet, content[name], given_as="file").attributes()
 
 

@@ -1,4 +1,4 @@
-"""The settings of asking a model and of the numbers that follow, validated once."""
+"""The settings of asking a model and of the numbers that follow."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
 
 Ask = Literal["auto", "cloze", "question", "mask", "span"]
 Negation = Literal["antonym", "not"]
-Scale = Literal["two_way", "raw", "log_odds"]
-SCALES: tuple[Scale, ...] = ("two_way", "log_odds", "raw")
+Scale = Literal["two_way", "log_odds"]
+SCALES: tuple[Scale, ...] = ("two_way", "log_odds")
 
 
 class DesignConfig(BaseModel):
-    """Which part of a class is asked about; sampling never looks at scores."""
+    """The part of a class that is asked about; sampling never looks at scores."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class DesignConfig(BaseModel):
 
 
 class AskConfig(BaseModel):
-    """How a model is asked."""
+    """Settings of asking a model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,7 +59,7 @@ class AskConfig(BaseModel):
 
 
 class InferenceConfig(BaseModel):
-    """How sure the numbers are; none of it needs the model."""
+    """Settings of tests and intervals; none of them needs the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

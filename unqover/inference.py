@@ -1,4 +1,4 @@
-"""How sure the aggregates are: the chance level of mu and eta, and bootstrap intervals.
+"""The chance level of mu and eta, and intervals over subjects.
 
 mu takes a maximum over attributes, and eta a mean of sizes: both are above 0 for a model without
 any bias. Their chance level comes from flipping the signs of C, which exchanges x1 and x2.
@@ -14,28 +14,19 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.stats.resampling import benjamini_hochberg, bootstrap_intervals, share_reached
-from tda_bias.types import InputError
+from tda_bias.stats.clusters import jackknife_mean
+from tda_bias.stats.resampling import benjamini_hochberg, share_reached
 from unqover.bias import Membership, Sums, mean_largest, mean_size, sums
 
 Flip = Literal["comparison", "pair"]
 Drawn = Literal["both", "opponents"]
 # A variance below the square of this is rounding.
 _NOTHING = 1e-12
-# BCa counts resamples equal to the estimate; rounding must not tell them apart.
-_DECIMALS = 12
-# Resamples drawn together.
-_BATCH = 200
 
 
 @dataclass(frozen=True)
 class Chance:
-    """mu and eta of a model without bias.
-
-    Attributes:
-        mu: ``(flip,)`` values under flipped signs.
-        eta: The same.
-    """
+    """mu and eta of a model without bias: under flipped signs."""
 
     mu: Float[np.ndarray, " flip"]
     eta: Float[np.ndarray, " flip"]
@@ -68,12 +59,7 @@ def chance(
             their templates. The latter allows for templates that agree by the pair alone.
         n_flips: Number of flips.
         rng: The generator they come from.
-
-    Raises:
-        InputError: if ``flip`` is unknown, or a pair compares a subject to itself.
     """
-    if flip not in ("comparison", "pair"):
-        raise InputError(f"`flip` must be one of comparison, pair; got {flip!r}")
     given = sums(C, first, second, n_subjects)
     member = Membership.of(given, np.arange(n_subjects) if group is None else np.asarray(group))
     values = np.empty((2, n_flips))
@@ -102,10 +88,10 @@ def flipped_sums(
 
 @dataclass(frozen=True)
 class GroupIntervals:
-    """How sure gamma of groups is.
+    """Intervals and tests of gamma of groups.
 
     Attributes:
-        standard_error: ``(group, attribute)``; NaN where gamma is or nothing varies.
+        standard_error: NaN where gamma is or nothing varies.
         low: Lower limits of t intervals around gamma.
         high: Upper limits.
         pvalue: Two-sided, of gamma = 0.
@@ -168,7 +154,7 @@ def group_intervals(
 
 
 def _multiplicity(group: np.ndarray, rng: np.random.Generator, *, together: bool) -> np.ndarray:
-    """How often each subject is drawn, within groups or from all."""
+    """Numbers of draws of each subject, within groups or from all."""
     label = np.zeros_like(group) if together else group
     weight = np.zeros(len(group))
     for stratum in np.unique(label):
@@ -178,88 +164,53 @@ def _multiplicity(group: np.ndarray, rng: np.random.Generator, *, together: bool
     return weight
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A bootstrap interval of one quantity.
-
-    Attributes:
-        low: Lower limit.
-        high: Upper limit.
-        method: ``BCa``, or ``percentile`` where that is undefined.
-    """
-
-    low: float
-    high: float
-    method: str
-
-
 def model_intervals(
     given: Sums,
     strata: Int[np.ndarray, " subject"],
     *,
     group: Int[np.ndarray, " subject"] | None = None,
-    n_resamples: int = 1000,
     confidence: float = 0.95,
-    rng: np.random.Generator,
-) -> tuple[Interval, Interval]:
-    """Intervals of mu and eta by a two-way cluster bootstrap: subjects (within strata), attributes.
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Limits of mu and of eta over subjects, left out one by one; attributes are these.
 
-    A resample keeps everything that was measured with a subject or attribute it draws. mu of a
-    resample is biased like mu itself, once more; BCa corrects for it as far as it can. Hold both
-    against ``chance``.
+    mu is a maximum and biased upwards, which an interval does not correct: hold it against
+    ``chance``.
 
     Args:
         given: Comparisons.
-        strata: Subjects are drawn within these; where each is alone, from all.
+        strata: Subjects are a sample within these; where each is alone, of all.
         group: As in ``unqover.bias.aggregates``.
-        n_resamples: Number of resamples.
         confidence: Coverage.
-        rng: The generator they come from.
 
-    Raises:
-        InputError: if there are fewer than two subjects or attributes to draw.
+    Returns:
+        NaN for fewer than five subjects, and where one is its stratum.
     """
     label = strata if np.bincount(strata).max() > 1 else np.zeros_like(strata)
-    members = [np.flatnonzero(label == stratum) for stratum in np.unique(label)]
-    n_attributes = given.C.shape[1]
-    if n_attributes < 2 or min(map(len, members)) < 2:
-        raise InputError("a bootstrap needs at least 2 subjects in each group and 2 attributes")
-    alone = group is None
-    member = Membership.of(given, np.arange(given.n_subjects) if group is None else group)
-
-    def statistic(*drawn: np.ndarray, axis: int) -> np.ndarray:
-        stacked = [np.atleast_2d(part) for part in drawn]
-        values = np.array(
-            [_resampled(given, member, parts, alone) for parts in zip(*stacked, strict=True)]
-        )
-        return np.round(values[0] if drawn[0].ndim == 1 else values.T, _DECIMALS)
-
-    intervals = bootstrap_intervals(
-        (*members, np.arange(n_attributes)),
-        statistic,
-        n_resamples=n_resamples,
-        confidence=confidence,
-        batch=_BATCH,
-        rng=rng,
+    n, alone = given.n_subjects, group is None
+    member = Membership.of(given, np.arange(n) if group is None else group)
+    whole, *without = (
+        _of_subjects(given, member, kept, alone) for kept in np.vstack([np.ones(n), 1 - np.eye(n)])
     )
-    mu, eta = (
-        Interval(float(low), float(high), "BCa" if bca else "percentile")
-        for low, high, bca in zip(*intervals.limits(), intervals.has_bca, strict=True)
+    size = np.bincount(label)[label]
+    columns = np.array(without).T
+    if (size < 2).any():
+        columns = np.full_like(columns, np.nan)
+    limits = np.array(
+        [
+            jackknife_mean(value, others, 1 / size).limits(confidence)
+            for value, others in zip(whole, columns, strict=True)
+        ]
     )
-    return mu, eta
+    mu, eta = np.maximum(limits, 0.0).tolist()  # both are sizes
+    return tuple(mu), tuple(eta)
 
 
-def _resampled(
-    given: Sums, member: Membership, drawn: tuple[np.ndarray, ...], alone: bool
+def _of_subjects(
+    given: Sums, member: Membership, kept: Float[np.ndarray, " subject"], alone: bool
 ) -> tuple[float, float]:
-    """Mu and eta of one draw of subjects and attributes; ``alone``: each is its own group."""
-    *subjects, attributes = drawn
-    weight = np.bincount(np.concatenate(subjects), minlength=given.n_subjects).astype(float)
-    weighted = member.against(weight) if alone else member.weighted(weight)
-    chosen = np.unique(attributes)
-    eta = weighted.means(given.sign[:, attributes], given.n[:, attributes])
-    gamma = weighted.means(given.C[:, chosen], given.n[:, chosen])
-    if alone:  # a subject counts as often as it was drawn
-        often = weight.astype(int)
-        gamma, eta = np.repeat(gamma, often, axis=0), np.repeat(eta, often, axis=0)
+    """Mu and eta of some subjects, which weigh 1; ``alone``: each is its own group."""
+    weighted = member.against(kept) if alone else member.weighted(kept)
+    gamma, eta = weighted.means(given.C, given.n), weighted.means(given.sign, given.n)
+    if alone:
+        gamma, eta = gamma[kept > 0], eta[kept > 0]
     return mean_largest(gamma), mean_size(eta)

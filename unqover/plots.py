@@ -1,6 +1,10 @@
-"""Reports to matplotlib axes."""
+"""Reports to matplotlib axes, and the figures of the catalogue."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,43 +12,83 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, plain_text
-from tda_bias.runs.text import counted
+from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, Entry
+from tda_bias.runs.run import Run
+from tda_bias.runs.text import counted, p_text, short_name
 from tda_bias.types import InputError
 from unqover.bias import comparative, factorial, scores
-from unqover.report import Report, cells_of
+from unqover.report import Report, cells_of, load_report
 
 _MOST_BARS = 24
+# Level of the false-discovery rate at which an attribute is marked.
+_Q = 0.05
 
 
-@plain_text
 def plot_heat_map(report: Report, *, ax: Axes | None = None) -> Axes:
     """Gamma of every subject on every attribute; of kinds where attributes are sensitive.
 
-    Red: preferred for it over the subjects it was compared with; blue: the others are.
+    Red: preferred for it over the subjects it was compared with; blue: the others are. Groups of
+    subjects are named beside their rows; an asterisk marks the attributes on which a group has
+    q < .05, or the cell where every subject is its own group.
     """
-    table = report.subjects
-    column = "kind" if _sensitive(report) else "attribute"
-    order = list(dict.fromkeys(table["subject"]))
-    wide = table.pivot_table("gamma", "subject", column, sort=False).loc[order]
-    wide = wide[wide.mean().index] if column == "kind" else wide[_by_contrast(report, wide)]
+    table, answers = report.subjects, report.answers
+    order = list(answers.subjects)
+    wide = table.pivot_table("gamma", "subject", _column(report), sort=False).loc[order]
+    if not _sensitive(report):
+        ranked = _of_first_factor(report).sort_values("gamma", kind="stable")
+        ranked = ranked[ranked["group"] == answers.asked.levels[0][0]]
+        wide = wide[[name for name in ranked["attribute"] if name in wide.columns]]
     ax = ax or plt.subplots(layout="constrained")[1]
     most = float(np.nanmax(np.abs(wide.to_numpy()))) or 1.0
     image = ax.imshow(wide, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
     ax.set_xticks(range(wide.shape[1]), wide.columns, rotation=90, fontsize="small")
     ax.set_yticks(range(wide.shape[0]), wide.index, fontsize="x-small")
-    levels = [report.answers.levels[report.answers.subjects.index(name)] for name in order]
-    for row in range(1, len(order)):
-        if levels[row] != levels[row - 1] and len(set(levels)) < len(order):
-            ax.axhline(row - 0.5, color="black", linewidth=0.8)
+    if len(set(answers.asked.levels)) < len(order):
+        _name_groups(ax, answers.combinations)
+    if not _sensitive(report):
+        _mark_survivors(ax, report, wide)
     ax.figure.colorbar(image, ax=ax, label="comparative bias gamma(x, a)", pad=0.02)
     ax.set_title(_counted(report), fontsize="small", loc="left")
     return ax
 
 
-@plain_text
+def _name_groups(ax: Axes, groups: Sequence[str]) -> None:
+    """Draw a line between groups of rows, and write their names on the right."""
+    end = 0
+    for name, rows in groupby(groups):
+        start, end = end, end + len(list(rows))
+        if start:
+            ax.axhline(start - 0.5, color="black", linewidth=0.8)
+        ax.annotate(
+            name,
+            (1.01, (start + end - 1) / 2),
+            xycoords=("axes fraction", "data"),
+            rotation=270,
+            va="center",
+            fontsize="small",
+        )
+
+
+def _mark_survivors(ax: Axes, report: Report, wide: pd.DataFrame) -> None:
+    """Mark what has q < .05 with an asterisk, and say so below."""
+    answers, groups = report.answers, _of_first_factor(report)
+    kept = groups[groups["q"] < _Q]
+    if answers.level_of(0) == list(answers.subjects):
+        for group, attribute in zip(kept["group"], kept["attribute"], strict=True):
+            column, row = list(wide.columns).index(attribute), list(wide.index).index(group)
+            ax.text(column, row, "*", ha="center", va="center")
+    else:
+        marked = set(kept["attribute"])
+        ax.set_xticklabels([f"{name} *" if name in marked else name for name in wide.columns])
+    factor = answers.asked.factors[0]
+    ax.set_xlabel(
+        f"* gamma by {factor} has q < .05" if len(kept) else f"no gamma by {factor} has q < .05",
+        fontsize="small",
+    )
+
+
 def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None = None) -> Axes:
-    """Attributes ranked by the gamma of a group, with intervals.
+    """Attributes ranked by the gamma of a group, with intervals; pale where q is .05 or more.
 
     Args:
         report: The report.
@@ -54,35 +98,36 @@ def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None
     Raises:
         InputError: if there is no such group.
     """
-    factor = report.answers.factors[0]
-    table = report.groups[report.groups["factor"] == factor]
+    table = _of_first_factor(report)
     name = group or str(table["group"].iloc[0])
     rows = table[table["group"] == name].dropna(subset=["gamma"])
     if rows.empty:
         raise InputError(f"`group` must be one of {', '.join(table['group'].unique())}")
-    if _sensitive(report):
-        rows = by_kind(rows)
-    rows = rows.sort_values("gamma")
+    rows = (by_kind(rows) if _sensitive(report) else rows).sort_values("gamma")
     if len(rows) > _MOST_BARS:
         rows = pd.concat([rows.head(_MOST_BARS // 2), rows.tail(_MOST_BARS // 2)])
     ax = ax or plt.subplots(layout="constrained")[1]
     place = np.arange(len(rows))
     colour = np.where(rows["gamma"] > 0, ORANGE, BLUE)
-    ax.barh(place, rows["gamma"], color=colour, alpha=0.75, height=0.7)
-    if "low" in rows:
+    bars = ax.barh(place, rows["gamma"], color=colour, alpha=0.75, height=0.7)
+    title = _counted(report)
+    if not _sensitive(report):
+        survives = (rows["q"] < _Q).to_numpy()
+        for bar, solid in zip(bars, survives, strict=True):
+            bar.set_alpha(0.85 if solid else 0.3)
         error = [rows["gamma"] - rows["low"], rows["high"] - rows["gamma"]]
         ax.errorbar(rows["gamma"], place, xerr=error, fmt="none", ecolor="black", elinewidth=0.8)
+        marked = "dark: q < .05" if survives.any() else "none has q < .05"
+        title += f"\n{report.config.confidence:.0%} intervals over subjects; {marked}"
     ax.axvline(0, color=GREY, linewidth=0.8)
-    ax.set_yticks(place, rows["kind" if _sensitive(report) else "attribute"], fontsize="small")
+    ax.set_yticks(place, rows[_column(report)], fontsize="small")
     others = [g for g in table["group"].unique() if g != name]
     against = others[0] if len(others) == 1 else "the others"
     ax.set_xlabel(f"gamma({name}, a): > 0 where {name} is preferred to {against}")
-    ends = f", {report.config.confidence:.0%} intervals over subjects" if "low" in rows else ""
-    ax.set_title(_counted(report) + ends, fontsize="small", loc="left")
+    ax.set_title(title, fontsize="small", loc="left")
     return ax
 
 
-@plain_text
 def plot_interaction(
     report: Report, *, attribute: str | None = None, ax: Axes | None = None
 ) -> Axes:
@@ -98,16 +143,19 @@ def plot_interaction(
             attribute.
     """
     answers = report.answers
-    if len(answers.factors) != 2:
-        raise InputError(f"class {answers.name} has one factor: there is no interaction to draw")
+    if len(answers.asked.factors) != 2:
+        raise InputError(
+            f"class {answers.asked.name} has one factor: there is no interaction to draw"
+        )
     names, gamma, _ = cells_of(answers, comparative(scores(answers.log_prob, "two_way")).C)
     if gamma is None:
         raise InputError("a combination of levels is missing: its interaction is not defined")
-    left = factorial(gamma).interaction
-    if attribute is not None and attribute not in answers.attributes:
+    if attribute is None:
+        number = int(np.abs(factorial(gamma).interaction).max((0, 1)).argmax())
+    elif attribute in answers.attributes:
+        number = answers.attributes.index(attribute)
+    else:
         raise InputError(f"`attribute` must be one of those asked about; got {attribute!r}")
-    largest = int(np.abs(left).max((0, 1)).argmax())
-    number = largest if attribute is None else answers.attributes.index(attribute)
     ax = ax or plt.subplots(layout="constrained")[1]
     cells = gamma[:, :, number]
     order = np.argsort(cells.mean(1))
@@ -117,9 +165,9 @@ def plot_interaction(
         ax.plot(cells[order, column], color=colour, marker=marker, linestyle=line, label=name)
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xticks(range(len(order)), [names[0][i] for i in order], rotation=60, ha="right")
-    shown = answers.kinds[number] if answers.sensitive[number] else answers.attributes[number]
-    ax.set_ylabel(f"gamma for “{shown}”")
-    ax.legend(title=answers.factors[1], frameon=False, fontsize="small")
+    names_shown = answers.asked.kinds if answers.asked.sensitive[number] else answers.attributes
+    ax.set_ylabel(f"gamma for “{names_shown[number]}”")
+    ax.legend(title=answers.asked.factors[1], frameon=False, fontsize="small")
     ax.set_title(_counted(report), fontsize="small", loc="left")
     return ax
 
@@ -127,19 +175,20 @@ def plot_interaction(
 def report_figures(report: Report) -> dict[str, Figure]:
     """The figures that every run gets."""
     answers = report.answers
-    n_rows, n_columns = len(answers.subjects), len(set(report.answers.attributes))
-    if _sensitive(report):
-        n_columns = len(set(answers.kinds))
-    size = (max(4.8, 2.6 + 0.24 * n_columns), min(14.0, 3.0 + 0.15 * n_rows))
-    figures = {"heat_map": Figure(figsize=size, layout="constrained")}
-    plot_heat_map(report, ax=figures["heat_map"].subplots())
-    figures["attributes"] = Figure(
-        figsize=(5.4, 1.4 + 0.2 * min(n_columns, _MOST_BARS)), layout="constrained"
-    )
-    plot_attributes(report, ax=figures["attributes"].subplots())
-    if not report.joint.empty:
-        figures["interaction"] = Figure(figsize=(5.4, 3.8), layout="constrained")
-        plot_interaction(report, ax=figures["interaction"].subplots())
+    n_columns = len(set(answers.asked.kinds if _sensitive(report) else answers.attributes))
+    drawn = {
+        "heat_map": (
+            plot_heat_map,
+            (max(4.8, 2.6 + 0.24 * n_columns), min(14.0, 3.0 + 0.15 * len(answers.subjects))),
+        ),
+        "attributes": (plot_attributes, (5.4, 1.6 + 0.2 * min(n_columns, _MOST_BARS))),
+        "interaction": (plot_interaction, (5.4, 3.8)),
+    }
+    figures = {}
+    for name, (plot, size) in drawn.items():
+        if name != "interaction" or not report.joint.empty:
+            figures[name] = Figure(figsize=size, layout="constrained")
+            plot(report, ax=figures[name].subplots())
     return figures
 
 
@@ -149,21 +198,57 @@ def by_kind(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sensitive(report: Report) -> bool:
-    return any(report.answers.sensitive)
+    return any(report.answers.asked.sensitive)
 
 
-def _by_contrast(report: Report, wide: pd.DataFrame) -> list[str]:
-    """Attributes in the order of the first group's gamma."""
-    table = report.groups[report.groups["factor"] == report.answers.factors[0]]
-    rows = table[table["group"] == table["group"].iloc[0]].sort_values("gamma")
-    return [name for name in rows["attribute"] if name in wide.columns]
+def _column(report: Report) -> str:
+    return "kind" if _sensitive(report) else "attribute"
+
+
+def _of_first_factor(report: Report) -> pd.DataFrame:
+    return report.groups[report.groups["factor"] == report.answers.asked.factors[0]]
 
 
 def _counted(report: Report) -> str:
-    answers = report.answers
-    mu = report.summary.iloc[0]
+    """Model and questions, and mu beside the stronger of its two nulls."""
+    answers, first = report.answers, report.summary.iloc[0]
+    subjects = counted(len(answers.subjects), "subject")
     return (
-        f"{answers.model} · {answers.name} · {counted(len(answers.subjects), 'subject')}, "
-        f"{counted(len(answers.templates), 'template')}\nμ {mu['mu']:.3f}, by chance "
-        f"{mu['mu_chance']:.3f}"
+        f"{short_name(answers.model)} · {answers.asked.name} · {subjects}, "
+        f"{counted(len(answers.asked.templates), 'template')}\nμ {first['mu']:.3f}, by chance "
+        f"{first['mu_chance_pair']:.3f} (p {p_text(first['mu_p_pair'])})"
     )
+
+
+# -- the catalogue ---------------------------------------------------------------------------------
+
+
+def _drawn(folder: Path) -> dict[str, Figure]:
+    return report_figures(load_report(folder))
+
+
+def _named(name: str) -> Callable[[Sequence[Run]], Figure]:
+    return lambda runs: runs[0].load(_drawn)[name]
+
+
+FIGURES: tuple[Entry, ...] = (
+    Entry(
+        "unqover_heat_map",
+        "Comparative bias by subject and attribute",
+        "unqover",
+        _named("heat_map"),
+    ),
+    Entry(
+        "unqover_attributes",
+        "Attributes ranked by comparative bias",
+        "unqover",
+        _named("attributes"),
+    ),
+    Entry(
+        "unqover_interaction",
+        "Interaction of two factors",
+        "unqover",
+        _named("interaction"),
+        holds=lambda run: not run.load(load_report).joint.empty,
+    ),
+)

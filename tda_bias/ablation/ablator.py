@@ -1,43 +1,41 @@
-"""Does removing a head change what the model says?
+"""Effects of removing heads on what a model says: exact for chosen sets, estimated for every head.
 
 A head is removed by replacing its output (before the output projection) with its mean over the
 unrelated texts, or with zero. What changes is read from the same texts: the preference for the
 stereotype, the part of it that is about the target (beta, against the twins), and the price in
-language modelling. Beside the exact effect of chosen heads stand first-order estimates for every
-head (``first_order``).
-
-Of encoder-decoders, the heads are those of the encoder.
+language modelling. Of encoder-decoders, the heads are those of the encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
-from jaxtyping import Float, Int
-from torch import Tensor
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 
-from tda_bias.ablation.first_order import FirstOrder, first_order, slopes
 from tda_bias.ablation.removal import HeadRemover
-from tda_bias.models.attention import attention_layers
-from tda_bias.models.hooks import head_means
+from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
+from tda_bias.models.hooks import head_means, require_heads, require_separate_heads
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import refuse_undefined
+from tda_bias.models.logits import logits_at, refuse_undefined
 from tda_bias.models.precision import Precision
 from tda_bias.models.scoring import TreePass
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import PartStore, texts_hash
-from tda_bias.runs.work import Job
-from tda_bias.scores.likelihood import TripleReadings, triple_readings
-from tda_bias.types import HeadId, InputError, Triple
+from tda_bias.runs.cache import Cache, texts_hash
+from tda_bias.runs.work import Part
+from tda_bias.scores.likelihood import triple_readings
+from tda_bias.types import Ablation, HeadId, InputError, Triple
 
-Ablation = Literal["mean", "zero"]
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3
+# Weight of each part of a text in the log-odds: stereotype, anti-stereotype, unrelated, context.
+_SIGN = np.array([1.0, -1.0, 0.0, 0.0])
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,31 @@ class Outcomes:
         return values
 
 
+@dataclass(frozen=True)
+class FirstOrder:
+    """First-order estimates for every head; NaN for layers without attention.
+
+    A head's output is moved a small step toward what would replace it; the slope times the whole
+    way is the estimate, from one backward pass per batch of texts.
+
+    Attributes:
+        effect: Change of the mean log-odds on removal, nats (attribution patching).
+        beta: Change of the mean beta, the log-odds of triples minus that of their twins, over
+            triples that have twins; NaN where none has.
+        importance: Mean size of the change in the loss of all texts if the head's output were
+            gated off, per item (Michel et al. 2019).
+        direct: The part of ``effect`` that goes straight to the output, past all later layers, to
+            first order (the direct effect in the sense of Vig et al. 2020). NaN where heads do not
+            write to the residual stream as they are: behind a normalisation, or in an encoder that
+            a decoder reads.
+    """
+
+    effect: Float[np.ndarray, "layer head"]
+    beta: Float[np.ndarray, "layer head"]
+    importance: Float[np.ndarray, "layer head"]
+    direct: Float[np.ndarray, "layer head"]
+
+
 class Ablator:
     """Runs a language model on triples with and without heads.
 
@@ -120,38 +143,41 @@ class Ablator:
         precision: Precision = "float32",
     ) -> None:
         if ablation not in get_args(Ablation):
-            raise InputError(f"`ablation` must be mean or zero; got {ablation!r}")
-        self.model, self.ablation = model, ablation
+            allowed = " or ".join(get_args(Ablation))
+            raise InputError(f"`ablation` must be {allowed}; got {ablation!r}")
+        self.model, self.triples, self.twins = model, triples, twins
+        self.ablation, self.batch_size, self.precision = ablation, batch_size, precision
         self.readings = triple_readings(model, triples, twins, batch_size=batch_size)
         self.layers = attention_layers(model)
+        require_separate_heads(model, self.layers)
         self.replacement: Float[Tensor, "layer head d"] | None = None
         if ablation == "mean":
             self.replacement = head_means(
                 model, self.layers, self.readings.unrelated, batch_size=batch_size
             )
-        self.precision = precision
         self._remover = HeadRemover(model, self.layers, self.replacement, precision=precision)
 
-    @property
-    def packed(self) -> bool:
-        """Tell whether a triple's texts are run as one row."""
-        return self.readings.packed
+    def only(self, chosen: Bool[np.ndarray, " triple"]) -> Ablator:
+        """An ablator of some of the triples alone: means of heads are of their texts too."""
+        places: list[int] = np.flatnonzero(chosen).tolist()
+        return Ablator(
+            self.model,
+            [self.triples[i] for i in places],
+            twins=[self.twins[i] for i in places] if self.twins else (),
+            ablation=self.ablation,
+            batch_size=self.batch_size,
+            precision=self.precision,
+        )
 
     @property
-    def n_layers(self) -> int:
-        """Layers with heads."""
-        return len(self.layers)
-
-    def check(self, heads: Sequence[HeadId]) -> None:
-        """Refuse heads the model does not have.
-
-        Raises:
-            InputError: naming the first.
-        """
-        self._remover.check(heads)
+    def about(self) -> dict[str, Any]:
+        """The way in which heads are removed, as saved parts name it."""
+        texts = texts_hash([(list(ids),) for ids in self.readings.unrelated])
+        replacement = {"mean": texts, "zero": 0}[self.ablation]
+        return {"replacement": replacement, "precision": self.precision}
 
     def removed(self, heads: Sequence[HeadId]) -> AbstractContextManager[None]:
-        """The model without some heads, for whatever runs inside.
+        """Remove heads from the model, for whatever runs inside.
 
         Raises:
             InputError: if a head does not exist, or the output of a removed head was what replaced
@@ -159,85 +185,88 @@ class Ablator:
         """
         return self._remover.removed(heads)
 
-    def parts(
-        self, jobs: Sequence[Job], store: PartStore | None = None, progress: Progress | None = None
-    ) -> Iterator[Mapping[str, np.ndarray]]:
-        """The arrays of jobs; saved ones as they are.
-
-        Args:
-            jobs: The parts, as ``removals`` and ``slope_parts`` give them.
-            store: Where finished ones are kept; nowhere if None.
-            progress: As ``PartStore.each`` calls it.
-        """
-        store = store or PartStore(None, {})
-        return store.each(jobs, progress=progress)
+    # -- exact effects of sets of heads --
 
     def without(
         self,
         sets: Sequence[Sequence[HeadId]],
         *,
-        share: bool = True,
-        store: PartStore | None = None,
+        cache: Cache | None = None,
         progress: Progress | None = None,
     ) -> list[Outcomes]:
         """Outcomes without each set of heads; the empty set is the unchanged model.
 
         Args:
             sets: Heads to remove together.
-            share: Run once what sets share; False runs the whole model for each, for comparison.
-            store: Where finished batches of texts are kept, for a run that is started again.
+            cache: Where finished batches of texts are kept, for a run that is started again.
             progress: Called with tokens read and to read, each as often as there are sets.
 
         Raises:
             InputError: if a head does not exist, removing it changes nothing, or a log-probability
                 is NaN.
         """
-        jobs = self.removals(sets, share=share)
-        return self.outcomes(sets, self.parts(jobs, store, progress))
+        parts = self.removals(sets)
+        return self.outcomes(sets, (cache or Cache()).each(parts, progress=progress))
 
-    def removals(self, sets: Sequence[Sequence[HeadId]], *, share: bool = True) -> list[Job]:
+    def removals(self, sets: Sequence[Sequence[HeadId]]) -> list[Part]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
         for heads in sets:
-            self.check(heads)
+            require_heads(self.model, self.layers, heads)
+
+        def read(tree_pass: TreePass) -> Float[np.ndarray, "set reading"]:
+            values = self._remover.read(tree_pass, sets)
+            refuse_undefined(self.model, values)
+            return values
+
         about = {"heads": [[str(head) for head in heads] for heads in sets]}
-        return self._jobs(
-            "pass", about, lambda tree_pass: self.read(tree_pass, sets, share=share), len(sets)
-        )
+        return self._parts("pass", about, read, len(sets))
 
     def outcomes(
-        self, sets: Sequence[Sequence[HeadId]], parts: Iterable[Mapping[str, np.ndarray]]
+        self, sets: Sequence[Sequence[HeadId]], arrays: Iterable[Mapping[str, np.ndarray]]
     ) -> list[Outcomes]:
-        """Outcomes without each set of heads, from the parts of ``removals``."""
+        """Outcomes without each set of heads, from the arrays of ``removals``."""
         readings = self.readings
         read = [[np.full(len(part), np.nan) for part in readings.part] for _ in sets]
-        for make, arrays in zip(readings.passes, parts, strict=True):
+        for make, of_part in zip(readings.passes, arrays, strict=True):
             tree_pass = make()
             ends = np.cumsum([len(which) for which in tree_pass.readings])[:-1]
-            for index, of_set in enumerate(arrays["values"]):
+            for index, of_set in enumerate(of_part["values"]):
                 split = np.split(of_set, ends)
                 for text, which, value in zip(
                     tree_pass.tree, tree_pass.readings, split, strict=True
                 ):
                     read[index][text][which] = value
-        return [outcomes(readings, values) for values in read]
+        return [self._outcomes(values) for values in read]
 
-    def _jobs(
+    def _outcomes(self, values: Sequence[Float[np.ndarray, " reading"]]) -> Outcomes:
+        """Readings of all triples and twins, put together."""
+        total, count = self.readings.sums(values)
+        n = self.readings.n_triples
+        odds = total[n:, 0] - total[n:, 1]
+        number = np.bincount(self.readings.twin_of, minlength=n)
+        sums = np.bincount(self.readings.twin_of, odds, n)
+        undefined = np.full(n, np.nan)
+        twins = np.divide(sums, number, out=undefined, where=number > 0)
+        return Outcomes(total[:n, :3], total[:n, 3], count[:n], twins)
+
+    def _parts(
         self,
         name: str,
         about: Mapping[str, Any],
         read: Callable[[TreePass], Float[np.ndarray, "..."]],
         times: int,
-    ) -> list[Job]:
+    ) -> list[Part]:
         """One part per batch of texts, which is made when it is needed and not kept.
 
         Its cost is the number of tokens, as many ``times`` as the model reads them.
         """
 
         def depends_on(make: Callable[[], TreePass]) -> dict[str, Any]:
-            return {"texts": self._texts_hash(make()), "packed": self.packed, **self.about, **about}
+            texts = _texts_hash(make())
+            return {"texts": texts, "packed": self.readings.packed, **self.about, **about}
 
         return [
-            Job(
+            Part(
                 f"{name} {number}",
                 float(tokens) * times,
                 cache(partial(depends_on, make)),
@@ -248,69 +277,144 @@ class Ablator:
             )
         ]
 
-    def read(
-        self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
-    ) -> Float[np.ndarray, "set reading"]:
-        """The readings of one batch of texts without each set of heads; see ``without``."""
-        values = self._remover.read(tree_pass, sets, share=share)
-        refuse_undefined(self.model, values)
-        return values
+    # -- first-order estimates for every head --
 
-    @property
-    def about(self) -> dict[str, Any]:
-        """How heads are removed, as saved parts name it."""
-        replacement = _hash_of(self.readings.unrelated) if self.ablation == "mean" else 0
-        return {"replacement": replacement, "precision": self.precision}
+    def slope_parts(self) -> list[Part]:
+        """The parts that ``first_order`` is made of, batch by batch of texts."""
+        return self._parts("slopes", {}, self._slopes, _READINGS_OF_A_GRADIENT)
 
-    def slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
-        """Contribution of one batch of texts to the first-order estimates, row by row."""
-        return slopes(self.model, self.layers, self.readings, self.replacement, tree_pass)
-
-    def first_order(self, parts: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
-        """Estimates for every head; see ``FirstOrder``.
+    def first_order(self, arrays: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
+        """Estimates for every head.
 
         Args:
-            parts: Those of ``slope_parts``, where they are kept; computed now if None.
+            arrays: Those of ``slope_parts``, where they are kept; computed now if None.
         """
-        if parts is None:
-            parts = self.parts(self.slope_parts())
-        rows = (arrays["values"] for arrays in parts)
-        return first_order(self.model, self.layers, self.readings, rows)
+        if arrays is None:
+            arrays = Cache().each(self.slope_parts())
+        readings, layers = self.readings, self.layers
+        total = np.zeros((3, len(readings.part), len(layers), layers[0].n_heads))
+        for make, of_pass in zip(readings.passes, arrays, strict=True):
+            for place, tree in enumerate(make().tree):
+                total[:, tree] += of_pass["values"][:, place]
+        (effect, loss, direct), twins = (
+            total[:, : readings.n_triples],
+            total[0, readings.n_triples :],
+        )
+        if not writes_to_the_stream(self.model, layers):
+            direct = np.full_like(direct, np.nan)
 
-    def slope_parts(self) -> list[Job]:
-        """The parts that ``first_order`` is made of, batch by batch of texts."""
-        return self._jobs("slopes", {}, self.slopes, _READINGS_OF_A_GRADIENT)
+        def by_number(values: Float[np.ndarray, "position head"]) -> np.ndarray:
+            table = np.full((layers[-1].number + 1, values.shape[1]), np.nan)
+            table[[layer.number for layer in layers]] = values
+            return table
 
-    def _texts_hash(self, tree_pass: TreePass) -> str:
-        """Of everything a pass reads, in order."""
-        parts: list[Any] = [
-            value.tolist() for value in tree_pass.inputs.values() if hasattr(value, "tolist")
-        ]
-        parts += [
-            tree_pass.places.tolist(),
-            tree_pass.place.tolist(),
-            tree_pass.token.tolist(),
-            tree_pass.tree,
-        ]
-        return texts_hash([tuple(parts)])
+        return FirstOrder(
+            effect=by_number(effect.mean(0)),
+            beta=by_number(_beta(effect, twins, readings.twin_of)),
+            importance=by_number(np.abs(loss).mean(0)),
+            direct=by_number(direct.mean(0)),
+        )
+
+    def _slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
+        """Effects on the log-odds and the loss of one pass, row by row, and the direct part."""
+        part = np.concatenate(
+            [
+                self.readings.part[text][which]
+                for text, which in zip(tree_pass.tree, tree_pass.readings, strict=True)
+            ]
+        )
+        with (
+            torch.enable_grad(),
+            only_activations(self.model.hf_model),
+            _watched(self.layers) as seen,
+        ):
+            logits = logits_at(
+                self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
+            )
+            device = logits.device
+            values = torch.log_softmax(logits, -1)[
+                torch.from_numpy(tree_pass.place).to(device),
+                torch.from_numpy(tree_pass.token).to(device),
+            ]
+        sign = torch.from_numpy(_SIGN[part]).to(values)
+        *odds, final = torch.autograd.grad(
+            (sign * values).sum(), [*seen.heads, seen.last], retain_graph=True
+        )
+        loss = torch.autograd.grad(-values.sum(), seen.heads)
+        estimates = torch.zeros(
+            3, len(tree_pass.tree), len(self.layers), self.layers[0].n_heads, dtype=torch.float64
+        )
+        for index, layer in enumerate(self.layers):
+            z, slope = (layer.by_head(x).detach() for x in (seen.heads[index], odds[index]))
+            change = -z if self.replacement is None else self.replacement[index].to(z) - z
+            estimates[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
+            estimates[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
+            written = layer.written(change).detach()
+            if written.shape[1] == final.shape[1]:
+                estimates[2, :, index] = (written * final[:, :, None]).double().sum((1, 3)).cpu()
+        return estimates.numpy()
 
 
-def outcomes(readings: TripleReadings, values: Sequence[Float[np.ndarray, " reading"]]) -> Outcomes:
-    """Readings of all triples and twins, put together."""
-    total, count = readings.sums(values)
-    n = readings.n_triples
-    odds = total[n:, 0] - total[n:, 1]
-    number = np.bincount(readings.twin_of, minlength=n)
-    twins = np.full(n, np.nan)
-    there = number > 0
-    twins[there] = (np.bincount(readings.twin_of, odds, n) / np.maximum(number, 1))[there]
-    return Outcomes(total[:n, :3], total[:n, 3], count[:n], twins)
+def _texts_hash(tree_pass: TreePass) -> str:
+    """Hash of everything a pass reads, in order."""
+    parts = [value.tolist() for value in tree_pass.inputs.values() if hasattr(value, "tolist")]
+    parts += [places.tolist() for places in (tree_pass.places, tree_pass.place, tree_pass.token)]
+    return texts_hash([(*parts, tree_pass.tree)])
 
 
-def _hash_of(texts: Sequence[Sequence[int]]) -> str:
-    return texts_hash([(list(ids),) for ids in texts])
+def _beta(
+    effect: Float[np.ndarray, "triple layer head"],
+    twins: Float[np.ndarray, "twin layer head"],
+    twin_of: Int[np.ndarray, " twin"],
+) -> Float[np.ndarray, "layer head"]:
+    """Effect on triples minus the mean effect on their twins, over triples with twins."""
+    number = np.bincount(twin_of, minlength=len(effect))
+    if not number.any():
+        return np.full(effect.shape[1:], np.nan)
+    weight = np.where(number > 0, 1.0, 0.0)
+    total = np.tensordot(weight, effect, 1) - np.tensordot(1 / number[twin_of], twins, 1)
+    return np.asarray(total / weight.sum())
 
 
-def change(summary: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
-    """Change of each summary."""
-    return {f"d_{name}": summary[name] - base[name] for name in base}
+@dataclass
+class _Seen:
+    """Activations of a pass: every projection's input, and the last layer's output."""
+
+    heads: list[Tensor]
+    last: Tensor
+
+
+@contextmanager
+def _watched(layers: Sequence[AttentionLayer]) -> Iterator[_Seen]:
+    """Let gradients begin at the first layer's input, and keep what they are taken of."""
+    seen = _Seen([torch.empty(0)] * len(layers), torch.empty(0))
+
+    def begin(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (arguments[0].detach().requires_grad_(), *arguments[1:])
+
+    def end(_: nn.Module, __: Any, output: Any) -> None:
+        seen.last = output[0] if isinstance(output, tuple) else output
+
+    with ExitStack() as stack:
+        stack.callback(layers[0].block.register_forward_pre_hook(begin).remove)
+        stack.callback(layers[-1].block.register_forward_hook(end).remove)
+        for index, layer in enumerate(layers):
+
+            def keep(_: nn.Module, arguments: tuple[Tensor, ...], index: int = index) -> None:
+                seen.heads[index] = arguments[0]
+
+            stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
+        yield seen
+
+
+@contextmanager
+def only_activations(hf_model: Any) -> Iterator[None]:
+    """No gradients of parameters, which would cost memory and are not wanted."""
+    frozen = [p for p in hf_model.parameters() if p.requires_grad]
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(True)

@@ -17,22 +17,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tda_bias.models.attention import AttentionLayer, attention_layers, attention_part
-from tda_bias.models.checkpoint import refuse_code_in_folder
-from tda_bias.models.hooks import head_means, heads_changed, require_heads
-from tda_bias.models.load import DTYPES, LanguageModel, LoadedModel, load_language_model
-from tda_bias.models.packaged import local_source
+from tda_bias.models.attention import AttentionLayer, attention_layers, attention_part, is_turned
+from tda_bias.models.hooks import (
+    head_means,
+    heads_changed,
+    require_heads,
+    require_separate_heads,
+)
+from tda_bias.models.language_model import model_record
+from tda_bias.models.load import (
+    DTYPES,
+    LanguageModel,
+    load_language_model,
+    quantisation,
+    read_config,
+)
 from tda_bias.runs.files import make_folder, temporary_name, to_json, write_errors
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.page import Audited, model_card
+from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.text import counted
 from tda_bias.types import HeadId, InputError
 
+CARD = "README.md"
 How = Literal["zero", "mean", "scale"]
-Through = Literal["TransformerLens", "output projection"]
 # Logits of the saved and of the hooked model may differ by this in single precision, and where
 # logits are above 20 (GPT-2's are near 100) by as much in proportion.
 TOLERANCE = 1e-4
@@ -139,25 +154,30 @@ def edit_heads(
         raise InputError("there is no head to edit")
     layers = {layer.number: layer for layer in attention_layers(model)}
     require_heads(model, layers.values(), heads)
-    unique = list(dict.fromkeys(heads))
     if rule.how == "mean":
-        if means is None or not set(unique) <= set(means):
+        if means is None or not set(heads) <= set(means):
             raise ValueError("`means` must hold every head")
         _require_output_biases(model, list(layers.values()))
-    changed: dict[int, list[int]] = {}
-    for head in unique:
-        changed.setdefault(head.layer, []).append(head.head)
-    names: set[str] = set()
-    for number, indices in changed.items():
+    names = {id(parameter): name for name, parameter in model.hf_model.named_parameters()}
+    changed: set[str] = set()
+    for number, indices in _by_layer(heads).items():
         layer = layers[number]
         if rule.how == "mean" and means is not None:
             _add_means(layer, {index: means[HeadId(number, index)] for index in indices})
-            names.add(_name_of(model, layer.projection.bias))
+            changed.add(names[id(layer.projection.bias)])
         for index in indices:
             part = layer.columns(index)
             part.copy_((part.double() * rule.factor).to(part))
-        names.add(_name_of(model, layer.projection.weight))
-    return sorted(names)
+        changed.add(names[id(layer.projection.weight)])
+    return sorted(changed)
+
+
+def _by_layer(heads: Sequence[HeadId]) -> dict[int, list[int]]:
+    """Heads of each layer, each once."""
+    by_layer: dict[int, list[int]] = {}
+    for head in dict.fromkeys(heads):
+        by_layer.setdefault(head.layer, []).append(head.head)
+    return by_layer
 
 
 def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
@@ -165,14 +185,9 @@ def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
     added = bias.double()
     for head, mean in means.items():
         columns = layer.columns(head).double()
-        matrix = columns if isinstance(layer.projection, nn.Linear) else columns.T
+        matrix = columns.T if is_turned(layer.projection) else columns
         added = added + matrix @ mean.to(matrix)
     bias.copy_(added.to(bias))
-
-
-def _name_of(model: LanguageModel, parameter: Any) -> str:
-    named = model.hf_model.named_parameters()
-    return next(str(name) for name, candidate in named if candidate is parameter)
 
 
 def _require_output_biases(model: LanguageModel, layers: Sequence[AttentionLayer]) -> None:
@@ -222,57 +237,47 @@ def hooked_edit(
     """The model as if its heads were edited, for whatever runs inside; weights stay as they are.
 
     Args:
-        model: A hooked model, whose heads' outputs are changed where TransformerLens says they
-            are; or one without hooks, where they enter the output projection.
+        model: A model without an edit.
         heads: The heads.
         rule: What becomes of their output.
         means: As in ``edit_heads``.
     """
-    by_layer: dict[int, list[int]] = {}
-    for head in dict.fromkeys(heads):
-        by_layer.setdefault(head.layer, []).append(head.head)
+    by_layer = _by_layer(heads)
 
-    def changed(z: Tensor, number: int) -> Tensor:
+    def changed(z: Tensor, layer: AttentionLayer) -> Tensor:
         z = z.clone()
-        for head in by_layer[number]:
+        for head in by_layer[layer.number]:
             if rule.how == "mean" and means is not None:
-                z[:, :, head] = means[HeadId(number, head)].to(z)
+                z[:, :, head] = means[HeadId(layer.number, head)].to(z)
             else:
                 z[:, :, head] *= rule.factor
         return z
 
-    if isinstance(model, LoadedModel) and model.bridge is not None:
-        stack = "encoder_blocks" if model.hf_model.config.is_encoder_decoder else "blocks"
-
-        def on_z(number: int) -> tuple[str, Callable[..., Tensor]]:
-            name = f"{stack}.{number}.attn.hook_z"
-            return name, lambda z, hook: changed(z, number)
-
-        with model.bridge.hooks(fwd_hooks=[on_z(number) for number in by_layer]):
-            yield
-        return
-    layers = [layer for layer in attention_layers(model) if layer.number in by_layer]
-    with heads_changed(layers, lambda z, layer: changed(z, layer.number)):
+    with heads_changed([own for own in attention_layers(model) if own.number in by_layer], changed):
         yield
 
 
 @dataclass(frozen=True)
 class EditCheck:
-    """How the saved model compares with the hooked one.
+    """Comparison of the saved model with the hooked one.
 
     Attributes:
         difference: Largest difference of a logit.
         allowed: What it may be: ``TOLERANCE`` (more for logits above 20), and in half precision the
             rounding of the weights.
         effect: Largest change of a logit by the edit.
-        through: What hooked the original: ``TransformerLens``, or ``output projection`` where that
-            does not know the architecture.
     """
 
     difference: float
     allowed: float
     effect: float
-    through: Through
+
+    def __str__(self) -> str:
+        return (
+            "Read back from disk and compared with the hooked model: logits differ by at most "
+            f"{self.difference:.1g} (allowed {self.allowed:.1g}); the edit moves them by up to "
+            f"{self.effect:.2g}."
+        )
 
 
 def check_edit(
@@ -288,15 +293,14 @@ def check_edit(
 
     Args:
         edited: The model with changed weights.
-        original: The model before, hooked where its architecture can be, in single precision.
+        original: The model before, in single precision.
         heads: The heads.
         rule: What became of them.
         texts: On what logits are compared.
         means: As in ``edit_heads``.
 
     Raises:
-        InputError: if the edit changed nothing, or the two differ by more than is allowed: the
-            architecture's heads lie elsewhere than assumed.
+        InputError: if the edit changed nothing, or the two differ by more than is allowed.
     """
     unit = torch.finfo(edited.dtype).eps if edited.dtype.itemsize < 4 else 0.0
     edited.hf_model.float()
@@ -313,17 +317,14 @@ def check_edit(
         effect = max(effect, float((after - before).abs().max()))
         largest = max(largest, float(before.abs().max()))
     rounding = 0.0 if rule.how == "zero" else 8 * unit * largest
-    through: Through = (
-        "TransformerLens" if isinstance(original, LoadedModel) else "output projection"
-    )
     allowed = max(TOLERANCE, _PROPORTION * largest) + rounding
-    check = EditCheck(difference, allowed, effect, through)
+    check = EditCheck(difference, allowed, effect)
     named = ", ".join(map(str, heads))
     if not difference <= check.allowed:
         raise InputError(
             f"the edited model's logits differ by {difference:.2g} from those of the hooked one, "
-            f"more than {check.allowed:.2g}: the heads {named} of a {original.architecture} lie "
-            "elsewhere than assumed; nothing was kept"
+            f"more than {check.allowed:.2g}: {rule} of {named} in a {original.architecture} is not "
+            "what was asked for; nothing was kept"
         )
     if effect <= _NO_CHANGE:
         raise InputError(f"{rule} of {named} changes nothing in `model` {original.name}")
@@ -338,9 +339,6 @@ def _logits(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabul
     with torch.inference_mode():
         logits: Tensor = model.hf_model(**inputs).logits
     return logits.double().cpu()
-
-
-EDIT = "edit.json"
 
 
 @dataclass(frozen=True)
@@ -364,16 +362,15 @@ def stored_dtype(name: str) -> str:
     """The type that a model's weights are saved in: what an edit must not change.
 
     Raises:
-        InputError: if the model cannot be found.
+        InputError: if the model cannot be found, or its weights are quantised.
     """
-    from transformers import AutoConfig
-
-    refuse_code_in_folder(name)
-    source = local_source(name)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:  # the hub's and the readers' errors are of many kinds
-        raise InputError(f"`model` {name} could not be found ({type(error).__name__})") from error
+    config = read_config(name)
+    quantised = quantisation(config)
+    if quantised is not None:
+        raise InputError(
+            f"`model` {name}: its config.json says that its weights are quantised ({quantised}), "
+            "and single heads of those cannot be edited; edit the model that they were made from"
+        )
     stored = str(getattr(config, "dtype", None)).removeprefix("torch.")
     return stored if stored in DTYPES else "float32"
 
@@ -406,8 +403,7 @@ def write_edited_model(
 
     Args:
         load: Gives the model without hooks, in the type it is stored in; it is edited in place.
-        load_original: Gives it once more, in single precision and hooked where its architecture
-            can be.
+        load_original: Gives it once more, in single precision.
         heads: The heads.
         rule: What becomes of their output.
         folder: A folder that does not exist.
@@ -421,8 +417,10 @@ def write_edited_model(
             architecture cannot carry the edit, or the saved model is not what it should be.
     """
     refuse_existing(folder)
-    original, edited = load_original(), load()
-    edited.require_language_head()
+    original = load_original()
+    original.require_language_head()
+    require_separate_heads(original, attention_layers(original))
+    edited = load()
     means = None
     if rule.how == "mean":
         means = mean_outputs(original, heads, mean_over, batch_size=batch_size)
@@ -451,8 +449,30 @@ def write_edited_model(
             "check": asdict(check),
             **(about or {}),
         }
-        (stage / EDIT).write_text(to_json(record), encoding="utf-8")
+        (stage / "edit.json").write_text(to_json(record), encoding="utf-8")
+        card = _card(record, check, model_record(saved, weights=after), folder)
+        (stage / CARD).write_text(card, encoding="utf-8")
     return EditedModel(folder, parameters, (before, after), check)
+
+
+def _card(record: Mapping[str, Any], check: EditCheck, model: ModelRecord, folder: Path) -> str:
+    """The model card: what was changed, how that was checked, and what was not measured."""
+    base, heads, how = str(record.get("model", model.name)), record["heads"], record["how"]
+    weights = record["weights"]
+    found = Finding(
+        result=[
+            f"{how} of {', '.join(heads)} in {base}: "
+            f"{counted(len(record['parameters']), 'parameter')} changed, all others bit for bit as "
+            f"they were (weights {weights['before']} before, {weights['after']} after)."
+        ],
+        control=[str(check)],
+        power=["Bias, quality and knowledge were not measured here."],
+    )
+    named = " ".join(f"--head {head}" for head in heads)
+    run = RunRecord(command="edit", model=model.model_copy(update={"name": base}))
+    repeat = f"tdabias edit --model {quote(base)} {named} --how {how} --out {quote(str(folder))}"
+    title = f"{base} with {counted(len(heads), 'attention head')} changed"
+    return model_card(base, title, [Audited(folder.name, run, [("", found)], repeat)])
 
 
 @contextmanager

@@ -1,20 +1,29 @@
-"""The weights of single heads: which slices of which parameters they are."""
+"""Single heads of a model: the slices of weights that they are, in files, from runs, and drawn."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations, product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from tda_bias.models.attention import attention_part, in_read_stack
-from tda_bias.types import HeadId, InputError
+from tda_bias.models.attention import attention_layers, attention_part, is_read, is_turned
+from tda_bias.models.language_model import LanguageModel
+from tda_bias.models.load import auto_class, read_config
+from tda_bias.types import HeadId, InputError, RankBy
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import pandas as pd
     from transformers import PreTrainedModel
+
+    from tda_bias.heads.result import HeadBias
 
 Part = Literal["q", "k", "v", "o"]
 
@@ -58,89 +67,104 @@ def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
     """
     config = hf_model.config.get_text_config()
     n_heads = int(config.num_attention_heads)
+    n_groups = int(getattr(config, "num_key_value_heads", None) or n_heads)
     named = _attention_parameters(hf_model)
-    layers = sorted(named)
     if head.layer not in named or not 0 <= head.head < n_heads:
-        known = (
-            f"layers 0 to {layers[-1]} with heads 0 to {n_heads - 1}" if layers else "none known"
-        )
+        known = f"layers 0 to {max(named)} with heads 0 to {n_heads - 1}" if named else "none known"
         raise InputError(f"{head} does not exist in a {type(hf_model).__name__}: {known}")
-    parameters = named[head.layer]
     slices: list[Slice] = []
-    for part, (name, shape) in sorted(parameters.items()):
-        linear = isinstance(hf_model.get_submodule(name.rpartition(".")[0]), torch.nn.Linear)
-        layout = _Layout(n_heads, _n_groups(config, n_heads), linear)
-        slices += _slices(part, name, shape, head.head, layout)
+    for (part, kind), name in sorted(named[head.layer].items()):
+        shape = hf_model.get_parameter(name).shape
+        turned = is_turned(hf_model.get_submodule(name.rpartition(".")[0]))
+        outputs = 1 if turned and kind == "weight" else 0  # the axis of the projection's outputs
+        if part == "qkv":
+            # Where several queries share keys and values the order is not known.
+            if (turned or ".c_attn." not in name) and shape[outputs] % (3 * n_heads) == 0:
+                slices += _joint_slices(name, outputs, shape[outputs], head.head, n_heads)
+        elif part == "o":
+            if kind == "weight":
+                size = shape[1 - outputs] // n_heads
+                start = head.head * size
+                slices.append(Slice(name, "o", 1 - outputs, start, start + size))
+        else:
+            rows = n_heads if part == "q" else n_groups
+            size, per = shape[0] // rows, n_heads // rows
+            index = head.head * rows // n_heads
+            using = range(index * per, (index + 1) * per)
+            shared = tuple(h for h in using if h != head.head) if per > 1 else ()
+            slices.append(Slice(name, part, 0, index * size, (index + 1) * size, shared))
     sizes = {piece.stop - piece.start for piece in slices}
     if {piece.part for piece in slices} != {"q", "k", "v", "o"} or len(sizes) != 1:
         raise InputError(
             f"{type(hf_model).__name__} keeps its attention in parameters this version does not "
-            f"know: {', '.join(name for name, _ in parameters.values())}"
+            f"know: {', '.join(named[head.layer].values())}"
         )
     return slices
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Query heads, heads of keys and values, and whether weights stand (output, input)."""
-
-    n_heads: int
-    n_groups: int
-    linear: bool
-
-
-def _n_groups(config: Any, n_heads: int) -> int:
-    return int(getattr(config, "num_key_value_heads", None) or n_heads)
-
-
-def _attention_parameters(
-    hf_model: PreTrainedModel,
-) -> dict[int, dict[str, tuple[str, tuple[int, ...]]]]:
-    """By layer and (part, kind): name and shape of the parameters of self-attention."""
-    by_layer: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
-    for name, parameter in hf_model.named_parameters():
+def _attention_parameters(hf_model: PreTrainedModel) -> dict[int, dict[tuple[Any, str], str]]:
+    """Names of the parameters of self-attention, by layer, and by part and kind."""
+    by_layer: dict[int, dict[tuple[Any, str], str]] = {}
+    for name, _ in hf_model.named_parameters():
         module, _, kind = name.rpartition(".")
         part = attention_part(module)
-        if part is not None and kind in ("weight", "bias") and in_read_stack(name, hf_model):
-            by_layer.setdefault(part.layer, {})[f"{part.part} {kind}"] = (
-                name,
-                tuple(parameter.shape),
-            )
+        if part is not None and kind in ("weight", "bias") and is_read(part, hf_model):
+            by_layer.setdefault(part.layer, {})[part.part, kind] = name
     return by_layer
 
 
-def _slices(key: str, name: str, shape: tuple[int, ...], head: int, at: _Layout) -> list[Slice]:
-    part, kind = key.split()
-    if part == "o":
-        if kind == "bias":
-            return []
-        axis = 1 if at.linear else 0
-        size = shape[axis] // at.n_heads
-        return [Slice(name, "o", axis, head * size, (head + 1) * size)]
-    if part == "qkv":
-        return _joint(name, kind, shape, head, at)
-    rows = at.n_heads if part == "q" else at.n_groups
-    size = shape[0] // rows
-    index = head if part == "q" else head * at.n_groups // at.n_heads
-    per = at.n_heads // rows
-    shared = tuple(h for h in range(index * per, (index + 1) * per) if h != head) if per > 1 else ()
-    label: Part = "q" if part == "q" else ("k" if part == "k" else "v")
-    return [Slice(name, label, 0, index * size, (index + 1) * size, shared)]
-
-
-def _joint(name: str, kind: str, shape: tuple[int, ...], head: int, at: _Layout) -> list[Slice]:
-    """GPT-2 keeps all queries, then all keys, then all values; NeoX and BLOOM go head by head."""
-    one_by_one = ".c_attn." not in name
-    axis = 0 if at.linear or kind == "bias" else 1
-    if at.linear != one_by_one or shape[axis] % (3 * at.n_heads):
-        return []  # several queries may share keys and values: not known
-    size = shape[axis] // (3 * at.n_heads)
+def _joint_slices(name: str, axis: int, total: int, head: int, n_heads: int) -> list[Slice]:
+    """NeoX and BLOOM go head by head; GPT-2 and ModernBERT have all queries, then keys, values."""
+    one_by_one = ".query_key_value." in name
+    size = total // (3 * n_heads)
     slices = []
     labels: tuple[Part, ...] = ("q", "k", "v")
     for number, label in enumerate(labels):
-        start = (3 * head + number if one_by_one else number * at.n_heads + head) * size
+        start = (3 * head + number if one_by_one else number * n_heads + head) * size
         slices.append(Slice(name, label, axis, start, start + size))
     return slices
+
+
+def refuse_untrainable(name: str) -> None:
+    """Refuse a model whose heads cannot be trained, by its configuration: no weight is loaded.
+
+    A model whose configuration cannot be read is left to the loader, which says why.
+
+    Args:
+        name: As ``load_language_model`` takes it.
+
+    Raises:
+        InputError: naming the architecture and the parameters that cannot be cut into heads.
+    """
+    try:
+        config = read_config(name)
+        with torch.device("meta"):
+            skeleton = auto_class(config, "language").from_config(config)
+    except Exception:  # of many kinds; the loader turns them into one line
+        return
+    architecture = type(skeleton).__name__
+    if getattr(skeleton.config.get_text_config(), "num_attention_heads", None) is None:
+        raise InputError(
+            f"`model` {name} ({architecture}) has no attention heads, so that none can be trained"
+        )
+    try:
+        layers = attention_layers(LanguageModel(skeleton, None, name))
+        head_slices(skeleton, HeadId(layers[0].number, 0))
+    except InputError:
+        named = [
+            parameter.removesuffix(".weight")
+            for parameter, weight in skeleton.named_parameters()
+            if "att" in parameter and weight.ndim > 1
+        ]
+        one_layer = [parameter for parameter in named if ".0." in parameter] or named[:4]
+        raise InputError(
+            f"`model` {name} ({architecture}) keeps its attention in a form that this version "
+            f"cannot cut into heads ({', '.join(one_layer)}), so that single heads cannot be "
+            "trained; other commands read it"
+        ) from None
+
+
+# -- files -----------------------------------------------------------------------------------------
 
 
 def export_record(
@@ -150,7 +174,7 @@ def export_record(
     model: Mapping[str, Any],
     rule: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Content of the file that ``tdabias export`` writes.
+    """Content of the file that ``tdabias edit --as slices`` writes.
 
     Args:
         hf_model: A plain Hugging Face model.
@@ -167,15 +191,131 @@ def export_record(
     return {"format": "tdabias heads 1", "model": about, "rule": dict(rule), "heads": heads}
 
 
-def read_export(record: Mapping[str, Any]) -> list[HeadId]:
-    """The heads of an exported file.
+def heads_of_file(path: Path) -> tuple[list[HeadId], dict[str, Any]]:
+    """The heads of a file that ``tdabias edit --as slices`` wrote, and what it says of their model.
 
     Raises:
-        InputError: if it is none.
+        InputError: if it is none, or holds no head.
     """
     try:
+        record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] != "tdabias heads 1":
             raise KeyError("format")
-        return [HeadId(int(row["layer"]), int(row["head"])) for row in record["heads"]]
-    except (KeyError, TypeError, ValueError):
-        raise InputError("this is no file that `tdabias export` wrote") from None
+        heads = [HeadId(int(row["layer"]), int(row["head"])) for row in record["heads"]]
+    except OSError as error:
+        raise InputError(f"`heads` {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(
+            f"`heads` {path} is no file that `tdabias edit --as slices` wrote"
+        ) from None
+    if not heads:
+        raise InputError(f"`heads` {path} holds no head")
+    about = record.get("model")
+    return heads, about if isinstance(about, dict) else {}
+
+
+# -- heads of a run, and random ones ---------------------------------------------------------------
+
+
+def ranked_heads(run: HeadBias, category: str, *, by: RankBy | None = None) -> list[HeadId]:
+    """All heads of a run in the order of a map; the run's own ranking if None."""
+    rows = run.top(10**9, category=category, by=by)
+    return [HeadId(*map(int, place)) for place in rows[["layer", "head"]].to_numpy()]
+
+
+def chosen_heads(
+    run: HeadBias,
+    category: str,
+    *,
+    by: RankBy,
+    top: int,
+    survivors: bool = False,
+    random_seed: int | None = None,
+) -> pd.DataFrame:
+    """Heads of a run, with what it knows of them.
+
+    Args:
+        run: The run.
+        category: One of its categories.
+        by: The map that ranks them.
+        top: How many.
+        survivors: Those that survive correction instead.
+        random_seed: As many other heads of the same layers instead, drawn with it: a control.
+
+    Raises:
+        InputError: if survivors are asked for and there are none.
+    """
+    if survivors:
+        chosen = run.survivors(category=category, by=by)
+        if chosen.empty:
+            raise InputError(
+                "no head of the run survives correction; without --survivors the top of the "
+                "ranking is taken, which is then a ranking of noise"
+            )
+    else:
+        chosen = run.top(top, category=category, by=by)
+    if random_seed is None:
+        return chosen
+    places = chosen[["layer", "head"]].to_numpy(int).tolist()
+    n_heads = run.category_map(category).shape[1]
+    wanted = [HeadId(layer, head) for layer, head in places]
+    (drawn,) = random_sets(wanted, n_heads, 1, rng=np.random.default_rng(random_seed))
+    every = run.top(10**9, category=category, by=by).set_index(["layer", "head"])
+    return every.loc[[(head.layer, head.head) for head in drawn]].reset_index()
+
+
+def n_possible_sets(heads: Sequence[HeadId], n_heads: int) -> int:
+    """Number of different sets of as many other heads of the same layers."""
+    by_layer = _by_layer(heads)
+    return math.prod(math.comb(n_heads - len(chosen), len(chosen)) for chosen in by_layer.values())
+
+
+def random_sets(
+    heads: Sequence[HeadId], n_heads: int, n: int, *, rng: np.random.Generator
+) -> list[tuple[HeadId, ...]]:
+    """Different sets of as many other heads of the same layers, to hold a chosen set against.
+
+    Args:
+        heads: The set they are compared with; its heads are not drawn.
+        n_heads: Heads per layer.
+        n: Number of sets. Where there are fewer, all of them are given.
+        rng: The generator they come from.
+
+    Raises:
+        InputError: if a layer has too few other heads.
+    """
+    by_layer = _by_layer(heads)
+    others = {
+        layer: [HeadId(layer, h) for h in range(n_heads) if h not in theirs]
+        for layer, theirs in by_layer.items()
+    }
+    for layer, theirs in by_layer.items():
+        if len(others[layer]) < len(theirs):
+            raise InputError(
+                f"layer {layer} has {len(theirs)} chosen heads and {len(others[layer])} others, so "
+                "there is no random set of the same layers; choose fewer with --top"
+            )
+    possible = n_possible_sets(heads, n_heads)
+    if possible <= 2 * n:
+        per_layer = [combinations(others[layer], len(by_layer[layer])) for layer in by_layer]
+        every = [
+            tuple(head for drawn in drawn_sets for head in drawn)
+            for drawn_sets in product(*per_layer)
+        ]
+        return [every[i] for i in rng.permutation(possible)[:n]]
+    drawn: dict[tuple[HeadId, ...], None] = {}
+    while len(drawn) < n:
+        chosen = [
+            others[layer][place]
+            for layer, theirs in by_layer.items()
+            for place in sorted(rng.choice(len(others[layer]), size=len(theirs), replace=False))
+        ]
+        drawn[tuple(chosen)] = None
+    return list(drawn)
+
+
+def _by_layer(heads: Sequence[HeadId]) -> dict[int, list[int]]:
+    by_layer: dict[int, list[int]] = {}
+    for head in sorted(set(heads)):
+        by_layer.setdefault(head.layer, []).append(head.head)
+    return by_layer

@@ -50,11 +50,6 @@ class Removal:
         """Tell whether its outputs are wanted; otherwise others only begin with it."""
         return bool(self.sets)
 
-    def n_layers(self, total: int) -> int:
-        """How many layers of it are run, of ``total`` layers."""
-        last = total if self.is_read else max(self.branches, default=self.layer)
-        return last - self.layer
-
 
 def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
     """The networks that sets of heads leave, those that begin lower first.
@@ -80,11 +75,6 @@ def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
     for node in nodes[1:]:
         node.parent = place[node.parent]
     return [nodes[old] for old in order]
-
-
-def layers_run(plan: Sequence[Removal], total: int) -> int:
-    """How many layers a plan runs, of a network with ``total`` layers."""
-    return sum(node.n_layers(total) for node in plan)
 
 
 # A replacement that moves a head's output by less than this changed nothing.
@@ -120,14 +110,6 @@ class HeadRemover:
         self._position = {layer.number: i for i, layer in enumerate(layers)}
         self._computing = Computing(model, precision, frozen=True)
 
-    def check(self, heads: Sequence[HeadId]) -> None:
-        """Refuse heads the model does not have.
-
-        Raises:
-            InputError: naming the first.
-        """
-        require_heads(self.model, self.layers, heads)
-
     @contextmanager
     def removed(self, heads: Sequence[HeadId]) -> Iterator[None]:
         """The model without some heads, for whatever runs inside.
@@ -135,7 +117,7 @@ class HeadRemover:
         Raises:
             InputError: if the output of a removed head was what replaced it in every place.
         """
-        self.check(heads)
+        require_heads(self.model, self.layers, heads)
         by_layer: dict[int, list[int]] = {}
         for head in heads:
             by_layer.setdefault(self._position[head.layer], []).append(head.head)
@@ -156,24 +138,18 @@ class HeadRemover:
         self._refuse_idle([head for head in heads if head.layer in idle])
 
     def read(
-        self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]], *, share: bool = True
+        self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]]
     ) -> Float[np.ndarray, "set reading"]:
-        """The readings of a pass without each set of heads.
+        """The readings of a pass without each set of heads; what sets share is run once.
 
         Args:
             tree_pass: The pass.
             sets: Heads to remove together; the empty set is the whole model.
-            share: Run once what sets share; False runs the whole model for each.
 
         Raises:
             InputError: if removing heads changes nothing.
         """
         values = np.empty((len(sets), len(tree_pass.place)))
-        if not share:
-            for number, heads in enumerate(sets):
-                with self.removed(heads):
-                    values[number] = self._log_probs(tree_pass, tree_pass.inputs, 1)[0]
-            return values
         positions = [[HeadId(self._position[h.layer], h.head) for h in heads] for heads in sets]
         for part in self._fitting(positions, tree_pass):
             values[part] = self._read_together(positions[part], tree_pass)

@@ -9,32 +9,47 @@ from typing import Any, Literal
 import pandas as pd
 
 from pvf.config import ScoreConfig
+from pvf.reading import score_preferences
 from pvf.report import risk_items
-from pvf.score import score_preferences
-from pvf.templates import Template, load_templates
-from pvf.words import WordClasses, WordList, load_classes, load_words
-from tda_bias.comparison.outcome import Distance, Measure, NotMeasured, Outcome, item_rows
-from tda_bias.comparison.pair_measures import PairMeasure
-from tda_bias.comparison.text_measures import DivergenceMeasure, PerplexityMeasure
-from tda_bias.comparison.triple_measures import SentenceMeasure, TripleMeasure
+from pvf.words import (
+    Template,
+    WordClasses,
+    WordList,
+    load_classes,
+    load_templates,
+    load_words,
+)
+from tda_bias.comparison.measures import (
+    DivergenceMeasure,
+    PairMeasure,
+    PerplexityMeasure,
+    SentenceMeasure,
+    TripleMeasure,
+)
+from tda_bias.comparison.models import NotMeasured
+from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
 from tda_bias.pairs.neutral import load_neutral_text
 from tda_bias.pairs.stereoset import load_sentence_triples
 from tda_bias.progress import Progress
+from tda_bias.runs.settings import given_as
 from tda_bias.triples import load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
 from tda_bias.types import InputError
-from unqover.ask import ask_questions
+from unqover.asking import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
-from unqover.design import Design, sampled_design
+from unqover.questions import Design, sampled_design
 from unqover.report import bias_items
 
 Preset = Literal["smoke", "full"]
 HUB = "hub"
-# Measures that need a model that reads texts from left to right, or with gaps.
-_NO_SEQ2SEQ = ("perplexity", "divergence", "unqover")
+# Options that texts come from, beside --data.
+_GIVEN_AS = {
+    "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "perplexity": "text",
+    "divergence": "text",
+}  # fmt: skip
 _QUESTIONS = {
     "mu": "UnQover: mean over subjects of their largest preference (chance is above 0)",
     "eta": "UnQover: how consistent preferences are (chance is above 0)",
@@ -52,7 +67,6 @@ class Amount:
 
     Attributes:
         category: Of StereoSet.
-        triples: Of each target.
         sentences: Of each target.
         pairs: Of each group and type of a set, by the set's name.
         words: Occupations of PVF.
@@ -64,7 +78,6 @@ class Amount:
     """
 
     category: str
-    triples: int | None
     sentences: int | None
     pairs: Mapping[str, int | None]
     words: int | None
@@ -79,7 +92,6 @@ PRESETS: dict[Preset, Amount] = {
     # Minutes on two cores.
     "smoke": Amount(
         category="gender",
-        triples=None,
         sentences=2,
         pairs={"crows": 15, "winobias": 2, "winogender": 1, "blimp": 5},
         words=20,
@@ -91,7 +103,6 @@ PRESETS: dict[Preset, Amount] = {
     ),
     "full": Amount(
         category="all",
-        triples=None,
         sentences=None,
         pairs={},
         words=None,
@@ -104,138 +115,113 @@ PRESETS: dict[Preset, Amount] = {
 }
 
 
-@dataclass(frozen=True)
-class Sources:
-    """Sources of the texts.
+def battery(
+    preset: Preset,
+    *,
+    data: str,
+    sentences: str,
+    crows: str,
+    blimp: str | None,
+    text: str,
+    twins: str,
+    only: Sequence[str] = (),
+    pairs: str | None = None,
+    category: str | None = None,
+    groups: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+) -> tuple[list[Measure | DivergenceMeasure], list[NotMeasured]]:
+    """Everything that a preset measures, and what is left out.
 
-    Attributes:
+    What is on the hub alone and cannot be reached is left out and listed; what a user names must be
+    there.
+
+    Args:
+        preset: How much.
         data: Triples, as for ``tdabias stereoset``.
         sentences: StereoSet's intrasentence half.
         crows: CrowS-Pairs.
         blimp: BLiMP; what ships if None.
         text: Neutral text.
         twins: How twins come about.
+        only: Names of measures; all if empty.
+        pairs: A file of the user's own pairs; None for none.
+        category: Of StereoSet's halves; the preset's if None.
         groups: Only these targets of the triples.
         limit: At most so many triples of each target.
         seed: Of whatever is drawn.
-    """
-
-    data: str
-    sentences: str
-    crows: str
-    blimp: str | None
-    text: str
-    twins: str
-    groups: tuple[str, ...] = ()
-    limit: int | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Battery:
-    """Measures, and what is left out.
-
-    Attributes:
-        measures: Of each model.
-        distances: Of both together.
-        not_measured: What could not be read, or does not fit the model.
-    """
-
-    measures: Sequence[Measure]
-    distances: Sequence[Distance]
-    not_measured: Sequence[NotMeasured]
-
-
-def battery(amount: Amount, sources: Sources, *, kind: str, only: Sequence[str]) -> Battery:
-    """Everything that a preset measures.
-
-    What is on the hub alone and cannot be reached is left out and listed; what a user names must be
-    there.
-
-    Args:
-        amount: How much.
-        sources: Where texts are.
-        kind: Of the models: causal, masked, seq2seq.
-        only: Names of measures; all if empty.
 
     Raises:
         InputError: if a measure is unknown, or a text that was named cannot be read.
     """
-    limit = amount.pairs.get
-    makers: dict[str, tuple[Callable[[], Any], bool]] = {
-        "stereoset": (lambda: _triples(amount, sources), sources.data == "stereoset"),
-        "intrasentence": (lambda: _sentences(amount, sources), sources.sentences == "stereoset"),
-        "crows": (
-            lambda: PairMeasure(load_pairs("crows", data=sources.crows, limit=limit("crows"))),
-            sources.crows == HUB,
+    amount = PRESETS[preset]
+    category = category or amount.category
+
+    def of_pairs(name: str, source: str | None = None) -> PairMeasure:
+        return PairMeasure(load_pairs(name, data=source, limit=amount.pairs.get(name)))
+
+    def windows(sample: int | None) -> dict[str, Any]:
+        read = load_neutral_text(text)
+        return {"text": read, "width": amount.width, "seed": seed, "sample": sample}
+
+    # How each is made, and whether its text comes from the hub unasked.
+    makers: dict[str, tuple[Callable[[], Measure | DivergenceMeasure], bool]] = {
+        "stereoset": (
+            lambda: _triples(data, twins, category=category, groups=groups, limit=limit),
+            data == "stereoset",
         ),
-        "winobias": (lambda: PairMeasure(load_pairs("winobias", limit=limit("winobias"))), False),
-        "winogender": (
-            lambda: PairMeasure(load_pairs("winogender", limit=limit("winogender"))),
-            False,
+        "intrasentence": (
+            lambda: _sentences(sentences, category, amount.sentences),
+            sentences == "stereoset",
         ),
+        "crows": (lambda: of_pairs("crows", crows), crows == HUB),
+        "winobias": (lambda: of_pairs("winobias"), False),
+        "winogender": (lambda: of_pairs("winogender"), False),
         "pvf": (lambda: _risk(amount), False),
-        "unqover": (lambda: _questions(amount, sources.seed), False),
-        "perplexity": (
-            lambda: PerplexityMeasure(**_text(amount, sources), sample=amount.windows),
-            sources.text == "wikitext2",
-        ),
-        "blimp": (
-            lambda: PairMeasure(load_pairs("blimp", data=sources.blimp, limit=limit("blimp"))),
-            sources.blimp == HUB,
-        ),
+        "unqover": (lambda: _questions(amount, seed), False),
+        "perplexity": (lambda: PerplexityMeasure(**windows(amount.windows)), text == "wikitext2"),
+        "blimp": (lambda: of_pairs("blimp", blimp), blimp == HUB),
         "divergence": (
-            lambda: DivergenceMeasure(**_text(amount, sources), sample=amount.distance_windows),
-            sources.text == "wikitext2",
+            lambda: DivergenceMeasure(**windows(amount.distance_windows)),
+            text == "wikitext2",
         ),
     }
+    if pairs is not None:
+        makers["pairs"] = (lambda: PairMeasure(load_pairs(pairs, limit=limit)), False)
     unknown = [name for name in only if name not in makers]
     if unknown:
         raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
-    measures: list[Measure] = []
-    distances: list[Distance] = []
+    measures: list[Measure | DivergenceMeasure] = []
     not_measured: list[NotMeasured] = []
     for name, (make, is_from_hub) in makers.items():
         if only and name not in only:
             continue
-        if name in _NO_SEQ2SEQ and kind not in ("causal", "masked"):
-            not_measured.append(NotMeasured(name=name, reason=f"not defined for {kind} models"))
-            continue
         try:
-            made = make()
+            with given_as(_GIVEN_AS.get(name, "data")):
+                measures.append(make())
         except InputError as error:
             if not is_from_hub:
                 raise
             not_measured.append(NotMeasured(name=name, reason=str(error)))
-        else:
-            (distances if isinstance(made, Distance) else measures).append(made)
-    return Battery(measures, distances, not_measured)
+    # The divergence stands last in tables, behind pairs of the user's own.
+    measures.sort(key=lambda measure: isinstance(measure, DivergenceMeasure))
+    return measures, not_measured
 
 
-def _triples(amount: Amount, sources: Sources) -> TripleMeasure:
-    limit = sources.limit or amount.triples
-    triples = load_triples(
-        sources.data, category=amount.category, groups=sources.groups, limit=limit
-    )
-    twins = None
-    if sources.twins != "none":
-        whole = load_triples(sources.data)
-        made = make_twins(whole) if sources.twins == "auto" else load_twins(sources.twins, whole)
-        twins = made.only(triples) or None
-    about = {"source": sources.data, "revision": source_revision(sources.data)}
-    return TripleMeasure(triples, twins, about)
+def _triples(data: str, twins: str, **selected: Any) -> TripleMeasure:
+    triples = load_triples(data, **selected)
+    made = None
+    if twins != "none":
+        # Of the whole data: a triple's twins do not depend on what is selected with it.
+        whole = load_triples(data)
+        every = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
+        made = every.only(triples) or None
+    return TripleMeasure(triples, made, {"source": data, "revision": source_revision(data)})
 
 
-def _sentences(amount: Amount, sources: Sources) -> SentenceMeasure:
-    sentences, revision = load_sentence_triples(
-        sources.sentences, category=amount.category, limit=amount.sentences
-    )
-    return SentenceMeasure(sentences, {"source": sources.sentences, "revision": revision})
-
-
-def _text(amount: Amount, sources: Sources) -> dict[str, Any]:
-    text = load_neutral_text(sources.text)
-    return {"text": text, "width": amount.width, "seed": sources.seed}
+def _sentences(source: str, category: str, limit: int | None) -> SentenceMeasure:
+    sentences, revision = load_sentence_triples(source, category=category, limit=limit)
+    return SentenceMeasure(sentences, {"source": source, "revision": revision})
 
 
 # -- words and questions ---------------------------------------------------------------------------
@@ -306,7 +292,7 @@ class QuestionMeasure:
     @property
     def about(self) -> Mapping[str, Any]:
         """Texts and settings."""
-        return {"design": dict(self.design.record)}
+        return {"design": self.design.record.model_dump(mode="json", by_alias=True)}
 
     @property
     def outcomes(self) -> Sequence[Outcome]:

@@ -7,27 +7,22 @@ at the same relative depths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy import stats
 
-from tda_bias.heads.maps import map_columns
+from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.record import HookedModelRecord, RunRecord
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.record import HookedModelRecord, ModelRecord, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.stats.resampling import (
-    benjamini_hochberg,
-    generator,
-    holm,
-    permutations_within,
-    share_reached,
-    standardised_ranks,
-)
+from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.stats.resampling import benjamini_hochberg, chance_correlation, generator, holm
 from tda_bias.types import InputError, RankBy
 
 MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
@@ -35,51 +30,55 @@ MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
 _SAME = ("distance", "edges", "combine", "adjust")
 
 
-class HeadsComparisonRecord(RunRecord):
+class TwoRunsRecord(RunRecord):
     """Everything needed to repeat a comparison of two runs; ``model`` is the one before.
 
     Attributes:
-        compares: What was compared.
         after: The other model.
         runs: Folders of the runs.
         category: The category.
-        by: The map.
-        matched: Whether heads were compared one by one.
-        reliability: Of the map in each run, between halves of the contexts.
-        same_texts: Whether both runs read the same tokens.
-        same_weights: Whether both are of the same weights.
         n_resamples: Permutations.
         seed: Of the permutations.
     """
 
     command: str = "compare"
-    compares: Literal["heads"] = "heads"
-    after: HookedModelRecord
+    after: ModelRecord
     runs: tuple[str, str] = ("", "")
     category: str
+    n_resamples: int
+    seed: int
+
+
+class HeadsComparisonRecord(TwoRunsRecord):
+    """The same of two maps.
+
+    Attributes:
+        compares: What was compared.
+        by: The map.
+        matched: Whether heads were compared one by one.
+        reliability: Of the map in each run, between halves of the contexts.
+        same_texts: Whether both runs read the same tokens.
+        same_weights: Whether both are of the same weights.
+    """
+
+    compares: Literal["heads"] = "heads"
+    after: HookedModelRecord
     by: RankBy
     matched: bool
     reliability: tuple[float | None, float | None]
     same_texts: bool
     same_weights: bool
-    n_resamples: int
-    seed: int
 
 
 _AGREEMENT = {
     "over": str,
     "n": int,
-    "rho": float,
-    "chance_low": float,
-    "chance_high": float,
-    "p": float,
+    **dict.fromkeys(("rho", "chance_low", "chance_high", "p"), float),
 }
 _LAYERS = {"model": str, "layer": int, "depth": float, "value": float}
 _HEADS = {
-    "layer": int,
-    "head": int,
-    **{name: float for name in ("before", "after", "change", "noise", "z")},
-    **{name: float for name in ("p", "p_holm", "q")},
+    **dict.fromkeys(("layer", "head"), int),
+    **dict.fromkeys(("before", "after", "change", "noise", "z", "p", "p_holm", "q"), float),
 }
 
 
@@ -105,6 +104,7 @@ class HeadsComparison(SavedResult):
         ("layers", "layers.csv", _LAYERS),
         ("heads", "heads.csv", _HEADS),
     )
+    OPTIONAL = frozenset({"heads"})
     SHOWN = (("agreement of the maps", "agreement"), ("heads", "heads"))
 
     agreement: pd.DataFrame
@@ -143,8 +143,7 @@ def compare_heads(
     first, other = (_Map.of(run, name, by) for run in (before, after))
     matched = _same_architecture(before, after)
     rng = generator(seed, "agreement", name, by)
-    rows = list(_over_heads(first, other, n_resamples, rng)) if matched else []
-    rows.append(_over_layers(first, other, n_resamples, rng))
+    rows = list(_agreement(first, other, matched, n_resamples, rng))
     layers = [
         pd.DataFrame(
             {
@@ -240,52 +239,30 @@ def moved(before: _Map, after: _Map) -> pd.DataFrame:
 # -- agreement -------------------------------------------------------------------------------------
 
 
-def _over_heads(
-    first: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
+def _agreement(
+    first: _Map, other: _Map, matched: bool, n_resamples: int, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
-    known = np.isfinite(first.shown) & np.isfinite(other.shown)
-    x, y = first.shown[known], other.shown[known]
-    layer = np.nonzero(known)[0]
-    yield _agreement("heads", x, y, np.zeros_like(layer), n_resamples, rng)
-    yield _agreement("heads within layers", x, y, layer, n_resamples, rng)
+    """Spearman over heads, where they are the same ones, and over relative depths."""
+    names = ("rho", "chance_low", "chance_high", "p")
 
+    def row(over: str, x: np.ndarray, y: np.ndarray, stratum: np.ndarray) -> dict[str, Any]:
+        found = chance_correlation(x, y, stratum, n_resamples, rng, of="ranks")
+        return {"over": over, "n": len(x), **dict(zip(names, found, strict=True))}
 
-def _over_layers(
-    first: _Map, other: _Map, n_resamples: int, rng: np.random.Generator
-) -> dict[str, Any]:
-    """At as many relative depths as the smaller model has layers."""
+    if matched:
+        known = np.isfinite(first.shown) & np.isfinite(other.shown)
+        x, y, layer = first.shown[known], other.shown[known], np.nonzero(known)[0]
+        yield row("heads", x, y, np.zeros_like(layer))
+        yield row("heads within layers", x, y, layer)
+    # At as many relative depths as the smaller model has layers.
     n = min(len(first.profile), len(other.profile))
     x, y = (np.interp(_depths(n), _depths(len(m.profile)), m.profile) for m in (first, other))
-    return _agreement("layers", x, y, np.zeros(n, dtype=int), n_resamples, rng)
+    yield row("layers", x, y, np.zeros(n, dtype=int))
 
 
 def _depths(n: int) -> Float[np.ndarray, " layer"]:
     """The middle of every layer, the whole model being 1."""
     return np.asarray((np.arange(n) + 0.5) / n)
-
-
-def _agreement(
-    over: str,
-    x: Float[np.ndarray, " place"],
-    y: Float[np.ndarray, " place"],
-    stratum: Int[np.ndarray, " place"],
-    n_resamples: int,
-    rng: np.random.Generator,
-) -> dict[str, Any]:
-    """Spearman, and what it is when places of a stratum are exchanged."""
-    row: dict[str, Any] = {"over": over, "n": len(x)}
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return row | dict.fromkeys(("rho", "chance_low", "chance_high", "p"), np.nan)
-    first, second = standardised_ranks(x), standardised_ranks(y)
-    rho = float(first @ second)
-    null = second[permutations_within(stratum, n_resamples, rng)] @ first
-    low, high = np.quantile(null, [0.025, 0.975])
-    return row | {
-        "rho": rho,
-        "chance_low": float(low),
-        "chance_high": float(high),
-        "p": float(share_reached(null, rho)),
-    }
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -312,18 +289,28 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
                 f"the runs were computed differently (`{name}` {values[0]} and {values[1]}); run "
                 "both alike"
             )
-    shared = [name for name in before.categories if name in after.categories]
+    category = shared_category(before.categories, after.categories, category)
+    columns = [map_columns(by, run.category.columns) for run in (before, after)]
+    if columns[0] != columns[1]:
+        raise InputError("one run has twins and the other has none; run both alike")
+    return category
+
+
+def shared_category(before: Sequence[str], after: Sequence[str], category: str | None) -> str:
+    """The category asked for, or the only one that two runs share.
+
+    Raises:
+        InputError: if it is not one of both.
+    """
+    shared = [name for name in before if name in after]
     if category is None and len(shared) == 1:
-        category = shared[0]
-    if category not in shared:
+        return shared[0]
+    if category is None or category not in shared:
         raise InputError(
             f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "
             f"got {category!r}"
         )
-    columns = [map_columns(by, run.category.columns) for run in (before, after)]
-    if columns[0] != columns[1]:
-        raise InputError("one run has twins and the other has none; run both alike")
-    return str(category)
+    return category
 
 
 def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
@@ -337,15 +324,69 @@ def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
 def _reliability(run: HeadBias, category: str, tested: str) -> float | None:
     controls = run.controls(category)
     twins = controls.get("twins") or {}
-    where = {
+    part = {
         "location": controls.get("location"),
         "location_twin": twins.get("location"),
         "relative_twin": twins.get("dispersion"),
     }.get(tested)
-    if where is not None:
-        value = where["reliability"]
-    elif tested == controls["hot_spot_map"]:
-        value = controls["reliability"]
-    else:
-        value = None
+    if part is None and tested == controls["hot_spot_map"]:
+        part = controls
+    value = None if part is None else part["reliability"]
     return None if value is None or not np.isfinite(value) else float(value)
+
+
+# -- in sentences ----------------------------------------------------------------------------------
+
+
+def maps_finding(comparison: HeadsComparison) -> Finding:
+    """Agreement of two rankings of heads, and the heads that moved beyond their noise."""
+    record, heads = comparison.record, comparison.heads
+    agreement = comparison.agreement.iloc[0]
+    result = [
+        f"The rankings of {record.model.name} and {record.after.name} for {record.category} agree "
+        f"with Spearman {number_text(agreement['rho'])} over {agreement['over']} (p "
+        f"{p_text(agreement['p'])})."
+    ]
+    if record.matched:
+        known = heads["p"].notna().sum()
+        result.append(
+            f"{counted(int((heads['p_holm'] < 0.05).sum()), 'head')} moved by more than the noise "
+            f"of both maps (Holm p < .05); {(heads['p'] < 0.05).sum()} of {known} with p < .05, "
+            f"{0.05 * known:.1f} by chance at most."
+        )
+    else:
+        result.append(
+            f"The models have other shapes ({_shape(comparison, 'before')}, "
+            f"{_shape(comparison, 'after')}): heads are not matched, layers are compared at the "
+            "same relative depths."
+        )
+    control = [
+        f"By chance: {interval_text(agreement['chance_low'], agreement['chance_high'])} (heads or "
+        "layers exchanged at random; layers next to each other resemble each other, so that chance "
+        "over layers is wider than that)."
+    ]
+    reliable = [value for value in record.reliability if value is not None]
+    power = []
+    if len(reliable) == 2:
+        ceiling = max(0.0, reliable[0] * reliable[1]) ** 0.5
+        power.append(
+            f"Reliability of the maps between halves of the contexts: {reliable[0]:.2f} and "
+            f"{reliable[1]:.2f}; two runs of the same truth would agree to about {ceiling:.2f}."
+        )
+    if not record.same_texts:
+        control.append("The runs read other tokens: a difference may be the texts' or tokenizers'.")
+    if record.same_weights:
+        control.append("Both runs are of the same weights: what differs is texts or settings.")
+    return Finding(
+        result=result,
+        control=control,
+        power=power,
+        details=[
+            "Noise: both maps' standard deviations when labels are exchanged, added as if "
+            "independent. p of the agreement is one-sided."
+        ],
+    )
+
+
+def _shape(comparison: HeadsComparison, model: str) -> str:
+    return counted((comparison.layers["model"] == model).sum(), "layer")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from tda_bias.comparison.outcome import COLUMNS, Distance, Measure, NotMeasured, Outcome
-from tda_bias.comparison.paired import after_names, is_kept, paired_change
-from tda_bias.models.record import model_record
+from tda_bias.comparison.measures import DivergenceMeasure
+from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_table
+from tda_bias.models.language_model import model_record
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import PartStore, open_parts
-from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.cache import Cache, OpenCache, no_cache
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.record import ModelRecord, RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import Run
-from tda_bias.runs.text import counted
-from tda_bias.stats.resampling import holm
+from tda_bias.runs.text import counted, interval_text, p_text
+from tda_bias.runs.work import Part
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -33,21 +35,11 @@ Loader = Callable[[], "LanguageModel"]
 _KEYS = ["outcome", "item", "cluster"]
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Resamples and flips of a comparison.
+class NotMeasured(RecordPart):
+    """A measure that was left out, and why."""
 
-    Attributes:
-        n_resamples: Bootstrap resamples of clusters.
-        n_flips: Sign flips of clusters.
-        confidence: Coverage of the two-sided intervals.
-        seed: Of all draws.
-    """
-
-    n_resamples: int = 2000
-    n_flips: int = 9999
-    confidence: float = 0.95
-    seed: int = 0
+    name: str
+    reason: str
 
 
 class ComparisonRecord(RunRecord):
@@ -60,7 +52,6 @@ class ComparisonRecord(RunRecord):
         preset: How much was measured.
         measures: By name, texts and settings of everything that was measured.
         not_measured: What was left out, and why.
-        n_resamples: Bootstrap resamples.
         n_flips: Sign flips.
         confidence: Coverage of the intervals.
         seed: Of all draws.
@@ -73,25 +64,20 @@ class ComparisonRecord(RunRecord):
     preset: str | None = None
     measures: dict[str, dict[str, Any]]
     not_measured: tuple[NotMeasured, ...] = ()
-    n_resamples: int
     n_flips: int
     confidence: float
     seed: int
 
 
+_WORDS = ("guard", "allowed", "reason")
 _TABLE = {
-    **{name: str for name in ("outcome", "kind", "unit", "about", "over")},
-    **{name: str for name in ("guard", "allowed", "reason")},
-    **{name: float for name in ("before", "after", "change", "low", "high")},
-    **{name: float for name in ("worst", "margin", "neutral")},
-    **{name: float for name in ("p", "p_holm")},
-    **{name: int for name in ("items", "clusters", "unpaired")},
+    **dict.fromkeys(("outcome", "kind", "unit", "about", "over", *_WORDS), str),
+    **dict.fromkeys(("before", "after", "change", "low", "high"), float),
+    **dict.fromkeys(("worst", "margin", "neutral", "p", "p_holm"), float),
+    **dict.fromkeys(("items", "clusters", "unpaired"), int),
     "primary": bool,
 }
-_ITEMS = {
-    **{name: str for name in _KEYS},
-    **{name: float for name in ("weight", "before", "after")},
-}
+_ITEMS = {**dict.fromkeys(_KEYS, str), **dict.fromkeys(("weight", "before", "after"), float)}
 
 
 @dataclass(frozen=True)
@@ -121,24 +107,21 @@ class ModelComparison(SavedResult):
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
         tables = super()._read(run)
-        words = ["guard", "allowed", "reason"]
-        tables["table"][words] = tables["table"][words].fillna("")
-        return tables
+        return tables | {"table": tables["table"].fillna(dict.fromkeys(_WORDS, ""))}
 
 
 def compare_models(
     before: LanguageModel,
     after: LanguageModel,
-    measures: Sequence[Measure],
+    measures: Sequence[Measure | DivergenceMeasure],
     *,
-    distances: Sequence[Distance] = (),
     replicates: Sequence[Loader] = (),
     not_measured: Sequence[NotMeasured] = (),
-    draws: Draws | None = None,
+    n_flips: int = 9999,
+    confidence: float = 0.95,
+    seed: int = 0,
     batch_size: int = 32,
-    parts: Path | None = None,
-    resume: bool = True,
-    overwrite: bool = False,
+    cache: OpenCache = no_cache,
     unanswered: Literal["refuse", "leave_out"] = "refuse",
     watch: Watch | None = None,
 ) -> ModelComparison:
@@ -147,16 +130,16 @@ def compare_models(
     Args:
         before: The model that changes are counted from.
         after: The other one.
-        measures: What is asked of each.
-        distances: What needs both at once.
+        measures: What is asked of each model; the divergence is asked of both at once.
         replicates: Load the other model as it came out of the same training with other seeds, one
-            after the other. Means are then over the trainings, and intervals also draw these.
+            after the other. Means are then over the trainings, and intervals also hold their
+            variation.
         not_measured: What was left out and why, for the record.
-        draws: How the tests draw.
+        n_flips: Sign flips of clusters.
+        confidence: Coverage of the two-sided intervals.
+        seed: Of the flips.
         batch_size: Texts per forward pass.
-        parts: Folder for finished measures, which a later call reuses; None keeps none.
-        resume: Whether it may; else they are deleted first.
-        overwrite: Whether parts of other models or texts are written over.
+        cache: Opens the cache of finished measures, given what all depend on.
         unanswered: What becomes of a measure that a model cannot answer (its tokenizer lacks the
             words, it has no such head): an error, or an entry among what was not measured.
         watch: Shows progress.
@@ -169,21 +152,20 @@ def compare_models(
     _refuse_pair(first, second)
     if not measures:
         raise InputError("there is nothing to measure")
-    draws = draws or Draws()
     asking = _Asking(
-        open_parts(parts, {"format": 1}, resume=resume, overwrite=overwrite),
+        cache({"format": 1}),
         batch_size,
         watch or (lambda *_: nullcontext()),
     )
-    lacking = list(not_measured)
-    if before.tokenizer.get_vocab() != after.tokenizer.get_vocab():
-        reason = "the models have other vocabularies"
-        lacking += [NotMeasured(name=distance.name, reason=reason) for distance in distances]
-        distances = ()
+    one_vocabulary = before.tokenizer.get_vocab() == after.tokenizer.get_vocab()
     found: list[pd.DataFrame] = []
-    used: list[Measure | Distance] = []
-    asked: list[Measure | Distance] = [*measures, *distances]
-    for measure in asked:
+    used: list[Measure | DivergenceMeasure] = []
+    lacking = list(not_measured)
+    for measure in measures:
+        if isinstance(measure, DivergenceMeasure) and not one_vocabulary:
+            reason = "the models have other vocabularies"
+            lacking.append(NotMeasured(name=measure.name, reason=reason))
+            continue
         try:
             found.append(asking.items(measure, first, second))
         except _UnansweredError as error:
@@ -201,11 +183,10 @@ def compare_models(
         values, record = _replicate(asking, used, first, load, number, trainings)
         table = _with_replicate(table, values, f"after_{number}")
         trainings.append(record)
-    distant = {outcome.name for distance in distances for outcome in distance.outcomes}
-    outcomes = [outcome for measure in used for outcome in measure.outcomes]
+    draws: dict[str, Any] = {"n_flips": n_flips, "confidence": confidence, "seed": seed}
     kept = [*_KEYS, "weight", "before", *after_names(table)]
     return ModelComparison(
-        table=change_table(table, outcomes, draws, untested=distant),
+        table=change_table(table, [o for measure in used for o in measure.outcomes], **draws),
         items=table[kept].dropna().reset_index(drop=True),
         record=ComparisonRecord(
             model=model_record(before, weights=first.weights),
@@ -217,9 +198,12 @@ def compare_models(
                 for measure in used
             },
             not_measured=tuple(lacking),
-            **vars(draws),
+            **draws,
         ),
     )
+
+
+# -- asking ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -241,15 +225,6 @@ def _side(name: str, model: LanguageModel) -> _Side:
     return _Side(name, model, model.weight_hash())
 
 
-def refuse_incomparable(before: LanguageModel, after: LanguageModel) -> None:
-    """Refuse a comparison of a model with itself, and of an adapter with what it does not adapt.
-
-    Raises:
-        InputError: saying which of the two.
-    """
-    _refuse_pair(_side("before", before), _side("after", after))
-
-
 def _refuse_pair(before: _Side, after: _Side) -> None:
     first, second = before.model, after.model
     if before.weights == after.weights:
@@ -263,9 +238,6 @@ def _refuse_pair(before: _Side, after: _Side) -> None:
         )
 
 
-# -- asking ----------------------------------------------------------------------------------------
-
-
 class _UnansweredError(InputError):
     """A model cannot answer a measure; the message says why."""
 
@@ -274,58 +246,55 @@ class _UnansweredError(InputError):
 class _Asking:
     """Saved answers of models, and how those that lack are got."""
 
-    store: PartStore
+    cache: Cache
     batch_size: int
     watch: Watch
 
-    def items(self, measure: Measure | Distance, before: _Side, after: _Side) -> pd.DataFrame:
+    def items(
+        self, measure: Measure | DivergenceMeasure, before: _Side, after: _Side
+    ) -> pd.DataFrame:
         """Items of a measure with their values before and after; of a distance 0 before."""
-        if not isinstance(measure, Distance):
+        if not isinstance(measure, DivergenceMeasure):
             return _paired(self._of_model(measure, before), self._of_model(measure, after))
-        name = measure.name if after.name == "after" else f"{measure.name} {after.name}"
-        depends_on = {"weights": [before.weights, after.weights], "texts": dict(measure.about)}
-        saved = self._saved(name, depends_on)
-        if saved is None:
-            shown = f"{before.model.name}, {after.model.name}"
-            with _unanswered(), self.watch(measure.name, shown) as progress:
-                saved = measure.between(
-                    before.model, after.model, batch_size=self.batch_size, progress=progress
-                )
-            self._save(name, depends_on, saved)
-        return saved.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
+        values = self._saved(
+            measure.name if after.name == "after" else f"{measure.name} {after.name}",
+            {"weights": [before.weights, after.weights], "texts": dict(measure.about)},
+            partial(measure.between, before.model, after.model),
+            self.watch(measure.name, f"{before.model.name}, {after.model.name}"),
+        )
+        return values.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
     def _of_model(self, measure: Measure, side: _Side) -> pd.DataFrame:
         """Items of a measure with their values in one model."""
-        name = f"{measure.name} {side.name}"
-        depends_on = {"weights": side.weights, "texts": dict(measure.about)}
-        saved = self._saved(name, depends_on)
-        if saved is None:
-            with _unanswered(), self.watch(measure.name, side.model.name) as progress:
-                saved = measure.items(side.model, batch_size=self.batch_size, progress=progress)
-            self._save(name, depends_on, saved)
-        return saved
+        return self._saved(
+            f"{measure.name} {side.name}",
+            {"weights": side.weights, "texts": dict(measure.about)},
+            partial(measure.items, side.model),
+            self.watch(measure.name, side.model.name),
+        )
 
-    def _saved(self, name: str, depends_on: dict[str, Any]) -> pd.DataFrame | None:
-        arrays = self.store.load(name, depends_on)
-        if arrays is None:
-            return None
+    def _saved(
+        self,
+        name: str,
+        depends_on: dict[str, Any],
+        ask: Callable[..., pd.DataFrame],
+        shown: AbstractContextManager[Progress | None],
+    ) -> pd.DataFrame:
+        def answered() -> dict[str, np.ndarray]:
+            try:
+                with shown as progress:
+                    table = ask(batch_size=self.batch_size, progress=progress)
+            except InputError as error:
+                raise _UnansweredError(str(error)) from error
+            return {column: np.array(table[column].tolist()) for column in COLUMNS}
+
+        arrays = self.cache.get(Part(name, 1.0, lambda: depends_on, answered))
         return pd.DataFrame({column: arrays[column] for column in COLUMNS})
-
-    def _save(self, name: str, depends_on: dict[str, Any], table: pd.DataFrame) -> None:
-        self.store.save(name, depends_on, {n: np.array(table[n].tolist()) for n in COLUMNS})
-
-
-@contextmanager
-def _unanswered() -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        raise _UnansweredError(str(error)) from error
 
 
 def _replicate(
     asking: _Asking,
-    used: Sequence[Measure | Distance],
+    used: Sequence[Measure | DivergenceMeasure],
     before: _Side,
     load: Loader,
     number: int,
@@ -376,74 +345,144 @@ def _with_replicate(table: pd.DataFrame, replicate: pd.DataFrame, name: str) -> 
     return joined.rename(columns={"after_there": name}).drop(columns="measured_there")
 
 
-# -- testing ---------------------------------------------------------------------------------------
+# -- in sentences ----------------------------------------------------------------------------------
 
 
-def change_table(
-    items: pd.DataFrame,
-    outcomes: Sequence[Outcome],
-    draws: Draws,
-    *,
-    untested: set[str] | frozenset[str] = frozenset(),
-) -> pd.DataFrame:
-    """One row per outcome: before, after, what changed and how sure that is.
-
-    Args:
-        items: Columns ``outcome item cluster weight before after measured``, and ``after_2``, ...
-            of further trainings.
-        outcomes: In the order of the rows; those that no item belongs to are left out, unless items
-            of one model alone do.
-        draws: How the tests draw.
-        untested: Outcomes that are distances: without a p-value.
-
-    Returns:
-        Columns ``outcome before after change low high p guard`` (``pass``, ``fail`` or empty), then
-        ``p_holm`` over the primary outcomes, ``worst`` (the one-sided 95 % bound that the guard is
-        about), ``margin`` (the change up to which it is kept), ``allowed`` (the same in words),
-        ``kind unit primary neutral about items clusters``, ``cluster`` (what those are), ``over``,
-        ``unpaired``, ``spread`` (standard deviation of the change over trainings) and ``reason``.
-    """
-    by_name = dict(tuple(items.groupby("outcome", sort=False)))
-    rows = [
-        _row(outcome, by_name[outcome.name], draws, tested=outcome.name not in untested)
-        for outcome in outcomes
-        if outcome.name in by_name
-    ]
-    if not rows:
-        raise InputError("no outcome has an item")
-    table = pd.DataFrame(rows)
-    adjusted = np.full(len(table), np.nan)
-    primary = table["primary"].to_numpy(bool)
-    adjusted[primary] = holm(table.loc[primary, "p"].to_numpy(float))
-    table.insert(list(table.columns).index("guard") + 1, "p_holm", adjusted)
-    return table
+def comparison_finding(comparison: ModelComparison) -> Finding:
+    """Tell whether the model after is less biased than the one before, and what that costs."""
+    table, record = comparison.table, comparison.record
+    before, after = record.model.name, after_name(record)
+    primary = table[table["primary"] & table["change"].notna()].to_dict("records")
+    less = [row for row in primary if row["p_holm"] < 0.05 and _is_smaller(row)]
+    more = [row for row in primary if row["p_holm"] < 0.05 and not _is_smaller(row)]
+    verdicts = []
+    if less:
+        verdicts.append(f"{after} is less biased than {before} in {_outcomes(less)}")
+    if more:
+        verdicts.append(f"{after} is more biased than {before} in {_outcomes(more)}")
+    if not verdicts and primary:
+        verdicts.append(f"{after} is not measurably less biased than {before}")
+    cost, not_kept = _cost(comparison)
+    return Finding(
+        result=[
+            f"{'; '.join([*verdicts, cost])}.",
+            *(_primary_line(row) for row in table[table["primary"]].to_dict("records")),
+        ],
+        control=[
+            *not_kept,
+            *_missing_guards(comparison),
+            *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
+        ],
+        power=[
+            f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
+            f"ruled out ({record.confidence:.0%}, over {row['over']})."
+            for row in primary
+        ],
+        details=[
+            *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),
+            *_detail_lines(comparison),
+        ],
+    )
 
 
-def _row(outcome: Outcome, items: pd.DataFrame, draws: Draws, *, tested: bool) -> dict[str, Any]:
-    guard = outcome.guard
-    paired = paired_change(items, guard=guard, tested=tested, **vars(draws))
-    reason, unpaired = paired.reason, int((items["measured"] != "both").sum())
-    if paired.items == 0 and unpaired == len(items):
-        reason = "the models read no item alike: other tokenizers"
-    kept = "" if guard is None else "pass" if is_kept(guard, paired.worst) else "fail"
-    return {
-        "outcome": outcome.name,
-        **{name: getattr(paired, name) for name in ("before", "after", "change", "low", "high")},
-        "p": paired.p,
-        "guard": kept,
-        "worst": paired.worst,
-        "margin": np.nan if guard is None else guard.worse * guard.margin,
-        "allowed": "" if guard is None else guard.allowed,
-        "kind": outcome.kind,
-        "unit": outcome.unit,
-        "primary": outcome.primary,
-        "neutral": np.nan if outcome.neutral is None else outcome.neutral,
-        "about": outcome.about,
-        "items": paired.items,
-        "clusters": paired.clusters,
-        "cluster": outcome.cluster,
-        "over": paired.over,
-        "unpaired": unpaired,
-        "spread": paired.spread,
-        "reason": reason,
-    }
+def after_name(record: ComparisonRecord) -> str:
+    """The model after, and how often it was trained."""
+    more = len(record.replicates)
+    return f"{record.after.name} (mean of {more + 1} trainings)" if more else record.after.name
+
+
+def _is_smaller(row: dict[Any, Any]) -> bool:
+    return bool(abs(row["after"] - row["neutral"]) < abs(row["before"] - row["neutral"]))
+
+
+def _outcomes(rows: list[dict[Any, Any]]) -> str:
+    return ", ".join(
+        f"{row['outcome']} ({row['before']:.3f} to {row['after']:.3f}, Holm p "
+        f"{p_text(row['p_holm'])})"
+        for row in rows
+    )
+
+
+def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
+    """Cost of the change in a clause, and a line on each margin that is not kept."""
+    guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
+    open_ones = [row for row in guarded if row["guard"] != "pass"]
+    lost = [row for row in open_ones if _failed(row) == "fail"]
+    if not guarded:
+        return "what it costs was not measured", []
+    if lost:
+        clause = f"quality is lost ({', '.join(str(row['outcome']) for row in lost)})"
+    elif open_ones:
+        clause = "a loss of quality is not ruled out"
+    else:
+        clause = "no quality is lost beyond the non-inferiority margins (guards)"
+    return clause, [_guard_line(row) for row in open_ones]
+
+
+def _missing_guards(comparison: ModelComparison) -> Iterator[str]:
+    guarded = set(comparison.table.loc[comparison.table["guard"] != "", "outcome"])
+    missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in guarded]
+    if missing:
+        yield f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
+
+
+def _guard_line(row: dict[Any, Any]) -> str:
+    verdict = "pass" if row["guard"] == "pass" else _failed(row)
+    return (
+        f"Guard {row['outcome']}: {verdict}. {_in_words(row)}; allowed is a loss of "
+        f"{row['allowed']}."
+    )
+
+
+def _failed(row: dict[Any, Any]) -> str:
+    """Tell a measured loss from one that cannot be ruled out with so few items."""
+    lost = row["change"] * (1 if row["margin"] > 0 else -1) >= abs(row["margin"])
+    return "fail" if lost or row["change"] != row["change"] else "inconclusive"
+
+
+def _in_words(row: dict[Any, Any]) -> str:
+    if row["worst"] != row["worst"]:
+        return "It has no bound"
+    if row["outcome"] == "log_perplexity":
+        now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
+        return f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
+    return f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
+
+
+def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
+    table, record = comparison.table, comparison.record
+    few = table[(table["over"] == "items") & (table["clusters"] < table["items"])]
+    if len(few):
+        yield (
+            f"Fewer than five clusters in {', '.join(few['outcome'].head(3))}"
+            f"{', ...' if len(few) > 3 else ''}: intervals there are over items, and hold for "
+            "these targets only."
+        )
+    unpaired = table[table["unpaired"] > 0]
+    if len(unpaired):
+        yield (
+            f"Items that only one model read, and that are left out: {unpaired['unpaired'].sum()} "
+            f"in {counted(len(unpaired), 'outcome')} (compare.csv)."
+        )
+    if record.replicates:
+        yield (
+            f"Intervals also hold the variation of the {len(record.replicates) + 1} trainings; p "
+            "speaks of these. "
+            "The standard deviation of a change over trainings is the column spread of compare.csv."
+        )
+    yield (
+        f"Intervals: {record.confidence:.0%}, cluster-robust t over targets, occupations, writers, "
+        "windows; p exchanges before and after of whole clusters; Holm over the primary outcomes."
+    )
+
+
+def _primary_line(row: dict[Any, Any]) -> str:
+    if row["change"] != row["change"]:
+        return f"{row['outcome']}: undefined ({row['reason']})."
+    way = "smaller" if _is_smaller(row) else "not smaller"
+    sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
+    per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
+    return (
+        f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
+        f"{way} in size; {sure} (Holm p {p_text(row['p_holm'])})."
+    )

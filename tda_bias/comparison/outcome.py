@@ -1,4 +1,4 @@
-"""Outcomes of a model, item by item.
+"""Outcomes of a model, item by item, and the tests of their change.
 
 An outcome is a weighted mean over items: of log-odds over pairs, of wins over terms, of the risk of
 words, of negative log-probabilities over windows. So the same test serves for all of them: every
@@ -8,21 +8,26 @@ places together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
 
 from tda_bias.progress import Progress
-from tda_bias.runs.record import RecordPart
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean, flip_pvalue
+from tda_bias.stats.resampling import generator, holm
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
 
 Kind = Literal["bias", "quality", "knowledge"]
 COLUMNS = ("outcome", "item", "cluster", "weight", "value")
+# The non-inferiority bound is one-sided.
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Outcome:
         primary: Whether it is one of the outcomes that a comparison is about.
         guard: How much worse it may get; None where nothing is at stake.
         cluster: What items share that are no independent draws.
+        tested: Whether before and after could be exchanged; a distance cannot be below 0.
     """
 
     name: str
@@ -66,13 +72,7 @@ class Outcome:
     primary: bool = False
     guard: Guard | None = None
     cluster: str = "target"
-
-
-class NotMeasured(RecordPart):
-    """A measure that was left out, and why."""
-
-    name: str
-    reason: str
+    tested: bool = True
 
 
 class Measure(Protocol):
@@ -100,33 +100,6 @@ class Measure(Protocol):
             batch_size: Texts per forward pass.
             progress: Called with what is finished and all.
         """
-
-
-@runtime_checkable
-class Distance(Protocol):
-    """Something that needs both models at once: how far the one is from the other, per item."""
-
-    @property
-    def name(self) -> str:
-        """Of the measure, without spaces."""
-
-    @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """The outcomes its items belong to."""
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """As in ``Measure``."""
-
-    def between(
-        self,
-        before: LanguageModel,
-        after: LanguageModel,
-        *,
-        batch_size: int,
-        progress: Progress | None = None,
-    ) -> pd.DataFrame:
-        """As ``Measure.items``; the distance of a model from itself is 0."""
 
 
 def item_rows(
@@ -162,3 +135,212 @@ def equal_weights(groups: pd.Series[Any]) -> np.ndarray:
     """Weights with which a mean over items is the mean over groups of their means."""
     sizes = groups.map(groups.value_counts())
     return np.asarray(1.0 / sizes.to_numpy(float))
+
+
+# -- the change of one outcome ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """An outcome before and after.
+
+    Attributes:
+        before: Weighted mean over the items.
+        after: The same after.
+        change: After minus before.
+        low: Lower limit of the interval of the change.
+        high: Upper limit.
+        p: Two-sided, of exchanging before and after in whole clusters.
+        worst: The one-sided 95 % bound of the change on the side that is worse, see ``_worst``; NaN
+            without guard.
+        items: Number of items.
+        clusters: Number of clusters.
+        over: What the interval is over and what was flipped: ``clusters``, or ``items`` where there
+            are fewer than five clusters: then the interval holds for these clusters only.
+        reason: Why something is NaN; else empty.
+        spread: Standard deviation of the change over repeated trainings; NaN for one.
+    """
+
+    before: float
+    after: float
+    change: float
+    low: float
+    high: float
+    p: float
+    worst: float
+    items: int
+    clusters: int
+    over: str
+    reason: str = ""
+    spread: float = np.nan
+
+
+def paired_change(
+    items: pd.DataFrame,
+    *,
+    guard: Guard | None = None,
+    tested: bool = True,
+    n_flips: int = 9999,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Change:
+    """The change of one outcome.
+
+    Of a model that was trained several times, before stands against the mean over the trainings.
+    Its interval adds the variance between trainings to that between clusters. ``p`` exchanges
+    before and that mean: it speaks of these trainings.
+
+    Args:
+        items: Columns ``cluster weight before after``, and ``after_2``, ``after_3``, ... of further
+            trainings; items without a value in any of them are left out.
+        guard: Which change is worse, for the one-sided bound.
+        tested: Whether before and after could be exchanged; a distance cannot be below 0.
+        n_flips: Sign flips, where there are too many to enumerate.
+        confidence: Coverage of the two-sided interval.
+        seed: Of the flips.
+    """
+    after_columns = after_names(items)
+    known = items.dropna(subset=["before", *after_columns])
+    n_clusters = known["cluster"].nunique()
+    if len(known) == 0:
+        nan = float("nan")
+        return Change(nan, nan, nan, nan, nan, nan, nan, 0, 0, "items", "no item has a value")
+    over = "clusters" if n_clusters >= FEWEST_CLUSTERS else "items"
+    cluster = known["cluster"].to_numpy() if over == "clusters" else np.arange(len(known))
+    weight, before = (known[name].to_numpy(float) for name in ("weight", "before"))
+    each = known[after_columns].to_numpy(float) - before[:, None]
+    changes = weight @ each / weight.sum()
+    measured = cluster_mean(each.mean(1), cluster, weight=weight)
+    if len(changes) > 1:
+        measured = measured.plus(cluster_mean(changes))
+    worst = np.nan
+    if guard is not None:
+        worst = _worst(measured, guard, len(known))
+    p = np.nan
+    if tested:
+        difference, rng = weight * each.mean(1), generator(seed, "flips")
+        p = flip_pvalue(difference, cluster, n_resamples=n_flips, rng=rng)
+    low, high = measured.limits(confidence)
+    few = "" if measured.clusters >= FEWEST_CLUSTERS else "fewer than five items have no interval"
+    if measured.error == 0 and tested and not few:
+        few = "no item differs from another: there is no interval"
+    return Change(
+        before=float(weight @ before / weight.sum()),
+        after=float(weight @ before / weight.sum() + changes.mean()),
+        change=float(changes.mean()),
+        low=low,
+        high=high,
+        p=p,
+        worst=worst,
+        items=len(known),
+        clusters=n_clusters,
+        over=over,
+        spread=float(changes.std(ddof=1)) if len(changes) > 1 else np.nan,
+        reason=few if tested or few else "a distance is never below 0: there is nothing to test",
+    )
+
+
+def after_names(items: pd.DataFrame) -> list[str]:
+    """The columns of the model after, training by training."""
+    return [str(name) for name in items.columns if re.fullmatch(r"after(_\d+)?", str(name))]
+
+
+def _worst(measured: ClusterMean, guard: Guard, n_items: int) -> float:
+    """The least favourable bound of a change; the change itself where no item differs.
+
+    Where no item is lost there is no spread of losses; n wins and losses cannot rule out a share of
+    losses below 1 - .05^(1/n), some 3/n (Clopper & Pearson 1934).
+    """
+    worst = measured.limits(1 - 2 * LEVEL)[1 if guard.worse > 0 else 0]
+    if measured.error == 0:
+        worst = measured.mean
+    if guard.wins:
+        unseen = 100 * (1 - LEVEL ** (1 / (n_items * guard.wins)))
+        worst = guard.worse * max(guard.worse * worst, unseen)
+    return worst
+
+
+def is_kept(guard: Guard, worst: float) -> bool:
+    """Tell whether a bound is on the allowed side of the margin; an undefined one is not."""
+    return bool(guard.worse * worst < guard.margin)
+
+
+# -- all outcomes ----------------------------------------------------------------------------------
+
+
+def change_table(
+    items: pd.DataFrame,
+    outcomes: Sequence[Outcome],
+    *,
+    n_flips: int = 9999,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """One row per outcome: before, after, what changed and how sure that is.
+
+    Args:
+        items: Columns ``outcome item cluster weight before after measured``, and ``after_2``, ...
+            of further trainings.
+        outcomes: In the order of the rows; those that no item belongs to are left out, unless items
+            of one model alone do.
+        n_flips: As in ``paired_change``.
+        confidence: As there.
+        seed: As there.
+
+    Returns:
+        Columns ``outcome before after change low high p guard`` (``pass``, ``fail`` or empty), then
+        ``p_holm`` over the primary outcomes, ``worst`` (the one-sided 95 % bound that the guard is
+        about), ``margin`` (the change up to which it is kept), ``allowed`` (the same in words),
+        ``kind unit primary neutral about items clusters``, ``cluster`` (what those are), ``over``,
+        ``unpaired``, ``spread`` (standard deviation of the change over trainings) and ``reason``.
+    """
+    by_name = dict(tuple(items.groupby("outcome", sort=False)))
+    rows = []
+    for outcome in outcomes:
+        if outcome.name in by_name:
+            own, guard = by_name[outcome.name], outcome.guard
+            change = paired_change(
+                own,
+                guard=guard,
+                tested=outcome.tested,
+                n_flips=n_flips,
+                confidence=confidence,
+                seed=seed,
+            )
+            rows.append(_row(outcome, change, own["measured"] == "both"))
+    if not rows:
+        raise InputError("no outcome has an item")
+    table = pd.DataFrame(rows)
+    adjusted = np.full(len(table), np.nan)
+    primary = table["primary"].to_numpy(bool)
+    adjusted[primary] = holm(table.loc[primary, "p"].to_numpy(float))
+    table.insert(list(table.columns).index("guard") + 1, "p_holm", adjusted)
+    return table
+
+
+def _row(outcome: Outcome, change: Change, paired: pd.Series[bool]) -> dict[str, Any]:
+    guard, reason = outcome.guard, change.reason
+    if change.items == 0 and not paired.any():
+        reason = "the models read no item alike: other tokenizers"
+    kept = "" if guard is None else "pass" if is_kept(guard, change.worst) else "fail"
+    return {
+        "outcome": outcome.name,
+        **{name: getattr(change, name) for name in ("before", "after", "change", "low", "high")},
+        "p": change.p,
+        "guard": kept,
+        "worst": change.worst,
+        "margin": np.nan if guard is None else guard.worse * guard.margin,
+        "allowed": "" if guard is None else guard.allowed,
+        "kind": outcome.kind,
+        "unit": outcome.unit,
+        "primary": outcome.primary,
+        "neutral": np.nan if outcome.neutral is None else outcome.neutral,
+        "about": outcome.about,
+        "items": change.items,
+        "clusters": change.clusters,
+        "cluster": outcome.cluster,
+        "over": change.over,
+        "unpaired": int((~paired).sum()),
+        "spread": change.spread,
+        "reason": reason,
+    }

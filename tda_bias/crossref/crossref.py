@@ -7,35 +7,29 @@ correlated over targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from pydantic import Field
 
-from tda_bias.crossref.rank_tests import Distance, mantel
-from tda_bias.crossref.target_tests import (
-    HeadMap,
-    correlations,
-    head_map,
+from tda_bias.crossref.rank_tests import HeadMap, correlations, head_map, power, usable_covariates
+from tda_bias.crossref.targets import (
+    WordScores,
+    content_hashes,
     head_summaries,
     head_vectors,
-)
-from tda_bias.crossref.targets import (
-    Said,
     joined,
     same_model,
     signed_quantity,
     with_frequency,
 )
-from tda_bias.heads.maps import map_columns
+from tda_bias.heads.record import map_columns
+from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import Run, content_hash
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import counted, number_text, p_text
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
@@ -68,41 +62,24 @@ class CrossrefRecord(RunRecord):
     shuffled_heads: dict[str, dict[str, Number]] = Field(default_factory=dict)
 
 
-TARGET_COLUMNS = {
-    "category": str,
-    "target": str,
-    "match_type": str,
-    "matched": str,
+_TARGETS = {
+    **dict.fromkeys(("category", "target", "match_type", "matched"), str),
     "n_items": int,
     "r": float,
     "s_.+": float,
 }
-CORRELATION_COLUMNS = {
-    "quantity": str,
-    "summary": str,
+_CORRELATIONS = {
+    **dict.fromkeys(("quantity", "summary"), str),
     "n": int,
-    **{name: float for name in ("spearman", "low", "high", "pearson", "partial")},
-    **{name: float for name in ("p", "p_partial", "q")},
+    **dict.fromkeys(("spearman", "low", "high", "pearson", "partial"), float),
+    **dict.fromkeys(("p", "p_partial", "q"), float),
 }
-HEAD_COLUMNS = {
-    "layer": int,
-    "head": int,
-    "rho": float,
-    **{name: float for name in ("p", "p_max", "q")},
+_HEADS = {
+    **dict.fromkeys(("layer", "head"), int),
+    **dict.fromkeys(("rho", "p", "p_max", "q"), float),
     "quantity": str,
 }
-PROFILE_COLUMNS = {"quantity": str, "distance": str, "rho": float, "p": float}
-# Attribute of ``CrossReference``, file and columns.
-TABLES = (
-    ("targets", "targets.csv", TARGET_COLUMNS),
-    ("correlations", "correlations.csv", CORRELATION_COLUMNS),
-    ("heads", "head_map.csv", HEAD_COLUMNS),
-)
-PROFILES = "profiles.csv"
-
-
 RISKS = ("r", "r_p", "r_v")
-DISTANCES: tuple[Distance, ...] = ("cosine", "spearman")
 _KEY = ["category", "target"]
 
 
@@ -112,23 +89,24 @@ class CrossReference(SavedResult):
 
     Attributes:
         targets: One row per target: summaries of its heads, and what the model says of it.
-        correlations: Every quantity against every summary; see ``target_tests.correlations``.
+        correlations: Every quantity against every summary; see ``rank_tests.correlations``.
         heads: One row per quantity and head: does |T| of the head go with the quantity? See
-            ``target_tests.head_map``.
-        profiles: One row per quantity and distance: do targets with similar heads have similar
-            values? See ``rank_tests.mantel``.
+            ``rank_tests.head_map``.
         record: Everything needed to repeat it.
     """
 
     COMMAND = "crossref"
     RECORD = CrossrefRecord
-    TABLES = (*TABLES, ("profiles", PROFILES, PROFILE_COLUMNS))
+    TABLES = (
+        ("targets", "targets.csv", _TARGETS),
+        ("correlations", "correlations.csv", _CORRELATIONS),
+        ("heads", "head_map.csv", _HEADS),
+    )
     SHOWN = (("over targets", "correlations"),)
 
     targets: pd.DataFrame
     correlations: pd.DataFrame
     heads: pd.DataFrame
-    profiles: pd.DataFrame
     record: CrossrefRecord
 
     def __repr__(self) -> str:
@@ -156,17 +134,10 @@ class CrossReference(SavedResult):
         shuffled = dict(self.record.shuffled_heads.get(quantity, {}))
         return HeadMap(quantity, rows.reset_index(drop=True), shuffled)
 
-    @classmethod
-    def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
-        return super()._read(run)
-
-
-_PROFILE = ("quantity", "distance", "rho", "p")
-
 
 def cross_reference(
     heads: HeadBias,
-    behaviour: Said,
+    behaviour: WordScores,
     *,
     stereoset: StereoSetScores | None = None,
     by: RankBy | None = None,
@@ -178,7 +149,7 @@ def cross_reference(
 
     Args:
         heads: From ``head_bias``.
-        behaviour: What the model says of words; see ``targets.Said.load``.
+        behaviour: What the model says of words; see ``targets.WordScores.load``.
         stereoset: The same model's scores; adds the mean log-odds of every target's items and, with
             twins, their mean beta.
         by: Which combined value of a head is T; that which ranks the run's heads if None.
@@ -202,9 +173,19 @@ def cross_reference(
         )
         tests = pd.concat([tests, direct], ignore_index=True)
     keys, values, columns = head_vectors(heads.combined, column=column)
-    maps, profiles = _head_tests(
-        table, places_of(keys, table), values, columns, [*quantities, *bridge], n_resamples, seed
-    )
+    values, category = values[places_of(keys, table)], list(table["category"])
+    maps = [
+        head_map(
+            values,
+            columns,
+            table[name].to_numpy(float),
+            category,
+            name=name,
+            n_resamples=n_resamples,
+            rng=np.random.default_rng([seed, number]),
+        )
+        for number, name in enumerate([*quantities, *bridge], start=2)
+    ]
     parts = {"heads": heads.record, behaviour.record.command: behaviour.record}
     if stereoset is not None:
         parts["stereoset"] = stereoset.record
@@ -212,10 +193,9 @@ def cross_reference(
         targets=table,
         correlations=tests,
         heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
-        profiles=pd.DataFrame(profiles, columns=list(_PROFILE)),
         record=CrossrefRecord(
             model=heads.record.model,
-            made_from=_contents(parts),
+            made_from=content_hashes(**parts),
             by=by,
             match=match,
             n_resamples=n_resamples,
@@ -223,29 +203,6 @@ def cross_reference(
             shuffled_heads={m.quantity: m.shuffled for m in maps},
         ),
     )
-
-
-def _head_tests(
-    table: pd.DataFrame,
-    places: np.ndarray,
-    values: Float[np.ndarray, "target head"],
-    columns: Sequence[tuple[int, int]],
-    quantities: Sequence[str],
-    n_resamples: int,
-    seed: int,
-) -> tuple[list[HeadMap], list[dict[str, Any]]]:
-    """Heads one by one, and their profiles, against every quantity."""
-    values, category = values[places], list(table["category"])
-    maps, profiles = [], []
-    for number, name in enumerate(quantities):
-        quantity = table[name].to_numpy(float)
-        options: dict[str, Any] = {"n_resamples": n_resamples}
-        options["rng"] = np.random.default_rng([seed, 2 + number])
-        maps.append(head_map(values, columns, quantity, category, name=name, **options))
-        for distance in DISTANCES:
-            test = mantel(values, quantity, category, distance=distance, **options)
-            profiles.append({"quantity": name, "distance": distance, **test})
-    return maps, profiles
 
 
 def places_of(keys: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
@@ -263,7 +220,7 @@ def places_of(keys: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
 
 def _joined(
     heads: HeadBias,
-    behaviour: Said,
+    behaviour: WordScores,
     stereoset: StereoSetScores | None,
     column: str,
     match: str,
@@ -308,7 +265,52 @@ def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
     return means[[*_KEY, *(column for name in names for column in (name, f"abs_{name}"))]]
 
 
-def _contents(records: Mapping[str, RunRecord]) -> dict[str, str]:
-    """Hashes of the results this was made from, of those that were read from a folder."""
-    hashes = {command: content_hash(record) for command, record in records.items()}
-    return {command: value for command, value in hashes.items() if value is not None}
+# -- in sentences ----------------------------------------------------------------------------------
+
+
+def target_finding(result: CrossReference) -> Finding:
+    """Finding over targets: survivors of correction, and power."""
+    n = len(result.targets)
+    needed = power(n)
+    correlations = result.correlations
+    surviving = correlations[correlations["q"] < 0.05]
+    tested = int(correlations["p"].notna().sum())
+    first = (
+        f"{len(surviving)} of {tested} correlations over {counted(n, 'target')} have q (FDR) < .05."
+        if len(surviving)
+        else f"No link between what the heads do with a target and what the model says of it: none "
+        f"of {tested} correlations over {counted(n, 'target')} survives correction (smallest q "
+        f"{p_text(correlations['q'].min())})."
+    )
+    heads = []
+    for name in result.quantities:
+        single = result.head_map(name)
+        kept = single.table[single.table["p_max"] < 0.05]
+        named = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
+        heads.append(
+            f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
+            f"{int((single.table['p'] < 0.05).sum())} with p < .05, "
+            f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
+            f"{number_text(single.shuffled.get('expected_p05'), 0)} expected."
+        )
+    return Finding(
+        result=[first],
+        control=heads,
+        power=[
+            f"|rho| must reach {needed['significant']:.2f} for p < .05; a true rho of "
+            f"{needed['power_80']:.2f} is found four times out of five."
+        ],
+        details=[_covariate_line(result.targets)],
+    )
+
+
+def _covariate_line(table: pd.DataFrame) -> str:
+    """Covariates that the partial correlations hold constant."""
+    about = {
+        "n_items": "number of items",
+        "tokens": "tokens of the word",
+        "zipf": "word frequency",
+    }
+    used = [about[name] for name in usable_covariates(table)]
+    more = "" if "zipf" in table else " Word frequencies need pip install 'tdabias[frequency]'."
+    return f"Partial p: without the ranks of {', '.join(used) or 'nothing'}.{more}"

@@ -1,26 +1,47 @@
-"""Heads against the model's preference item by item, as one result of two runs of one model."""
+"""Item by item: do heads treat an item's two texts as differently as the model rates them?
+
+Over all items of a category, the difference of every head between the stereotype and the
+anti-stereotype text against the model's preference for the former. As published both hold the
+wording of the item, and texts of other lengths have other topologies and other probabilities; so
+the same stands beside it without what token counts explain, and with twins on both sides, where
+wording and length cancel.
+
+Items of a target resemble each other: permutations exchange items of the same target only. n is
+the number of items, 242 to 976 in StereoSet, not the 3 to 38 of targets.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from tda_bias.crossref.item_tests import item_tests
+from tda_bias.crossref.rank_tests import column_tests, power
 from tda_bias.crossref.targets import same_model
-from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.items import ItemDifferences, Measured
+from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
+from tda_bias.runs.text import counted
 from tda_bias.scores.stereoset import Scoring
+from tda_bias.stats.resampling import generator, permutations_within
+from tda_bias.types import InputError, in_order
 
 if TYPE_CHECKING:
     from tda_bias.runs.run import Run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
 COMMAND = "crossref items"
+# raw: as published; length: token counts partialled out; twins: minus the twins, on both sides.
+Way = Literal["raw", "length", "twins"]
+WAYS: tuple[Way, ...] = get_args(Way)
+COUNTS = ("tokens_s", "tokens_a")
+FEWEST_ITEMS = 10
 
 
 class ItemCrossrefRecord(RunRecord):
@@ -44,39 +65,37 @@ class ItemCrossrefRecord(RunRecord):
     left_out: dict[str, int] = Field(default_factory=dict)
 
 
-_PLACE = {"category": str, "way": str, "measure": str, "dim": int}
-HEAD_COLUMNS = {
+_PLACE = {**dict.fromkeys(("category", "way", "measure"), str), "dim": int}
+_HEADS = {
     **_PLACE,
-    "layer": int,
-    "head": int,
-    "rho": float,
-    **{name: float for name in ("p", "p_max", "q")},
+    **dict.fromkeys(("layer", "head"), int),
+    **dict.fromkeys(("rho", "p", "p_max", "q"), float),
 }
-SUMMARY_COLUMNS = {
+_SUMMARY = {
     **_PLACE,
-    **{name: int for name in ("n", "heads", "p05", "family_wise")},
-    **{name: float for name in ("expected", "largest", "needed", "smallest")},
+    **dict.fromkeys(("n", "heads", "p05", "family_wise"), int),
+    **dict.fromkeys(("expected", "largest", "needed", "smallest"), float),
 }
-# Attribute of ``ItemCrossReference``, file and columns.
-TABLES = (
-    ("heads", "heads.csv", HEAD_COLUMNS),
-    ("summary", "summary.csv", SUMMARY_COLUMNS),
-)
 
 
 @dataclass(frozen=True)
 class ItemCrossReference(SavedResult):
-    """Result of ``cross_reference_items``.
+    """Heads whose item differences go with the model's preference.
 
     Attributes:
-        heads: One row per category, way, measure, dimension and head; see ``item_tests.ItemTests``.
-        summary: One row per category, way, measure and dimension.
+        heads: One row per category, way, measure, dimension and head: ``rho p p_max q``; p_max and
+            q are over the heads of one dimension.
+        summary: One row per category, way, measure and dimension: ``n`` items, ``heads``,
+            ``p05`` (heads with p < .05) and ``expected``, ``family_wise`` (heads with p_max < .05),
+            the ``largest`` |rho| with its ``layer`` and ``head``, ``needed`` (the |rho| that is
+            family-wise significant) and ``smallest`` (the true |rho| of a single head that is found
+            four times out of five).
         record: Everything needed to repeat it.
     """
 
     COMMAND = COMMAND
     RECORD = ItemCrossrefRecord
-    TABLES = TABLES
+    TABLES = (("heads", "heads.csv", _HEADS), ("summary", "summary.csv", _SUMMARY))
     SHOWN = (("heads that go with what the model says, over items", "summary"),)
 
     heads: pd.DataFrame
@@ -84,11 +103,9 @@ class ItemCrossReference(SavedResult):
     record: ItemCrossrefRecord
 
     def __repr__(self) -> str:
-        n = ", ".join(f"{row.category} {row.n}" for row in self._counts().itertuples())
+        counts = self.summary.drop_duplicates("category")
+        n = ", ".join(f"{row.category} {row.n}" for row in counts.itertuples())
         return f"ItemCrossReference({self.record.model.name}: items of {n})"
-
-    def _counts(self) -> pd.DataFrame:
-        return self.summary.drop_duplicates("category")[["category", "n"]]
 
 
 def cross_reference_items(
@@ -99,7 +116,7 @@ def cross_reference_items(
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> ItemCrossReference:
-    """Over items, does what a head does go with the model's preference?
+    """Rank correlations over items of every head with the model's preference.
 
     Args:
         heads: A finished run of ``tdabias heads``.
@@ -113,7 +130,7 @@ def cross_reference_items(
             category shares fewer than 10 items between them.
     """
     same_model(heads.record, stereoset.record)
-    tests = item_tests(
+    table, summary, left_out = item_tests(
         ItemDifferences.read(heads),
         stereoset.items,
         scoring=scoring,
@@ -122,14 +139,184 @@ def cross_reference_items(
     )
     contents = {"heads": heads.content, "stereoset": content_hash(stereoset.record)}
     return ItemCrossReference(
-        heads=tests.table,
-        summary=tests.summary,
+        heads=table,
+        summary=summary,
         record=ItemCrossrefRecord(
             model=heads.record.model,
             made_from={name: value for name, value in contents.items() if value is not None},
             scoring=scoring,
             n_resamples=n_resamples,
             seed=seed,
-            left_out=dict(tests.left_out),
+            left_out=left_out,
         ),
     )
+
+
+def item_tests(
+    heads: ItemDifferences,
+    behaviour: pd.DataFrame,
+    *,
+    scoring: Scoring = "sum",
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:
+    """The tables of an ``ItemCrossReference``, and the items of the heads that are left out.
+
+    Args:
+        heads: Differences of every item.
+        behaviour: One row per item, from ``stereoset`` of the same model: ``id log_prob_s
+            log_prob_a tokens_s tokens_a`` and, where twins were run, ``beta_SCORING``.
+        scoring: Log-probabilities as sums or per token.
+        n_resamples: Permutations of items within targets.
+        seed: Of the permutations.
+    """
+    rows, summaries = [], []
+    left_out: dict[str, int] = {}
+    for category in in_order(heads.items["category"]):
+        joined, place = _joined(heads.items, behaviour, category, scoring)
+        left_out[category] = int((heads.items["category"] == category).sum()) - len(joined)
+        for way in WAYS:
+            measured = heads.twins if way == "twins" else heads.raw
+            if not measured or (way == "twins" and joined["beta"].isna().all()):
+                continue
+            rng = generator(seed, "items", category, way)
+            tested = _way(way, measured, joined, place, heads.layers, n_resamples, rng)
+            rows += [table.assign(category=category) for table, _ in tested]
+            summaries += [{"category": category, **summary} for _, summary in tested]
+    table = pd.concat(rows, ignore_index=True)
+    leading = ["category", "way", "measure", "dim", "layer", "head"]
+    return table[[*leading, "rho", "p", "p_max", "q"]], pd.DataFrame(summaries), left_out
+
+
+def _joined(
+    items: pd.DataFrame, behaviour: pd.DataFrame, category: str, scoring: Scoring
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Items of a category that both tables have, and their rows in the first."""
+    of_category = items.reset_index(names="row")
+    of_category = of_category.loc[
+        of_category["category"] == category, ["row", "category", "group", "id"]
+    ]
+    wanted = behaviour.set_index("id")
+    if not wanted.index.is_unique:
+        raise InputError("the table of items names an item twice; run `tdabias stereoset` again")
+    both = of_category[of_category["id"].isin(wanted.index)]
+    if len(both) < FEWEST_ITEMS:
+        raise InputError(
+            f"the runs share {counted(len(both), 'item')} of {category}, {FEWEST_ITEMS} are "
+            "needed; run "
+            "`tdabias stereoset` on the data of the run of `tdabias heads`"
+        )
+    said = wanted.loc[both["id"]].reset_index(drop=True)
+    joined = both.reset_index(drop=True)
+    size = {name: 1 if scoring == "sum" else said[f"tokens_{name}"] for name in "sa"}
+    joined["log_odds"] = said["log_prob_s"] / size["s"] - said["log_prob_a"] / size["a"]
+    joined["beta"] = said.get(f"beta_{scoring}", np.nan)
+    return joined.assign(**{name: said[name] for name in COUNTS}), both["row"].to_numpy()
+
+
+def _way(
+    way: Way,
+    measured: Measured,
+    joined: pd.DataFrame,
+    place: np.ndarray,
+    layers: Sequence[int],
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
+    """The tests of one way, for every measure and dimension, under the same permutations."""
+    quantity = joined["beta" if way == "twins" else "log_odds"].to_numpy(float)
+    used = np.isfinite(quantity)
+    if way == "twins":
+        used &= np.all([np.isfinite(v[place]).any((1, 2, 3)) for v in measured.values()], axis=0)
+    if used.sum() < FEWEST_ITEMS:
+        return []
+    orders = permutations_within(joined["group"].to_numpy()[used], n_resamples, rng)
+    counts = joined.loc[used, list(COUNTS)].to_numpy(float)
+    covariates = np.column_stack([counts, counts[:, 0] - counts[:, 1]])
+    tested = []
+    for measure, values in measured.items():
+        for dim in range(values.shape[1]):
+            tests = column_tests(
+                values[place][used, dim].reshape(int(used.sum()), -1).astype(float),
+                quantity[used],
+                orders,
+                covariates=covariates if way == "length" else None,
+            )
+            table = pd.DataFrame(
+                {
+                    "way": way,
+                    "measure": measure,
+                    "dim": dim,
+                    "layer": np.repeat(layers, values.shape[3]),
+                    "head": np.tile(np.arange(values.shape[3]), len(layers)),
+                    "rho": tests.rho,
+                    "p": tests.pvalue,
+                    "p_max": tests.pvalue_max,
+                    "q": tests.qvalue,
+                }
+            )
+            tested.append((table, _summary(table, int(used.sum()), tests.needed)))
+    return tested
+
+
+def _summary(table: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
+    defined = table[table["rho"].notna()]
+    row = {name: table[name].iloc[0] for name in ("way", "measure", "dim")}
+    row |= {"n": n, "heads": len(defined), "p05": int((defined["p"] < 0.05).sum())}
+    row |= {"expected": 0.05 * len(defined), "family_wise": int((defined["p_max"] < 0.05).sum())}
+    row |= {"largest": np.nan, "layer": None, "head": None}
+    if len(defined):
+        best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
+        row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
+    return row | {"needed": needed, "smallest": power(n)["power_80"]}
+
+
+# -- in sentences ----------------------------------------------------------------------------------
+
+
+def item_finding(result: ItemCrossReference) -> Finding:
+    """Number of heads that follow the target effect, and the power to find one."""
+    summary = result.summary
+    with_twins = "twins" in set(summary["way"])
+    lines, power = [], []
+    for category, rows in summary.groupby("category", sort=False):
+        ways = {way: of_way for way, of_way in rows.groupby("way", sort=False)}
+        if with_twins:
+            of_twins = ways["twins"]
+            heads = int(of_twins["family_wise"].max())
+            said = f"{counted(heads, 'head')} follow" if heads else "No head is found to follow"
+            lines.append(
+                f"{str(category).capitalize()}: {said} the target effect (beta) of items"
+                f"{' after correction' if heads else ''}; largest rho "
+                f"{_largest(of_twins):.2f}."
+            )
+        raw = ways["raw"]
+        lines.append(
+            f"{str(category).capitalize()}, without twins: up to {int(raw['family_wise'].max())} "
+            f"heads go with the log-odds after correction (largest rho {_largest(raw):.2f})."
+        )
+        left = result.record.left_out.get(str(category), 0)
+        items = counted(left, "item of the heads is", "items of the heads are")
+        apart = f" {items} not in the other run." if left else ""
+        power.append(
+            f"{str(category).capitalize()}: with {counted(rows['n'].min(), 'item')} a true rho of "
+            f"{rows['smallest'].max():.2f} of a single head is found four times out of five; "
+            f"among all heads {rows['needed'].max():.2f} is needed.{apart}"
+        )
+    control = (
+        "A head that goes with the log-odds may follow wording or length alone; one that does so "
+        "with twins on both sides follows the target."
+        if with_twins
+        else "Without twins in both runs, wording and target cannot be told apart."
+    )
+    return Finding(
+        result=lines,
+        control=[control],
+        power=power,
+        details=["Items are exchanged within targets."],
+    )
+
+
+def _largest(rows: pd.DataFrame) -> float:
+    """The largest correlation by its size, with its sign."""
+    return float(max(rows["largest"].tolist(), key=abs))

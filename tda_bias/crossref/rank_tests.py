@@ -1,69 +1,80 @@
-"""Rank correlations over targets or items and their tests by permutation: pure arrays.
+"""Rank correlations over targets or items and their tests by permutation: no model is imported.
 
 Many columns (heads) are held against one quantity under one set of permutations, so that the
-largest correlation of each permutation gives family-wise p-values.
+largest correlation of each permutation gives family-wise p-values. A correlation over targets has
+as many observations as there are targets; ``power`` says how large it must be to be seen.
+Categories differ for reasons of their own, so draws permute targets within their category.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 from scipy import stats
 
+from tda_bias.stats.clusters import spearman_limits
 from tda_bias.stats.resampling import (
     benjamini_hochberg,
-    bootstrap_intervals,
     family_wise_share,
     permutation_pvalue,
     permutations_within,
-    share_reached,
-    spearman,
     standardised_ranks,
     tolerance,
     two_sided_share,
 )
 
-# Between head profiles.
-Distance = Literal["cosine", "spearman"]
+SUMMARIES = ("mean_T", "mean_abs_T", "max_abs_T", "sd_T", "n_sig_heads", "top_share", "gini")
+# Number of StereoSet items, tokens of the word that was read, and its frequency in English.
+COVARIATES = ("n_items", "tokens", "zipf")
 # Permutations are worked off in blocks of so many.
 _BLOCK = 500
-# Of the bootstrap interval of one correlation.
-_BOOTSTRAP = 2000
 # What a least-squares fit leaves of ranks is nothing below this share of their number.
 _NOTHING = 1e-9
+
+
+def power(n: int) -> dict[str, float]:
+    """Power of one correlation over n targets or items.
+
+    Returns:
+        ``significant``: the smallest |rho| with p < .05, by the t approximation; ``power_80``: the
+        true |rho| that is found four times out of five, by Fisher's z with Fieller's variance.
+    """
+    t = float(stats.t.ppf(0.975, n - 2))
+    z = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
+    return {
+        "significant": t / np.sqrt(n - 2 + t**2),
+        "power_80": float(np.tanh(z * np.sqrt(1.06 / (n - 3)))),
+    }
+
+
+# -- one correlation -------------------------------------------------------------------------------
 
 
 def correlation(
     x: Float[np.ndarray, " target"],
     y: Float[np.ndarray, " target"],
     orders: Int[np.ndarray, "draw target"],
-    rng: np.random.Generator,
 ) -> dict[str, float]:
     """Spearman of two quantities: ``spearman p low high pearson``.
 
-    p is two-sided over the given orders, the interval BCa. Where a quantity does not vary,
-    everything is NaN; where no resample varies, the interval is.
+    p is two-sided over the given orders; the interval is ``spearman_limits``. Where a quantity
+    does not vary, everything is NaN.
     """
     ranks_x, ranks_y = standardised_ranks(x), standardised_ranks(y)
     rho = float(ranks_x @ ranks_y)
     if np.isnan(rho):
         return dict.fromkeys(("spearman", "p", "low", "high", "pearson"), np.nan)
-
-    def statistic(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
-        # A resample of one value only has no correlation: it counts as none.
-        return np.asarray(np.nan_to_num(spearman(a, b)))
-
-    interval = bootstrap_intervals((x, y), statistic, paired=True, n_resamples=_BOOTSTRAP, rng=rng)
-    low, high = interval.bca
+    low, high = spearman_limits(rho, len(x))
     return {
         "spearman": rho,
         "p": two_sided_share(ranks_x[orders] @ ranks_y, rho),
-        "low": float(low),
-        "high": float(high),
+        "low": low,
+        "high": high,
         "pearson": float(np.corrcoef(x, y)[0, 1]),
     }
 
@@ -110,6 +121,9 @@ def _basis(covariates: np.ndarray) -> np.ndarray:
     design = np.column_stack([np.full(len(ranks), 1.0), ranks - ranks.mean(0)])
     left, size, _ = np.linalg.svd(design, full_matrices=False)
     return np.asarray(left[:, size > _NOTHING * size[0]])
+
+
+# -- many columns at once --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -190,55 +204,98 @@ def _permuted(
     return np.asarray(np.divide(moved, left, out=np.zeros_like(moved), where=left > _NOTHING))
 
 
-def mantel(
-    values: Float[np.ndarray, "target head"],
-    quantity: Float[np.ndarray, " target"],
-    category: Sequence[str],
+# -- tables over targets ---------------------------------------------------------------------------
+
+
+def usable_covariates(table: pd.DataFrame) -> list[str]:
+    """Covariates that a table has and that vary in it; the partial correlation takes them out."""
+    return [name for name in COVARIATES if name in table and table[name].nunique() > 1]
+
+
+def correlations(
+    table: pd.DataFrame,
+    quantities: Sequence[str],
+    summaries: Sequence[str] = SUMMARIES,
     *,
-    distance: Distance = "cosine",
     n_resamples: int = 9999,
     rng: np.random.Generator,
-) -> dict[str, float]:
-    """Do targets with similar head profiles have similar values? Spearman over pairs of targets.
+) -> pd.DataFrame:
+    """Every quantity against every head summary, over targets.
 
     Args:
-        values: T of every head for every target.
-        quantity: One number per target; pairs differ by its absolute difference.
-        category: Permutations of targets stay within.
-        distance: Of head profiles: 1 - cosine, or 1 - Spearman.
-        n_resamples: Permutations.
+        table: From ``targets.joined``.
+        quantities: Columns of what the model says.
+        summaries: Columns of what its heads do.
+        n_resamples: Permutations of targets, within categories.
         rng: The generator they come from.
 
     Returns:
-        ``rho p``, one-sided: similar profiles with similar values.
+        One row per pair: ``spearman p low high partial p_partial pearson n q``. p is two-sided over
+        the permutations, q Benjamini-Hochberg over all pairs. NaN where a column
+        does not vary.
     """
-    profile = standardised_ranks(values, axis=1) if distance == "spearman" else values
-    length = np.linalg.norm(profile, axis=1, keepdims=True)
-    profile = np.divide(profile, length, out=np.zeros_like(profile), where=length > 0)
-    pairs = np.triu_indices(len(values), 1)
-    apart = standardised_ranks((1 - profile @ profile.T)[pairs])
-    difference = np.abs(quantity[:, None] - quantity[None])
-    rank = np.zeros_like(difference)
-    rank[pairs] = standardised_ranks(difference[pairs])
-    rank += rank.T
-    rho = float(rank[pairs] @ apart)
-    if np.isnan(rho):
-        return {"rho": np.nan, "p": np.nan}
+    orders = permutations_within(list(table["category"]), n_resamples, rng)
+    held = table[usable_covariates(table)].to_numpy(float)
+    rows: list[dict[str, Any]] = []
+    for quantity in quantities:
+        for summary in summaries:
+            x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
+            row = {"quantity": quantity, "summary": summary, "n": len(x)}
+            rows.append(row | correlation(x, y, orders) | partial_correlation(x, y, held, orders))
+    tests = pd.DataFrame(rows)
+    return tests.assign(q=benjamini_hochberg(tests["p"].to_numpy(float)))
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """Spearman's rho over targets of |T| of every head with one quantity.
+
+    Attributes:
+        quantity: Its column.
+        table: One row per head: ``layer head rho p p_max q``; p_max is family-wise over heads.
+        shuffled: The same with the heads of every target in random order: how many heads have
+            p < .05 where no head means anything, and the smallest p_max.
+    """
+
+    quantity: str
+    table: pd.DataFrame
+    shuffled: dict[str, float]
+
+
+def head_map(
+    values: Float[np.ndarray, "target head"],
+    columns: Sequence[tuple[int, int]],
+    quantity: Float[np.ndarray, " target"],
+    category: Sequence[str],
+    *,
+    name: str,
+    n_resamples: int = 9999,
+    rng: np.random.Generator,
+) -> HeadMap:
+    """Which heads' |T| goes with a quantity over targets.
+
+    Args:
+        values: T of every head for every target.
+        columns: (layer, head) of each column.
+        quantity: One number per target.
+        category: Of each target; permutations stay within.
+        name: Of the quantity.
+        n_resamples: Permutations, shared by all heads.
+        rng: The generator they come from.
+    """
     orders = permutations_within(category, n_resamples, rng)
-    null = np.array([rank[o[pairs[0]], o[pairs[1]]] @ apart for o in orders])
-    return {"rho": rho, "p": float(share_reached(null, rho))}
-
-
-def power(n: int) -> dict[str, float]:
-    """Power of one correlation over n targets or items.
-
-    Returns:
-        ``significant``: the smallest |rho| with p < .05, by the t approximation; ``power_80``: the
-        true |rho| that is found four times out of five, by Fisher's z with Fieller's variance.
-    """
-    t = float(stats.t.ppf(0.975, n - 2))
-    z = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
-    return {
-        "significant": t / np.sqrt(n - 2 + t**2),
-        "power_80": float(np.tanh(z * np.sqrt(1.06 / (n - 3)))),
-    }
+    tests = column_tests(np.abs(values), quantity, orders)
+    table = pd.DataFrame(columns, columns=["layer", "head"]).assign(
+        rho=tests.rho, p=tests.pvalue, p_max=tests.pvalue_max, q=tests.qvalue
+    )
+    mixed = rng.permuted(np.abs(values), axis=1)
+    control = column_tests(mixed, quantity, orders)
+    return HeadMap(
+        quantity=name,
+        table=table,
+        shuffled={
+            "heads_p05": float(np.sum(control.pvalue < 0.05)),
+            "expected_p05": 0.05 * float(np.sum(~np.isnan(control.pvalue))),
+            "smallest_p_max": float(np.nanmin(control.pvalue_max, initial=1.0)),
+        },
+    )

@@ -1,4 +1,4 @@
-"""StereoSet's targets: how they are written, and which words of another run stand for them."""
+"""StereoSet's targets: what their heads do, and which words of another run stand for them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import yaml
+from jaxtyping import Float
 
 from tda_bias.runs.record import RunRecord
-from tda_bias.runs.run import open_run
+from tda_bias.runs.run import content_hash, open_run
 from tda_bias.types import InputError
 
 Match = Literal["exact", "near", "weak", "own"]
@@ -23,13 +25,12 @@ ACCEPTED: dict[str, tuple[Match, ...]] = {
     "near": ("own", "exact", "near"),
     "weak": ("own", "exact", "near", "weak"),
 }
+_RELATED: tuple[Match, ...] = ("near", "weak")
 FEWEST_TARGETS = 4
 _BY_X = "by_x.csv"
-BY_X_COLUMNS = {
-    "x": str,
-    **{name: float for name in ("r", "r_p", "r_v")},
-    "s_.+": float,
-}
+_BY_X_COLUMNS = {"x": str, **dict.fromkeys(("r", "r_p", "r_v"), float), "s_.+": float}
+# Share of heads whose part of the sum of |T| is one of the summaries.
+_TOP_SHARE = 0.1
 
 
 @cache
@@ -44,7 +45,71 @@ def normalised_target(target: str) -> str:
     return str(_targets()["spelling"].get(target, target))
 
 
-# -- the join --------------------------------------------------------------------------------------
+# -- heads -----------------------------------------------------------------------------------------
+
+
+def head_vectors(
+    combined: pd.DataFrame, *, column: str = "combined_relative"
+) -> tuple[pd.DataFrame, Float[np.ndarray, "target head"], list[tuple[int, int]]]:
+    """The combined value of every head for every target.
+
+    Args:
+        combined: The table of a run of ``tdabias heads``.
+        column: Which of its columns.
+
+    Returns:
+        The targets (``category target``), their values, and the (layer, head) of the columns.
+        Undefined values are 0: such a head has nothing to compare.
+    """
+    wide = combined.pivot_table(
+        index=["category", "group"],
+        columns=["layer", "head"],
+        values=column,
+        dropna=False,
+        observed=True,
+    )
+    wide = wide.dropna(how="all")
+    keys = wide.index.to_frame(index=False).rename(columns={"group": "target"})
+    columns = [(int(pair[0]), int(pair[1])) for pair in wide.columns.to_list()]
+    return keys, np.nan_to_num(wide.to_numpy(dtype=float)), columns
+
+
+def head_summaries(
+    table: pd.DataFrame, combined: pd.DataFrame, *, column: str = "combined_relative"
+) -> pd.DataFrame:
+    """Summaries of a target's heads.
+
+    Args:
+        table: Rows per target, layer, head and dimension, with ``q_bh``.
+        combined: Rows per target, layer and head.
+        column: Which combined value is T.
+
+    Returns:
+        Columns ``category target n_items mean_T mean_abs_T max_abs_T sd_T n_sig_heads top_share
+        gini``: heads with q < .05 in either dimension; the share of the sum of |T| in the top tenth
+        of heads, and the Gini coefficient of |T|.
+    """
+    keys, values, _ = head_vectors(combined, column=column)
+    place = ["category", "group"]
+    size, index = np.abs(values), pd.MultiIndex.from_frame(keys)
+    significant = table[table["q_bh"] < 0.05].drop_duplicates([*place, "layer", "head"])
+    counts = significant.groupby(place).size().reindex(index, fill_value=0)
+    n = size.shape[1]
+    ordered, top = np.sort(size, axis=1), max(1, round(_TOP_SHARE * n))
+    total = np.where(size.sum(1) > 0, size.sum(1), np.nan)
+    return keys.assign(
+        n_items=table.groupby(place)["n"].first().reindex(index).to_numpy(int),
+        mean_T=values.mean(1),
+        mean_abs_T=size.mean(1),
+        max_abs_T=size.max(1),
+        sd_T=values.std(1),
+        n_sig_heads=counts.to_numpy(int),
+        top_share=ordered[:, -top:].sum(1) / total,
+        gini=(2 * np.arange(1, n + 1) - n - 1) @ ordered.T / (n * total),
+    )
+
+
+# -- words -----------------------------------------------------------------------------------------
 
 
 def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple[Match, list[str]]]:
@@ -67,10 +132,10 @@ def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple
         for name in _names(target):
             if name.lower() in written:
                 matches[target] = (label, [written[name.lower()]])
-        for kind in ("near", "weak"):
+        for kind in _RELATED:
             related = [word for word in _targets()[kind].get(target.lower(), ()) if word in words]
             if target not in matches and related:
-                matches[target] = ("near" if kind == "near" else "weak", related)
+                matches[target] = (kind, related)
     return matches
 
 
@@ -141,10 +206,6 @@ def match_counts(table: pd.DataFrame) -> str:
 def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
     """Refuse to join runs of different models.
 
-    Args:
-        heads: The record of a run of ``tdabias heads``.
-        behaviour: That of the other command.
-
     Raises:
         InputError: if the weights differ, or a record does not say.
     """
@@ -161,8 +222,14 @@ def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
         )
 
 
+def content_hashes(**records: RunRecord) -> dict[str, str]:
+    """Hashes of the results that something is made from, of those that were read from a folder."""
+    hashes = {name: content_hash(record) for name, record in records.items()}
+    return {name: value for name, value in hashes.items() if value is not None}
+
+
 @dataclass(frozen=True)
-class Said:
+class WordScores:
     """Scores of words by a model: the table that a run of ``tdabias pvf`` or ``unqover`` leaves.
 
     Attributes:
@@ -174,7 +241,7 @@ class Said:
     record: RunRecord
 
     @classmethod
-    def load(cls, folder: str | Path) -> Said:
+    def load(cls, folder: str | Path) -> WordScores:
         """Read a finished run.
 
         Raises:
@@ -186,4 +253,4 @@ class Said:
             if run.command == "unqover":
                 way_out = "run `tdabias unqover` again"
             raise InputError(f"{folder} has no {_BY_X}; {way_out}")
-        return cls(run.table(_BY_X, BY_X_COLUMNS), run.record)
+        return cls(run.table(_BY_X, _BY_X_COLUMNS), run.record)

@@ -1,1 +1,1 @@
-"""Training only chosen heads until a model's preference no longer depends on the target, tested."""
+"""Training of chosen heads alone, so that a preference depends less on the target, with tests."""

@@ -15,13 +15,15 @@ from jaxtyping import Float
 from tda_bias.debias.saving import ABOUT
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
-from tda_bias.pairs import load_pairs
+from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.pairs.sources import hash_of
 from tda_bias.runs.files import read_text, write_text
+from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import now
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import counted, interval_text, p_text
 from tda_bias.scores.pair_scores import compared, pair_items
-from tda_bias.stats.resampling import ClusterBootstrap, exchanges, generator, share_reached
+from tda_bias.stats.clusters import cluster_mean, flip_pvalue
+from tda_bias.stats.resampling import generator
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
@@ -39,7 +41,7 @@ class Look:
         before: Of the untouched model.
         after: Of the trained one.
         p: Two-sided, of the change of the mean: signs of whole targets flipped.
-        limits: 95 % limits of the change, whole targets resampled.
+        limits: 95 % limits of the change, over targets.
     """
 
     quantity: str
@@ -53,6 +55,36 @@ class Look:
         """One row per item: ``group before after``."""
         return pd.DataFrame({"group": self.group, "before": self.before, "after": self.after})
 
+    def summary(self) -> dict[str, Any]:
+        """Means of both models, and the change with its interval and p."""
+        change = self.after - self.before
+        low, high = self.limits
+        return {
+            "quantity": self.quantity, "items": len(change), "targets": len(set(self.group)),
+            "before": float(self.before.mean()), "after": float(self.after.mean()),
+            "change": float(change.mean()), "low": low, "high": high, "p": self.p,
+        }  # fmt: skip
+
+    def finding(self, model: str) -> Finding:
+        """The verdict on a trained model."""
+        found = self.summary()
+        unit = "nats per token" if self.quantity == "beta" else "nats"
+        less = abs(found["after"]) < abs(found["before"]) and self.p < 0.05
+        verdict = (
+            f"{model} is less biased than the model it was trained from on other targets too."
+            if less
+            else f"On other targets {model} is not measurably less biased than the model it was "
+            "trained from."
+        )
+        limits = interval_text(found["low"], found["high"], 3, sign="+")
+        said = (
+            f"Mean {self.quantity} of {found['items']} items of "
+            f"{counted(found['targets'], 'target')} that no training saw: {found['before']:.3f} "
+            f"before, {found['after']:.3f} after ({unit}; change {found['change']:+.3f}, 95 % "
+            f"{limits}, p {p_text(self.p)})."
+        )
+        return Finding(result=[verdict, said], control=["This was the look: there is no second."])
+
 
 def read_about(folder: Path) -> dict[str, Any]:
     """The record that a model folder has of its training.
@@ -60,12 +92,10 @@ def read_about(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: if `tdabias debias` did not write it.
     """
-    path = folder / ABOUT
     try:
-        about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return about | {
-            "seen": {str(t).casefold() for targets in about["targets"].values() for t in targets}
-        }
+        about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        seen = {str(t).casefold() for targets in about["targets"].values() for t in targets}
+        return about | {"seen": seen}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
 
@@ -102,15 +132,16 @@ def note_look(folder: Path, about: dict[str, Any], source: str) -> None:
     write_text(folder / LOOKS, json.dumps([*_looks(folder), entry], indent=2) + "\n")
 
 
-def read_items(source: str, about: dict[str, Any]) -> list[Triple] | Any:
+def read_items(source: str, about: dict[str, Any]) -> list[Triple] | PairSet:
     """Triples, or pairs, of a file; none of a target that the training saw.
 
     Raises:
         InputError: if the file cannot be read, or shares targets with the training.
     """
     first = next((line for line in _text(source).splitlines() if line.strip()), "")
+    items: list[Triple] | PairSet
     if '"anti-stereotype"' in first or '"data"' in first:
-        items: Any = load_triples(source, category=about["category"])
+        items = load_triples(source, category=about["category"])
         groups = {triple.group for triple in items}
     else:
         items = load_pairs(source)
@@ -129,7 +160,7 @@ def _text(source: str) -> str:
 
 
 def look(
-    items: Any,
+    items: list[Triple] | PairSet,
     load: Sequence[Callable[[], LanguageModel]],
     *,
     batch_size: int = 32,
@@ -142,36 +173,31 @@ def look(
         items: From ``read_items``.
         load: Gives the untouched model, and the trained one.
         batch_size: Texts per forward pass.
-        seed: Of flips and resamples.
+        seed: Of the flips.
         n_resamples: Flips of signs, where there are too many to enumerate.
 
     Raises:
         InputError: if no triple has a twin, or fewer than two targets are left.
     """
-    triples = isinstance(items, list)
-    quantity = "beta" if triples else "log-odds"
-    read = _beta if triples else _log_odds
+    quantity = "beta" if isinstance(items, list) else "log-odds"
+    read = _beta if isinstance(items, list) else _log_odds
     (group, before), (_, after) = (read(items, load_model(), batch_size) for load_model in load)
-    names, unit = np.unique(group, return_inverse=True)
-    if len(names) < 2:
-        raise InputError(f"a confirmation needs two targets or more; got {len(names)}")
+    if len(set(group)) < 2:
+        raise InputError(f"a confirmation needs two targets or more; got {len(set(group))}")
     change = after - before
-    drawn = exchanges(np.full(len(names), 2), n_resamples, generator(seed, "signs of targets"))
-    sums = np.bincount(unit, change)
-    null = np.abs((1 - 2 * drawn.member) @ sums)
-    p = float(share_reached(null, abs(sums.sum()), exact=drawn.exact))
-    rng = generator(seed, "resamples of targets")
-    limits = ClusterBootstrap.of(group, 2000, rng).limits(change)
+    rng = generator(seed, "signs of targets")
+    p = flip_pvalue(change, group, n_resamples=n_resamples, rng=rng)
+    limits = cluster_mean(change, group).limits()
     return Look(quantity, tuple(group), before, after, p, limits)
 
 
-def _beta(triples: list[Triple], model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:
+def _beta(triples: Any, model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:
     twins = make_twins(triples)
     kept = [triple for triple in triples if twins.of(triple)]
     if not kept:
         raise InputError("no triple of `pairs` has a twin; give pairs instead")
     texts = TwinTexts(model, kept, [twins.of(triple) for triple in kept], batch_size=size)
-    return [t.group for t in kept], texts.outcomes(list(range(len(kept)))).gap
+    return [t.group for t in kept], texts.answers(range(len(kept))).gap
 
 
 def _log_odds(pairs: Any, model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:

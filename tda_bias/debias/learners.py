@@ -1,83 +1,41 @@
-"""Learners: gates, slices of heads, adapters on heads, or everything, by one protocol."""
+"""Gates, adapters and the whole model as learners, beside the slices of heads."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, Protocol
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from tda_bias.ablation.head_weights import head_slices
-from tda_bias.debias.gates import HeadGates
-from tda_bias.debias.lora import HeadLora
-from tda_bias.debias.mask import HeadMask
-from tda_bias.models.attention import attention_layers
-from tda_bias.models.automatic import auto_class
-from tda_bias.models.checkpoint import refuse_code_in_folder, refuse_compiled_code
-from tda_bias.models.language_model import LanguageModel
+from tda_bias.debias.mask import HeadMask, Learner, changed_weights, weight_hashes
+from tda_bias.models.attention import AttentionLayer, attention_layers
+from tda_bias.models.hooks import heads_changed
+from tda_bias.models.load import LanguageModel
 from tda_bias.types import HeadId, InputError
 
-How = Literal["gates", "tune", "lora", "full"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
+_ADAPTER = "default"
 
 
-class Learner(Protocol):
-    """Something that learns, and can be taken away again."""
-
-    heads: tuple[HeadId, ...]
-
-    @property
-    def first(self) -> int:
-        """The lowest layer that changes; below it nothing is computed twice."""
-        return min((head.layer for head in self.heads), default=0)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Parameters for the optimiser."""
-
-    def values(self) -> dict[str, Tensor]:
-        """Copies of what was learned, on the CPU."""
-
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put back what ``values`` gave."""
-
-    def release(self) -> None:
-        """Let the model's parameters learn that did before."""
-        return None
-
-    def apply(self) -> None:
-        """Make it part of the model's weights; the learner is of no use afterwards."""
-        self.release()
-
-    def undo(self) -> None:
-        """Give the model back as it was; the learner is of no use afterwards."""
-        self.release()
-
-    def attach(self, optimiser: Optimizer) -> Any:
-        """Keep everything else as it is after every step; nothing to do where it cannot move."""
-        return None
-
-    def running(self) -> AbstractContextManager[None]:
-        """Run the model as it is now."""
-        return nullcontext()
-
-    def penalty(self) -> Tensor | None:
-        """Pull toward the unchanged model, if there is one."""
-        return None
-
-    def check(self) -> None:
-        """Raise AssertionError if anything else changed."""
-        return None
-
-
-def learner(how: How, model: LanguageModel, heads: Sequence[HeadId], *, seed: int = 0) -> Learner:
+def learner(
+    how: How, model: LanguageModel, heads: Sequence[HeadId], *, rank: int = 8, seed: int = 0
+) -> Learner:
     """A learner of some heads, or for ``full`` of the whole model.
 
     Args:
         how: Its kind.
         model: A model without hooks.
         heads: Which heads, for all but ``full``.
+        rank: Of the adapters of ``lora``.
         seed: Of first values, for ``lora``.
 
     Raises:
@@ -86,205 +44,308 @@ def learner(how: How, model: LanguageModel, heads: Sequence[HeadId], *, seed: in
     """
     match how:
         case "gates":
-            return GateLearner(model, heads)
+            return HeadGates(model, heads)
         case "tune":
-            return TuneLearner(model, heads)
+            return HeadMask(model.hf_model, heads)
         case "lora":
-            return LoraLearner(model, heads, seed=seed)
+            return HeadLora(model.hf_model, heads, rank=rank, seed=seed)
+        case "full":
+            return WholeModel(model.hf_model)
         case _:
-            return FullLearner(model)
-
-
-class GateLearner(Learner):
-    """One scalar per head."""
-
-    def __init__(self, model: LanguageModel, heads: Sequence[HeadId]) -> None:
-        self.gates = HeadGates(model, heads)
-        self.heads = self.gates.heads
-        # The model itself must not change: no slice of it learns.
-        self._mask = HeadMask(model.hf_model, self.heads[:1])
-        self._model = _required(model.hf_model, False)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Give the optimiser its parameters."""
-        return [self.gates.values]
-
-    def running(self) -> AbstractContextManager[None]:
-        """Run the model with its gates."""
-        return self.gates.attached()
-
-    def penalty(self) -> Tensor:
-        """Sum the gates' distances from 1."""
-        return self.gates.penalty()
-
-    def values(self) -> dict[str, Tensor]:
-        """Copy what was learned."""
-        return {"gates": self.gates.values.detach().cpu().clone()}
-
-    @torch.no_grad()
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put that back."""
-        self.gates.values.copy_(values["gates"])
-
-    def check(self) -> None:
-        """Raise AssertionError if anything else changed."""
-        self._mask.check()
-
-    def release(self) -> None:
-        """Let parameters learn that did before."""
-        _release(self._model)
-
-    def apply(self) -> None:
-        """Make it part of the weights."""
-        self.gates.fold()
-        self.release()
-
-
-class TuneLearner(HeadMask, Learner):
-    """Queries, keys, values and outputs of heads."""
-
-    def __init__(self, model: LanguageModel, heads: Sequence[HeadId]) -> None:
-        super().__init__(model.hf_model, heads)
-        self.__enter__()
-
-    def apply(self) -> None:
-        """Make it part of the weights."""
-        self.check()
-        self.release()
-
-    def undo(self) -> None:
-        """Give the model back as it was."""
-        super().undo()
-        self.release()
-
-
-class LoraLearner(HeadLora, Learner):
-    """Adapters on heads."""
-
-    def __init__(self, model: LanguageModel, heads: Sequence[HeadId], *, seed: int = 0) -> None:
-        super().__init__(model.hf_model, heads, seed=seed)
-
-    def apply(self) -> None:
-        """Make it part of the weights."""
-        self.merge()
-
-    def undo(self) -> None:
-        """Give the model back as it was."""
-        self.unload()
-
-
-class FullLearner(Learner):
-    """Every parameter of the model."""
-
-    heads = ()
-
-    def __init__(self, model: LanguageModel) -> None:
-        self._named = dict(model.hf_model.named_parameters())
-        self._before = self.values()
-        self._model = _required(model.hf_model, True)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Give the optimiser its parameters."""
-        return list(self._named.values())
-
-    def values(self) -> dict[str, Tensor]:
-        """Copy what was learned."""
-        return {name: p.detach().cpu().clone() for name, p in self._named.items()}
-
-    @torch.no_grad()
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put that back."""
-        for name, parameter in self._named.items():
-            parameter.data.copy_(values[name])
-
-    def release(self) -> None:
-        """Let parameters learn that did before."""
-        _release(self._model)
-
-    def undo(self) -> None:
-        """Give the model back as it was."""
-        self.load(self._before)
-        self.release()
-
-
-def _required(hf_model: nn.Module, required: bool) -> dict[nn.Parameter, bool]:
-    """Let all parameters of a model learn, or none; returns what they did before."""
-    before = {parameter: parameter.requires_grad for parameter in hf_model.parameters()}
-    for parameter in before:
-        parameter.requires_grad_(required)
-    return before
-
-
-def _release(before: Mapping[nn.Parameter, bool]) -> None:
-    for parameter, required in before.items():
-        parameter.requires_grad_(required)
+            raise ValueError(f"{how} learns nothing: see ``tda_bias.debias.peers``")
 
 
 @contextmanager
 def undone(learned: Learner) -> Iterator[Learner]:
     """Take back a learner's changes when the block ends, however it ends."""
-    try:
-        yield learned
-    finally:
-        learned.undo()
+    with learned:
+        try:
+            yield learned
+        finally:
+            learned.undo()
 
 
-# -- models that cannot be trained -----------------------------------------------------------------
+# -- gates on heads --------------------------------------------------------------------------------
 
 
-def refuse_untrainable(name: str) -> None:
-    """Refuse a model whose heads cannot be trained, by its configuration: no weight is loaded.
+class HeadGates(Learner):
+    """Scalars on the outputs of heads, 1 in the beginning.
 
-    A model whose configuration cannot be read is left to the loader, which says why.
-
-    Args:
-        name: As ``load_language_model`` takes it.
-
-    Raises:
-        InputError: naming the architecture and the parameters that cannot be cut into heads.
-    """
-    from transformers import AutoConfig
-
-    from tda_bias.models.packaged import local_source
-
-    refuse_code_in_folder(name)
-    try:
-        config = AutoConfig.from_pretrained(local_source(name), trust_remote_code=False)
-        refuse_compiled_code(name, config)
-        with torch.device("meta"):
-            skeleton = auto_class(config, "language").from_config(config)
-    except Exception:  # of many kinds; the loader turns them into one line
-        return
-    refuse_uncut_heads(skeleton, name)
-
-
-def refuse_uncut_heads(hf_model: Any, name: str) -> None:
-    """Refuse a model whose attention cannot be cut into heads.
+    The model itself is not changed until ``apply`` multiplies each head's columns of the output
+    projection by its gate, which is the same function, exactly, also under grouped queries.
 
     Args:
-        hf_model: A plain Hugging Face model; its weights may be on the meta device.
-        name: What the user calls it.
+        model: A model without hooks.
+        heads: The heads with a gate; all of them if None.
+
+    Attributes:
+        heads: The heads, in order.
+        gates: A number for each.
 
     Raises:
-        InputError: naming the architecture and the parameters.
+        InputError: if a head does not exist, or the attention is laid out in a way not known.
     """
-    architecture = type(hf_model).__name__
-    if getattr(hf_model.config.get_text_config(), "num_attention_heads", None) is None:
-        raise InputError(
-            f"`model` {name} ({architecture}) has no attention heads, so that none can be trained"
-        )
+
+    def __init__(self, model: LanguageModel, heads: Sequence[HeadId] | None = None) -> None:
+        super().__init__(model.hf_model)
+        self._layers = {layer.number: layer for layer in attention_layers(model)}
+        every = [HeadId(n, h) for n, layer in self._layers.items() for h in range(layer.n_heads)]
+        chosen = every if heads is None else sorted(set(heads))
+        if not chosen or not set(chosen) <= set(every):
+            unknown = next((str(head) for head in chosen if head not in every), "none")
+            raise InputError(f"`heads` must be heads of {model.name}; got {unknown}")
+        self.heads = tuple(chosen)
+        self.first = min(head.layer for head in chosen)
+        self.gates = nn.Parameter(torch.ones(len(chosen), dtype=torch.float32, device=model.device))
+        self._hf_model = model.hf_model
+        self._hashes = weight_hashes(model.hf_model)
+
+    @property
+    def n_values(self) -> int:
+        """Numbers that can change."""
+        return len(self.heads)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The gates."""
+        return [self.gates]
+
+    def values(self) -> dict[str, Tensor]:
+        """The gates, copied."""
+        return {"gates": self.gates.detach().cpu().clone()}
+
+    @torch.no_grad()
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        """Put gates back."""
+        self.gates.copy_(values["gates"])
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the model with its gates; gradients reach the gates."""
+        places: dict[int, list[int]] = {}
+        for place, head in enumerate(self.heads):
+            places.setdefault(head.layer, []).append(place)
+
+        def gated(z: Tensor, layer: AttentionLayer) -> Tensor:
+            of_layer = places[layer.number]
+            heads = torch.tensor([self.heads[place].head for place in of_layer], device=z.device)
+            gain = torch.ones(layer.n_heads, dtype=self.gates.dtype, device=z.device)
+            gain = gain.index_put((heads,), self.gates[of_layer].to(z.device))
+            return (z * gain[:, None]).to(z.dtype)  # the gate is not rounded
+
+        with heads_changed([self._layers[number] for number in sorted(places)], gated):
+            yield
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """Sum of the distances from 1: what an L1 pull toward the unchanged model is made of."""
+        return (self.gates - 1).abs().sum()
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Multiply each head's columns of the output projection by its gate, in place.
+
+        Afterwards the gates are not to run again: that would apply them twice.
+        """
+        for head, gate in zip(self.heads, self.gates.tolist(), strict=True):
+            columns = self._layers[head.layer].columns(head.head)
+            columns.copy_((columns.double() * gate).to(columns))
+
+    def undo(self) -> None:
+        """Leave the model as it is: its weights did not change."""
+
+    def check(self) -> None:
+        """Raise AssertionError if a weight of the model changed."""
+        changed = changed_weights(self._hf_model, self._hashes)
+        if changed:
+            raise AssertionError(f"{', '.join(changed[:3])} changed, and not by the gates")
+
+
+# -- adapters on heads -----------------------------------------------------------------------------
+
+
+def require_peft() -> Any:
+    """The package.
+
+    Raises:
+        InputError: if it is not installed.
+    """
     try:
-        layers = attention_layers(LanguageModel(hf_model, None, name))
-        head_slices(hf_model, HeadId(layers[0].number, 0))
-    except InputError:
-        named = [
-            parameter.removesuffix(".weight")
-            for parameter, weight in hf_model.named_parameters()
-            if "att" in parameter and weight.ndim > 1
-        ]
-        one_layer = [parameter for parameter in named if ".0." in parameter] or named[:4]
+        import peft
+    except ImportError:
         raise InputError(
-            f"`model` {name} ({architecture}) keeps its attention in a form that this version "
-            f"cannot cut into heads ({', '.join(one_layer)}), so that single heads cannot be "
-            "trained; other commands read it"
+            "`how` lora needs the package peft: pip install 'tdabias[lora]'; gates and tune do not"
         ) from None
+    return peft
+
+
+class HeadLora(Learner):
+    """An adapter on the projections of some heads, which plain peft loads.
+
+    peft puts adapters on whole matrices. Here the rows of ``lora_B`` (queries, keys, values) and
+    the columns of ``lora_A`` (output projection) that belong to other heads are 0 and stay so.
+    The model is wrapped in place; ``undo`` takes the adapter away, ``apply`` adds it to the
+    weights.
+
+    Args:
+        hf_model: A plain Hugging Face model, without hooks.
+        heads: The heads.
+        rank: Rank of every adapter; what it adds is multiplied by 2.
+        seed: Of the first values of ``lora_A``.
+
+    Raises:
+        InputError: as ``HeadMask``, or if peft is not installed.
+    """
+
+    def __init__(
+        self,
+        hf_model: PreTrainedModel,
+        heads: Sequence[HeadId],
+        *,
+        rank: int = 8,
+        seed: int = 0,
+    ) -> None:
+        peft = require_peft()
+        super().__init__(hf_model)
+        # It also shows, at the end, that no weight of the model itself has changed.
+        self._before = mask = HeadMask(hf_model, heads)
+        self.heads, self.first = mask.heads, mask.first
+        weights = [piece for piece in mask.slices if piece.parameter.endswith(".weight")]
+        targets = sorted({piece.parameter.removesuffix(".weight") for piece in weights})
+        linear = isinstance(hf_model.get_submodule(targets[0]), nn.Linear)
+        rows = {name: _size(hf_model.get_submodule(name), linear) for name in targets}
+        self._inside: dict[str, tuple[str, Tensor]] = {}
+        for piece in weights:
+            name = piece.parameter.removesuffix(".weight")
+            side = "lora_A" if piece.part == "o" else "lora_B"
+            size = rows[name][0 if side == "lora_A" else 1]
+            inside = self._inside.setdefault(name, (side, torch.zeros(size, dtype=torch.bool)))[1]
+            inside[piece.start : piece.stop] = True
+        config = peft.LoraConfig(
+            r=rank, lora_alpha=2.0 * rank, target_modules=targets, fan_in_fan_out=not linear,
+            lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+        )  # fmt: skip
+        with torch.random.fork_rng(), warnings.catch_warnings():
+            # peft still asks transformers under a name that is going to change.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is", FutureWarning)
+            torch.manual_seed(seed)
+            self.peft_model: Any = peft.get_peft_model(hf_model, config)
+        self._modules = {name: hf_model.get_submodule(name) for name in targets}
+        self.restore()
+
+    @property
+    def n_values(self) -> int:
+        """Numbers that can change."""
+        outside = sum(int(place.sum()) * matrix.shape[1] for matrix, place in self._outside())
+        return sum(parameter.numel() for parameter in self.parameters()) - outside
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Parameters for an optimiser."""
+        return [p for p in self.peft_model.parameters() if p.requires_grad]
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Set what belongs to other heads to 0 again."""
+        for matrix, outside in self._outside():
+            matrix[outside] = 0
+
+    def check(self) -> None:
+        """Make sure that the adapter touches nothing but the heads.
+
+        Raises:
+            AssertionError: if it does.
+        """
+        for matrix, outside in self._outside():
+            if int(matrix[outside].count_nonzero()):
+                raise AssertionError("the adapter changed outside the chosen heads")
+
+    def save(self, folder: str | Path) -> None:
+        """Write the adapter: ``peft.PeftModel.from_pretrained(model, folder)`` reads it."""
+        self.peft_model.save_pretrained(str(folder))
+
+    def values(self) -> dict[str, Tensor]:
+        """The adapter's matrices: copies on the CPU."""
+        return {name: p.detach().cpu().clone() for name, p in self._matrices().items()}
+
+    @torch.no_grad()
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        """Put matrices back that ``values`` gave."""
+        for name, parameter in self._matrices().items():
+            parameter.copy_(values[name].to(parameter))
+
+    def apply(self) -> None:
+        """Add the adapter to the model's weights, and take it away."""
+        self.peft_model.merge_and_unload()
+
+    def undo(self) -> None:
+        """Give the model back as it was, bit for bit.
+
+        Raises:
+            AssertionError: if a weight of it has changed.
+        """
+        self.peft_model.unload()
+        self._before.check()
+
+    def _matrices(self) -> dict[str, nn.Parameter]:
+        named = self.peft_model.named_parameters()
+        return {name: parameter for name, parameter in named if parameter.requires_grad}
+
+    def _outside(self) -> list[tuple[Tensor, Tensor]]:
+        """Matrices with the rows of ``lora_B``, or the columns of ``lora_A``, that must be 0."""
+        outside = []
+        for name, (side, inside) in self._inside.items():
+            weight = getattr(self._modules[name], side)[_ADAPTER].weight.data
+            matrix = weight.T if side == "lora_A" else weight
+            outside.append((matrix, ~inside.to(matrix.device)))
+        return outside
+
+
+def _size(module: nn.Module, linear: bool) -> tuple[int, int]:
+    """Width of a projection's input and output."""
+    rows, columns = module.get_parameter("weight").shape
+    return (columns, rows) if linear else (rows, columns)
+
+
+def lora_rank(model: LanguageModel, heads: Sequence[HeadId], every: Sequence[HeadId]) -> int:
+    """The rank at which LoRA on all attention has about as many numbers as the slices of heads."""
+    named = dict(model.hf_model.named_parameters())
+    slices = {  # keys and values that heads share count once
+        (s.parameter, s.start): s for head in heads for s in head_slices(model.hf_model, head)
+    }
+    names = {s.parameter for head in every for s in head_slices(model.hf_model, head)}
+    of_heads = sum(s.of(named[s.parameter]).numel() for s in slices.values())
+    of_a_rank = sum(sum(named[name].shape) for name in names if named[name].ndim == 2)
+    return max(1, round(of_heads / of_a_rank))
+
+
+# -- the whole model -------------------------------------------------------------------------------
+
+
+class WholeModel(Learner):
+    """Every parameter of a model."""
+
+    def __init__(self, hf_model: nn.Module) -> None:
+        super().__init__(hf_model)
+        self._named = dict(hf_model.named_parameters())
+        self._before = self.values()
+
+    @property
+    def n_values(self) -> int:
+        """Numbers that can change."""
+        return sum(parameter.numel() for parameter in self._named.values())
+
+    def parameters(self) -> list[nn.Parameter]:
+        """All of them."""
+        return list(self._named.values())
+
+    def values(self) -> dict[str, Tensor]:
+        """The whole model, copied."""
+        return {name: p.detach().cpu().clone() for name, p in self._named.items()}
+
+    @torch.no_grad()
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        """Put a whole model back."""
+        for name, parameter in self._named.items():
+            parameter.data.copy_(values[name])
+
+    def undo(self) -> None:
+        """Put the model back as it was before training."""
+        self.load(self._before)

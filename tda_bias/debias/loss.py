@@ -1,41 +1,28 @@
-"""Loss of the training: gaps between continuations that change with the target, and nothing more.
+"""Terms of the loss.
 
 The gap of an item is
 
     [m(s) - m(a)] - mean over twins of [m(s') - m(a')]
 
 with m the mean log-probability of a continuation's tokens: beta per token. Its Huber loss is even:
-which of the two continuations is the stereotype makes no difference to it. Beside it stands the
-true Kullback-Leibler divergence from the model as it was, over the real tokens of neutral text.
+which of the two continuations is the stereotype makes no difference to it. What holds the model
+where it is: the true Kullback-Leibler divergence from the model as it was, over the real tokens of
+other texts; and the squared change of each item's relatedness,
+
+    [m(s) + m(a)] / 2 - m(u)
+
+with u the unrelated continuation: what the language-model score counts.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-LossName = Literal["twins", "equalise"]
-
-
-def continuation_means(
-    logits: Float[Tensor, "row token vocabulary"],
-    ids: Int[Tensor, "row token"],
-    scored: Bool[Tensor, "row token"],
-) -> Float[Tensor, " row"]:
-    """Mean log-probability of the scored tokens of each row, nats per token.
-
-    Args:
-        logits: Of a causal model; those at a place predict the next one.
-        ids: Token ids.
-        scored: Which tokens are the continuation; padding and context are not.
-    """
-    log_probs = torch.log_softmax(logits[:, :-1].float(), -1)
-    chosen = log_probs.gather(-1, ids[:, 1:, None])[..., 0]
-    weight = scored[:, 1:].to(chosen.dtype)
-    return (chosen * weight).sum(-1) / weight.sum(-1)
+# Where the Huber loss becomes linear, and what gaps are multiplied with before: typical ones are a
+# tenth of a nat per token.
+_DELTA, _SCALE = 0.5, 4.0
 
 
 def gaps(
@@ -57,19 +44,25 @@ def gaps(
     return gap - total / number
 
 
-def huber(
-    gap: Float[Tensor, " item"], *, delta: float = 0.5, scale: float = 4.0
-) -> Float[Tensor, " item"]:
-    """Quadratic in small gaps, linear in large ones, item by item.
+def relatedness(means: Float[Tensor, "item 3"]) -> Float[Tensor, " item"]:
+    """Log-odds of an item's related continuations against its unrelated one, nats per token.
 
     Args:
-        gap: Nats per token.
-        delta: Where it becomes linear, in scaled units.
-        scale: What gaps are multiplied with first; typical ones are a tenth of a nat.
+        means: Of the stereotype, the anti-stereotype and the unrelated continuation.
     """
-    scaled = scale * gap
+    return means[:, :2].mean(-1) - means[:, 2]
+
+
+def anchor(now: Float[Tensor, " item"], before: Float[Tensor, " item"]) -> Float[Tensor, ""]:
+    """Mean squared change of the items' relatedness, nats per token squared."""
+    return ((now - before) ** 2).mean()
+
+
+def huber(gap: Float[Tensor, " item"]) -> Float[Tensor, " item"]:
+    """Quadratic in small gaps (nats per token), linear in large ones, item by item."""
+    scaled = _SCALE * gap
     return torch.nn.functional.huber_loss(
-        scaled, torch.zeros_like(scaled), reduction="none", delta=delta
+        scaled, torch.zeros_like(scaled), reduction="none", delta=_DELTA
     )
 
 

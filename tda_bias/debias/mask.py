@@ -1,4 +1,4 @@
-"""Training some heads and nothing else, bit for bit, in any training loop.
+"""The protocol of learners, and the first of them: some heads are trained, bit for bit.
 
 A head is a slice of four matrices that its neighbours share, so an optimiser moves the neighbours
 too: through weight decay, through momentum, and by rounding. Masking gradients alone does not stop
@@ -7,9 +7,10 @@ that. Here everything outside the slices is put back after every step, and compa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import xxhash
@@ -26,11 +27,88 @@ if TYPE_CHECKING:
 PARTS: tuple[Part, ...] = ("q", "k", "v", "o")
 
 
-class HeadMask:
-    """Lets the slices of some heads be trained, and nothing else.
+class Learner(ABC):
+    """A change of a model that is trained, and can be taken away again.
 
-    Entering the block freezes every other parameter; leaving it gives all parameters their
-    ``requires_grad`` back. Keys and values that heads share (grouped queries) are trained for all
+    Entering the block freezes everything else of the model; leaving it gives all parameters their
+    ``requires_grad`` back.
+
+    Args:
+        hf_model: A plain Hugging Face model, without hooks.
+
+    Attributes:
+        first: The lowest layer that changes; below it nothing is computed twice.
+    """
+
+    first: int = 0
+
+    def __init__(self, hf_model: nn.Module) -> None:
+        self._required = {p: p.requires_grad for p in hf_model.parameters()}
+
+    def __enter__(self) -> Self:
+        learning = set(map(id, self.parameters()))
+        for parameter in self._required:
+            parameter.requires_grad_(id(parameter) in learning)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Give all parameters their ``requires_grad`` back."""
+        for parameter, required in self._required.items():
+            parameter.requires_grad_(required)
+
+    @property
+    @abstractmethod
+    def n_values(self) -> int:
+        """Numbers that can change."""
+
+    @abstractmethod
+    def parameters(self) -> list[nn.Parameter]:
+        """Parameters for the optimiser."""
+
+    @abstractmethod
+    def values(self) -> dict[str, Tensor]:
+        """Copies of what was learned, on the CPU."""
+
+    @abstractmethod
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        """Put back what ``values`` gave."""
+
+    @abstractmethod
+    def undo(self) -> None:
+        """Give the model back as it was."""
+
+    def apply(self) -> None:
+        """Make it part of the model's weights, where it is not; the learner is of no use then."""
+        return None
+
+    def running(self) -> AbstractContextManager[None]:
+        """Run the model as it is now."""
+        return nullcontext()
+
+    def restore(self) -> None:
+        """Put everything else back after a step; nothing to do where it cannot move."""
+        return None
+
+    def attach(self, optimiser: Optimizer) -> RemovableHandle:
+        """Restore after every step of an optimiser, by itself."""
+        return optimiser.register_step_post_hook(lambda *_: self.restore())
+
+    def penalty(self) -> Tensor | None:
+        """Pull toward the unchanged model, if there is one."""
+        return None
+
+    def check(self) -> None:
+        """Raise AssertionError if anything else changed."""
+        return None
+
+
+class HeadMask(Learner):
+    """Lets the slices of some heads be trained, and nothing else, bit for bit.
+
+    Keys and values that heads share (grouped queries) are trained for all
     of them. The bias of an output projection belongs to no head and stays.
 
     Example, in a loop of one's own::
@@ -60,8 +138,9 @@ class HeadMask:
         slices = [s for head in unique for s in head_slices(hf_model, head) if s.part in parts]
         if not slices:
             raise InputError("`heads` and `parts` name nothing to train")
-        self.heads = tuple(unique)
-        self.slices = tuple(dict.fromkeys(slices))
+        super().__init__(hf_model)
+        self.heads, self.slices = tuple(unique), tuple(dict.fromkeys(slices))
+        self.first = min(head.layer for head in unique)
         self._hf_model = hf_model
         self._named = dict(hf_model.named_parameters())
         self._masks: dict[str, Tensor] = {}
@@ -70,8 +149,9 @@ class HeadMask:
             mask = self._masks.setdefault(piece.parameter, torch.zeros_like(like, dtype=torch.bool))
             piece.of(mask).fill_(True)
         self._before = {name: self._named[name].detach().clone() for name in self._masks}
-        self._hashes = _hashes(hf_model.state_dict(), leave_out=self._aliases())
-        self._required = {name: p.requires_grad for name, p in self._named.items()}
+        self._hashes = weight_hashes(
+            hf_model, leave_out={self._named[n].data_ptr() for n in self._masks}
+        )
 
     def parameters(self) -> list[nn.Parameter]:
         """Parameters for an optimiser: the whole matrices that hold the slices."""
@@ -82,24 +162,6 @@ class HeadMask:
         """Numbers that can change."""
         return sum(int(mask.sum()) for mask in self._masks.values())
 
-    def __enter__(self) -> HeadMask:
-        for name, parameter in self._named.items():
-            parameter.requires_grad_(name in self._masks)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Give all parameters their ``requires_grad`` back."""
-        for name, parameter in self._named.items():
-            parameter.requires_grad_(self._required[name])
-
     @torch.no_grad()
     def restore(self) -> None:
         """Put everything outside the slices back, as it was when the mask was made."""
@@ -107,10 +169,6 @@ class HeadMask:
             parameter = self._named[name]
             mask, before = self._on(parameter, name)
             torch.where(mask, parameter.data, before, out=parameter.data)
-
-    def attach(self, optimiser: Optimizer) -> RemovableHandle:
-        """Restore after every step of an optimiser, by itself."""
-        return optimiser.register_step_post_hook(lambda *_: self.restore())
 
     def callback(self) -> TrainerCallback:
         """Freezes, restores after every step and checks at the end, for ``transformers.Trainer``.
@@ -140,11 +198,7 @@ class HeadMask:
         Raises:
             AssertionError: naming what did.
         """
-        changed = [
-            name
-            for name, before in self._hashes.items()
-            if _hash(self._hf_model.state_dict()[name]) != before
-        ]
+        changed = changed_weights(self._hf_model, self._hashes)
         for name in self._masks:
             mask, before = self._on(self._named[name], name)
             now = self._named[name].detach()
@@ -153,12 +207,10 @@ class HeadMask:
         if changed:
             raise AssertionError(f"{', '.join(changed[:3])} changed outside the chosen heads")
 
-    # -- what was learned --
-
     def values(self) -> dict[str, Tensor]:
         """The slices as they are now, by ``parameter:axis:start``: copies on the CPU."""
         return {
-            slice_name(piece): piece.of(self._named[piece.parameter].detach()).cpu().clone()
+            _name(piece): piece.of(self._named[piece.parameter].detach()).cpu().clone()
             for piece in self.slices
         }
 
@@ -167,7 +219,7 @@ class HeadMask:
         """Put slices back that ``values`` gave."""
         for piece in self.slices:
             part = piece.of(self._named[piece.parameter].data)
-            part.copy_(values[slice_name(piece)].to(part))
+            part.copy_(values[_name(piece)].to(part))
 
     @torch.no_grad()
     def undo(self) -> None:
@@ -182,17 +234,13 @@ class HeadMask:
             self._before[name] = self._before[name].to(parameter.device)
         return self._masks[name], self._before[name]
 
-    def _aliases(self) -> set[int]:
-        return {self._named[name].data_ptr() for name in self._masks}
 
-
-def slice_name(part: Slice) -> str:
-    """Names a slice among those of one model."""
-    return f"{part.parameter}:{part.axis}:{part.start}"
+def _name(piece: Slice) -> str:
+    return f"{piece.parameter}:{piece.axis}:{piece.start}"
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """Its values as whole numbers: 0 and -0 differ, and NaN equals itself."""
+    """The values of a tensor as whole numbers: 0 and -0 differ, and NaN equals itself."""
     return tensor.contiguous().view(
         {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize]
     )
@@ -203,5 +251,13 @@ def _hash(tensor: Tensor) -> str:
     return str(xxhash.xxh3_128_hexdigest(raw.numpy().data))
 
 
-def _hashes(state: Mapping[str, Tensor], *, leave_out: set[int]) -> dict[str, str]:
+def weight_hashes(hf_model: nn.Module, *, leave_out: Set[int] = frozenset()) -> dict[str, str]:
+    """Hash of every tensor of a model by its name, but of those at some addresses."""
+    state = hf_model.state_dict()
     return {name: _hash(t) for name, t in state.items() if t.data_ptr() not in leave_out}
+
+
+def changed_weights(hf_model: nn.Module, hashes: Mapping[str, str]) -> list[str]:
+    """Names of tensors that are not what they were."""
+    state = hf_model.state_dict()
+    return [name for name, before in hashes.items() if _hash(state[name]) != before]

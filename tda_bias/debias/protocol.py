@@ -11,15 +11,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.debias.learners import How
-from tda_bias.debias.loss import LossName
 from tda_bias.models.precision import Precision
 from tda_bias.pairs.pair import is_evaluation_only
 from tda_bias.stats.resampling import generator
@@ -29,7 +29,13 @@ Preset = Literal["smoke", "paper"]
 Ranking = Literal[
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file"
 ]
-Goal = Literal["gaps", "placebo", "retention"]
+# What is trained beside heads that a ranking chose, and what others would do instead of that.
+Control = Literal[
+    "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace", "steering"
+]
+CONTROLS: tuple[Control, ...] = get_args(Control)
+# What a training lowers: see ``objective.loss_of``.
+Goal = Literal["gaps", "plain", "placebo", "retention", "equalise", "cda"]
 N_FOLDS, _FEWEST_TARGETS = 5, 4
 FINAL = -1
 RANDOM = "random"
@@ -45,7 +51,32 @@ RATES: dict[How, tuple[float, ...]] = {
 class Protocol(BaseModel):
     """Everything that decides an experiment's numbers beside the model and the texts.
 
-    The same grid of rates, the same stops and the same folds hold for every condition.
+    The same folds, batches, guards and stops hold for every condition.
+
+    Attributes:
+        how: What learns.
+        by: Rankings that choose heads.
+        top: Heads that they choose.
+        n_random: Random sets of heads.
+        controls: What else is trained.
+        n_folds: Folds that the targets are split into.
+        folds_run: Folds that are run.
+        epochs: Passes over the training items.
+        checks_per_epoch: Looks at the validation targets.
+        n_rates: Learning rates that are tried.
+        batch: Items of a step.
+        passages: Neutral passages of a step; three times as many texts of other categories.
+        train_items: Items that train, at most.
+        check_items: Items that validate, and that test, at most.
+        precision: Of matrix products.
+        kl: Weight of the divergence from the original on neutral text.
+        domain: Weights tried of the divergence on texts of other categories.
+        anchor: Weights tried of the relatedness anchor.
+        l1: Pull of gates toward 1.
+        patience: Checks without gain that end a training.
+        allowed_points: Points that scores of language may lose.
+        allowed_perplexity: Share that perplexity may gain.
+        seed: Fixes every random draw.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,7 +85,7 @@ class Protocol(BaseModel):
     by: tuple[Ranking, ...] = ("effect",)
     top: int = Field(27, ge=1)
     n_random: int = Field(20, ge=1)
-    controls: bool = True
+    controls: tuple[Control, ...] = ()
     n_folds: int = Field(N_FOLDS, ge=2)
     folds_run: int = Field(5, ge=1)
     epochs: int = Field(3, ge=1)
@@ -64,30 +95,26 @@ class Protocol(BaseModel):
     passages: int = Field(4, ge=1)
     train_items: int | None = Field(None, ge=4)
     check_items: int | None = Field(None, ge=4)
-    loss: LossName = "twins"
-    delta: float = Field(0.5, gt=0)
-    scale: float = Field(4.0, gt=0)
     precision: Precision = "float32"
     kl: float = Field(1.0, ge=0)
+    domain: tuple[float, ...] = (1.0,)
+    # A change of .1 nats per token weighs about what it does in a gap.
+    anchor: tuple[float, ...] = (10.0,)
     l1: float = Field(5e-4, ge=0)
     patience: int = Field(3, ge=1)
-    allowed_loss: float = Field(0.02, gt=0)
-    equal_losses: tuple[float, ...] = (0.01, 0.02)
+    allowed_points: float = Field(1.0, ge=0)
+    allowed_perplexity: float = Field(0.01, ge=0)
     seed: int = Field(0, ge=0, le=MAX_SEED)
-
-    def rates(self, how: How) -> tuple[float, ...]:
-        """Learning rates that are tried; the validation targets decide."""
-        return RATES[how][: self.n_rates]
 
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "smoke": {
-        "by": ("effect",), "n_random": 3, "controls": False, "folds_run": 1, "epochs": 2,
-        "train_items": 36, "check_items": 36,
+        "by": ("effect",), "n_random": 3, "folds_run": 1, "epochs": 2, "train_items": 36,
+        "check_items": 36,
     },
     "paper": {
         "by": ("evidence", "published", "importance", "effect", "mediation", "gates", "bottom"),
-        "n_random": 20, "controls": True, "folds_run": 5, "epochs": 4, "checks_per_epoch": 2,
+        "n_random": 20, "controls": CONTROLS, "folds_run": 5, "epochs": 4, "checks_per_epoch": 2,
         "n_rates": 3,
     },
 }  # fmt: skip
@@ -131,10 +158,10 @@ def protocol_hash(protocol: Protocol, about: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Condition:
-    """One way to train.
+    """One way to change the model.
 
     Attributes:
-        name: A ranking, ``all``, ``full``, ``placebo``, ``retention`` or ``random``.
+        name: A ranking, ``all``, ``random``, or a control.
         how: The kind of learner.
         ranking: The ranking whose first heads learn; None for all heads or a random set.
         draw: Number of the random set; -1 for others.
@@ -149,38 +176,75 @@ class Condition:
 
     @property
     def part(self) -> str:
-        """Its name among saved parts."""
+        """The condition's name among saved parts."""
         return f"{self.name} {self.draw}" if self.draw >= 0 else self.name
 
     @property
     def is_control(self) -> bool:
-        """Is there to be compared with: no model of it is recommended.
-
-        Random heads, the end of a ranking, the whole model, and other goals than the gaps.
-        """
-        return self.name in (RANDOM, "bottom") or self.how == "full" or self.goal != "gaps"
-
-    @property
-    def faces_random(self) -> bool:
-        """Is held against random sets of heads, which train for the same."""
-        return self.goal == "gaps" and self.name != RANDOM
+        """Tell whether it is there to be compared with: no model of it is recommended."""
+        return self.name in (RANDOM, "bottom", *CONTROLS)
 
 
 def conditions(protocol: Protocol) -> list[Condition]:
     """Every condition of a protocol but the untouched model.
 
     Random sets have as many heads in each layer as the first ranking, where its layers have as
-    many others. Placebo and retention train the heads of the first ranking.
+    many others. Controls that train heads train those of the first ranking.
     """
     how, first = protocol.how, protocol.by[0]
     listed = [Condition(name, how, ranking=name) for name in protocol.by]
     listed += [Condition(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
     listed.append(Condition("all", how))
-    if protocol.controls:
-        listed.append(Condition("placebo", how, ranking=first, goal="placebo"))
-        listed.append(Condition("retention", how, ranking=first, goal="retention"))
-        listed.append(Condition("full", "full"))
-    return listed
+    controls: dict[Control, Condition] = {
+        "placebo": Condition("placebo", how, first, goal="placebo"),
+        "retention": Condition("retention", how, first, goal="retention"),
+        "plain": Condition("plain", how, first, goal="plain"),
+        "equalise": Condition("equalise", how, first, goal="equalise"),
+        "full": Condition("full", "full"),
+        "cda": Condition("cda", "full", goal="cda"),
+        "cda-lora": Condition("cda-lora", "lora", goal="cda"),
+        "leace": Condition("leace", "leace"),
+        "steering": Condition("steering", "steering"),
+    }
+    return listed + [controls[name] for name in protocol.controls]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings of which the validation targets choose.
+
+    Attributes:
+        rate: Learning rate.
+        domain: Weight of the divergence on texts of other categories.
+        anchor: Weight of the relatedness anchor.
+        layer: Layer behind which an edit is made, as a share of all; None for all layers.
+        sign: Direction of a steering vector.
+    """
+
+    rate: float = 0.0
+    domain: float = 0.0
+    anchor: float = 0.0
+    layer: float | None = None
+    sign: int = 1
+
+    def __str__(self) -> str:
+        if not self.rate:
+            where = "all layers" if self.layer is None else f"layer at {self.layer:g}"
+            return f"{where}, sign {self.sign:+d}"
+        return f"rate {self.rate:g} domain {self.domain:g} anchor {self.anchor:g}"
+
+
+def trials(protocol: Protocol, condition: Condition) -> list[Trial]:
+    """The settings that are tried of a condition."""
+    match condition.how:
+        case "leace":
+            return [Trial(layer=0.5), Trial(layer=None)]
+        case "steering":
+            return [Trial(layer=layer, sign=sign) for layer in (0.33, 0.67) for sign in (1, -1)]
+    rates = RATES[condition.how][: protocol.n_rates]
+    if condition.goal in ("gaps", "placebo"):
+        return [Trial(*of_trial) for of_trial in product(rates, protocol.domain, protocol.anchor)]
+    return [Trial(rate) for rate in rates]
 
 
 # -- folds -----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +12,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.ablation.prune_curve import first_order_rankings
 from tda_bias.config import HeadBiasConfig
 from tda_bias.debias.protocol import Ranking
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.heads.head_bias import head_bias
-from tda_bias.heads.result import HeadBias
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel, LoadedModel
-from tda_bias.scores.likelihood import SplitTriple, split_triples
+from tda_bias.scores.texts import SplitTexts, split_triples
 from tda_bias.twins import Twins
 from tda_bias.types import HeadId, InputError, Triple
 
@@ -53,17 +53,13 @@ def fold_orders(
     triples, twins = [texts.triples[i] for i in items], [texts.twins[i] for i in items]
     orders: dict[str, list[HeadId]] = {}
     if {"importance", "effect"} & set(by):
-        ablator: Ablator = Ablator(texts.model, triples, twins=twins if any(twins) else ())
-        (now,) = ablator.without([()])
-        summary = now.summary()
-        quantity: Literal["beta", "log_odds"] = "beta" if "beta" in summary else "log_odds"
-        # One backward pass per batch.
-        orders |= first_order_rankings(ablator.first_order(), quantity, summary[quantity])
+        ablator = Ablator(texts.model, triples, twins=twins if any(twins) else ())
+        orders |= first_order_rankings(ablator)
     if {"evidence", "bottom", "published"} & set(by):
         orders |= topology_orders(load, triples, twins, seed=seed)
     if "mediation" in by:
         values, _ = mediation(texts.model, triples, twins)
-        mean = float(texts.outcomes(items.tolist()).gap.mean())
+        mean = float(texts.answers(items.tolist()).gap.mean())
         orders["mediation"] = mediation_order(texts.model, values, mean)
     return orders
 
@@ -73,7 +69,6 @@ def topology_orders(
     triples: Sequence[Triple],
     twins: Sequence[Sequence[Triple]],
     *,
-    batch_size: int = 32,
     seed: int = 0,
 ) -> dict[str, list[HeadId]]:
     """``evidence`` (topology with twins), its reverse ``bottom``, and ``published`` (metric T).
@@ -82,28 +77,19 @@ def topology_orders(
         load: Gives the model with hooks; it is let go of afterwards.
         triples: Items of the targets that choose.
         twins: Their twins.
-        batch_size: Texts per forward pass.
         seed: Of flips.
     """
     pairs = tuple(
         (t, tuple(its_twins)) for t, its_twins in zip(triples, twins, strict=True) if its_twins
     )
-    config = HeadBiasConfig(n_resamples=99, batch_size=batch_size, seed=seed)
-    run: HeadBias = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
-    evidence = _order(run, "evidence")
+    config = HeadBiasConfig(n_resamples=99, seed=seed)
+    run = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
+    evidence = ranked_heads(run, run.categories[0], by="evidence")
     return {
         "evidence": evidence,
         "bottom": evidence[::-1],
-        "published": _order(run, "metric"),
+        "published": ranked_heads(run, run.categories[0], by="metric"),
     }
-
-
-def _order(run: HeadBias, by: Any) -> list[HeadId]:
-    rows = run.top(10**9, category=run.categories[0], by=by)
-    return [
-        HeadId(int(layer), int(head))
-        for layer, head in zip(rows["layer"], rows["head"], strict=True)
-    ]
 
 
 def gate_order(heads: Sequence[HeadId], gates: Float[Tensor, " head"]) -> list[HeadId]:
@@ -167,14 +153,14 @@ def mediation_order(
     return [HeadId(numbers[int(layer)], int(head)) for layer, head in places[0]]
 
 
-def _shape(split: SplitTriple) -> tuple[tuple[int, int], ...]:
+def _shape(split: SplitTexts) -> tuple[tuple[int, int], ...]:
     return tuple(
         (len(ids), start) for ids, start in zip(split.ids[:2], split.start[:2], strict=True)
     )
 
 
 def _mediated(
-    model: LanguageModel, pairs: Sequence[tuple[SplitTriple, SplitTriple]]
+    model: LanguageModel, pairs: Sequence[tuple[SplitTexts, SplitTexts]]
 ) -> Float[np.ndarray, "layer head"]:
     """The sum over some items; rows are s and a of every item, then of every twin."""
     leading = special_tokens_around(model.tokenizer)[0]
@@ -218,23 +204,3 @@ def _mediated(
         ).double()
         mediated[index] = (change * mask.to(change)[:n, :, None, None]).sum((0, 1, 3)).cpu().numpy()
     return mediated
-
-
-def chosen_from_file(heads: Sequence[HeadId], weights: str | None, model_weights: str) -> None:
-    """Refuse heads that were found in a model with other weights.
-
-    Args:
-        heads: As the file has them.
-        weights: Hash of the weights that the file names.
-        model_weights: Of the model that is trained.
-
-    Raises:
-        InputError: if they differ, or there is no head.
-    """
-    if not heads:
-        raise InputError("`heads` holds no head")
-    if weights is not None and weights != model_weights:
-        raise InputError(
-            "`heads` were found in a model with other weights than the one that is trained; rank "
-            "the heads of this one, with tdabias heads and tdabias export"
-        )

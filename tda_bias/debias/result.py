@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,25 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tda_bias.ablation.head_weights import export_record
 from tda_bias.debias import summary
 from tda_bias.debias.experiment import (
     Experiment,
-    Steps,
     random_heads,
-    rankings,
     recommended_training,
     run_experiment,
 )
 from tda_bias.debias.protocol import Protocol
-from tda_bias.debias.saving import model_card, save_debiased
-from tda_bias.debias.timing import cost
-from tda_bias.models.record import model_record
+from tda_bias.debias.saving import save_debiased
+from tda_bias.models.language_model import model_record
 from tda_bias.progress import Progress
-from tda_bias.runs.files import RECORD
+from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import DataRecord, RunRecord
 from tda_bias.runs.result import Recorded, summary_html
 from tda_bias.runs.run import open_run
+from tda_bias.runs.text import counted
 from tda_bias.runs.writing import writing_run
 from tda_bias.triples import triple_ids
 
@@ -36,16 +32,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CONDITIONS = {
-        **{name: str for name in ("condition", "how", "guard")}, "heads": int,
-        **{name: float for name in ("before", "beta", "rms", "perplexity")}, "p": float,
-    }  # fmt: skip
+    **{name: str for name in ("condition", "how", "guard")}, "heads": int,
+    **{name: float for name in ("before", "beta", "rms", "perplexity", "p")},
+}  # fmt: skip
 _FRONTIER = {
-        "condition": str, "draw": int, "check": int,
-        **{name: float for name in ("perplexity", "beta", "rms")},
-    }  # fmt: skip
+    "condition": str, "draw": int, "check": int,
+    **{name: float for name in ("perplexity", "beta", "rms")},
+}  # fmt: skip
 _SHOWN = ["condition", "how", "heads", "before", "beta", "rms", "perplexity", "guard", "p"]
-# So many texts show whether two models are the same.
-_PROBES = 3
 
 
 class DebiasRecord(RunRecord):
@@ -60,10 +54,10 @@ class DebiasRecord(RunRecord):
         neutral: The neutral text: source, revision, passages of each part.
         matching: Whether random heads were of the same layers as the first ranking's.
         recommended: The condition whose model is saved: chosen on validation targets, or asked for.
+        unchanged: Whether that model is the original: no check of its training passed the guards.
         verdict: The outcome, in a sentence.
         broken: Trainings in which numbers became undefined, and at which step.
         twins: How twins came about; None without.
-        seconds: How long it took, in this start of the command.
     """
 
     command: str = "debias"
@@ -75,10 +69,10 @@ class DebiasRecord(RunRecord):
     neutral: dict[str, Any]
     matching: str
     recommended: str
+    unchanged: bool = False
     verdict: str
     broken: tuple[str, ...] = ()
     twins: dict[str, Any] | None = None
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -103,34 +97,33 @@ class DebiasRun(Recorded):
         tables = {"conditions on unseen targets": self.conditions[_SHOWN]}
         return summary_html(repr(self), [self.record.verdict], tables)
 
-    def save(
-        self,
-        folder: str | Path,
-        *,
-        trainings: pd.DataFrame,
-        items: pd.DataFrame,
-        heads: dict[str, Any],
-        figure: Figure | None = None,
-    ) -> list[Path]:
-        """Write the tables, the heads, a figure and ``run.json``: all of them, or none.
-
-        Raises:
-            InputError: if the folder cannot be written.
-        """
-        folder = Path(folder)
-        with writing_run(folder, self.record) as run:
-            run.table("conditions.csv", self.conditions)
-            run.table("frontier.csv", self.frontier)
-            run.table("trainings.csv", trainings)
-            run.table("items.parquet", items)
-            run.json("heads.json", heads)
-            if figure is not None:
-                run.figure("frontier", figure)
-        return [*(folder / name for name in run.names), folder / RECORD]
+    def finding(self) -> Finding:
+        """The verdict, compared with random heads and with the guard."""
+        record, protocol = self.record, self.record.protocol
+        return Finding(
+            result=[record.verdict],
+            control=[
+                f"Random heads: {counted(protocol.n_random, 'set')} {record.matching}. Guards: "
+                "both language-model scores, and minimal pairs where they were read, at most "
+                f"{protocol.allowed_points:g} lower; perplexity at most "
+                f"+{100 * protocol.allowed_perplexity:g} %; of random sets, how many pass.",
+            ],
+            power=[
+                f"With {counted(protocol.n_random, 'random set')} no p can be below "
+                f"{1 / (1 + protocol.n_random):.2f}."
+            ],
+            details=[
+                *record.broken,
+                "Beta: nats per token, items of targets that a training never saw; "
+                f"{protocol.folds_run} of {protocol.n_folds} folds. p: (1 + random sets that leave "
+                "as little where the language-model score has fallen by a point) / (1 + random "
+                "sets).",
+            ],
+        )
 
     @classmethod
     def load(cls, folder: str | Path) -> DebiasRun:
-        """Read what ``save`` wrote.
+        """Read what ``run_debias`` wrote.
 
         Raises:
             InputError: if the folder holds no finished run, or a file is not as it was written.
@@ -149,7 +142,7 @@ def run_debias(
     settings: dict[str, Any],
     save: str | None = None,
     progress: Progress | None = None,
-    draw: Callable[[pd.DataFrame], Figure] | None = None,
+    draw: Callable[[pd.DataFrame, pd.DataFrame], Figure] | None = None,
 ) -> DebiasRun:
     """Run an experiment, save the model of the best condition or the asked-for one, and the run.
 
@@ -161,82 +154,54 @@ def run_debias(
         settings: For the record.
         save: The condition whose model is saved; None to choose it on validation targets.
         progress: Called with steps done and all.
-        draw: Draws the frontier for the folder.
+        draw: Draws conditions and frontier for the folder.
 
     Raises:
         ShareDone: as ``run_experiment``.
         InputError: if a part cannot be read, or the folder cannot be written.
     """
-    start = time.monotonic()
-    protocol, neutral = experiment.protocol, experiment.neutral
-    model, triples = experiment.texts.model, experiment.texts.triples
-    about_model = model_record(model, weights=experiment.weights)
-    steps = Steps(cost(protocol, experiment.folds)[1], progress)
-    results = run_experiment(experiment, steps)
-    name = save or summary.recommended(results)
-    first, fold = experiment.folds[0], experiment.folds[-1]
-    matching = random_heads(experiment, rankings(experiment, first, steps), first)[1]
-    trajectory, heads = recommended_training(experiment, name, steps)
-    groups = [triple.group for triple in triples]
+    protocol, corpus = experiment.protocol, experiment.corpus
+    about = model_record(corpus.model, weights=experiment.weights)
+    results = run_experiment(experiment, progress)
+    name = save or summary.recommended(results, protocol)
+    best = recommended_training(experiment, name)
+    groups = [triple.group for triple in corpus.items.triples]
     table = summary.conditions_table(results, groups, protocol)
-    text = summary.verdict(table, name, protocol)
-
-    gates = trajectory.values.get("gates")
-    rows: list[dict[str, Any]] = [
-        {"layer": head.layer, "head": head.head}
-        | ({} if gates is None else {"gate": float(gates[place])})
-        for place, head in enumerate(heads)
-    ]
-    rule = {"condition": name, "how": protocol.how, "protocol": experiment.identity}
-    exported = export_record(model.hf_model, rows, model=about_model.model_dump(), rule=rule)
-    about = {
-        "format": "tdabias debias 2",
-        "protocol": experiment.identity,
-        "model": model.name,
-        "original": experiment.weights,
-        "category": category,
-        "data": data.source,
-        "items": len(fold.train),
-        "neutral": "written by the model itself" if neutral.source == "self" else neutral.source,
-        "how": protocol.how,
-        "condition": name,
-        "heads": [str(head) for head in heads],
-        "targets": experiment.targets(fold),
-        "verdict": text,
-    }
-    row = {str(n): value for n, value in table.set_index("condition").loc[name].items()}
-    save_debiased(
-        model, protocol.how, heads, trajectory.values, folder / "model",
-        card=model_card(about, row), about=about, seed=protocol.seed,
-        probes=[triple.texts()[0] for triple in triples[:_PROBES]],
-    )  # fmt: skip
+    kept = summary.unchanged(results, name) if len(experiment.folds) > 1 else 0
+    verdict = summary.verdict(table, name, protocol, unchanged=kept)
+    unchanged = best.trajectory.best == 0
+    if unchanged:
+        verdict += " No check passed the guards: the model that is saved is the original."
     record = DebiasRecord(
-        model=about_model,
+        model=about,
         settings=settings,
         data=data,
         category=category,
         protocol=protocol,
         protocol_hash=experiment.identity,
         fixed=experiment.fixed,
-        folds=[{"number": own.number, **experiment.targets(own)} for own in experiment.folds],
-        neutral={
-            "source": neutral.source, "revision": neutral.revision, "width": neutral.learn.width,
-            "learn": len(neutral.learn.ids), "watch": len(neutral.watch.ids),
-            "report": len(neutral.report.ids),
-        },
-        matching=matching,
+        folds=[{"number": fold.number, **experiment.targets(fold)} for fold in experiment.folds],
+        neutral=corpus.neutral.record(),
+        matching=random_heads(experiment, experiment.folds[0])[1],
         recommended=name,
-        verdict=text,
+        unchanged=unchanged,
+        verdict=verdict,
         broken=tuple(summary.broken(results)),
         twins=experiment.twins,
-        seconds=round(time.monotonic() - start, 1),
-    )  # fmt: skip
-    run = DebiasRun(table, summary.frontier_table(results), record)
-    run.save(
-        folder,
-        trainings=summary.trainings_table(results),
-        items=summary.items_table(results, groups, triple_ids(triples)),
-        heads=exported,
-        figure=draw(run.frontier) if draw is not None else None,
     )
+    row = {str(n): value for n, value in table.set_index("condition").loc[name].items()}
+    heads = save_debiased(experiment, best, record, row, folder / "model")
+    run = DebiasRun(table, summary.frontier_table(results), record)
+    reported = corpus.domain.report if corpus.domain is not None else {}
+    others = {n: [triple.group for triple in items.triples] for n, items in reported.items()}
+    with writing_run(folder, record) as files:
+        files.table("conditions.csv", run.conditions)
+        files.table("frontier.csv", run.frontier)
+        files.table("trainings.csv", summary.trainings_table(results))
+        ids = triple_ids(corpus.items.triples)
+        files.table("items.parquet", summary.items_table(results, groups, ids))
+        files.table("others.csv", summary.others_table(results, others))
+        files.json("heads.json", heads)
+        if draw is not None:
+            files.figure("frontier", draw(run.conditions, run.frontier))
     return run

@@ -3,88 +3,103 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
 from torch import Tensor
 
 from tda_bias.ablation.edits import TOLERANCE, new_model_folder
-from tda_bias.ablation.head_weights import head_slices
-from tda_bias.debias.learners import How, LoraLearner, learner
+from tda_bias.ablation.head_weights import Slice, export_record, head_slices
+from tda_bias.debias.corpus import SELF
+from tda_bias.debias.experiment import Experiment, Trained
+from tda_bias.debias.learners import HeadLora, learner
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.runs.files import to_json
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.page import Audited, audit_html
+from tda_bias.runs.record import RunRecord
 from tda_bias.runs.text import counted
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import InputError
+
+if TYPE_CHECKING:
+    from tda_bias.debias.result import DebiasRecord
 
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
-
-
-@dataclass(frozen=True)
-class SavedModel:
-    """A model folder that ``save_debiased`` wrote.
-
-    Attributes:
-        folder: Where.
-        weights: Hash of its weights.
-        difference: Largest difference of a logit, read back from disk against in memory.
-        changed: Numbers that are not what they were, all inside the heads' slices.
-    """
-
-    folder: Path
-    weights: str
-    difference: float
-    changed: int
+# So many texts show whether two models are the same.
+_PROBES = 3
 
 
 def save_debiased(
-    model: LanguageModel,
-    how: How,
-    heads: Sequence[HeadId],
-    values: Mapping[str, Tensor],
+    experiment: Experiment,
+    trained: Trained,
+    record: DebiasRecord,
+    row: Mapping[str, Any],
     folder: Path,
-    *,
-    card: str,
-    about: dict[str, Any],
-    probes: Sequence[str],
-    seed: int = 0,
-) -> SavedModel:
+) -> dict[str, Any]:
     """Put what was learned into a model's weights, and write it as a folder that loads anywhere.
 
     The folder gets its name only when the model in it was read back and gives the same logits, and
     everything outside the heads' slices is bit for bit what it was. The model in memory is changed.
 
     Args:
-        model: The untouched model.
-        how: The kind of learner.
-        heads: The heads that did.
-        values: Values of the learner.
+        experiment: Of which the training is.
+        trained: The training whose model it is.
+        record: Of the run.
+        row: Of ``summary.conditions_table``, of the model's condition.
         folder: Where to; one that an earlier run wrote there is replaced.
-        card: Text of the model card.
-        about: Content of ``debias.json``, which tells ``tdabias confirm`` the targets seen.
-        probes: Texts on which logits are compared.
-        seed: As in training, for ``lora``.
+
+    Returns:
+        The content of ``heads.json``.
 
     Raises:
         InputError: if the folder cannot be written, holds something else, or does not give the
             same model back.
     """
+    model, triples = experiment.corpus.model, experiment.corpus.items.triples
+    heads, protocol = trained.training.heads, experiment.protocol
+    source = experiment.corpus.neutral.source
+    about = {
+        "format": "tdabias debias 3",
+        "protocol": experiment.identity,
+        "model": model.name,
+        "original": experiment.weights,
+        "category": record.category,
+        "data": record.data.source if record.data is not None else None,
+        "items": len(trained.training.fold.train),
+        "neutral": "written by the model itself" if source == SELF else source,
+        "how": protocol.how,
+        "condition": record.recommended,
+        "heads": [str(head) for head in heads],
+        "targets": experiment.targets(trained.training.fold),
+        "verdict": record.verdict,
+    }
     before = {name: value.clone() for name, value in model.hf_model.state_dict().items()}
     slices = {s for head in heads for s in head_slices(model.hf_model, head)}
-    trained = learner(how, model, heads, seed=seed)
-    trained.load(values)
-    trained.check()
-    _refuse_other_folder(folder)
+    gates = trained.trajectory.values.get("gates")
+    rows: list[dict[str, Any]] = [
+        {"layer": head.layer, "head": head.head}
+        | ({} if gates is None else {"gate": float(gates[place])})
+        for place, head in enumerate(heads)
+    ]
+    rule = {
+        "condition": record.recommended, "how": protocol.how, "protocol": experiment.identity,
+    }  # fmt: skip
+    exported = export_record(model.hf_model, rows, model=record.model.model_dump(), rule=rule)
+    own = learner(protocol.how, model, heads, seed=protocol.seed)
+    own.load(trained.trajectory.values)
+    own.check()
+    if folder.exists() and not (folder / ABOUT).is_file():
+        raise InputError(f"{folder} holds something else; move it away, or choose another --out")
     replaced = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(replaced, ignore_errors=True)
     with new_model_folder(replaced) as stage:
         try:
-            if isinstance(trained, LoraLearner):
-                trained.save(stage / ADAPTER)
-            trained.apply()
+            if isinstance(own, HeadLora):
+                own.save(stage / ADAPTER)
+            own.apply()
             model.hf_model.save_pretrained(stage)
             model.tokenizer.save_pretrained(stage)
         except OSError:
@@ -93,93 +108,92 @@ def save_debiased(
             raise InputError(
                 f"cannot write {folder}: {error}; free space, then run again"
             ) from None
-        changed = _changed(model.hf_model.state_dict(), before, slices)
+        _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
         saved = load_language_model(str(stage), device=str(model.device), dtype=model.dtype_name)
-        difference = _difference(model, saved, probes)
+        _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
         weights = saved.weight_hash()
+        card = _card(about, row, record, folder.parent.name, {triple.group for triple in triples})
         (stage / CARD).write_text(card, encoding="utf-8")
         (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     replaced.rename(folder)
-    return SavedModel(folder, weights, difference, changed)
+    return exported
 
 
-def _refuse_other_folder(folder: Path) -> None:
-    if folder.exists() and not (folder / ABOUT).is_file():
-        raise InputError(f"{folder} holds something else; move it away, or choose another --out")
-
-
-def _changed(now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: set[Any]) -> int:
-    """Count the numbers that changed, all of which must lie in the slices.
+def _refuse_changes_outside(
+    now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: Set[Slice]
+) -> None:
+    """Make sure that only numbers in the slices changed.
 
     Raises:
         AssertionError: naming a parameter in which others did.
     """
-    total = 0
     for name, value in now.items():
         different = value != before[name]
-        total += int(different.sum())
         for part in slices:
             if part.parameter == name:
                 part.of(different).fill_(False)
         if bool(different.any()):
             raise AssertionError(f"{name} changed outside the chosen heads")
-    return total
 
 
-def _difference(model: LanguageModel, saved: LanguageModel, probes: Sequence[str]) -> float:
-    worst = 0.0
+def _refuse_other_logits(model: LanguageModel, saved: LanguageModel, probes: Sequence[str]) -> None:
     for text in probes:
         ids = torch.tensor([model.tokenizer(text)["input_ids"]], device=model.device)
         with torch.inference_mode():
             first, second = (
                 loaded.hf_model(input_ids=ids).logits.double() for loaded in (model, saved)
             )
-        largest = float(first.abs().max())
-        worst = max(worst, float((first - second).abs().max()))
-        if not worst <= max(TOLERANCE, 1e-5 * largest):
+        difference = float((first - second).abs().max())
+        if not difference <= max(TOLERANCE, 1e-5 * float(first.abs().max())):
             raise InputError(
-                f"the saved model's logits differ by {worst:.2g} from those in memory; nothing was "
-                "kept"
+                f"the saved model's logits differ by {difference:.2g} from those in memory; "
+                "nothing was kept"
             )
-    return worst
 
 
-def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Text that tells a stranger on what the model was trained, what changed, and what did not.
-
-    Args:
-        record: Entries of ``debias.json``.
-        row: Of ``summary.conditions_table``, of the model's condition.
-    """
+def _card(
+    about: Mapping[str, Any],
+    row: Mapping[str, Any],
+    record: DebiasRecord,
+    name: str,
+    groups: Set[str],
+) -> str:
+    """Text that tells a stranger on what the model was trained, what changed, and what did not."""
+    run = RunRecord(
+        command="debias", model=record.model, settings=record.settings, data=record.data
+    )
+    control = f"{record.protocol.n_random} sets of random heads."
+    found = Finding(result=[record.verdict], control=[control])
+    audited = Audited(name, run, [(record.category, found)], whom=", ".join(sorted(groups)))
     front = {
-        "base_model": record["model"],
+        "base_model": about["model"],
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
-        "tags": ["tdabias", "debiasing", record["category"]],
+        "tags": ["tdabias", "debiasing", about["category"]],
     }
-    seen = record["targets"]
+    seen = about["targets"]
     interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
     return "\n".join(
         [
             "---",
             yaml.safe_dump(front, sort_keys=False).strip(),
             "---",
-            f"# {record['model']}, trained on {len(record['heads'])} of its attention heads "
-            f"against {record['category']} bias",
+            f"# {about['model']}, trained on {len(about['heads'])} of its attention heads "
+            f"against {about['category']} bias",
             "",
-            f"Made by `tdabias debias`, protocol `{record['protocol']}`.",
+            f"Made by `tdabias debias`, protocol `{about['protocol']}`.",
             "",
             "## What was trained",
             "",
-            f"- How: {record['how']}, the heads of the condition *{record['condition']}*: "
-            f"{_shortened(record['heads'])}. Every other number is that of the base model, bit for "
+            f"- How: {about['how']}, the heads of the condition *{about['condition']}*: "
+            f"{_shortened(about['heads'])}. Every other number is that of the base model, bit for "
             "bit.",
-            f"- Texts: {counted(record['items'], 'item')} of {record['data']} trained, category "
-            f"{record['category']}, with their twins. Targets that trained: "
+            f"- Texts: {counted(about['items'], 'item')} of {about['data']} trained, category "
+            f"{about['category']}, with their twins. Targets that trained: "
             f"{', '.join(seen['train'])}. Validation targets, which stopped the training: "
             f"{', '.join(seen['validation'])}.",
-            f"- Neutral text: {record['neutral']}.",
+            f"- Neutral text: {about['neutral']}.",
             "",
             "## What changed",
             "",
@@ -199,12 +213,16 @@ def model_card(record: Mapping[str, Any], row: Mapping[str, Any]) -> str:
             "",
             "## What this does not show",
             "",
-            f"- {record['verdict']}",
+            f"- {about['verdict']}",
             "- Other biases, other targets, other kinds of text and generation were not looked at; "
             "`tdabias compare` looks at some of them. A model whose beta is 0 here is not an "
             "unbiased model.",
             "- Whether the model still tells genders apart where it should is a question of its "
             "own: measure it before use.",
+            "",
+            "## Audit",
+            "",
+            audit_html([audited]),
             "",
         ]
     )

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from tda_bias.debias.experiment import ConditionResult
+from tda_bias.debias.experiment import ConditionResult, Training
 from tda_bias.debias.protocol import RANDOM, Protocol, conditions
-from tda_bias.debias.training import at_loss
-from tda_bias.runs.text import counted, interval_text
-from tda_bias.stats.resampling import (
-    FEWEST_CLUSTERS,
-    ClusterBootstrap,
-    generator,
-    permutation_pvalue,
-    tolerance,
+from tda_bias.debias.trajectory import (
+    OTHER,
+    Trajectory,
+    at_equal_language,
+    keeps_pairs,
+    least_biased,
+    points_of_pairs,
+    within,
 )
+from tda_bias.runs.text import counted, interval_text
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, limits_against_draws
+from tda_bias.stats.resampling import permutation_pvalue, tolerance
 
 UNTOUCHED = "untouched"
-# The language-model score may lose so many points.
-ALLOWED_LMS = 1.0
+# Columns that have a value before.
+_BEFORE = ("rms", "sum", "lms", "lms_token", "spread")
+# What users would do instead: conditions are compared with it item by item.
+PEER = "cda-lora"
 _LEVEL = 0.05
+# Shorter trainings test the program.
+_ENOUGH_STEPS = 10
 
 
 def conditions_table(
-    results: Sequence[ConditionResult],
-    groups: Sequence[str],
-    protocol: Protocol,
-    *,
-    n_resamples: int = 2000,
-    confidence: float = 0.95,
+    results: Sequence[ConditionResult], groups: Sequence[str], protocol: Protocol
 ) -> pd.DataFrame:
     """One row per condition; random sets are one row, the mean over them.
 
@@ -42,64 +43,75 @@ def conditions_table(
         results: Every condition over the folds.
         groups: The target of every item.
         protocol: The protocol.
-        n_resamples: Bootstrap resamples of whole targets.
-        confidence: Coverage of the percentile intervals; fewer than six targets have none.
 
     Returns:
-        ``condition how heads targets``; of the items of test targets, each from the training that
-        never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
+        ``condition how heads targets folds``; of the items of test targets, each from the training
+        that never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
         ``change`` with ``change_low change_high``, root mean squares ``rms_before rms``, means of
-        sums ``sum_before sum``, language-model score ``lms_before lms`` in percent;
-        ``perplexity``, the change in percent on passages that nothing was chosen on, and
-        ``guard``. Interpolated to a loss of 1 and 2 % of the perplexity: ``beta_at_1 beta_at_2
-        rms_at_1 rms_at_2``, and the rank p of their sizes among random sets, ``p`` (|beta| at
-        1 %), ``p_at_2``, ``p_rms``; and ``beta`` item by item less the mean of the random sets,
-        with limits over targets, ``than_random than_random_low than_random_high``. What compares
-        with random sets is NaN for these, placebo, retention and the untouched model.
+        sums ``sum_before sum``, language-model scores in percent ``lms_before lms`` by sums and
+        ``lms_token_before lms_token`` per token; ``perplexity``, the change in percent on
+        passages that nothing was chosen on; points gained on each set of minimal pairs, ``pairs
+        ...``; and ``guard``. ``beta_at_lms``: where the language-model score has fallen by a
+        point, or at the last check where it has not (``lms_fell``), and for rankings ``p``, the
+        rank of its size among random sets. ``beta`` less the mean of the random sets, with
+        limits that hold their variation, ``than_random than_random_low than_random_high``, and
+        item by item less CDA by LoRA, ``than_cda ...``. Of a model that is merely less sure:
+        ``spread_before spread``, beta in standard deviations of the items' log-odds. And
+        ``parameters`` that could change.
+
+        Limits are of 95 %. Targets of a fold share a model, so folds are the clusters, and fewer
+        than five have no interval; the untouched model's are targets.
     """
-    tests = np.concatenate([fold.test for fold in results[0].folds])
-    target = np.array(groups)[tests]
-    rng = generator(protocol.seed, "resamples of targets")
-    drawn = ClusterBootstrap.of(target, n_resamples, rng)
-    limits = partial(drawn.limits, confidence=confidence)
-    n_targets = len(np.unique(target))
-    rows = [_row(result, limits, protocol) | {"targets": n_targets} for result in results]
-    of_random = [result for result in results if result.condition.name == RANDOM]
-    left_by_random = np.mean([_at_best(result, "gap") for result in of_random], axis=0)
+    folds = [own.training.fold for own in results[0].trained]
+    target = np.array(groups)[np.concatenate([fold.test for fold in folds])]
+    of_fold = np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
+    about = {"targets": len(np.unique(target)), "folds": len(np.unique(of_fold))}
+    rows = [_row(result, of_fold, protocol) | about for result in results]
     random = [row for row in rows if row["condition"] == RANDOM]
+    left = np.array([row["beta"] for row in random])
+    peers = [_items(own, "gap") for own in results if own.condition.name == PEER]
     for row, result in zip(rows, results, strict=True):
-        if result.condition.faces_random:
-            less = _at_best(result, "gap") - left_by_random
-            low, high = limits(less)
-            row |= _rank_p(row, random)
-            row |= {"than_random": less.mean(), "than_random_low": low, "than_random_high": high}
+        if row["condition"] == RANDOM:
+            continue
+        row["than_random"] = row["beta"] - left.mean()
+        limits = limits_against_draws(row["beta"], left)
+        row["than_random_low"], row["than_random_high"] = limits
+        if peers and row["condition"] != PEER:
+            less = _items(result, "gap") - peers[0]
+            row["than_cda"] = less.mean()
+            row["than_cda_low"], row["than_cda_high"] = cluster_mean(less, of_fold).limits()
+        if row["condition"] in protocol.by:
+            # (1 + random sets that leave as little or less) / (1 + random sets)
+            sizes = np.abs([other["beta_at_lms"] for other in random])
+            own_left = abs(row["beta_at_lms"])
+            count = (sizes <= own_left + tolerance(own_left)).sum(0)
+            row["p"] = float(permutation_pvalue(count, len(random), exact=False))
     first = rows[0]  # of a ranking, which is held against random sets: it has all columns
-    low, high = limits(_before(results[0]))
+    low, high = cluster_mean(_items(results[0], "gap", before=True), target).limits()
     untouched = {
-        "condition": UNTOUCHED, "how": "none", "heads": 0, "targets": n_targets, "guard": "pass",
+        "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",
         "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
         "high": high, **dict.fromkeys(("change", "change_low", "change_high"), 0.0),
-        **{name: first[f"{name}_before"] for name in ("rms", "sum", "lms")},
-        **{f"{name}_before": first[f"{name}_before"] for name in ("rms", "sum", "lms")},
+        **{name: first[f"{name}_before"] for name in _BEFORE},
+        **{f"{name}_before": first[f"{name}_before"] for name in _BEFORE},
     }  # fmt: skip
     others = [row for row in rows if row["condition"] != RANDOM]
-    table = pd.DataFrame([untouched, *others, _mean_of(random)])
-    return table.reindex(columns=[*first])
+    return pd.DataFrame([untouched, *others, _mean_of(random)]).reindex(columns=[*first])
 
 
 def _row(
-    result: ConditionResult,
-    limits: Callable[[Float[np.ndarray, " item"]], tuple[float, float]],
-    protocol: Protocol,
+    result: ConditionResult, of_fold: Int[np.ndarray, " item"], protocol: Protocol
 ) -> dict[str, Any]:
-    before, after = _before(result), _at_best(result, "gap")
-    ppl = [np.expm1(t.report_log_ppl[1] - t.report_log_ppl[0]) for t in result.trajectories]
-    low, high = limits(after)
-    change_low, change_high = limits(after - before)
+    before, after = _items(result, "gap", before=True), _items(result, "gap")
+    own = result.trajectories
+    ppl = [np.expm1(t.after["log_ppl"] - t.before["log_ppl"]) for t in own]
+    level, fell = at_equal_language(own)
+    low, high = cluster_mean(after, of_fold).limits()
+    change_low, change_high = cluster_mean(after - before, of_fold).limits()
     row: dict[str, Any] = {
         "condition": result.condition.name,
         "how": result.condition.how,
-        "heads": len(result.heads[0]),
+        "heads": len(result.trained[0].training.heads),
         "before": before.mean(),
         "beta": after.mean(),
         "low": low,
@@ -109,44 +121,39 @@ def _row(
         "change_high": change_high,
         "rms_before": _rms(before),
         "rms": _rms(after),
-        "sum_before": _at(result, "total", first=True).mean(),
-        "sum": _at_best(result, "total").mean(),
-        "lms_before": 100 * _at(result, "language", first=True).mean(),
-        "lms": 100 * _at_best(result, "language").mean(),
+        "sum_before": _items(result, "total", before=True).mean(),
+        "sum": _items(result, "total").mean(),
+        "lms_before": 100 * _items(result, "language", before=True).mean(),
+        "lms": 100 * _items(result, "language").mean(),
+        "lms_token_before": 100 * _items(result, "language_per_token", before=True).mean(),
+        "lms_token": 100 * _items(result, "language_per_token").mean(),
         "perplexity": 100 * float(np.mean(ppl)),
+        "guard": "",
+        "p": np.nan,
+        "beta_at_lms": np.concatenate(level).mean(),
+        "lms_fell": float(fell),
+        "spread_before": before.mean() / _items(result, "odds", before=True).std(),
+        "spread": after.mean() / _items(result, "odds").std(),
+        "parameters": float(np.mean([t.after["parameters"] for t in own])),
     }
-    kept = _within(row["perplexity"], 100 * protocol.allowed_loss)
-    kept &= _within(row["lms_before"] - row["lms"], ALLOWED_LMS)
+    points = [points_of_pairs(t.after, t.before) for t in own]
+    row |= {f"pairs {name}": float(np.mean([p[name] for p in points])) for name in points[0]}
+    gained = [row[name] for name in row if name.startswith("pairs ")]
+    gained += [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
+    kept = within(row["perplexity"], 100 * protocol.allowed_perplexity)
+    kept &= all(within(-of_score, protocol.allowed_points) for of_score in gained)
     row["guard"] = "pass" if kept else "fail"
-    for loss in (1, 2):
-        level = np.concatenate([at_loss(t, loss / 100) for t in result.trajectories])
-        row |= {f"beta_at_{loss}": level.mean(), f"rms_at_{loss}": _rms(level)}
     return row
-
-
-def _within(lost: float, allowed: float) -> bool:
-    """Allow a loss or not: one rule for the guard and for the model that is saved."""
-    return bool(lost <= allowed + tolerance(allowed))
-
-
-def _rank_p(row: dict[str, Any], random: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """(1 + random sets that leave as little or less) / (1 + random sets)."""
-    p_values = {}
-    for name, column in (("p", "beta_at_1"), ("p_at_2", "beta_at_2"), ("p_rms", "rms_at_1")):
-        left, others = abs(row[column]), np.abs([row_of_draw[column] for row_of_draw in random])
-        count = np.sum(others <= left + tolerance(left))
-        p_values[name] = float(permutation_pvalue(count, len(random), exact=False))
-    return p_values
 
 
 def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Random sets as one row: means, and of what is a size the mean size."""
     means = dict(rows[0])
     for name, value in means.items():
-        if isinstance(value, str) or name in ("heads", "targets"):
+        if isinstance(value, str) or name in ("heads", "targets", "folds"):
             continue
         values = np.array([row[name] for row in rows])
-        sizes = name in ("beta", "sum", "beta_at_1", "beta_at_2")
+        sizes = name in ("beta", "sum", "beta_at_lms", "spread")
         means[name] = float(np.abs(values).mean() if sizes else values.mean())
     passed = sum(row["guard"] == "pass" for row in rows)
     means["guard"] = f"{passed} of {len(rows)} pass"
@@ -157,16 +164,12 @@ def _rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-def _before(result: ConditionResult) -> np.ndarray:
-    return _at(result, "gap", first=True)
-
-
-def _at_best(result: ConditionResult, name: str) -> np.ndarray:
-    return _at(result, name, first=False)
-
-
-def _at(result: ConditionResult, name: str, *, first: bool) -> np.ndarray:
-    return np.concatenate([getattr(t, name)[0 if first else t.best] for t in result.trajectories])
+def _items(
+    result: ConditionResult, name: str, *, before: bool = False
+) -> Float[np.ndarray, " item"]:
+    """Answers to the test items of all folds: at the chosen checks, or of the untouched model."""
+    checks = [t.first if before else t.chosen for t in result.trajectories]
+    return np.concatenate([getattr(check.test, name) for check in checks])
 
 
 def frontier_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
@@ -176,16 +179,19 @@ def frontier_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
 
     Returns:
         Columns ``condition draw check perplexity`` (change in percent on the watched
-        passages, mean over folds), ``beta rms`` over the items of all test targets.
+        passages, mean over folds), and over the items of all test targets ``beta rms lms``.
     """
     rows = []
     for result in results:
-        longest = max(len(t.step) for t in result.trajectories)
+        longest = max(len(t.checks) for t in result.trajectories)
         for check in range(longest):
-            places = [min(check, len(t.step) - 1) for t in result.trajectories]
-            pairs = list(zip(result.trajectories, places, strict=True))
-            gap = np.concatenate([t.gap[n] for t, n in pairs])
-            lost = [np.expm1(t.log_ppl[n] - t.log_ppl[0]) for t, n in pairs]
+            now = [t.checks[min(check, len(t.checks) - 1)] for t in result.trajectories]
+            gap = np.concatenate([own.test.gap for own in now])
+            language = np.concatenate([own.test.language for own in now])
+            lost = [
+                np.expm1(own.log_ppl - t.first.log_ppl)
+                for own, t in zip(now, result.trajectories, strict=True)
+            ]
             rows.append(
                 {
                     "condition": result.condition.name,
@@ -194,38 +200,77 @@ def frontier_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
                     "perplexity": 100 * float(np.mean(lost)),
                     "beta": float(gap.mean()),
                     "rms": _rms(gap),
+                    "lms": 100 * float(language.mean()),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def trainings_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
-    """One row per training: ``condition draw fold rate steps best ended heads``.
+def others_table(
+    results: Sequence[ConditionResult], groups: Mapping[str, Sequence[str]]
+) -> pd.DataFrame:
+    """Beta of other categories, by condition: did another bias change?
 
-    And of the validation targets the loss and the language-model score, before and at the best
-    check.
+    Args:
+        results: Every condition over the folds.
+        groups: The target of every item that was read, by category.
+
+    Returns:
+        ``condition category items before beta change low high``: means over items and folds,
+        limits of the change over targets, with the variation of trainings.
     """
     rows: list[dict[str, Any]] = []
-    for result in results:
-        for fold, t, rate, heads in zip(
-            result.folds, result.trajectories, result.rates, result.heads, strict=True
-        ):
+    for category, of_items in groups.items():
+        for result in results:
+            name, own = f"{OTHER}{category}", result.trajectories
+            if name not in own[0].after:
+                continue
+            before, after = (
+                np.array([getattr(t, when)[name] for t in own]) for when in ("before", "after")
+            )
+            change = after - before
+            sure = cluster_mean(change.mean(0), of_items)
+            if len(own) > 1:  # the trainings of the folds are a sample too
+                sure = sure.plus(cluster_mean(change.mean(1)))
+            low, high = sure.limits()
             rows.append(
                 {
-                    "condition": result.condition.name,
-                    "draw": max(result.condition.draw, 0),
-                    "fold": fold.number,
-                    "rate": rate,
-                    "steps": t.step[-1],
-                    "best": t.step[t.best],
-                    "validation_loss_before": t.validation_loss[0],
-                    "validation_loss": t.validation_loss[t.best],
-                    "validation_lms_before": 100 * t.validation_language[0],
-                    "validation_lms": 100 * t.validation_language[t.best],
-                    "ended": t.ended,
-                    "heads": " ".join(map(str, heads)) if len(heads) <= 64 else f"{len(heads)}",
+                    "condition": result.condition.name, "category": category,
+                    "items": after.shape[1], "before": before.mean(), "beta": after.mean(),
+                    "change": change.mean(), "low": low, "high": high,
                 }
-            )
+            )  # fmt: skip
+    columns = ["condition", "category", "items", "before", "beta", "change", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def trainings_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
+    """One row per training: ``condition draw fold settings steps best ended heads``.
+
+    And of the validation targets beta, the loss and the language-model scores, before and at the
+    best check.
+    """
+    rows: list[dict[str, Any]] = []
+    for training, t in (of_fold for result in results for of_fold in _each(result)):
+        heads = training.heads
+        validation = {
+            f"validation_{name}{when}": getattr(check, name)
+            for name in ("beta", "loss", "lms", "lms_per_token")
+            for when, check in (("_before", t.first), ("", t.chosen))
+        }
+        rows.append(
+            {
+                "condition": training.condition.name,
+                "draw": max(training.condition.draw, 0),
+                "fold": training.fold.number,
+                "settings": str(training.trial),
+                "steps": t.checks[-1].step,
+                "best": t.chosen.step,
+                **validation,
+                "ended": t.ended,
+                "heads": " ".join(map(str, heads)) if len(heads) <= 64 else f"{len(heads)}",
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -233,53 +278,64 @@ def items_table(
     results: Sequence[ConditionResult], groups: Sequence[str], ids: Sequence[str]
 ) -> pd.DataFrame:
     """One row per condition, random set and test item: ``beta_before beta``, nats per token."""
-    tables = []
-    for result in results:
-        for fold, t in zip(result.folds, result.trajectories, strict=True):
-            tables.append(
-                pd.DataFrame(
-                    {
-                        "condition": result.condition.name,
-                        "draw": max(result.condition.draw, 0),
-                        "fold": fold.number,
-                        "id": [ids[i] for i in fold.test],
-                        "group": [groups[i] for i in fold.test],
-                        "beta_before": t.gap[0],
-                        "beta": t.gap[t.best],
-                    }
-                )
-            )
+    tables = [
+        pd.DataFrame(
+            {
+                "condition": training.condition.name,
+                "draw": max(training.condition.draw, 0),
+                "fold": training.fold.number,
+                "id": [ids[i] for i in training.fold.test],
+                "group": [groups[i] for i in training.fold.test],
+                "beta_before": t.first.test.gap,
+                "beta": t.chosen.test.gap,
+            }
+        )
+        for result in results
+        for training, t in _each(result)
+    ]
     return pd.concat(tables, ignore_index=True)
 
 
-def recommended(results: Sequence[ConditionResult]) -> str:
-    """The condition whose model is saved: the least loss on the validation targets, over folds.
+def _each(result: ConditionResult) -> Iterator[tuple[Training, Trajectory]]:
+    return ((own.training, own.trajectory) for own in result.trained)
 
-    No control, and of the others such as keep the language-model score on the validation targets;
-    where none does, as lose least of it. Test targets have no say.
+
+def recommended(results: Sequence[ConditionResult], protocol: Protocol) -> str:
+    """The condition whose model is saved: the least beta on the validation targets, over folds.
+
+    No control. Every chosen check passed the guards there; sets of pairs must pass too, where some
+    condition's do. Test targets have no say.
     """
-    allowed = [result for result in results if not result.condition.is_control]
-    lost = [_lost_language(result) for result in allowed]
-    most = max(ALLOWED_LMS, min(lost))
-    keeping = [
-        result for result, points in zip(allowed, lost, strict=True) if _within(points, most)
-    ]
-    best = min(keeping, key=lambda r: np.mean([t.validation_loss[t.best] for t in r.trajectories]))
-    return best.condition.name
+    return least_biased(
+        [
+            (
+                result.condition.name,
+                float(np.mean([abs(t.chosen.beta) for t in result.trajectories])),
+                all(keeps_pairs(t.after, t.before, protocol) for t in result.trajectories),
+            )
+            for result in results
+            if not result.condition.is_control
+        ]
+    )
 
 
-def _lost_language(result: ConditionResult) -> float:
-    """Points of the language-model score lost on the validation targets, mean over folds."""
-    scores = [(t.validation_language, t.best) for t in result.trajectories]
-    return 100 * float(np.mean([score[0] - score[best] for score, best in scores]))
+def unchanged(results: Sequence[ConditionResult], name: str) -> int:
+    """In how many trainings of a condition no check passed the guards on validation targets."""
+    return sum(
+        trajectory.best == 0
+        for result in results
+        if result.condition.name == name
+        for trajectory in result.trajectories
+    )
 
 
 def broken(results: Sequence[ConditionResult]) -> list[str]:
     """Trainings that ended because numbers became undefined, and at which step."""
     return [
-        f"{result.condition.part}, fold {fold.number}: {t.ended}; its last good check counts"
+        f"{training.condition.part}, fold {training.fold.number}: {t.ended}; its last good check "
+        "counts"
         for result in results
-        for fold, t in zip(result.folds, result.trajectories, strict=True)
+        for training, t in _each(result)
         if "nan" in t.ended.lower() or "became inf" in t.ended
     ]
 
@@ -287,8 +343,15 @@ def broken(results: Sequence[ConditionResult]) -> list[str]:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
-    """Say whether there is less bias, and whether choosing heads helped, in plain words."""
+def verdict(table: pd.DataFrame, name: str, protocol: Protocol, *, unchanged: int = 0) -> str:
+    """Say whether there is less bias, and whether choosing heads helped, in plain words.
+
+    Args:
+        table: From ``conditions_table``.
+        name: The condition that is spoken of.
+        protocol: The protocol.
+        unchanged: In how many of its trainings no check passed the guards.
+    """
     row = table[table["condition"] == name].to_dict("records")[0]
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
@@ -299,17 +362,25 @@ def verdict(table: pd.DataFrame, name: str, protocol: Protocol) -> str:
     if row["guard"] == "fail":
         scores = f"{row['lms_before']:.1f} to {row['lms']:.1f}"
         text += (
-            f" It costs more than the guard allows (language-model score {scores}): not for use."
+            f" It costs more than the guards allow (language-model score {scores}): not for use."
         )
-    return f"{text} {_helped(table, protocol)}"
+    if unchanged:
+        trainings = counted(unchanged, "training")
+        text += f" In {trainings} no check passed the guards: there the model stays as it was."
+    text += f" {_helped(table, protocol)}"
+    if protocol.train_items is not None:
+        steps = protocol.epochs * -(-protocol.train_items // protocol.batch)
+        if steps < _ENOUGH_STEPS:
+            text += f" {counted(steps, 'step')} a training: this tests the program, not the method."
+    return text
 
 
 def _less_or_not(row: Mapping[Any, Any]) -> str:
     less = abs(row["beta"]) < abs(row["before"])
     left = "less of the bias is left" if less else "no less of the bias is left"
-    if row["targets"] < FEWEST_CLUSTERS:
-        targets = counted(int(row["targets"]), "target is", "targets are")
-        return f"{left}, and {targets} too few to say more."
+    if row["folds"] < FEWEST_CLUSTERS:
+        folds = counted(int(row["folds"]), "fold is", "folds are")
+        return f"{left}, and {folds} too few to say more."
     if row["change_low"] > 0 or row["change_high"] < 0:
         return f"{left}."
     return f"{left}, which may be chance."
@@ -320,17 +391,18 @@ def _helped(table: pd.DataFrame, protocol: Protocol) -> str:
     compared = [name for name in protocol.by if name not in controls] or list(protocol.by)
     ranked = table[table["condition"].isin(compared)]
     # Few random sets give few values of p: of equal ones, what leaves least.
-    best = ranked.iloc[int(np.lexsort((ranked["beta_at_1"].abs(), ranked["p"]))[0])]
+    best = ranked.iloc[int(np.lexsort((ranked["beta_at_lms"].abs(), ranked["p"]))[0])]
     if best["p"] * len(ranked) < _LEVEL:
         helped = "Choosing heads helped"
     elif len(ranked) / (1 + protocol.n_random) >= _LEVEL:
         helped = "Whether choosing heads helped cannot be told from so few random sets"
     else:
         helped = "Choosing heads did not help beyond chance"
-    random = float(table.loc[table["condition"] == RANDOM, "beta_at_1"].iloc[0])
+    random = float(table.loc[table["condition"] == RANDOM, "beta_at_lms"].iloc[0])
     return (
-        f"{helped}: at 1 % perplexity (or the last check, where less is lost) the best ranking "
-        f"({best['condition']}) leaves {abs(best['beta_at_1']):.3f}, as many random heads "
+        f"{helped}: where the language-model score has fallen by a point (or at the last check) "
+        f"the best ranking "
+        f"({best['condition']}) leaves {abs(best['beta_at_lms']):.3f}, as many random heads "
         f"{random:.3f} on average (p {best['p']:.2f} of {counted(protocol.n_random, 'random set')}"
         f", before correcting for {counted(len(ranked), 'ranking')})."
     )

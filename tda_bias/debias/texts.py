@@ -1,19 +1,22 @@
-"""Triples and their twins as a training loop reads them: gaps with gradients, and outcomes."""
+"""Triples and their twins as a training loop reads them: gaps with gradients, and answers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from tda_bias.debias.loss import LossName, gaps
-from tda_bias.debias.stream import LowerLayers
+from tda_bias.debias.loss import gaps, relatedness
+from tda_bias.models.attention import attention_layers
+from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.hooks import stopped_before
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.requests import as_trees
@@ -26,23 +29,146 @@ from tda_bias.models.token_trees import (
     separate_paths,
     whole_trees,
 )
-from tda_bias.scores.likelihood import SplitTriple, split_triples
+from tda_bias.scores.texts import SplitTexts, split_triples
 from tda_bias.types import InputError, Triple
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class Answers:
     """Answers of a model to items, nats.
 
     Attributes:
         gap: Beta per token; without twins the log-odds per token.
         total: The same of sums over tokens.
+        odds: Log-odds per token.
         language: Share of the two comparisons with the unrelated text that are won, by sums.
+        language_per_token: The same by means over tokens.
+        relatedness: As in ``tda_bias.debias.loss``, per token.
     """
 
     gap: Float[np.ndarray, " item"]
     total: Float[np.ndarray, " item"]
+    odds: Float[np.ndarray, " item"]
     language: Float[np.ndarray, " item"]
+    language_per_token: Float[np.ndarray, " item"]
+    relatedness: Float[np.ndarray, " item"]
+
+    @classmethod
+    def together(cls, parts: Sequence[Answers]) -> Answers:
+        """Items of several parts, one after the other."""
+        return cls(
+            *(np.concatenate([getattr(part, own.name) for part in parts]) for own in fields(cls))
+        )
+
+    @classmethod
+    def none(cls) -> Answers:
+        """Of no item."""
+        return cls(*(np.zeros(0) for _ in fields(cls)))
+
+
+@dataclass(frozen=True)
+class Means:
+    """Mean log-probabilities of continuations, with what a backward pass needs.
+
+    Attributes:
+        originals: Of the items, nats per token; without the unrelated continuation two columns.
+        twins: The same of all twins.
+        twin_of: The place of the item that each twin belongs to.
+    """
+
+    originals: Float[Tensor, "item part"]
+    twins: Float[Tensor, "twin part"]
+    twin_of: Int[Tensor, " twin"]
+
+    def gaps(self, *, exchanged: bool = False) -> Float[Tensor, " item"]:
+        """The gap of every item; without twins the plain difference of the two continuations.
+
+        Args:
+            exchanged: Exchange the two continuations of the twins: what is left is wording, and
+                what is about the target cancels.
+        """
+        if not len(self.twins):
+            return self.originals[:, 0] - self.originals[:, 1]
+        twins = self.twins[:, :2]
+        return gaps(self.originals, twins.flip(1) if exchanged else twins, self.twin_of)
+
+    def relatedness(self) -> Float[Tensor, " item"]:
+        """The relatedness of every item."""
+        return relatedness(self.originals)
+
+
+class LowerLayers:
+    """Runs a causal model from its lowest trained layer on; what comes before is remembered.
+
+    The residual stream below is computed once for every text. What a layer hands on at a token
+    depends on tokens of its text alone, so texts are kept one by one, whatever batch they were in.
+
+    Args:
+        model: The model; its layers below ``first`` must not change any more.
+        first: Number of the lowest layer that changes; at 0 nothing is remembered.
+    """
+
+    def __init__(self, model: LanguageModel, first: int) -> None:
+        layers = attention_layers(model)
+        self._hf_model: Any = model.hf_model
+        self._below = [layer.block for layer in layers if layer.number < first]
+        self._next = layers[len(self._below)].block
+        self._texts: dict[Hashable, Tensor] = {}
+        self._tuple = False
+
+    @contextmanager
+    def skipped(
+        self,
+        texts: Sequence[Hashable],
+        n_tokens: Sequence[int],
+        grid: Grid,
+        inputs: Mapping[str, Any],
+    ) -> Iterator[None]:
+        """The model without its lower layers, for one forward pass of the same inputs.
+
+        Args:
+            texts: Names of the texts; equal names stand for equal tokens.
+            n_tokens: Tokens of each.
+            grid: Where they stand.
+            inputs: Of the forward pass.
+        """
+        if not self._below:
+            yield
+            return
+        if any(text not in self._texts for text in texts):
+            self._remember(texts, n_tokens, grid, inputs)
+        kept = [self._texts[text] for text in texts]
+        hidden = kept[0].new_zeros(grid.n_rows, grid.width, kept[0].shape[-1])
+        for states, row, column in zip(kept, grid.row, grid.column, strict=True):
+            hidden[row, column : column + len(states)] = states
+        output = (hidden,) if self._tuple else hidden
+        for block in self._below:
+            vars(block)["forward"] = lambda *_, **__: output
+        try:
+            yield
+        finally:
+            for block in self._below:
+                del vars(block)["forward"]
+
+    def _remember(
+        self,
+        texts: Sequence[Hashable],
+        n_tokens: Sequence[int],
+        grid: Grid,
+        inputs: Mapping[str, Any],
+    ) -> None:
+        def keep(_: nn.Module, __: Any, output: Any) -> None:
+            self._tuple = isinstance(output, tuple)
+            hidden = output[0] if self._tuple else output
+            for text, n, row, column in zip(texts, n_tokens, grid.row, grid.column, strict=True):
+                self._texts[text] = hidden[row, column : column + n].clone()
+
+        handle = self._below[-1].register_forward_hook(keep)
+        try:
+            with torch.no_grad(), stopped_before(self._next):
+                self._hf_model(**inputs)
+        finally:
+            handle.remove()
 
 
 @dataclass(frozen=True)
@@ -53,7 +179,7 @@ class _Text:
     part: Int[np.ndarray, " reading"]
 
 
-def _texts(model: LanguageModel, split: Sequence[SplitTriple]) -> list[_Text]:
+def _texts(model: LanguageModel, split: Sequence[SplitTexts]) -> list[_Text]:
     trees, _ = as_trees(model, [triple.request() for triple in split])
     return [_Text(tree, own.parts(tree)) for own, tree in zip(split, trees, strict=True)]
 
@@ -97,9 +223,9 @@ class TwinTexts:
         self.has_twins = any(with_twins)
         others = [twin for its_twins in twins for twin in its_twins]
         self._twin_of = np.repeat(np.arange(len(twins)), [len(its_twins) for its_twins in twins])
-        split = split_triples(model, [*triples, *others])
-        self._whole = _texts(model, split)
-        self._pairs = _texts(model, [triple.first(2) for triple in split])
+        self._split = split_triples(model, [*triples, *others])
+        self._whole = _texts(model, self._split)
+        self._pairs = _texts(model, [triple.first(2) for triple in self._split])
         self._batch_size = batch_size
         self._scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3)
         self._scorer.check_sharing([text.tree for text in self._whole])
@@ -107,65 +233,77 @@ class TwinTexts:
     def __len__(self) -> int:
         return len(self.triples)
 
-    def gaps(
+    def means(
         self,
         items: Sequence[int],
         *,
-        loss: LossName = "twins",
-        exchanged: bool = False,
+        twins: bool = True,
+        unrelated: bool = False,
         below: LowerLayers | None = None,
-    ) -> Float[Tensor, " item"]:
-        """The gaps of some items, with what a backward pass needs.
+    ) -> Means:
+        """Mean log-probabilities of some items' continuations, with gradients.
 
         Args:
             items: Their numbers.
-            loss: ``twins``, or ``equalise``: the plain difference of the two continuations.
-            exchanged: Exchange the two continuations of the twins: what is left is wording, and
-                what is about the target cancels.
+            twins: Whether their twins are read too.
+            unrelated: Whether the unrelated continuation is.
             below: What is remembered of the layers that do not change.
         """
-        texts, twin_of = self._texts_of(items, twins=loss == "twins" and self.has_twins)
-        means, _ = self._means([self._pairs[i] for i in texts], texts, "pair", below, 2)
-        originals, twins = means[: len(items)], means[len(items) :]
-        if not len(twins):
-            return originals[:, 0] - originals[:, 1]
-        twins = twins.flip(1) if exchanged else twins
-        return gaps(originals, twins, torch.from_numpy(twin_of).to(originals.device))
+        texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
+        n = len(items)
+        means, _ = self._means(self._used(texts, n if unrelated else 0), texts, below)
+        return Means(
+            means[:n, : 3 if unrelated else 2],
+            means[n:],
+            torch.from_numpy(twin_of).to(means.device),
+        )
 
-    def outcomes(self, items: Sequence[int], *, below: LowerLayers | None = None) -> Outcomes:
+    def sequences(self, item: int) -> list[tuple[list[int], list[int]]]:
+        """Token ids of an item's related texts, each beside those of the same text of a twin."""
+        own, leading = self._split[item], special_tokens_around(self.model.tokenizer)[0]
+        twins = [self._split[i] for i in self._texts_of([item], twins=True)[0][1:]]
+        return [
+            ([*leading, *own.ids[role]], [*leading, *twin.ids[role]])
+            for twin in twins
+            for role in (0, 1)
+        ]
+
+    def answers(self, items: Sequence[int], *, below: LowerLayers | None = None) -> Answers:
         """Answers of the model to some items, as it is now.
 
         Raises:
             InputError: if a log-probability is NaN.
         """
         batches = [
-            self._outcomes(items[start : start + self._items_per_pass], below)
+            self._answers(items[start : start + self._items_per_pass], below)
             for start in range(0, len(items), self._items_per_pass)
         ]
         refuse_undefined(self.model, [batch.gap for batch in batches])
-        names = ("gap", "total", "language")
-        return Outcomes(
-            *(np.concatenate([getattr(batch, name) for batch in batches]) for name in names)
-        )
+        return Answers.together(batches)
 
     @property
     def _items_per_pass(self) -> int:
         return max(1, self._batch_size // 6)
 
-    def _outcomes(self, items: Sequence[int], below: LowerLayers | None) -> Outcomes:
+    def _answers(self, items: Sequence[int], below: LowerLayers | None) -> Answers:
         texts, twin_of = self._texts_of(items, twins=self.has_twins)
-        used = [self._whole[i] if n < len(items) else self._pairs[i] for n, i in enumerate(texts)]
+        n = len(items)
         with torch.no_grad():
-            mean, count = self._means(used, texts, "whole", below, 3)
+            mean, count = self._means(self._used(texts, n), texts, below)
         means, counts = mean.double().cpu().numpy(), count.cpu().numpy()
         sums = np.where(counts > 0, means * counts, 0.0)
-        n = len(items)
-        s, a, u = sums[:n].T
-        return Outcomes(
+        return Answers(
             gap=_contrast(means, twin_of, n),
             total=_contrast(sums, twin_of, n),
-            language=(np.sign(s - u) + np.sign(a - u) + 2) / 4,
+            odds=means[:n, 0] - means[:n, 1],
+            language=_won(sums[:n]),
+            language_per_token=_won(means[:n]),
+            relatedness=relatedness(torch.from_numpy(means[:n])).numpy(),
         )
+
+    def _used(self, texts: Sequence[int], n_whole: int) -> list[_Text]:
+        """The first texts with their unrelated continuation, the others without."""
+        return [self._whole[i] if n < n_whole else self._pairs[i] for n, i in enumerate(texts)]
 
     def _texts_of(
         self, items: Sequence[int], *, twins: bool
@@ -178,38 +316,39 @@ class TwinTexts:
             twin_of += [place] * len(its_twins)
         return numbers, np.array(twin_of, dtype=np.int64)
 
-    def _pass(self, trees: Sequence[TokenTree]) -> tuple[TreePass, Grid, list[int]]:
-        """The pass, where its parts stand, and their lengths."""
+    def _means(
+        self, used: Sequence[_Text], texts: Sequence[int], below: LowerLayers | None
+    ) -> tuple[Float[Tensor, "text 3"], Int[Tensor, "text 3"]]:
+        """Mean log-probability of every continuation of every text, and its tokens; 0 of none."""
+        trees = [text.tree for text in used]
         if self._scorer.packed:
             rows = whole_trees(trees)
             grid = beside_each_other(rows.rows)
         else:
             rows = separate_paths(trees)
             grid = below_each_other(rows.rows)
-        return self._scorer.pass_of(rows, grid), grid, list(map(len, rows.rows))
-
-    def _means(
-        self,
-        used: Sequence[_Text],
-        texts: Sequence[int],
-        kind: str,
-        below: LowerLayers | None,
-        n_parts: int,
-    ) -> tuple[Float[Tensor, "text part"], Int[Tensor, "text part"]]:
-        """Mean log-probability of every continuation of every text, and its tokens."""
-        tree_pass, grid, lengths = self._pass([text.tree for text in used])
-        with _skipping(below, tree_pass, grid, lengths, texts, kind):
+        tree_pass, lengths = self._scorer.pass_of(rows, grid), list(map(len, rows.rows))
+        skipped: AbstractContextManager[None] = nullcontext()
+        if below is not None:
+            # The name of a path: its text, whether with the unrelated continuation, and its place.
+            seen: Counter[int] = Counter()
+            names = []
+            for tree, length in zip(tree_pass.tree, lengths, strict=True):
+                whole = self._whole[texts[tree]] is used[tree]
+                names.append((texts[tree], whole, seen[tree], length))
+                seen[tree] += 1
+            skipped = below.skipped(names, lengths, grid, tree_pass.inputs)
+        with skipped:
             values = self._log_probs(tree_pass)
-        device = values.device
         slots = [
-            n_parts * tree + used[tree].part[reading]
+            3 * tree + used[tree].part[reading]
             for tree, reading in zip(tree_pass.tree, tree_pass.readings, strict=True)
         ]
-        slot = torch.from_numpy(np.concatenate(slots)).to(device)
-        count = torch.bincount(slot, minlength=n_parts * len(used))
-        total = values.new_zeros(n_parts * len(used)).index_add(0, slot, values)
+        slot = torch.from_numpy(np.concatenate(slots)).to(values.device)
+        count = torch.bincount(slot, minlength=3 * len(used))
+        total = values.new_zeros(3 * len(used)).index_add(0, slot, values)
         mean = total / count.clamp_min(1)
-        return mean.view(-1, n_parts), count.view(-1, n_parts)
+        return mean.view(-1, 3), count.view(-1, 3)
 
     def _log_probs(self, tree_pass: TreePass) -> Float[Tensor, " reading"]:
         """The readings of a pass, with gradients where these are wanted."""
@@ -225,6 +364,12 @@ class TwinTexts:
         ]
 
 
+def _won(values: Float[np.ndarray, "item 3"]) -> Float[np.ndarray, " item"]:
+    """Share of the comparisons with the unrelated text that are won; a tie is half of one."""
+    s, a, u = values.T
+    return np.asarray((np.sign(s - u) + np.sign(a - u) + 2) / 4)
+
+
 def _contrast(
     values: Float[np.ndarray, "text part"], twin_of: Int[np.ndarray, " twin"], n: int
 ) -> Float[np.ndarray, " item"]:
@@ -233,22 +378,3 @@ def _contrast(
         return np.asarray(difference[:n])
     mean = np.bincount(twin_of, difference[n:], n) / np.bincount(twin_of, minlength=n)
     return np.asarray(difference[:n] - mean)
-
-
-def _skipping(
-    below: LowerLayers | None,
-    tree_pass: TreePass,
-    grid: Grid,
-    lengths: Sequence[int],
-    texts: Sequence[int],
-    kind: str,
-) -> AbstractContextManager[None]:
-    """The pass without the layers that do not change, each tree or path by its name."""
-    if below is None:
-        return nullcontext()
-    seen: Counter[int] = Counter()
-    names = []
-    for tree, length in zip(tree_pass.tree, lengths, strict=True):
-        names.append((kind, texts[tree], seen[tree], length))
-        seen[tree] += 1
-    return below.skipped(names, lengths, grid, tree_pass.inputs)

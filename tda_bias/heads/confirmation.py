@@ -7,30 +7,63 @@ on maps whose labels were exchanged: choosing and testing are both in the chance
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from math import comb
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.group_result import GroupResult, part_identity
 from tda_bias.heads.hot_spots import z_over_heads
 from tda_bias.heads.location import location_under_exchange, location_under_flips
-from tda_bias.heads.maps import map_columns
+from tda_bias.heads.record import map_columns
 from tda_bias.heads.resampled import random_flips, version_draws
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import relative_shares
+from tda_bias.runs.cache import Cache
+from tda_bias.runs.finding import Finding
 from tda_bias.runs.result import summary_html
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.work import Part
 from tda_bias.stats.resampling import generator, holm, share_reached, standardised_ranks
+from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 
 By = Literal["evidence", "location"]
 LEVEL = 0.05
+
+
+def saved_groups(folder: Path, run: HeadBias, category: str) -> list[GroupResult]:
+    """The groups of a category, as `tdabias heads` saved them in a folder.
+
+    Raises:
+        InputError: if one is missing, damaged, or of other settings than the run's.
+    """
+    model, groups = run.record.model, []
+    identity = part_identity(
+        run.record.config, model=model.name, weights=str(model.weights), dtype=str(model.dtype)
+    )
+    cache = Cache(folder / "groups", identity)
+    for group in run.record.groups:
+        if group.category != category:
+            continue
+
+        def missing(group: str = group.group) -> NoReturn:
+            raise InputError(
+                f"{folder / 'groups'} lacks the group {group!r}; the same `tdabias heads` command "
+                "makes it again"
+            )
+
+        name = f"{category}/{group.group}"
+        part = Part(name, 1.0, partial(getattr, group, "depends_on"), missing)
+        groups.append(GroupResult.from_arrays(category, group.group, cache.get(part)))
+    return groups
 
 
 @dataclass(frozen=True)
@@ -243,13 +276,7 @@ def confirmed_on(
     """
     if run.record.model.weights != other.record.model.weights:
         raise InputError("the runs are of models with different weights: nothing can be confirmed")
-    targets = [{str(g).casefold() for g in result.groups["group"]} for result in (run, other)]
-    if shared := sorted(targets[0] & targets[1]):
-        raise InputError(
-            f"the runs share {counted(len(shared), 'target')} ({', '.join(shared[:3])}): heads "
-            "chosen on a "
-            "target cannot be confirmed on it; give data with other targets"
-        )
+    _refuse_shared(run, other.groups["group"], "the other run")
     columns = [map_columns(by, result.category.columns) for result in (run, other)]
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
@@ -259,3 +286,49 @@ def confirmed_on(
     rows = tested.loc[places]
     table = chosen.assign(z_other=rows["z"].to_numpy(), p_other=rows["p"].to_numpy())
     return table.assign(p_holm=holm(table["p_other"].to_numpy(float)))
+
+
+def refuse_shared_targets(run: HeadBias, category: str, data: str) -> None:
+    """Make sure that other data has no target of a run.
+
+    Raises:
+        InputError: naming some that it has.
+    """
+    there = (triple.group for triple in load_triples(data, category=category))
+    _refuse_shared(run, there, f"`data` {data}")
+
+
+def _refuse_shared(run: HeadBias, groups: Iterable[str], what: str) -> None:
+    targets = {str(group).casefold() for group in run.groups["group"]}
+    if shared := sorted({group for group in groups if group.casefold() in targets}):
+        raise InputError(
+            f"{what} shares {counted(len(shared), 'target')} with the run "
+            f"({', '.join(shared[:3])}): heads chosen on a target cannot be confirmed on it; give "
+            "data with other targets"
+        )
+
+
+def confirmation_finding(result: Confirmation) -> Finding:
+    """Whether heads that stand out on some targets stand out on others."""
+    record = result.record
+    which = "all" if record["all_splits"] else "random"
+    return Finding(
+        result=[
+            "Heads that stand out on some targets stand out on others."
+            if result.p < 0.05
+            else "Heads that stand out on some targets do not stand out on others more than "
+            "chance.",
+            f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half (p "
+            f"{p_text(result.p)}).",
+        ],
+        control=[
+            f"With exchanged labels {result.chance:.1%} of the chosen heads have p <= .05.",
+            "Reliability over targets (Spearman of the halves' maps): "
+            f"{number_text(result.correlation)}; with exchanged labels "
+            f"{number_text(result.correlation_chance)} (p {p_text(result.p_correlation)}).",
+        ],
+        details=[
+            f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
+            f"({which}), ranked by {record['by']}{' with twins' if record['twins'] else ''}."
+        ],
+    )

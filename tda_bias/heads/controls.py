@@ -10,10 +10,9 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.group_result import GroupResult, split_half_reliability
 from tda_bias.heads.hot_spots import z_over_heads
-from tda_bias.heads.maps import map_columns
-from tda_bias.heads.reliability import split_half_reliability
+from tda_bias.heads.record import map_columns
 from tda_bias.heads.tables import Tables, combined_halves
 from tda_bias.stats.resampling import spearman_over_items
 
@@ -62,7 +61,6 @@ def controls(
         "null_map_correlation": spearman_over_items(
             maps[columns.value].to_numpy(float), maps[f"z_null_{tested}"].to_numpy(float)
         ),
-        "reliability_group_mean": float(groups["reliability"].mean()),
         "length_correlation_0": _length_correlation(groups, 0),
         "length_correlation_1": _length_correlation(groups, 1),
         "location": _counts(maps, "location") | {"reliability": reliability(results, "location")},
@@ -97,7 +95,6 @@ def _twin_controls(
         | {"reliability": reliability(results, "relative_twin")},
         "difference_left": difference_left(results),
         "map_correlation": spearman_over_items(without, beyond),
-        "smallest_location": _smallest_location(maps, critical["location_twin"]),
         "smallest_share": _smallest_share(results, maps, critical["location_twin"]),
     }
 
@@ -122,19 +119,16 @@ def difference_left(results: Sequence[GroupResult]) -> float:
     return left / whole if whole else float("nan")
 
 
-def _smallest_location(maps: pd.DataFrame, critical: float) -> float:
-    """The map value with which the median head would have survived family-wise."""
-    needed = maps["z_null_location_twin"] + critical * maps["sd_null_location_twin"]
-    return float(np.nanmedian(needed.to_numpy(float)))
-
-
 def _smallest_share(results: Sequence[GroupResult], maps: pd.DataFrame, critical: float) -> float:
-    """The same as the share of a context's squared difference that all contexts have in common.
+    """The share in common with which the median head would have survived family-wise.
 
-    With a common part of share rho, the statistic is 1 + (n - 1) rho on average.
+    The share of a context's squared difference that all contexts have in common: with a common part
+    of share rho, the statistic is 1 + (n - 1) rho on average. NaN where no head's values vary under
+    exchange.
     """
+    needed = maps["z_null_location_twin"] + critical * maps["sd_null_location_twin"]
     n = float(np.mean([len(r.versions.twinned) for r in results if r.has_twins]))
-    return min(1.0, (_smallest_location(maps, critical) - 1.0) / (n - 1.0))
+    return float(np.minimum(1.0, (float(needed.median()) - 1.0) / (n - 1.0)))
 
 
 def _length_correlation(groups: pd.DataFrame, dim: int) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,27 +16,27 @@ from tda_bias.heads.controls import controls
 from tda_bias.heads.group_result import (
     N_SPLITS,
     GroupResult,
+    Splits,
     joined_layers,
     layer_numbers,
     length_statistic,
     part_identity,
 )
-from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.patterns import PatternReader
-from tda_bias.heads.reliability import Splits
-from tda_bias.heads.result import HeadBias, HeadsRecord
+from tda_bias.heads.record import HeadsRecord
+from tda_bias.heads.result import NULLS, HeadBias
 from tda_bias.heads.sampler import GroupSampler
-from tda_bias.heads.tables import in_order, tables
+from tda_bias.heads.tables import tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
-from tda_bias.models.load import LoadedModel
-from tda_bias.models.record import hooked_model_record
+from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.progress import Counter, Progress, Stopwatch
-from tda_bias.runs.cache import PartStore, Store
-from tda_bias.runs.work import Job
+from tda_bias.runs.cache import Cache, OpenCache
+from tda_bias.runs.work import Part
 from tda_bias.stats.resampling import generator
 from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
-from tda_bias.types import InputError, Triple
+from tda_bias.types import InputError, Triple, in_order
 
 if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
@@ -50,7 +49,7 @@ def head_bias(
     twins: Twins | Literal["auto"] | None = "auto",
     config: HeadBiasConfig | None = None,
     progress: Progress | None = None,
-    store: Store | None = None,
+    cache: OpenCache | None = None,
 ) -> HeadBias:
     """The topological bias statistic of every attention head, with its tests and controls.
 
@@ -63,8 +62,8 @@ def head_bias(
             triples, where that is possible; None does without, and wording stays in every number.
         config: How to compute; the defaults are the recommended settings.
         progress: Called with (texts done, texts in all) after every forward pass.
-        store: Given the settings that the saved numbers depend on, returns the store in which
-            finished groups are kept and looked up; without it nothing is saved on the way.
+        cache: Opens the cache of finished groups, given the settings that their numbers depend on;
+            without it nothing is saved on the way.
 
     Returns:
         Tables, and the record of the run.
@@ -72,7 +71,7 @@ def head_bias(
     Raises:
         InputError: if a group has fewer than 2 usable triples, a text is longer than the model's
             context, or patterns are NaN.
-        ShareDone: if the store's groups are shared by several processes and another one gathers.
+        ShareDone: if the groups are shared by several processes and another one gathers.
 
     Source: Varadarajan & Songdechakraiwut, sections 2 and 3; twins and tests are described in
     docs/method/heads.md.
@@ -88,13 +87,34 @@ def head_bias(
             identity = part_identity(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
-            parts = store(identity) if store is not None else PartStore(None, {})
-        results = _results(model, groups, config, parts, clock, progress)
+            kept = cache(identity) if cache is not None else Cache()
+        reader = PatternReader(
+            model,
+            batch_size=config.batch_size,
+            share_prefix=config.share_prefix,
+            edges=config.edges,
+        )
+        contexts = [texts for group in groups for texts in group.contexts]
+        counter = Counter(sum(len(group.lengths) for group in groups), progress)
+
+        def part(group: TokenizedGroup) -> Part:
+            def compute() -> dict[str, np.ndarray]:
+                reader.find_sharing(contexts)
+                return computed_group(group, reader, config, clock, counter)
+
+            return Part(group.name, group.cost, lambda: group.depends_on, compute)
+
+        results, texts = [], 0
+        saved = kept.each([part(group) for group in groups])
+        for group, arrays in zip(groups, saved, strict=True):
+            results.append(GroupResult.from_arrays(group.category, group.group, arrays))
+            texts += len(group.lengths)
+            counter.reach(texts)
     with clock.stage("inference"):
         tested = tables(results, config, model=model.name)
         stated = [
             controls(category, [r for r in results if r.category == category], tested, config)
-            for category in in_order({result.category: None for result in results})
+            for category in in_order(result.category for result in results)
         ]
     record = HeadsRecord(
         model=hooked_model_record(model, weights=weights),
@@ -119,55 +139,23 @@ def head_bias(
     )
     return HeadBias(
         tested.table, tested.combined, tested.category, tested.groups, record,
-        items=items, nulls=tested.nulls,
+        extras={ITEMS_ARRAYS: items, NULLS: tested.nulls},
     )  # fmt: skip
-
-
-def _results(
-    model: LoadedModel,
-    groups: Sequence[TokenizedGroup],
-    config: HeadBiasConfig,
-    parts: PartStore,
-    clock: Stopwatch,
-    progress: Progress | None,
-) -> list[GroupResult]:
-    """Every group in order: as it is saved, else computed and saved."""
-    options = config.model_dump(include={"batch_size", "share_prefix", "edges"})
-    reader = PatternReader(model, **options)
-    contexts = [texts for group in groups for texts in group.contexts]
-    counter = Counter(sum(len(group.lengths) for group in groups), progress)
-
-    def computed(group: TokenizedGroup) -> dict[str, np.ndarray]:
-        reader.find_sharing(contexts)
-        of_group = Stopwatch()
-        arrays = computed_group(group, reader, config, of_group, counter)
-        clock.add(of_group)
-        return arrays
-
-    jobs = [
-        Job(group.name, group.cost, partial(getattr, group, "depends_on"), partial(computed, group))
-        for group in groups
-    ]
-    results, texts = [], 0
-    for group, arrays in zip(groups, parts.each(jobs), strict=True):
-        results.append(GroupResult.from_arrays(group.category, group.group, arrays))
-        texts += len(group.lengths)
-        counter.reach(texts)
-    return results
 
 
 def computed_group(
     group: TokenizedGroup,
     reader: PatternReader,
     config: HeadBiasConfig,
-    clock: Stopwatch,
+    whole: Stopwatch,
     counter: Counter,
 ) -> dict[str, np.ndarray]:
     """The numbers of one group as plain arrays; see ``GroupResult.from_arrays``.
 
     Patterns, births and deaths, step functions and their inner products, and what follows from
-    these.
+    these; the seconds of each stage are added to those of the whole run.
     """
+    clock = Stopwatch()
     model, layout, rows = reader.model, group.layout, reader.new_row_check()
     n_layers = len(model.pattern_hooks)
     sampler = GroupSampler(
@@ -201,6 +189,7 @@ def computed_group(
         of_lengths = [
             length_statistic(grid, group.n_tokens, model.attention) for grid in sampler.grids
         ]
+    whole.add(clock)
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "prefix_sharing": reader.sharing.why,

@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.group_statistic import Versions
 from tda_bias.heads.hot_spots import HotSpots, largest_standardised, map_with_tests, null_summary
 from tda_bias.heads.resampled import (
     ResampledTest,
@@ -29,7 +30,6 @@ from tda_bias.heads.resampled import (
     sign_flips,
     version_draws,
 )
-from tda_bias.heads.texts import Versions
 from tda_bias.stats.resampling import benjamini_hochberg, generator, permutation_pvalue
 
 # Null values held at once in single precision; beyond, draws are worked off in blocks.
@@ -152,8 +152,8 @@ def location_test(
         count = len(null) - np.searchsorted(np.sort(largest), size)
         family[usable] = permutation_pvalue(count, len(null), exact)
     return LocationTest(
-        single=ResampledTest(np.where(np.isfinite(observed), single, np.nan), len(null), exact),
-        family=ResampledTest(family, len(null), exact),
+        single=ResampledTest(np.where(np.isfinite(observed), single, np.nan), exact),
+        family=ResampledTest(family, exact),
     )
 
 

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tda_bias.heads.passes import ForwardPass, forward_passes
-from tda_bias.heads.texts import ContextTexts
+from tda_bias.heads.texts import ContextTexts, ForwardPass, forward_passes
 from tda_bias.types import Edges, InputError
 
 if TYPE_CHECKING:
@@ -79,7 +78,8 @@ class PatternReader:
         edges: Edges = "attention",
     ) -> None:
         self.model = model
-        self._batch_size = batch_size
+        alone = model.eager is not None and not model.eager.takes_padding
+        self._batch_size = 1 if alone else batch_size
         self._direction_checked = False
         self._writers = HeadWriters(model) if edges == "output" else None
         self._sharing_known = share_prefix == "never"

@@ -1,218 +1,48 @@
-"""The result of a run: its record, its tables, their files, and the maps drawn from them."""
+"""The result of a run: its tables, their files, and the maps drawn from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from pydantic import Field
 from scipy.stats import spearmanr
 
-from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.item_differences import ItemDifferences, carriers, shares
-from tda_bias.heads.kept_patterns import EXAMPLE, ROLES, ExamplePattern, KeptPatterns, PatternText
-from tda_bias.heads.maps import map_columns, ranked
-from tda_bias.heads.tables import in_order
+from tda_bias.heads.items import (
+    EXAMPLE,
+    ITEMS_ARRAYS,
+    PATTERNS_TABLE,
+    TEXT_ROLES,
+    ExamplePattern,
+    ItemDifferences,
+    KeptPatterns,
+    PatternText,
+    carriers,
+    shares,
+)
+from tda_bias.heads.record import TABLES, HeadsRecord, map_columns, ranked
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import HookedModelRecord, Number, RecordPart, RunRecord
 from tda_bias.runs.result import Recorded, summary_html
-from tda_bias.runs.run import open_run
+from tda_bias.runs.run import Run, open_run
 from tda_bias.runs.text import counted
 from tda_bias.runs.writing import writing_run
-from tda_bias.types import HeadId, InputError, PValue, RankBy
+from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
+
 NULLS = "nulls.npz"
+Extra = TypeVar("Extra")
 # Texts of a head whose patterns are kept.
 TEXTS_PER_HEAD = 3
-
-
-# -- run.json --------------------------------------------------------------------------------------
-
-
-class LeftOutRecord(RecordPart):
-    """A triple that was not used, and why."""
-
-    source: str
-    group: str
-    reason: str
-
-
-class TextsRecord(RecordPart):
-    """The texts of a run.
-
-    Attributes:
-        groups: Number of groups.
-        triples_used: Triples that were compared.
-        triples_left_out: The others.
-        tokens: Of all texts.
-        tokens_with_prefixes_once: The same where a triple's common beginning counts once.
-        hash: Of their token ids.
-    """
-
-    groups: int
-    triples_used: int
-    triples_left_out: tuple[LeftOutRecord, ...] = ()
-    tokens: int
-    tokens_with_prefixes_once: int
-    hash: str
-
-
-class RowSumsRecord(RecordPart):
-    """Counts of attention rows that do not sum to 1; see ``patterns.RowCheck``."""
-
-    tolerance: float
-    failed: dict[int, int] = Field(default_factory=dict)
-    checked: int
-    worst: Number
-
-
-class GroupRecord(RecordPart):
-    """One group: how many triples, and when and how its patterns were taken.
-
-    Attributes:
-        depends_on: What its saved part depends on beside the settings (a hash of the texts), so
-            that it is known again.
-    """
-
-    category: str
-    group: str
-    triples: int
-    depends_on: dict[str, str]
-    created: str
-    prefix_sharing: str
-    row_sums: RowSumsRecord
-    seconds: dict[str, float]
-
-
-class TestedMapRecord(RecordPart):
-    """Heads below .05 in a map, by every p, how many are expected, and how reliable the map is."""
-
-    p05: int
-    expected: float
-    p_max05: int
-    q05: int
-    reliability: Number
-
-
-class TwinsRecord(RecordPart):
-    """Differences about the target, and those of wording; see ``tda_bias.heads.controls``."""
-
-    contexts: int
-    twins: int
-    location: TestedMapRecord
-    dispersion: TestedMapRecord
-    difference_left: Number
-    map_correlation: Number
-    smallest_location: Number
-    smallest_share: Number
-
-
-class ControlsRecord(RecordPart):
-    """Controls of a category's ranking: chance, reliability, length."""
-
-    category: str
-    groups: int
-    triples: int
-    heads: int
-    unstable_heads: int
-    hot_spot_map: str
-    hot_spots_p05: int
-    hot_spots_expected: float
-    hot_spots_p_max05: int
-    hot_spots_q05: int
-    pvalue: PValue
-    smallest_testable_group: int
-    groups_too_small: int
-    group_tests: int
-    group_tests_p05: int
-    group_tests_expected: float
-    group_tests_p_max05: int
-    groups_p_max05: int
-    group_tests_q05: int
-    reliability: Number
-    null_map_correlation: Number
-    reliability_group_mean: Number
-    length_correlation_0: Number
-    length_correlation_1: Number
-    location: TestedMapRecord
-    twins: TwinsRecord | None = None
-
-
-class HeadsRecord(RunRecord):
-    """Everything needed to repeat a run of ``head_bias``, and the controls.
-
-    Attributes:
-        config: How it was computed.
-        texts: What was read.
-        twins: How the twins came about; None for a run without.
-        groups: One entry per group.
-        controls: One entry per category.
-        seconds: Spent by stage.
-    """
-
-    command: str = "heads"
-    model: HookedModelRecord
-    config: HeadBiasConfig
-    texts: TextsRecord
-    twins: dict[str, Any] | None = None
-    groups: tuple[GroupRecord, ...]
-    controls: tuple[ControlsRecord, ...]
-    seconds: dict[str, float] = Field(default_factory=dict)
-
-
-# -- tables ----------------------------------------------------------------------------------------
-
-Columns = dict[str, type]
-_OF_CATEGORY: Columns = {"model": str, "category": str}
-_OF_HEAD: Columns = {**_OF_CATEGORY, "layer": int, "head": int, "unstable": bool}
-_MAPS = "(relative|statistic|metric)"
-_P = r"(p|p_max|q)_.+"
-HEAD_COLUMNS: Columns = {
-    **_OF_HEAD,
-    **dict.fromkeys(("dim", "n", "n_steps"), int),
-    **dict.fromkeys(("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"), float),
-    **dict.fromkeys(("length_statistic", "p_paper", "p_paired", "p_label", "p_max"), float),
-    "group": str,
-    "q_bh": float,
-    _P: float,
-}
-COMBINED_COLUMNS: Columns = {**_OF_HEAD, "group": str, r"(combined|z)_.+": float}
-CATEGORY_COLUMNS: Columns = {
-    **_OF_HEAD,
-    "n_groups": int,
-    "n_unstable": int,
-    **dict.fromkeys(("z_null_relative", "z_null_statistic"), float),
-    r"(z|z_null|sd_null|evidence)_.+": float,
-    _P: float,
-}
-GROUP_COLUMNS: Columns = {
-    **_OF_CATEGORY,
-    "group": str,
-    "n": int,
-    f"{_MAPS}_(mean|min|max)": float,
-    r"tokens_(min|mean|max)": float,
-    r"(S[01]_mean_stable|length_statistic_[01]|reliability)": float,
-}
-# Attribute of ``HeadBias``, file and columns.
-TABLES = (
-    ("table", "heads.parquet", HEAD_COLUMNS),
-    ("combined", "combined.parquet", COMBINED_COLUMNS),
-    ("category", "category.parquet", CATEGORY_COLUMNS),
-    ("groups", "groups.csv", GROUP_COLUMNS),
-)
-
-
-# -- the result ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -225,11 +55,9 @@ class HeadBias(Recorded):
         category: One row per category, layer and head: the maps and the hot-spot tests.
         groups: One row per group: mean, minimum and maximum over heads, lengths, reliability.
         record: Everything needed to repeat the run, and the controls.
-        example: The patterns of one text, for pictures; ``ExamplePattern.load`` reads it again.
-        items: What every head does to every item; ``ItemDifferences.read`` reads it again.
-        nulls: By ``CATEGORY.MAP``, ``(quantile, head)``: map values under exchange; see
-            ``inference.hot_spots.NULL_QUANTILES``.
-        kept: Patterns of the heads and texts that matter most.
+        run: The run that it was loaded from; None for a new one.
+        extras: By file, what is not in the folder of ``run``: see the properties ``example``,
+            ``items``, ``nulls`` and ``kept``, which are read when they are first asked for.
     """
 
     table: pd.DataFrame
@@ -237,10 +65,34 @@ class HeadBias(Recorded):
     category: pd.DataFrame
     groups: pd.DataFrame
     record: HeadsRecord
-    example: ExamplePattern | None = field(default=None, repr=False)
-    items: ItemDifferences | None = field(default=None, repr=False)
-    nulls: Mapping[str, np.ndarray] | None = field(default=None, repr=False)
-    kept: KeptPatterns | None = field(default=None, repr=False)
+    run: Run | None = field(default=None, repr=False, compare=False)
+    extras: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def example(self) -> ExamplePattern | None:
+        """The patterns of one text, for pictures."""
+        return self._extra(EXAMPLE, ExamplePattern.read)
+
+    @cached_property
+    def items(self) -> ItemDifferences | None:
+        """The differences of every head on every item."""
+        return self._extra(ITEMS_ARRAYS, ItemDifferences.read)
+
+    @cached_property
+    def nulls(self) -> Mapping[str, np.ndarray] | None:
+        """By ``CATEGORY.MAP`` the map under exchange, ``(quantile, head)``; see ``HotSpots``."""
+        return self._extra(NULLS, lambda run: run.arrays(NULLS))
+
+    @cached_property
+    def kept(self) -> KeptPatterns | None:
+        """Patterns of the heads and texts that matter most."""
+        return self._extra(PATTERNS_TABLE, KeptPatterns.read)
+
+    def _extra(self, name: str, read: Callable[[Run], Extra]) -> Extra | None:
+        if name in self.extras:
+            extra: Extra = self.extras[name]
+            return extra
+        return read(self.run) if self.run is not None and self.run.has(name) else None
 
     def __repr__(self) -> str:
         heads = len(self.category) // max(1, len(self.categories))
@@ -264,20 +116,17 @@ class HeadBias(Recorded):
     @property
     def categories(self) -> list[str]:
         """The categories of the run, in their usual order."""
-        return in_order(list(self.category["category"].unique()))
+        return in_order(self.category["category"])
 
     @property
     def rank_by(self) -> RankBy:
         """The map the run ranks heads by."""
         return self.record.config.rank_by
 
-    def with_example(self, example: ExamplePattern) -> HeadBias:
-        """The same result with the patterns of one text, which ``save`` writes too."""
-        return replace(self, example=example)
-
-    def with_kept(self, kept: KeptPatterns) -> HeadBias:
+    def with_patterns(self, example: ExamplePattern, kept: KeptPatterns | None = None) -> HeadBias:
         """The same result with patterns, which ``save`` writes too."""
-        return replace(self, kept=kept)
+        added = {EXAMPLE: example} | ({PATTERNS_TABLE: kept} if kept is not None else {})
+        return replace(self, extras={**self.extras, **added})
 
     def controls(self, category: str | None = None) -> dict[str, Any]:
         """Controls of a category's ranking: chance, reliability, length."""
@@ -365,7 +214,7 @@ class HeadBias(Recorded):
                     item = table.iloc[int(place)]
                     wanted += [
                         PatternText(category, head, str(item["id"]), role, str(item[name]))
-                        for role, name in zip(ROLES, TEXTS, strict=True)
+                        for role, name in zip(TEXT_ROLES, TEXTS, strict=True)
                         if item[name]
                     ]
         return wanted
@@ -434,6 +283,36 @@ class HeadBias(Recorded):
 
         return plot_heatmap(self, ax=ax, category=self._category(category), by=by or self.rank_by)
 
+    def plot_attention(
+        self,
+        head: HeadId,
+        item: str | None = None,
+        *,
+        role: str = "stereotype",
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a head's attention on a sentence, with its tokens on both axes.
+
+        Args:
+            head: The head.
+            item: An item of ``kept``; the run's example sentence if None, which is the first
+                starter triple.
+            role: Which of the item's texts, one of ``items.TEXT_ROLES``.
+            ax: Where to draw; a new figure without it.
+
+        Raises:
+            InputError: if the run kept no such pattern, or the head does not exist.
+        """
+        from tda_bias.plots.illustrations import plot_attention
+
+        if item is not None and self.kept is not None:
+            tokens, pattern = self.kept.example(head, item, role)
+        elif item is None and self.example is not None:
+            tokens, pattern = list(self.example.tokens), self.example.of(head)
+        else:
+            raise InputError("the run kept no patterns; run `tdabias heads` with --keep-patterns")
+        return plot_attention(tokens, pattern, title=f"{head} of {self.record.model.name}", ax=ax)
+
     # -- files --
 
     def save(self, folder: str | Path) -> list[Path]:
@@ -465,16 +344,14 @@ class HeadBias(Recorded):
 
     @classmethod
     def load(cls, folder: str | Path) -> HeadBias:
-        """Read what ``save`` wrote.
+        """Read the tables and the record that ``save`` wrote; other files when asked for.
 
         Raises:
             InputError: if the folder holds no finished run, or a file is not as it was written.
         """
         run = open_run(folder, "heads")
-        table, combined, category, groups = (
-            run.table(file, columns) for _, file, columns in TABLES
-        )
-        return cls(table, combined, category, groups, run.record_as(HeadsRecord))
+        tables: dict[str, Any] = {name: run.table(file, columns) for name, file, columns in TABLES}
+        return cls(**tables, record=run.record_as(HeadsRecord), run=run)
 
     # -- helpers --
 

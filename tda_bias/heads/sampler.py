@@ -17,14 +17,16 @@ from torch import Tensor
 from tda_bias.heads.texts import MIN_TOKENS
 from tda_bias.runs.text import counted
 from tda_bias.threads import Task, in_threads
-from tda_bias.topology.compiled import Rows, pays, tasks_of
 from tda_bias.topology.gram import Gram, gram_matrices
 from tda_bias.topology.persistence import (
+    Rows,
     directed,
     edge_weights,
     n_births,
     n_deaths,
+    pays,
     ragged_births_deaths,
+    tasks_of,
 )
 from tda_bias.topology.steps import StepGrid
 from tda_bias.types import Attention, Backend, Combine, Distance, InputError

@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.group_result import GroupResult, split_half_reliability
 from tda_bias.heads.group_statistic import GroupStatistic, unstable_heads
 from tda_bias.heads.hot_spots import GroupTerms, HotSpots, hot_spots, z_over_heads
 from tda_bias.heads.location import (
@@ -20,13 +20,12 @@ from tda_bias.heads.location import (
     location_columns,
     location_tests,
 )
-from tda_bias.heads.maps import PUBLISHED
-from tda_bias.heads.paper_p import paper_pvalue
-from tda_bias.heads.reliability import split_half_reliability
+from tda_bias.heads.record import PUBLISHED
 from tda_bias.heads.resampled import (
     label_terms,
     max_z,
     paired_terms,
+    paper_pvalue,
     random_flips,
     relabellings,
     sign_flips,
@@ -34,7 +33,7 @@ from tda_bias.heads.resampled import (
     version_draws,
 )
 from tda_bias.stats.resampling import benjamini_hochberg, generator
-from tda_bias.types import CATEGORIES
+from tda_bias.types import in_order
 
 # Combined values of a head in a group; those with twins are there where the run had twins.
 COMBINED = (*PUBLISHED, "location")
@@ -79,7 +78,7 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
     categories: list[pd.DataFrame] = []
     critical: dict[str, dict[str, float]] = {}
     nulls: dict[str, np.ndarray] = {}
-    for category in in_order({result.category: None for result in results}):
+    for category in in_order(result.category for result in results):
         members = [result for result in results if result.category == category]
         locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
         for result in members:
@@ -355,9 +354,3 @@ def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterat
 
         terms = shares.mean(1).reshape(len(shares), -1)
         yield GroupTerms(terms, result.versions.given, draw)
-
-
-def in_order(categories: Mapping[str, Any] | Sequence[str]) -> list[str]:
-    """Categories in their usual order; sets of pairs behind them, as they stand."""
-    usual = [c for c in CATEGORIES if c in categories]
-    return [*usual, *(c for c in categories if c not in usual)]

@@ -1,17 +1,20 @@
-"""Triples and their twins to token ids, group by group, and which text of a group is which."""
+"""Triples and their twins to token ids, group by group; contexts to forward passes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
+from torch import Tensor
 
-from tda_bias.models.batching import common_prefix
+from tda_bias.heads.group_statistic import GroupLayout
+from tda_bias.models.batching import batches_of_similar_width, common_prefix, padded
 from tda_bias.runs.cache import texts_hash
 from tda_bias.triples import triple_ids
 from tda_bias.types import ROLES, InputError, Role, Triple
@@ -92,136 +95,6 @@ def tokenize(
                 )
         result.append(ContextTexts(tokens, common_prefix(*tokens)))
     return result
-
-
-# -- which text of a group is which ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class GroupLayout:
-    """Places of a group's texts among all of them, whatever they are rows of.
-
-    In this order: the stereotype texts, the anti-stereotype texts, the unrelated texts (where there
-    are any), the stereotype texts of the twins, the anti-stereotype texts of the twins; each in the
-    order of contexts, or of twins.
-
-    Attributes:
-        n: Number of contexts.
-        n_unrelated: Number of unrelated texts: ``n``, or 0 for pairs.
-        twin_of: ``(twin,)`` the context of each twin; a context may have several, or none.
-    """
-
-    n: int
-    n_unrelated: int
-    twin_of: Int[np.ndarray, " twin"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    @property
-    def n_twins(self) -> int:
-        """Number of twins of all contexts together."""
-        return len(self.twin_of)
-
-    @property
-    def n_texts(self) -> int:
-        """Number of texts."""
-        return 2 * self.n + self.n_unrelated + 2 * self.n_twins
-
-    @property
-    def stereotype(self) -> slice:
-        """Places of the stereotype texts."""
-        return slice(0, self.n)
-
-    @property
-    def anti(self) -> slice:
-        """Places of the anti-stereotype texts."""
-        return slice(self.n, 2 * self.n)
-
-    @property
-    def unrelated(self) -> slice:
-        """Places of the unrelated texts."""
-        return slice(2 * self.n, 2 * self.n + self.n_unrelated)
-
-    @property
-    def twin_stereotype(self) -> slice:
-        """Places of the twins' stereotype texts."""
-        start = 2 * self.n + self.n_unrelated
-        return slice(start, start + self.n_twins)
-
-    @property
-    def twin_anti(self) -> slice:
-        """Places of the twins' anti-stereotype texts."""
-        start = self.twin_stereotype.stop
-        return slice(start, start + self.n_twins)
-
-    @cached_property
-    def versions(self) -> Versions:
-        """The triples and their twins, as what a test exchanges."""
-        return Versions(np.concatenate([np.arange(self.n), self.twin_of]), self.n)
-
-
-@dataclass(frozen=True)
-class Versions:
-    """Every context's triple and its twins: under the null hypothesis any could be the triple.
-
-    Attributes:
-        context: ``(version,)`` the context of each version: first all triples, then all twins.
-        n: Number of contexts.
-    """
-
-    context: Int[np.ndarray, " version"]
-    n: int
-
-    def __len__(self) -> int:
-        return len(self.context)
-
-    @cached_property
-    def n_twins(self) -> Int[np.ndarray, " context"]:
-        """Twins of each context."""
-        return np.bincount(self.context[self.n :], minlength=self.n)
-
-    @cached_property
-    def twinned(self) -> Int[np.ndarray, " twinned"]:
-        """The contexts that have a twin; the others take no part."""
-        return np.flatnonzero(self.n_twins)
-
-    @cached_property
-    def members(self) -> Sequence[Int[np.ndarray, " version"]]:
-        """For every twinned context the places of its versions, the triple first."""
-        return [np.flatnonzero(self.context == context) for context in self.twinned]
-
-    def contrasts(
-        self, values: Float[np.ndarray, "version ..."]
-    ) -> Float[np.ndarray, "version ..."]:
-        """Every version minus the mean of the others of its context; 0 without a twin."""
-        contrasts = np.zeros(values.shape)
-        for members in self.members:
-            others = len(members) - 1
-            sums = values[members].sum(0)
-            contrasts[members] = ((others + 1) * values[members] - sums) / others
-        return contrasts
-
-    def weights(self, chosen: Int[np.ndarray, "... twinned"]) -> Float[np.ndarray, "... version"]:
-        """Weights of all versions in a contrast of chosen ones with the means of the others.
-
-        Args:
-            chosen: For every twinned context which of its versions stands for the triple; 0 is the
-                triple itself.
-
-        Returns:
-            1 for the chosen version, -1 / (number of the others) for these, 0 without a twin: the
-            sum over contexts of (chosen minus mean of the others) is a product with it.
-        """
-        weights = np.zeros((len(self), *chosen.shape[:-1]))  # written version by version
-        for place, members in enumerate(self.members):
-            for number, version in enumerate(members):
-                weights[version] = np.where(
-                    chosen[..., place] == number, 1.0, -1.0 / (len(members) - 1)
-                )
-        return np.moveaxis(weights, 0, -1)
-
-    @cached_property
-    def given(self) -> Float[np.ndarray, " version"]:
-        """The weights of the arrangement the data came in."""
-        return self.weights(np.zeros(len(self.twinned), dtype=np.int64))
 
 
 # -- groups ----------------------------------------------------------------------------------------
@@ -353,3 +226,142 @@ def texts_record(
         "tokens_with_prefixes_once": sum(context.n_packed for context in contexts),
         "hash": texts_hash([context.ids for context in contexts]),
     }
+
+
+def text_counts(groups: Sequence[TokenizedGroup]) -> pd.DataFrame:
+    """One row per group: ``category group triples twins texts tokens longest``."""
+    return pd.DataFrame(
+        {
+            "category": group.category,
+            "group": group.group,
+            "triples": len(group.contexts),
+            "twins": len(group.twins),
+            "texts": len(group.lengths),
+            "tokens": int(group.lengths.sum()),
+            "longest": int(group.lengths.max()),
+        }
+        for group in groups
+    )
+
+
+# -- forward passes --------------------------------------------------------------------------------
+
+# The texts of a context begin with the same tokens. Where a model allows it exactly, they are run
+# as one sequence: the common prefix once, then the continuations, each with the positions it would
+# have had and blind to the others. A text is then a list of places in that sequence, and its
+# pattern the matching rows and columns.
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """One batch: what goes into the model, and where its texts stand in it.
+
+    Attributes:
+        ids: Token ids, padded on the right.
+        attention_mask: 1 for tokens and 0 for padding ``(row, token)``, or an additive mask
+            ``(row, 1, query, key)``.
+        position_ids: Positions, or None for the model's own.
+        text: Index of each text among all texts given (texts of a context * context + place), row
+            by row, the same number in every row.
+        length: ``(text,)`` numbers of tokens.
+        place: ``(text, token)`` places of a text's tokens in its row; beyond its length, anything.
+            None where each row is one text.
+    """
+
+    ids: Int[Tensor, "row token"]
+    attention_mask: Tensor
+    position_ids: Int[Tensor, "row token"] | None
+    text: Int[Tensor, " text"]
+    length: Int[Tensor, " text"]
+    place: Int[Tensor, "text token"] | None
+
+
+def forward_passes(
+    contexts: Sequence[ContextTexts],
+    *,
+    batch_size: int,
+    shared: bool,
+    mask_dtype: torch.dtype = torch.float32,
+    most_patterns: float = math.inf,
+) -> Iterator[ForwardPass]:
+    """Batches of similar length that together hold every text once.
+
+    Args:
+        contexts: The texts, as many of each.
+        batch_size: Texts per pass, at least 1.
+        shared: Run each context's common prefix once; a row then holds all its texts.
+        mask_dtype: Type of the additive mask, the model's.
+        most_patterns: Entries (text, query, key) of one head's patterns per pass; a single row may
+            have more.
+    """
+    if not contexts:
+        return
+    if shared:
+        texts = len(contexts[0])
+        widths = [context.n_packed for context in contexts]
+        for chosen in batches_of_similar_width(widths, max(1, batch_size // texts)):
+            for part in _bounded(chosen, [texts * width**2 for width in widths], most_patterns):
+                yield _packed_pass(contexts, part, mask_dtype)
+        return
+    ids = [text for context in contexts for text in context.ids]
+    widths = [len(text) for text in ids]
+    for chosen in batches_of_similar_width(widths, batch_size):
+        for part in _bounded(chosen, [width**2 for width in widths], most_patterns):
+            yield _plain_pass(ids, part)
+
+
+def _bounded(chosen: list[int], size: list[int], most: float) -> Iterator[list[int]]:
+    """A batch in parts: members times the largest of their sizes stays within a bound."""
+    start = 0
+    for end in range(1, len(chosen) + 1):
+        largest = max(size[index] for index in chosen[start:end])
+        if end - start > 1 and (end - start) * largest > most:
+            yield chosen[start : end - 1]
+            start = end - 1
+    yield chosen[start:]
+
+
+def _plain_pass(ids: list[list[int]], chosen: list[int]) -> ForwardPass:
+    rows, mask = padded([ids[i] for i in chosen])
+    return ForwardPass(
+        ids=rows,
+        attention_mask=mask,
+        position_ids=None,
+        text=torch.tensor(chosen),
+        length=mask.sum(1),
+        place=None,
+    )
+
+
+def _packed_pass(
+    contexts: Sequence[ContextTexts], chosen: list[int], mask_dtype: torch.dtype
+) -> ForwardPass:
+    width = max(contexts[i].n_packed for i in chosen)
+    longest = max(max(contexts[i].n_tokens) for i in chosen)
+    texts = len(contexts[0])
+    ids = torch.zeros(len(chosen), width, dtype=torch.long)
+    position = torch.zeros_like(ids)
+    visible = torch.eye(width, dtype=torch.bool).repeat(len(chosen), 1, 1)
+    place = torch.zeros(texts * len(chosen), longest, dtype=torch.long)
+    line = 0
+    for row, index in enumerate(chosen):
+        context, end = contexts[index], contexts[index].prefix
+        for text in context.ids:
+            rest = len(text) - context.prefix
+            where = torch.cat([torch.arange(context.prefix), torch.arange(end, end + rest)])
+            ids[row, where] = torch.tensor(text)
+            position[row, where] = torch.arange(len(text))
+            causal = torch.ones(len(text), len(text), dtype=torch.bool).tril()
+            visible[row, where[:, None], where] |= causal
+            place[line, : len(text)] = where
+            end, line = end + rest, line + 1
+    return ForwardPass(
+        ids=ids,
+        attention_mask=torch.zeros(visible.shape, dtype=mask_dtype)
+        .masked_fill_(~visible, torch.finfo(mask_dtype).min)
+        .unsqueeze(1),
+        position_ids=position,
+        text=torch.tensor([texts * index + t for index in chosen for t in range(texts)]),
+        length=torch.tensor([n for i in chosen for n in contexts[i].n_tokens]),
+        place=place,
+    )

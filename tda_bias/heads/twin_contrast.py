@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.heads.group_statistic import POOLED_VARIANCE_FLOOR
-from tda_bias.heads.texts import GroupLayout, Versions
+from tda_bias.heads.group_statistic import POOLED_VARIANCE_FLOOR, GroupLayout, Versions
 
 # What a factor leaves out of the sum of squares of the differences.
 FACTOR_TOLERANCE = 1e-7

@@ -9,32 +9,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tda_bias.models.load import LanguageModel as LanguageModel
-    from tda_bias.models.load import LoadedModel as LoadedModel
-    from tda_bias.models.load import bridge_model as bridge_model
+    from tda_bias.models.hooked import LoadedModel as LoadedModel
+    from tda_bias.models.hooked import bridge_model as bridge_model
+    from tda_bias.models.hooked import initialised as initialised
+    from tda_bias.models.hooked import untrained as untrained
+    from tda_bias.models.language_model import LanguageModel as LanguageModel
     from tda_bias.models.load import load_language_model as load_language_model
     from tda_bias.models.load import load_model as load_model
-    from tda_bias.models.random_weights import initialised as initialised
-    from tda_bias.models.random_weights import untrained as untrained
 
 _MODULE = {
-    "LanguageModel": "load",
-    "LoadedModel": "load",
-    "bridge_model": "load",
-    "initialised": "random_weights",
+    "LanguageModel": "language_model",
+    "LoadedModel": "hooked",
+    "bridge_model": "hooked",
+    "initialised": "hooked",
     "load_language_model": "load",
     "load_model": "load",
-    "untrained": "random_weights",
+    "untrained": "hooked",
 }
-__all__ = [
-    "LanguageModel",
-    "LoadedModel",
-    "bridge_model",
-    "initialised",
-    "load_language_model",
-    "load_model",
-    "untrained",
-]
+__all__ = list(_MODULE)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tda_bias.models.language_model import WRAPPED
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.placement import WRAPPED
 from tda_bias.types import InputError
 
 _LAYER = re.compile(
     r"^(?P<path>.*?\b(?:layers|layer|h|blocks|block)\.(?P<layer>\d+))\.(?:layer\.0\.)?"
-    r"(?P<module>[A-Za-z_]*[aA]tt[a-z_]*)\.(?:self\.)?(?P<part>[a-z_.]+)$"
+    r"(?P<module>[A-Za-z_]*[aA]tt[a-z_]*)\.(?:(?:self|attn|attention)\.)?(?P<part>[A-Za-z_.]+)$"
 )
 # Names of the projections of queries, keys, values and outputs, alone or together.
 PARTS = {
@@ -28,7 +28,7 @@ PARTS = {
     "k_proj": "k", "key": "k", "k_lin": "k", "k": "k",
     "v_proj": "v", "value": "v", "v_lin": "v", "v": "v",
     "o_proj": "o", "out_proj": "o", "output.dense": "o", "out_lin": "o", "c_proj": "o",
-    "dense": "o", "o": "o", "c_attn": "qkv", "query_key_value": "qkv",
+    "dense": "o", "o": "o", "Wo": "o", "c_attn": "qkv", "query_key_value": "qkv", "Wqkv": "qkv",
 }  # fmt: skip
 
 
@@ -65,9 +65,12 @@ def _is_cross(module: str) -> bool:
     return "cross" in module or "encoder_attn" in module or "EncDec" in module
 
 
-def in_read_stack(name: str, hf_model: Any) -> bool:
-    """Tell whether a part belongs to the layers that are read: of two stacks the encoder."""
-    return not hf_model.config.is_encoder_decoder or "decoder." not in name
+def is_read(part: AttentionPart, hf_model: Any) -> bool:
+    """Tell whether a part belongs to layers with patterns: of two stacks those of the encoder."""
+    if hf_model.config.is_encoder_decoder and "decoder." in part.name:
+        return False
+    types = getattr(hf_model.config.get_text_config(), "layer_types", None)
+    return not types or types[part.layer] != "linear_attention"
 
 
 @dataclass(frozen=True)
@@ -93,15 +96,14 @@ class AttentionLayer:
     def columns(self, head: int) -> Tensor:
         """The view of the projection's weights that a head writes through."""
         weight: Tensor = self.projection.get_parameter("weight")
-        # GPT-2's Conv1D keeps weights the other way round.
-        axis = 1 if isinstance(self.projection, nn.Linear) else 0
+        axis = 0 if is_turned(self.projection) else 1
         size = weight.shape[axis] // self.n_heads
         return weight.narrow(axis, head * size, size)
 
     def written(self, z: Float[Tensor, "... head d"]) -> Float[Tensor, "... head model"]:
         """Contribution of each head's part of the projection's input to its output."""
         weight: Tensor = self.projection.get_parameter("weight")
-        if isinstance(self.projection, nn.Linear):
+        if not is_turned(self.projection):
             weight = weight.T
         by_head = weight.reshape(self.n_heads, -1, weight.shape[-1])
         return torch.einsum("...hd,hdm->...hm", z, by_head.to(z))
@@ -113,23 +115,38 @@ def attention_layers(model: LanguageModel) -> list[AttentionLayer]:
     Raises:
         InputError: if they are laid out in a way that is not known.
     """
+    config = model.hf_model.config.get_text_config()
+    named = f"`model` {model.name} ({model.architecture})"
+    n_heads = getattr(config, "num_attention_heads", None)
+    if not n_heads:
+        raise InputError(f"{named} has no attention heads that could be changed")
     modules = dict(model.hf_model.named_modules(remove_duplicate=False))
     projections: dict[int, nn.Module] = {}
     blocks: dict[int, nn.Module] = {}
     for name, module in modules.items():
         plain = name.replace(f"{WRAPPED}.", "").removesuffix(f".{WRAPPED}")
         part = attention_part(plain)
-        if part is None or part.part != "o" or not in_read_stack(plain, model.hf_model):
+        if part is None or part.part != "o" or not is_read(part, model.hf_model):
             continue
         if getattr(module, "weight", None) is None or hasattr(module, WRAPPED):
             continue
-        projections.setdefault(part.layer, module)
+        if projections.setdefault(part.layer, module).weight is not module.weight:
+            raise InputError(
+                f"{named} has several stacks of layers, so a layer's number does not name one"
+            )
         blocks.setdefault(part.layer, modules[part.path])
-    n_heads = int(model.hf_model.config.get_text_config().num_attention_heads)
+    # ALBERT runs one module as many layers, Zamba has one under many names.
+    groups = getattr(config, "num_hidden_groups", config.num_hidden_layers)
+    distinct = len({id(projection.weight) for projection in projections.values()})
+    if groups < config.num_hidden_layers or distinct < len(projections):
+        raise InputError(
+            f"{named} has layers that share their weights, so a head of one layer cannot be "
+            "changed alone"
+        )
     if not projections or any(_width(p) % n_heads for p in projections.values()):
         raise InputError(
-            f"`model` {model.name} ({model.architecture}) keeps its attention in parts this "
-            "version does not know, so its heads cannot be removed"
+            f"{named} keeps its attention in parts this version does not know, so its heads "
+            "cannot be removed"
         )
     return [
         AttentionLayer(number, blocks[number], projections[number], n_heads)
@@ -138,9 +155,14 @@ def attention_layers(model: LanguageModel) -> list[AttentionLayer]:
 
 
 def _width(projection: nn.Module) -> int:
-    """Size of a linear map's input; GPT-2's Conv1D keeps weights the other way round."""
+    """Size of a linear map's input."""
     weight: Tensor = projection.weight  # type: ignore[assignment]
-    return int(weight.shape[1] if isinstance(projection, nn.Linear) else weight.shape[0])
+    return int(weight.shape[0 if is_turned(projection) else 1])
+
+
+def is_turned(projection: nn.Module) -> bool:
+    """Tell whether a linear map keeps its weights the other way round, as GPT-2's do."""
+    return type(projection).__name__ == "Conv1D"
 
 
 def writes_to_the_stream(model: LanguageModel, layers: list[AttentionLayer]) -> bool:

@@ -56,7 +56,7 @@ def padded(rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "row token"], Ten
 
 
 def special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """Special tokens that a tokenizer puts in front of a text and behind it; none for many."""
+    """Special tokens that a tokenizer puts before and after a text; none for many."""
     bare = tokenizer("that", add_special_tokens=False)["input_ids"]
     full = tokenizer("that")["input_ids"]
     start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)

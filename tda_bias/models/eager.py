@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,25 +20,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.models.placement import device_of_inputs
+from tda_bias.models.language_model import device_of_inputs
 from tda_bias.types import Attention, InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Size of the text that patterns are looked for with: neither is a usual number of heads.
-_TEXTS, _TOKENS = 3, 13
+# Number and size of the texts that patterns are looked for with, neither a usual number of heads;
+# and the part of one that padding is tried after.
+_TEXTS, _TOKENS, _SHORT = 3, 13, 8
 # How a module may lay out (text, head, query, key): as it is, or XLNet's way.
-_LAYOUTS: dict[str, tuple[int, int, int, int]] = {
-    "text head query key": (0, 1, 2, 3),
-    "query key text head": (2, 3, 0, 1),
-}
+_LAYOUTS = ((0, 1, 2, 3), (2, 3, 0, 1))
 
 Take = Callable[[Float[Tensor, "row head query key"], int], None]
 
 
-class _EnoughError(Exception):
-    """No later layer is needed."""
+class EnoughError(Exception):
+    """Ends a forward pass: nothing after this is needed."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,8 @@ class EagerAttention:
         attention: The direction of attention.
         n_heads: Heads of a layer.
         asked: Whether modules give patterns only where the model is asked for all of them.
+        takes_padding: Whether texts of different lengths can be run together: convolutions
+            (ConvBERT), pooling and neighbours' embeddings (MobileBERT) see what is after a text.
     """
 
     body: nn.Module
@@ -75,6 +75,7 @@ class EagerAttention:
     attention: Attention
     n_heads: int
     asked: bool
+    takes_padding: bool = True
 
     def run(self, ids: Int[Tensor, "row token"], take: Take, **inputs: Any) -> None:
         """Run texts and hand over every layer's pattern, in order; the pass ends at the last.
@@ -96,12 +97,12 @@ class EagerAttention:
             place = self.places[layer]
             take(output[place.index].permute(place.layout), layer)
             if layer == last:
-                raise _EnoughError
+                raise EnoughError
 
         try:
             with _watched(self.body, {name for name, _ in layers}, on_output):
                 self.body(input_ids=ids, **_accepted(self.body, asked=self.asked), **inputs)
-        except _EnoughError:
+        except EnoughError:
             pass
 
 
@@ -123,7 +124,7 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     """
     body, ids = body_of(hf_model), probe_ids(hf_model)
     returned, seen = _probe(body, ids, asked=True, name=name)
-    patterns = {layer: weights for layer, weights in enumerate(returned) if weights is not None}
+    patterns = {n: weights for n, weights in enumerate(returned) if isinstance(weights, Tensor)}
     refused = f"`model` {name} is a {type(hf_model).__name__}"
     if not patterns:
         raise InputError(f"{refused}, which returns no attention patterns (output_attentions)")
@@ -131,31 +132,58 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     n_heads = next(iter(shapes))[1]
     if shapes != {(_TEXTS, n_heads, _TOKENS, _TOKENS)}:
         raise InputError(
-            f"{refused}, whose attention patterns are not one matrix of all tokens for each of as "
-            f"many heads in every layer (shapes {sorted(shapes)})"
+            f"{refused}, whose attention is linear, in windows or over pooled tokens: its patterns "
+            "are not one matrix of all tokens for each of as many heads in every layer (shapes "
+            f"{sorted(shapes)})"
         )
     places: dict[int, _Place] = {}
     for layer, pattern in patterns.items():
         free = ((place, value) for place, value in seen if place not in places.values())
-        place = next((place for place, value in free if _same(place, value, pattern)), None)
+        turned = ((place, value.permute(place.layout)) for place, value in free)
+        alike = (
+            place for place, v in turned if v.shape == pattern.shape and torch.equal(v, pattern)
+        )
+        place = next(alike, None)
         if place is None:
             raise InputError(f"{refused}; no part of it gives the patterns of its layer {layer}")
         places[layer] = place
     places = _numbered_as_named(places)
     later = max(float(pattern.triu(1).abs().max()) for pattern in patterns.values())
     unasked = {place for place, _ in _probe(body, ids, asked=False, name=name)[1]}
-    return EagerAttention(
+    found = EagerAttention(
         body=body,
         places=places,
         attention="bidirectional" if later > 0 else "causal",
         n_heads=n_heads,
         asked=not set(places.values()) <= unasked,
     )
+    return replace(found, takes_padding=_takes_padding(found, ids))
+
+
+def _takes_padding(found: EagerAttention, ids: Int[Tensor, "row token"]) -> bool:
+    """Tell whether padding after a text leaves its patterns as they are."""
+
+    def patterns(n: int) -> list[Tensor]:
+        shown: list[Tensor] = []
+        mask = torch.ones_like(ids[:1, :n])
+        mask[:, _SHORT:] = 0
+        with torch.inference_mode():
+            found.run(
+                ids[:1, :n],
+                lambda pattern, _: shown.append(pattern[..., :_SHORT, :_SHORT].clone()),
+                attention_mask=mask,
+            )
+        return shown
+
+    pairs = zip(patterns(_SHORT), patterns(_TOKENS), strict=True)
+    half = next(found.body.parameters()).dtype.itemsize < 4
+    return all(float((a - b).abs().max()) <= (5e-2 if half else 1e-4) for a, b in pairs)
 
 
 def probe_ids(hf_model: PreTrainedModel) -> Int[Tensor, "row token"]:
     """Make up token ids that a model is tried with."""
-    rows = int(hf_model.get_input_embeddings().num_embeddings)
+    embeddings = hf_model.get_input_embeddings()
+    rows = len(getattr(embeddings, "weight", embeddings))  # Perceiver's are a bare parameter
     ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % rows
     return ids.to(device_of_inputs(hf_model))
 
@@ -167,15 +195,10 @@ def returned_patterns(hf_model: PreTrainedModel) -> list[Tensor]:
         ``(row, head, query, key)`` of every layer that has one; nothing where the model returns
         none or cannot be run so.
     """
-    body, ids = body_of(hf_model), probe_ids(hf_model)
     try:
-        with torch.inference_mode():
-            output = body(
-                input_ids=ids, attention_mask=torch.ones_like(ids), **_accepted(body, asked=True)
-            )
-    except Exception:  # what cannot be run this way cannot be compared with anything
+        returned, _ = _probe(body_of(hf_model), probe_ids(hf_model), asked=True, name="")
+    except InputError:
         return []
-    returned = getattr(output, "attentions", None) or ()
     return [pattern for pattern in returned if isinstance(pattern, Tensor)]
 
 
@@ -198,7 +221,7 @@ def _probe(
     def on_output(module: str, output: Any) -> None:
         values = output if isinstance(output, tuple | list) else ()
         for index, value in enumerate(values):
-            for layout in _LAYOUTS.values():
+            for layout in _LAYOUTS:
                 if isinstance(value, Tensor) and value.ndim == 4:
                     shape = value.permute(layout).shape
                     if (shape[0], *shape[2:]) == (_TEXTS, _TOKENS, _TOKENS):
@@ -210,18 +233,13 @@ def _probe(
         with torch.inference_mode(), _watched(body, every, on_output):
             mask = torch.ones_like(ids)
             output = body(input_ids=ids, attention_mask=mask, **_accepted(body, asked=asked))
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except Exception as error:  # of a model that is run in a way it is not made for, of any kind
         reason = (str(error) or type(error).__name__).splitlines()[0][:150]
         raise InputError(
             f"`model` {name} ({type(body).__name__}) cannot be run for its attention patterns "
             f"({reason})"
         ) from error
     return tuple(getattr(output, "attentions", None) or ()), seen
-
-
-def _same(place: _Place, value: Tensor, pattern: Tensor) -> bool:
-    turned = value.permute(place.layout)
-    return turned.shape == pattern.shape and bool(torch.equal(turned, pattern))
 
 
 def _accepted(body: nn.Module, *, asked: bool) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from tda_bias.models.attention import AttentionLayer
 from tda_bias.models.batching import batches_of_similar_width, padded
-from tda_bias.models.eager import body_of
+from tda_bias.models.eager import EnoughError, body_of, probe_ids
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.types import HeadId, InputError
 
@@ -64,21 +65,100 @@ def heads_changed(layers: Iterable[AttentionLayer], change: Change) -> Iterator[
         yield
 
 
-class _EnoughError(Exception):
-    """No later layer is needed."""
+# Functions that end in patterns, and one that ends in what heads read by them.
+_SOFTMAXES = (torch.softmax, Tensor.softmax, nn.functional.softmax)
+_FUSED = nn.functional.scaled_dot_product_attention
+
+
+class _OneHeadPerRow(TorchFunctionMode):
+    """Leaves row i of a batch the attention of head i alone, in the layer that runs."""
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.layer: int | None = None
+        self._n_heads = n_heads
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if self.layer is None or func not in (*_SOFTMAXES, _FUSED):
+            return output
+        # Some have rows and heads in one dimension.
+        n, shape = self._n_heads, output.shape
+        if (len(shape) == 4 and shape[0] == shape[1] == n) or (
+            len(shape) == 3 and len(output) == n * n
+        ):
+            own = torch.eye(n, dtype=torch.bool, device=output.device)
+            output = output.view(n, n, *shape[-2:]).masked_fill(~own[:, :, None, None], 0)
+        return output.view(shape)
+
+
+def require_separate_heads(model: LanguageModel, layers: Sequence[AttentionLayer]) -> None:
+    """Make sure that each head's attention reaches its own part of the projection, and no other.
+
+    Tried with a batch of one row per head, in which the patterns of all other heads are nothing:
+    all that enters the projection must then be in the part of the row's head.
+
+    Args:
+        model: The model.
+        layers: Its layers with attention.
+
+    Raises:
+        InputError: if it does not, as where heads are subtracted from each other (DiffLlama) or
+            something else stands beside them (ConvBERT).
+    """
+    n_heads = layers[0].n_heads
+    mode = _OneHeadPerRow(n_heads)
+    alike: dict[int, bool] = {}
+
+    def enter(layer: AttentionLayer) -> Callable[..., None]:
+        def hook(*_: Any) -> None:
+            mode.layer = layer.number
+
+        return hook
+
+    def compare(z: Tensor, layer: AttentionLayer) -> Tensor:
+        mode.layer = None
+        written = (z != 0).any(-1).any(1)
+        own = torch.eye(n_heads, dtype=torch.bool, device=z.device)
+        # A head may read nothing, a layer may not; FSMT has tokens where others have rows.
+        shaped = written.shape == own.shape and bool(written.any())
+        alike[layer.number] = shaped and not bool((written & ~own).any())
+        return z
+
+    ids = probe_ids(model.hf_model)[:1].repeat(n_heads, 1)
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.block.register_forward_pre_hook(enter(layer)).remove)
+        stack.enter_context(heads_changed(layers, compare))
+        stack.enter_context(torch.inference_mode())
+        stack.enter_context(stopped_before(layers[-1].projection))
+        stack.enter_context(mode)
+        body_of(model.hf_model)(input_ids=ids, attention_mask=torch.ones_like(ids))
+    elsewhere = [layer.number for layer in layers if not alike.get(layer.number)]
+    if elsewhere:
+        raise InputError(
+            f"`model` {model.name} ({model.architecture}) does not hand on what each head of layer "
+            f"{elsewhere[0]} reads in a part of its own, so single heads cannot be removed"
+        )
 
 
 @contextmanager
-def stopped_before(module: nn.Module) -> Iterator[None]:
-    """End the forward pass that runs inside before it reaches a module."""
+def stopped_before(module: nn.Module) -> Iterator[list[Tensor]]:
+    """End the forward pass that runs inside before it reaches a module.
 
-    def stop(*_: Any) -> None:
-        raise _EnoughError
+    Yields:
+        A list that then holds the module's first argument.
+    """
+    given: list[Tensor] = []
+
+    def stop(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        given.extend(arguments[:1])
+        raise EnoughError
 
     handle = module.register_forward_pre_hook(stop)
     try:
-        yield
-    except _EnoughError:
+        yield given
+    except EnoughError:
         pass
     finally:
         handle.remove()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import Tensor
 
-from tda_bias.models.placement import WRAPPED, device_of_inputs, weights
+from tda_bias.runs.record import ModelRecord
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+# What the bridge puts between the names of a part and of what it wraps.
+WRAPPED = "_original_component"
 Kind = Literal["causal", "masked", "permutation", "seq2seq", "span"]
 
 
@@ -66,7 +70,7 @@ class LanguageModel:
 
     @property
     def kind(self) -> Kind:
-        """How its output probabilities are read."""
+        """The way its output probabilities are read."""
         from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_QUESTION_ANSWERING_MAPPING
 
         if _is_listed(self.hf_model, MODEL_FOR_QUESTION_ANSWERING_MAPPING):
@@ -176,7 +180,52 @@ class LanguageModel:
             )
 
 
+def model_record(model: LanguageModel, *, weights: str) -> ModelRecord:
+    """The model as it was run; ``weights`` is its ``weight_hash``."""
+    return ModelRecord(
+        name=model.name,
+        architecture=model.architecture,
+        revision=model.revision,
+        weights=weights,
+        dtype=model.dtype_name,
+        device=str(model.device),
+        parameters=model.n_parameters,
+        tokenizer=type(model.tokenizer).__name__,
+        vocabulary=len(model.tokenizer),
+    )
+
+
 def _is_listed(model: PreTrainedModel, mapping: Any) -> bool:
     """Tell whether a mapping of transformers has a model's class, without importing others."""
     listed = mapping.get(type(model.config), ())
     return type(model) in (listed if isinstance(listed, tuple) else (listed,))
+
+
+def is_spread(hf_model: PreTrainedModel) -> bool:
+    """Tell whether parts of a model are on several devices, or are brought to one when run."""
+    places = {str(place) for place in (getattr(hf_model, "hf_device_map", None) or {}).values()}
+    return len(places) > 1 or "disk" in places
+
+
+def device_of_inputs(hf_model: PreTrainedModel) -> torch.device:
+    """Device of a model's inputs."""
+    for parameter in hf_model.parameters():
+        if parameter.device.type != "meta":
+            place: torch.device = parameter.device
+            return place
+    # Everything is brought in when it is run: hooks put it where inputs are.
+    return torch.device("cpu")
+
+
+def weights(hf_model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter and buffer in the order of names, wherever it is; one at a time."""
+    from accelerate.utils import align_module_device
+
+    for name, value in sorted(hf_model.state_dict().items()):
+        if value.device.type != "meta":
+            yield name, value
+            continue
+        module, _, attribute = name.rpartition(".")
+        part = hf_model.get_submodule(module)
+        with align_module_device(part, "cpu"):
+            yield name, getattr(part, attribute).detach()

@@ -1,125 +1,53 @@
-"""A name or a path to a model that can be run, with the tokenizer as Hugging Face has it."""
+"""A name or a path to a model that can be run, with the tokenizer as Hugging Face has it.
+
+No code of the model's own is run, every layer comes from the checkpoint, and every token has a row
+of embeddings.
+"""
 
 from __future__ import annotations
 
-import copy
+import json
 import logging
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from importlib.metadata import version
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from os.path import exists, isfile, join
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
+import yaml
 
-from tda_bias.models.adapter import adapted_model, is_adapter
-from tda_bias.models.automatic import Head as Head
-from tda_bias.models.automatic import auto_class, device_of
-from tda_bias.models.checkpoint import (
-    of_the_body,
-    refuse_code_in_folder,
-    refuse_compiled_code,
-    refuse_empty_tokenizer,
-    refuse_other_shapes,
-    refuse_small_embedding,
-)
-from tda_bias.models.eager import (
-    EagerAttention,
-    eager_attention,
-    probe_ids,
-    returned_patterns,
-)
-from tda_bias.models.language_model import Kind as Kind
+from tda_bias.models.hooked import LoadedModel as LoadedModel
+from tda_bias.models.hooked import bridge_model as bridge_model
+from tda_bias.models.hooked import first_sentence, hook_model
 from tda_bias.models.language_model import LanguageModel as LanguageModel
 from tda_bias.models.packaged import PACKAGED, local_source
-from tda_bias.models.placement import is_spread, read_device_map
-from tda_bias.types import Attention, InputError
+from tda_bias.runs.text import counted
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+Head = Literal["language", "as_trained"]
 DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
-# Patterns of TransformerLens and of the model itself may differ by this.
-_SAME, _SAME_IN_HALF_PRECISION = 1e-4, 5e-2
-_PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
-
+# Files in which a model folder can name Python files of its own.
+_WITH_CODE = ("config.json", "tokenizer_config.json")
+# Settings that can name compiled code on the hub, as owner/repository.
+_IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
+_ADAPTER = "adapter_config.json"
+_ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+# Names that transformers knows for: evenly over devices, what is left over memory and disk.
+_DEVICE_MAPS = ("auto", "balanced")
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, repr=False)
-class LoadedModel(LanguageModel):
-    """A language model whose attention can be hooked.
-
-    Attributes:
-        bridge: The TransformerLens bridge around ``hf_model``, if it knows the architecture. Its
-            copy of the tokenizer may add a token at the beginning; texts never go through that one.
-        eager: Hugging Face's own attention, where there is no bridge.
-        hashes: Hash of the weights before and after they were hooked; None where the former is not
-            known.
-    """
-
-    bridge: TransformerBridge | None = field(kw_only=True)
-    eager: EagerAttention | None = None
-    hashes: tuple[str, str] | None = None
-
-    def weight_hash(self) -> str:
-        """As without hooks, which rename parameters and copy some, unless weights have changed."""
-        now = super().weight_hash()
-        return self.hashes[0] if self.hashes is not None and self.hashes[1] == now else now
-
-    @property
-    def attention(self) -> Attention:
-        """Causal for decoders; bidirectional for encoders, also those of encoder-decoders."""
-        if self.hf_model.config.is_encoder_decoder:
-            return "bidirectional"
-        if self.bridge is None:
-            return self.patterns_of.attention
-        direction = str(self.bridge.cfg.attention_dir)
-        if direction not in get_args(Attention):
-            raise InputError(f"`model` {self.name}: unknown attention direction {direction!r}")
-        return "causal" if direction == "causal" else "bidirectional"
-
-    @property
-    def n_heads(self) -> int:
-        """Heads of a layer."""
-        if self.bridge is None:
-            return self.patterns_of.n_heads
-        return max(1, int(getattr(self.bridge.cfg, "n_heads", 1)))
-
-    @property
-    def patterns_of(self) -> EagerAttention:
-        """Hugging Face's attention, of a model without a bridge."""
-        if self.eager is None:
-            raise TypeError("a model is hooked by a bridge or by its own attention")
-        return self.eager
-
-    @cached_property
-    def pattern_hooks(self) -> dict[str, int]:
-        """Hook name to layer for every layer with attention (the encoder's, where there is one)."""
-        if self.bridge is None:
-            return {f"layer {layer}": layer for layer in self.patterns_of.places}
-        prefix = "encoder_blocks." if self.hf_model.config.is_encoder_decoder else "blocks."
-        hooks = {
-            name: int(match.group(1))
-            for name in self.bridge.hook_dict
-            if name.startswith(prefix) and (match := _PATTERN_HOOK.match(name))
-        }
-        if not hooks:
-            raise InputError(
-                f"`model` {self.name} ({self.architecture}) has no layer whose attention patterns "
-                f"TransformerLens {version('transformer-lens')} can hook"
-            )
-        return dict(sorted(hooks.items(), key=lambda item: item[1]))
 
 
 def load_model(
@@ -162,158 +90,6 @@ def load_model(
     )
 
 
-def hook_model(
-    hf_model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    name: str,
-    not_in_checkpoint: tuple[str, ...] = (),
-    again: Callable[[], PreTrainedModel] | None = None,
-) -> LoadedModel:
-    """Hook a Hugging Face model by TransformerLens, or by its own attention.
-
-    TransformerLens is used where its patterns of a probe are those that the model itself returns.
-
-    Args:
-        hf_model: The model.
-        tokenizer: Its tokenizer.
-        name: What it is called.
-        not_in_checkpoint: Parameters that are random at every loading, for the hash of its weights.
-        again: Gives the same model once more, for when TransformerLens has changed this one in
-            vain.
-
-    Raises:
-        InputError: if neither shows its attention patterns, with the reasons of both.
-    """
-    modules = [module_name for module_name, _ in hf_model.named_modules()]
-    refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
-    if not is_spread(hf_model):
-        own = returned_patterns(hf_model.eval())
-        try:
-            hooked = bridge_model(
-                hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint
-            )
-            _refuse_other_patterns(hooked, own)
-            return hooked
-        except InputError as error:
-            refused = str(error)
-        if [module_name for module_name, _ in hf_model.named_modules()] != modules:
-            if again is None:
-                raise InputError(f"{refused}, and has changed it in trying; load it by its name")
-            hf_model = again()
-    try:
-        eager = eager_attention(hf_model.eval(), name=name)
-    except InputError as error:
-        raise InputError(f"{refused}; without it: {error}") from None
-    about: dict[str, Any] = {
-        "revision": getattr(hf_model.config, "_commit_hash", None),
-        "not_in_checkpoint": not_in_checkpoint,
-    }
-    return LoadedModel(hf_model, tokenizer, name, **about, bridge=None, eager=eager)
-
-
-def bridge_model(
-    hf_model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    name: str,
-    not_in_checkpoint: tuple[str, ...] = (),
-) -> LoadedModel:
-    """Hook a Hugging Face model that is already in memory; arguments as of ``hook_model``.
-
-    The model is put in evaluation mode (dropout would change its patterns) and given eager
-    attention, without which there are no patterns.
-
-    Raises:
-        InputError: if TransformerLens has no adapter for the architecture.
-    """
-    about: dict[str, Any] = {
-        "revision": getattr(hf_model.config, "_commit_hash", None),
-        "not_in_checkpoint": not_in_checkpoint,
-    }
-    plain = LanguageModel(hf_model.eval(), tokenizer, name, **about).weight_hash()
-    if not hf_model.config.architectures:
-        hf_model.config.architectures = [type(hf_model).__name__]
-    bridge = _bridge(hf_model, tokenizer, name=name)
-    hooked = LanguageModel(hf_model, tokenizer, name, **about).weight_hash()
-    hashes = (plain, hooked)
-    return LoadedModel(hf_model, tokenizer, name, **about, bridge=bridge, hashes=hashes)
-
-
-def _bridge(
-    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
-) -> TransformerBridge:
-    from transformer_lens.model_bridge import TransformerBridge
-
-    theirs = copy.deepcopy(tokenizer)
-    theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
-    try:
-        bridge = TransformerBridge.boot_transformers(
-            # Only a label: a short name would be looked up among outdated aliases.
-            f"loaded/{Path(name).name}",
-            hf_model=hf_model,
-            tokenizer=theirs,
-            dtype=next(hf_model.parameters()).dtype,
-            trust_remote_code=False,
-        )
-    except Exception as error:  # of an architecture that it knows in part, of any kind
-        # For an unknown class the message lists hundreds of known ones.
-        reason = "" if "supported architecture" in str(error) else f" ({_first_sentence(error)})"
-        raise InputError(
-            f"`model` {name} is a {type(hf_model).__name__}, which TransformerLens "
-            f"{version('transformer-lens')} cannot hook{reason}; use a model of another "
-            "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
-        ) from error
-    bridge.eval()
-    return bridge
-
-
-def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
-    """Make sure that TransformerLens shows the patterns that a model itself returns.
-
-    Args:
-        model: The hooked model.
-        own: Its patterns of ``probe_ids``, before it was hooked; none where it returns none, and
-            nothing can be compared.
-
-    Raises:
-        InputError: if they differ, or TransformerLens cannot run the model.
-    """
-    from transformer_lens.model_bridge.exceptions import StopAtLayerException
-
-    bridge, hooks = model.bridge, list(model.pattern_hooks)
-    if not own or bridge is None:
-        return
-    shown: list[Tensor] = []
-
-    def keep(pattern: Tensor, hook: Any) -> None:
-        shown.append(pattern.detach())
-        if hook.name == hooks[-1]:
-            raise StopAtLayerException(pattern)
-
-    ids = probe_ids(model.hf_model)
-    refused = (
-        f"`model` {model.name} is a {model.architecture}, whose patterns TransformerLens "
-        f"{version('transformer-lens')}"
-    )
-    try:
-        with torch.inference_mode():
-            bridge.run_with_hooks(
-                ids,
-                fwd_hooks=[(name, keep) for name in hooks],
-                return_type=None,
-                use_cache=False,
-                attention_mask=torch.ones_like(ids),
-            )
-    except Exception as error:
-        raise InputError(f"{refused} cannot show ({_first_sentence(error)})") from error
-    if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own]:
-        raise InputError(f"{refused} shows of other layers or heads than it has")
-    difference = max(float((a - b).abs().max()) for a, b in zip(shown, own, strict=True))
-    if not difference <= (_SAME if model.dtype.itemsize >= 4 else _SAME_IN_HALF_PRECISION):
-        raise InputError(f"{refused} shows otherwise (by {difference:.1e}) than it has them")
-
-
 def load_language_model(
     name: str,
     *,
@@ -347,24 +123,22 @@ def load_language_model(
     if is_adapter(name):
         if device_map is not None:
             raise InputError(f"`model` {name} is an adapter, which no `device_map` can spread")
-        given: dict[str, Any] = {"dtype": dtype, "attention": attention, "head": head}
-        return adapted_model(name, partial(load_language_model, device=device, **given))
-    place = device_of(device)
+        return _adapted_model(name, device=device, dtype=dtype, attention=attention, head=head)
+    place = _device_of(device)
     parts = read_device_map(device_map) if device_map is not None else None
     if DTYPES[dtype].itemsize < 4:
         _log.warning("%s: attention patterns can be inexact or NaN; float32 is safe", dtype)
-    refuse_code_in_folder(name)
     model, tokenizer, lacking = _from_pretrained(
         name, head, dtype=DTYPES[dtype], attn_implementation=attention, device_map=parts
     )
-    refuse_small_embedding(name, model, tokenizer)
+    _refuse_small_embedding(name, model, tokenizer)
     return LanguageModel(
         (model if parts is not None else model.to(place)).eval(),
         tokenizer,
         name,
         revision=getattr(model.config, "_commit_hash", None),
         not_in_checkpoint=lacking,
-        body_not_in_checkpoint=of_the_body(model, lacking),
+        body_not_in_checkpoint=_of_the_body(model, lacking),
     )
 
 
@@ -372,14 +146,14 @@ def _from_pretrained(
     name: str, head: Head, **options: Any
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, tuple[str, ...]]:
     """Model, tokenizer, and the names of the weights that the checkpoint lacks."""
-    source = local_source(name)
-    try:
-        from transformers import AutoConfig, AutoTokenizer
+    config = read_config(name)
+    quantised = quantisation(config)
+    with _in_one_line(name):
+        from transformers import AutoTokenizer
 
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-        refuse_compiled_code(name, config)
+        source = local_source(name)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        refuse_empty_tokenizer(name, tokenizer)
+        _refuse_empty_tokenizer(name, tokenizer)
         # Safetensors come first; what is pickled is read as tensors only.
         model, info = auto_class(config, head).from_pretrained(
             source,
@@ -390,17 +164,270 @@ def _from_pretrained(
             ignore_mismatched_sizes=True,  # refused below, by name
             **options,
         )
-        refuse_other_shapes(name, info["mismatched_keys"])
-    except InputError:
-        raise
-    except Exception as error:  # the hub's and the readers' errors are of many kinds
-        shown = repr(name if len(name) <= 200 else f"{name[:200]}...")
-        raise InputError(
-            f"`model` must be a hub name, a local folder or one of {', '.join(PACKAGED)}; "
-            f"{shown} could not be loaded ({type(error).__name__}: {_first_sentence(error)})"
-        ) from error
+        differing = sorted(info["mismatched_keys"])  # names, with shapes in the file and the model
+        if differing:
+            key, stored, built = differing[0]
+            raise InputError(
+                f"`model` {name}: its weights and its config.json are of two models: {key} is "
+                f"{list(stored)} in the checkpoint, {list(built)} by config.json "
+                f"({counted(len(differing), 'parameter differs', 'parameters differ')})"
+            )
+    dtypes = {parameter.dtype for parameter in model.parameters()}
+    if quantised is not None and dtypes <= set(DTYPES.values()):
+        _log.warning(
+            "%s: its config.json says that its weights are quantised (%s); they are read as %s",
+            name, quantised, options["dtype"],
+        )  # fmt: skip
     return model, tokenizer, tuple(sorted(info["missing_keys"]))
 
 
-def _first_sentence(error: Exception) -> str:
-    return re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
+def read_config(name: str) -> Any:
+    """The configuration of a model, of an adapter that of its base; no code of its own is run.
+
+    Raises:
+        InputError: if it cannot be read, or asks for code.
+    """
+    if is_adapter(name):
+        return read_config(_base_of(name))
+    refuse_code_in_folder(name)
+    with _in_one_line(name):
+        from transformers import AutoConfig
+
+        config = AutoConfig.from_pretrained(local_source(name), trust_remote_code=False)
+        for setting in _IMPLEMENTATIONS:
+            value = getattr(config, setting, None)
+            if isinstance(value, str) and "/" in value:
+                raise InputError(
+                    f"`model` {name}: its configuration asks for compiled code from the hub "
+                    f"({setting.lstrip('_')} {value!r}), which is never run; delete that entry"
+                )
+    return config
+
+
+@contextmanager
+def _in_one_line(name: str) -> Iterator[None]:
+    """Turn the hub's and the readers' errors, which are of many kinds, into one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        shown = repr(name if len(name) <= 200 else f"{name[:200]}...")
+        if name.lower().endswith(".gguf"):
+            raise InputError(f"`model` {shown}: there is no such GGUF file") from error
+        raise InputError(
+            f"`model` must be a hub name, a local folder, a GGUF file or one of "
+            f"{', '.join(PACKAGED)}; {shown} could not be loaded ({type(error).__name__}: "
+            f"{first_sentence(error)})"
+        ) from error
+
+
+# -- a checkpoint and its checks -------------------------------------------------------------------
+
+
+def refuse_code_in_folder(source: str) -> None:
+    """Refuse a local folder that names code of its own, before transformers can ask about it.
+
+    Raises:
+        InputError: naming the file.
+    """
+    for name in _WITH_CODE:
+        try:
+            content = json.loads((Path(source) / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue  # no folder, or a file that the loader itself will refuse
+        if isinstance(content, dict) and "auto_map" in content:
+            raise InputError(
+                f"`model` {source}: its {name} names Python code (auto_map), which is never run; "
+                "if transformers knows the architecture without it, delete that entry"
+            )
+
+
+def quantisation(config: Any) -> str | None:
+    """The method by which a configuration says that its weights are quantised; None if none."""
+    stored = getattr(config, "quantization_config", None)
+    if stored is None:
+        return None
+    method = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
+    return str(getattr(method, "value", method))
+
+
+def _refuse_empty_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse what transformers makes where there is no tokenizer: one that knows no words."""
+    special = {*tokenizer.get_added_vocab(), *tokenizer.all_special_tokens}
+    if len(set(tokenizer.get_vocab()) - special) < 2:
+        raise InputError(
+            f"`model` {name} has no tokenizer: its folder lacks tokenizer.json or its like; save "
+            "the tokenizer there too"
+        )
+
+
+def _refuse_small_embedding(
+    name: str, hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Refuse a tokenizer with tokens that the model has no embedding for.
+
+    Tokens that texts do not hold unless they are spelt out (padding, added ones) do not count.
+    """
+    rows = getattr(hf_model.get_input_embeddings(), "num_embeddings", None)
+    if rows is None:
+        return
+    added = set(tokenizer.get_added_vocab())
+    used = {token: i for token, i in tokenizer.get_vocab().items() if token not in added}
+    pairs = zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)
+    used |= {token: i for token, i in pairs if token != tokenizer.pad_token}
+    lacking = sorted((index, token) for token, index in used.items() if index >= rows)
+    if lacking:
+        index, token = lacking[0]
+        raise InputError(
+            f"`model` {name} has embeddings for {rows} tokens, but its tokenizer knows more "
+            f"({token!r} is number {index}): they do not belong together"
+        )
+
+
+def _of_the_body(hf_model: PreTrainedModel, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of some parameters that attention patterns depend on: the encoder's, or the body's."""
+    seq2seq = hf_model.config.is_encoder_decoder
+    body = hf_model.get_encoder() if seq2seq else hf_model.base_model
+    of_body = {id(value) for value in body.state_dict(keep_vars=True).values()}
+    every = hf_model.state_dict(keep_vars=True)
+    return tuple(name for name in names if name in every and id(every[name]) in of_body)
+
+
+def auto_class(config: Any, head: Head) -> Any:
+    """The Auto class with the head the model was trained with."""
+    from transformers import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+        AutoModelForCausalLM,
+        AutoModelForMaskedLM,
+        AutoModelForQuestionAnswering,
+        AutoModelForSeq2SeqLM,
+    )
+
+    named = (config.architectures or [""])[0]
+    if head == "as_trained" and named.endswith("ForQuestionAnswering"):
+        return AutoModelForQuestionAnswering
+    if config.is_encoder_decoder:
+        return AutoModelForSeq2SeqLM
+    kind = type(config)
+    causal, masked = kind in MODEL_FOR_CAUSAL_LM_MAPPING, kind in MODEL_FOR_MASKED_LM_MAPPING
+    if masked and (not causal or not named.endswith(("CausalLM", "LMHeadModel"))):
+        return AutoModelForMaskedLM
+    return AutoModelForCausalLM
+
+
+# -- adapters: small sets of weights that change a model which lies elsewhere ----------------------
+
+
+def is_adapter(name: str) -> bool:
+    """Tell whether a folder holds an adapter in place of a model."""
+    # Unlike pathlib, these take any name: what no file system takes is no folder.
+    return isfile(join(name, _ADAPTER)) and not exists(join(name, "config.json"))
+
+
+def _adapted_model(name: str, **options: Any) -> LanguageModel:
+    """The model that an adapter names, with the adapter's weights merged into its own."""
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise InputError(
+            f"`model` {name} is an adapter; reading it needs peft: pip install 'tdabias[lora]'"
+        ) from None
+    if not any(isfile(join(name, file)) for file in _ADAPTER_WEIGHTS):
+        raise InputError(f"`model` {name}: this adapter has no weights ({_ADAPTER_WEIGHTS[0]})")
+    base_name = _base_of(name)
+    try:
+        base = load_language_model(base_name, **options)
+    except InputError as error:
+        raise InputError(f"`model` {name} is an adapter, and its base: {error}") from error
+    weights = base.weight_hash()
+    try:
+        with warnings.catch_warnings():
+            # What peft asks transformers for by an older name is none of the user's business.
+            warnings.simplefilter("ignore", FutureWarning)
+            # What the adapter lacks would be made up, and peft only warns of it.
+            warnings.filterwarnings("error", ".*(missing|unexpected).*")
+            adapted: Any = PeftModel.from_pretrained(base.hf_model, name)
+            merged = adapted.merge_and_unload()
+    except Exception as error:  # peft and torch raise many kinds for weights that do not fit
+        said = str(error).strip().split("\n")[-1].strip()[:160]
+        raise InputError(
+            f"`model` {name}: this adapter does not fit its base {base.name} ({said})"
+        ) from error
+    return replace(base, hf_model=merged.eval(), name=name, adapted=weights)
+
+
+def _base_of(name: str) -> str:
+    """The model that an adapter changes."""
+    path = Path(name) / _ADAPTER
+    try:
+        base = json.loads(path.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        raise InputError(f"`model` {name}: {_ADAPTER} cannot be read as JSON") from None
+    if not isinstance(base, str) or not base:
+        raise InputError(
+            f"`model` {name}: {_ADAPTER} names no base model (base_model_name_or_path)"
+        )
+    if Path(base).resolve() == Path(name).resolve():
+        raise InputError(f"`model` {name}: {_ADAPTER} names the adapter itself as its base")
+    if isfile(join(base, _ADAPTER)):
+        raise InputError(
+            f"`model` {name}: {_ADAPTER} names another adapter as its base, {base}; merge that "
+            "first"
+        )
+    return base
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def _device_of(device: str) -> torch.device:
+    """The device that is asked for; ``auto`` is a GPU, each process's own, or the CPU."""
+    if device == "auto":
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        # Launchers number the processes of a machine.
+        return torch.device(
+            "cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
+        )
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        place = None
+    if place is None or place.type == "meta":  # which holds no values
+        raise InputError(
+            f"`device` must be auto, cpu, cuda, cuda:N or mps, and present; got {device!r}"
+        )
+    return place
+
+
+def read_device_map(source: str) -> str | dict[str, str | int]:
+    """A device map by its name, or from a YAML or JSON file, as accelerate takes it.
+
+    Names of parts to devices (``cuda:0`` or 0), ``cpu`` or ``disk``. Parts that are not on a device
+    where they can be run are brought there when they are, one at a time.
+    """
+    if source in _DEVICE_MAPS:
+        return source
+    try:
+        content = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
+        raise InputError(
+            f"`device_map` must be {', '.join(_DEVICE_MAPS)} or a readable file; {source!r}: "
+            f"{reason}"
+        ) from None
+    if not isinstance(content, dict) or not content:
+        raise InputError(f"`device_map` {source} holds no names of parts with their devices")
+    for part, place in content.items():
+        try:
+            kind = "disk" if place == "disk" else torch.device(place).type
+        except (RuntimeError, TypeError, ValueError):
+            kind = "meta"
+        if kind == "meta" and not isinstance(place, int):
+            raise InputError(
+                f"`device_map` {source}: {part!r} must be on cpu, disk or a device; got {place!r}"
+            )
+    return {str(part): place for part, place in content.items()}

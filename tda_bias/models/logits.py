@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.models.load import LanguageModel
+from tda_bias.models.hooks import stopped_before
+from tda_bias.models.language_model import LanguageModel
 from tda_bias.models.precision import in_single_precision
 from tda_bias.types import InputError
 
@@ -74,25 +75,10 @@ def token_log_probs(
     if not is_linear(hf_model, inputs, places):
         return log_probs(logits_at(hf_model, inputs, places), place, token)
     head = hf_model.get_output_embeddings()
-    hidden: list[Tensor] = []
-
-    def stop(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-        hidden.append(arguments[0].flatten(0, 1)[places])
-        raise _EnoughError
-
     with torch.inference_mode():
-        handle = head.register_forward_pre_hook(stop)
-        try:
+        with stopped_before(head) as hidden:
             hf_model(**inputs)
-        except _EnoughError:
-            pass
-        finally:
-            handle.remove()
-        return _by_tiles(head, hidden[0], place, token)
-
-
-class _EnoughError(Exception):
-    """Nothing behind this is needed."""
+        return _by_tiles(head, hidden.pop().flatten(0, 1)[places], place, token)
 
 
 def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:

@@ -1,12 +1,15 @@
-"""Models from the package index: for machines without the Hugging Face hub.
+"""Models that are brought into the form that transformers reads, once, in the user's cache folder.
 
-A package carries the weights; it is never imported, its dependencies are not needed. What it holds
-is brought into the form that transformers reads, once, in the user's cache folder.
+They are local GGUF files, or come in packages of the package index, for machines without the
+Hugging Face hub. Such a package carries weights; it is never imported, its dependencies are not
+needed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import shutil
 import tempfile
 import zipfile
@@ -16,8 +19,117 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tda_bias.models.converted import dequantise, gguf_folder, made_once
+import xxhash
+from platformdirs import user_cache_path
+
 from tda_bias.types import InputError
+
+_log = logging.getLogger(__name__)
+_MAGIC = b"GGUF"
+
+
+def local_source(name: str) -> str:
+    """Find where transformers reads a model from.
+
+    Args:
+        name: A packaged model, a GGUF file, a folder, or a name on the hub.
+
+    Returns:
+        The folder, in the user's cache, of a packaged model or of a GGUF file's dequantised one,
+        made on first use; any other name as it is.
+
+    Raises:
+        InputError: if a package is not installed or lacks its file, a file is no GGUF, transformers
+            cannot dequantise its architecture, the name is that of a folder with nothing but GGUF
+            files, or the cache cannot be written.
+    """
+    if name in PACKAGED:
+        return str(PACKAGED[name].folder())
+    path = Path(name)
+    if os.path.isdir(path) and not (path / "config.json").exists():
+        files = sorted(file.name for file in path.glob("*.gguf"))
+        if files:
+            raise InputError(f"`model` {name} holds GGUF files: give one, as {path / files[0]}")
+    if path.suffix.lower() != ".gguf" or not os.path.isfile(path):
+        return name
+    content = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise InputError(f"`model` {name} is not a GGUF file: it does not begin with GGUF")
+        file.seek(0)
+        while block := file.read(1 << 24):
+            content.update(block)
+    made = f"{path.stem}-{content.hexdigest()}"
+    return str(made_once(made, lambda folder: dequantise(path, folder)))
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """Find a folder of the user's cache; make it if it is not there.
+
+    It is written next to its final place, then renamed: half a conversion is never found.
+
+    Args:
+        name: Name of the folder.
+        make: Fills an empty folder.
+
+    Raises:
+        InputError: if the cache cannot be written.
+    """
+    folder = user_cache_path("tdabias") / name
+    if folder.is_dir():
+        return folder
+    _log.info("making %s, once", folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{name}-"))
+    except OSError as error:
+        raise InputError(
+            f"a converted model is kept in {folder}, which cannot be made ({error.strerror}); "
+            "name another cache folder with XDG_CACHE_HOME"
+        ) from error
+    try:
+        make(unfinished)
+        os.rename(unfinished, folder)
+    except OSError:
+        if not folder.exists():  # otherwise another process was faster
+            raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
+def dequantise(gguf: Path, folder: Path) -> None:
+    """Write a GGUF file's model and tokenizer as single-precision safetensors.
+
+    Raises:
+        InputError: if transformers does not know the file's architecture, naming those it knows.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+
+    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            **source, dtype=torch.float32, trust_remote_code=False
+        )
+        tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
+    except Exception as error:  # the readers' errors are of many kinds
+        known = sorted(set(GGUF_SUPPORTED_ARCHITECTURES) - {"general", "tokenizer"})
+        raise InputError(
+            f"`model` {gguf} could not be read by transformers ({str(error)[:200]}); "
+            f"it can dequantise these architectures: {', '.join(known)}"
+        ) from error
+    # The dequantised model still calls itself quantised and then refuses to be saved.
+    settings = model.config.to_dict()
+    settings.pop("quantization_config", None)
+    clean = type(model)(type(model.config)(**settings))
+    clean.load_state_dict(model.state_dict())
+    clean.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+# -- packages --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -166,20 +278,3 @@ GEMMA3 = PackagedModel(
 )
 
 PACKAGED = {model.name: model for model in (SMOLLM2, MINILM, GEMMA3)}
-
-
-def local_source(name: str) -> str:
-    """Find where transformers reads a model from.
-
-    Args:
-        name: A packaged model, a GGUF file, a folder, or a name on the hub.
-
-    Returns:
-        The folder of a packaged or dequantised model; any other name as it is.
-
-    Raises:
-        InputError: as ``PackagedModel.folder`` and ``gguf_folder``.
-    """
-    if name in PACKAGED:
-        return str(PACKAGED[name].folder())
-    return str(gguf_folder(name) or name)

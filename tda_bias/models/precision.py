@@ -18,7 +18,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 class Computing:
-    """How a model computes while it is trained, checked or read.
+    """A way to compute while a model is trained, checked or read.
 
     In ``bfloat16`` matrix products are computed in half precision (``torch.autocast``), which is
     faster where the hardware has instructions for it. Weights that learn keep their single

@@ -5,7 +5,7 @@ A ``Request`` is a few texts that are read together: token ids, and which places
 - Causal models read from left to right; what texts share is one path of the tree.
 - Masked models get a row for each token that is read, with a mask in its place (the
   pseudo-log-likelihood, Salazar et al. 2020).
-- Encoder-decoders fill a gap behind the context: the encoder reads context and gap, and the tree is
+- Encoder-decoders fill a gap after the context: the encoder reads context and gap, and the tree is
   what the decoder writes.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -114,6 +115,15 @@ class MaskedRows:
         number = self._number.setdefault(key, len(self._number))
         return number, readings.setdefault(token, len(readings))
 
+    def add_span(
+        self, ids: Sequence[int], first: int, last: int, mask: int
+    ) -> list[tuple[int, int]]:
+        """Read the tokens ``first`` to ``last`` from left to right, those not yet read masked."""
+        return [
+            self.add((*ids[:place], *[mask] * (last - place), *ids[last:]), place, ids[place])
+            for place in range(first, last)
+        ]
+
     def trees(self) -> list[TokenTree]:
         """The rows, for a ``Scorer``."""
         return [masked_row(*key, list(readings)) for key, readings in self._read.items()]
@@ -146,7 +156,7 @@ def gap_token(model: LanguageModel) -> str:
 
 
 def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]]:
-    """Token ids that the encoder reads: contexts with a gap behind each.
+    """Token ids that the encoder reads: contexts with a gap after each.
 
     Raises:
         InputError: as ``gap_token``.
@@ -158,14 +168,17 @@ def gap_sources(model: LanguageModel, contexts: Sequence[str]) -> list[list[int]
 
 
 def decoder_start(model: LanguageModel, context: Sequence[int]) -> list[int]:
-    """Token ids that the decoder has written before the gap behind a context.
+    """Token ids that the decoder has written before the gap after a context.
 
     T5 names the gap; models that restore the whole text (BART) repeat it.
 
     Raises:
         InputError: if the model's configuration has no decoder start.
     """
-    start = model.hf_model.config.decoder_start_token_id
+    generation: Any = model.hf_model.generation_config
+    start: int | None = getattr(model.hf_model.config, "decoder_start_token_id", None)
+    if start is None:
+        start = getattr(generation, "decoder_start_token_id", None)
     if start is None:
         raise InputError(f"`model` {model.name}: its configuration has no decoder start")
     gap = gap_token(model)

@@ -2,8 +2,8 @@
 
 A ``Scorer`` runs trees of tokens, which ``requests`` makes of texts: whole trees as rows where a
 causal model gives the same numbers as path by path, else every path as a row; the rows of masked
-models; what a decoder writes behind what its encoder reads; and for permutation models (XLNet) a
-hidden place behind each path.
+models; what a decoder writes after what its encoder reads; and for permutation models (XLNet) a
+hidden place after each path.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class Scorer:
         # Lengths up to which sharing was tried: of a path, and of a tree.
         self._tried = 0, 0
         self._padding: bool | None = None
+        self._looks_back = model.kind != "causal"
 
     def log_probs(
         self,
@@ -151,15 +152,14 @@ class Scorer:
         if not sources:
             yield from map(self.pass_of, self.plan(trees))
             return
-        self._model.check_length(max(map(len, sources)))
-        _refuse_unlike(self._model, trees, sources)
+        self._check_sources(trees, sources)
         per_pass = max(1, self._batch_size // self._texts_per_tree)
         for batch in batches_of_similar_width([len(source) for source in sources], per_pass):
             encoded, mask = _encoded(self._model, [sources[i] for i in batch])
             whole = self._rows([trees[i] for i in batch])
             for first in range(0, len(whole.rows), self._batch_size):
                 rows = whole.only(range(len(whole.rows))[first : first + self._batch_size])
-                one = _behind_encoder(self._model, rows, encoded, mask)
+                one = _after_encoder(self._model, rows, encoded, mask)
                 yield replace(one, tree=[batch[i] for i in rows.tree])
 
     def plan(self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]] = ()) -> list[Rows]:
@@ -169,8 +169,7 @@ class Scorer:
             InputError: if a text is longer than the model's context.
         """
         if sources:
-            self._model.check_length(max(map(len, sources)))
-            _refuse_unlike(self._model, trees, sources)
+            self._check_sources(trees, sources)
         whole = self._rows(trees)
         widths = [len(row) for row in whole.rows]
         if sources:
@@ -209,11 +208,40 @@ class Scorer:
         if self._model.kind == "permutation":
             whole = _with_hidden_places(trees)
         else:
+            self._refuse_looking_ahead(trees)
             self.check_sharing(trees)
             whole = whole_trees(trees) if self.packed else separate_paths(trees)
         if not self.packed:
             self._model.check_length(max(map(len, whole.rows), default=0))
         return whole
+
+    def _check_sources(self, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]]) -> None:
+        """Refuse texts that are too long, and a model that reads one differently in a batch.
+
+        A text in a batch is compared with the same alone up to its first reading.
+
+        FSMT's decoder sees what comes later where its encoder has run before, ProphetNet's always.
+
+        Raises:
+            InputError: with the difference.
+        """
+        model = self._model
+        model.check_length(max(map(len, sources)))
+        short = min(range(len(sources)), key=lambda i: len(sources[i]))
+        long = max(range(len(sources)), key=lambda i: len(sources[i]))
+        chain = max(trees[short].paths()[0], key=len)
+        model.check_length(len(chain))
+        begin, which = _up_to_first_reading(chain)
+        (alone,) = _run(
+            model,
+            _decoder_pass(
+                model, whole_trees([begin]), {"input_ids": torch.tensor([sources[short]])},
+                torch.ones(1, len(sources[short]), dtype=torch.long),
+            ),
+        )  # fmt: skip
+        encoded, mask = _encoded(model, [sources[short], sources[long]])
+        (together,) = _run(model, _after_encoder(model, whole_trees([chain]), encoded, mask))
+        _refuse_difference(model, alone, together[which])
 
     def check_sharing(self, trees: Sequence[TokenTree]) -> None:
         """Find out whether trees as rows give what their paths give, unless that is known.
@@ -266,17 +294,47 @@ class Scorer:
             yield batch[start:]
 
     def _padding_matters(self, rows: Sequence[TokenTree]) -> bool:
-        """Try if a row reads differently beside a longer one, as without attention masks."""
-        short, long = min(rows, key=len), max(rows, key=len)
-        if len(short) == len(long):
+        """Try if rows read differently beside a longer one, as without attention masks."""
+        of_width = {len(row): row for row in rows}
+        if len(of_width) == 1:
             return False
         if self._padding is None:
-            readings = [np.arange(len(row.read_node)) for row in (short, long)]
-            both = Rows([short, long], [0, 1], readings)
-            (alone,) = self.run(self.pass_of(both.only([0])))
-            padded_too = self.run(self.pass_of(both))[0]
-            self._padding = not np.abs(alone - padded_too).max() <= _allowed(self._model)
+            # Funnel pools pairs of tokens, so the shortest row alone may not show it.
+            widths = sorted(of_width)
+            self._padding = not self._alike([of_width[n] for n in {*widths[:3], widths[-1]}])
         return self._padding
+
+    def _alike(self, rows: list[TokenTree]) -> bool:
+        """Tell whether each row alone reads as it does in a batch."""
+        batch = Rows(rows, list(range(len(rows))), [np.arange(len(row.read_node)) for row in rows])
+        together = np.concatenate(self.run(self.pass_of(batch)))
+        alone = [self.run(self.pass_of(batch.only([i])))[0] for i in range(len(rows))]
+        return bool(np.abs(together - np.concatenate(alone)).max() <= _allowed(self._model))
+
+    def _refuse_looking_ahead(self, trees: Sequence[TokenTree]) -> None:
+        """Refuse a causal model that sees what comes later: CPM-Ant, a decoder set up as encoder.
+
+        Raises:
+            InputError: with the difference.
+        """
+        if self._looks_back or not trees:
+            return
+        self._looks_back = True
+        chain = max(max(trees, key=lambda tree: int(tree.depth().max())).paths()[0], key=len)
+        self._model.check_length(len(chain))
+        begin, which = _up_to_first_reading(chain)
+        rows = Rows([begin, chain], [0, 1], [which, np.arange(len(chain.read_node))])
+        # As paths, whatever has been found out about trees.
+        ids, mask = padded([row.tokens.tolist() for row in rows.rows])
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        together = _run(
+            self._model, _as_pass(self._model, inputs, rows, below_each_other(rows.rows))
+        )
+        first = {name: value[:1, : len(begin)] for name, value in inputs.items()}
+        (alone,) = _run(
+            self._model, _as_pass(self._model, first, rows.only([0]), below_each_other([begin]))
+        )
+        _refuse_difference(self._model, alone, together[0], together[1][which])
 
 
 def _run(model: LanguageModel, tree_pass: TreePass) -> list[Float[np.ndarray, " reading"]]:
@@ -364,27 +422,15 @@ def _encoded(model: LanguageModel, sources: Sequence[Sequence[int]]) -> tuple[An
         return model.hf_model.get_encoder()(input_ids=ids, attention_mask=mask), mask
 
 
-def _behind_encoder(model: LanguageModel, rows: Rows, encoded: Any, mask: Tensor) -> TreePass:
+def _after_encoder(model: LanguageModel, rows: Rows, encoded: Any, mask: Tensor) -> TreePass:
     """A pass of the decoder over chains, whose ``tree`` is the number of what was encoded."""
     source = torch.tensor(rows.tree, device=model.device)
     given = {"encoder_outputs": type(encoded)(last_hidden_state=encoded[0][source])}
     return _decoder_pass(model, rows, given, mask[source])
 
 
-def _refuse_unlike(
-    model: LanguageModel, trees: Sequence[TokenTree], sources: Sequence[Sequence[int]]
-) -> None:
-    """Refuse a model that reads a text differently in a batch than up to its first place alone.
-
-    FSMT's decoder sees what comes later where its encoder has run before, ProphetNet's always.
-
-    Raises:
-        InputError: with the difference.
-    """
-    short = min(range(len(sources)), key=lambda i: len(sources[i]))
-    long = max(range(len(sources)), key=lambda i: len(sources[i]))
-    chain = max(trees[short].paths()[0], key=len)
-    model.check_length(len(chain))
+def _up_to_first_reading(chain: TokenTree) -> tuple[TokenTree, Int[np.ndarray, " reading"]]:
+    """The beginning of a chain with what is read there, and which of its readings that are."""
     first = int(chain.read_node.min())
     which = np.flatnonzero(chain.read_node == first)
     begin = TokenTree(
@@ -393,16 +439,15 @@ def _refuse_unlike(
         chain.read_node[which],
         chain.read_token[which],
     )
-    (alone,) = _run(
-        model,
-        _decoder_pass(
-            model, whole_trees([begin]), {"input_ids": torch.tensor([sources[short]])},
-            torch.ones(1, len(sources[short]), dtype=torch.long),
-        ),
-    )  # fmt: skip
-    encoded, mask = _encoded(model, [sources[short], sources[long]])
-    (together,) = _run(model, _behind_encoder(model, whole_trees([chain]), encoded, mask))
-    difference = float(np.abs(alone - together[which]).max())
+    return begin, which
+
+
+def _refuse_difference(
+    model: LanguageModel,
+    alone: Float[np.ndarray, " reading"],
+    *others: Float[np.ndarray, " reading"],
+) -> None:
+    difference = max(float(np.abs(alone - other).max()) for other in others)
     if difference > _allowed(model):
         raise InputError(
             f"`model` {model.name} ({model.architecture}) reads a text differently in a batch than "
@@ -424,7 +469,7 @@ def _decoder_pass(
 
 
 def _with_hidden_places(trees: Sequence[TokenTree]) -> Rows:
-    """For every node that something is read after, its path and a place behind it."""
+    """For every node that something is read after, its path and a place after it."""
     made = Rows([], [], [])
     for number, tree in enumerate(trees):
         for node in np.unique(tree.read_node):

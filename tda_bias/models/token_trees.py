@@ -2,7 +2,7 @@
 
 Prompts that differ in one word, and the words that may follow them, share most of their tokens.
 Such sequences are a tree of tokens, and a causal model's prediction at a node depends on the path
-from the root to it alone. Pure arrays; ``causal`` runs them.
+from the root to it alone. Pure arrays; ``scoring`` runs them.
 """
 
 from __future__ import annotations

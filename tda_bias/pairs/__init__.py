@@ -3,9 +3,9 @@
 What is read here is text and what is known of it; no model is run.
 """
 
-from tda_bias.pairs.as_triples import pair_triples
-from tda_bias.pairs.load import SETS, load_pairs
-from tda_bias.pairs.pair import Pair, PairSet
+from tda_bias.pairs.load import load_pairs
+from tda_bias.pairs.pair import Pair, PairSet, pair_triples
+from tda_bias.pairs.published import SETS
 from tda_bias.pairs.stereoset import SentenceTriple, load_sentence_triples
 
 __all__ = [

@@ -1,24 +1,23 @@
-"""Pairs by the name of their set, or from a user's file."""
+"""Pairs by the name of their set, or from a user's file.
+
+A user's file is JSON Lines or CSV with ``id group more less``, maybe ``set context type``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tda_bias.pairs import blimp, crows, user, winobias, winogender
-from tda_bias.pairs.pair import PairSet, chosen, is_evaluation_only
-from tda_bias.pairs.sources import (
-    HUB,
-    PACKAGED,
-    commit_of,
-    hash_of,
-    hub_split,
-    located,
-    packaged,
-    text_of,
-    with_label_names,
-)
+from tda_bias.pairs.pair import Pair, PairSet, checked, chosen
+from tda_bias.pairs.published import SETS
+from tda_bias.pairs.sources import hash_of, text_of
+from tda_bias.runs.files import json_objects, rows_of
 from tda_bias.types import InputError
+
+_NEEDED = ("id", "group", "more", "less")
+_OPTIONAL = ("set", "context", "type")
 
 
 def load_pairs(
@@ -31,7 +30,7 @@ def load_pairs(
     """The pairs of a set, in its order.
 
     Args:
-        source: ``crows``, ``winobias``, ``winogender``, ``blimp``, or a user's JSON Lines.
+        source: ``crows``, ``winobias``, ``winogender``, ``blimp``, or a user's file.
         data: Where a named set is read: ``packaged`` (WinoBias dev, Winogender, a sample of BLiMP),
             ``hub`` (CrowS-Pairs, all of BLiMP), or a file or folder in the set's own form. What
             ships if left out, else the hub.
@@ -51,106 +50,91 @@ def load_pairs(
             f"`set` must be one of {', '.join(SETS)} where `data` is given; got {source}"
         )
     else:
-        read = _user(Path(source))
-    pairs = tuple(chosen(read.pairs, groups, limit))
-    kept = frozenset(pair.id for pair in pairs)
-    return PairSet(
-        read.name, pairs, read.source, read.revision, read.licence, read.trainable,
-        read.uneven & kept,
-    )  # fmt: skip
+        read = _user_pairs(Path(source))
+    pairs = tuple(chosen(read.pairs, groups, limit, of="pairs", division="type"))
+    return replace(read, pairs=pairs, uneven=read.uneven & {pair.id for pair in pairs})
 
 
-def _crows(data: str | Path | None) -> PairSet:
-    _no(data, PACKAGED, "crows")
-    if data is None or data == HUB:
-        split = hub_split(crows.HUB_NAME, None, crows.HUB_SPLIT, revision=crows.HUB_REVISION)
-        rows = enumerate(with_label_names(split))
-        pairs = crows.from_rows(
-            (f"{crows.HUB_NAME} row {number}", {"id": str(number), **row}) for number, row in rows
-        )
-        return PairSet("crows", tuple(pairs), HUB, commit_of(split), crows.LICENCE, False)
-    (path,) = located(data, crows.FILE)
-    text = text_of(path)
-    pairs = crows.from_csv(text, str(path))
-    return PairSet("crows", tuple(pairs), str(path), hash_of(text), crows.LICENCE, False)
+def _user_pairs(path: Path) -> PairSet:
+    """Pairs of a user's file; an empty field of an optional column of CSV counts as left out.
 
-
-def _winobias(data: str | Path | None) -> PairSet:
-    _no(data, HUB, "winobias")
-    texts: dict[str, tuple[str, str]] = {}
-    for number, kind in enumerate(winobias.TYPES, start=1):
-        names = [f"{side}_stereotyped_type{number}.txt" for side in ("pro", "anti")]
-        if data is None or data == PACKAGED:
-            pro, anti = (packaged("winobias", f"{name}.dev") for name in names)
-        else:
-            pro, anti = (text_of(path) for path in located(data, *(f"{n}.*" for n in names)))
-        texts[kind] = (pro, anti)
-    where = "WinoBias" if data is None else str(data)
-    pairs = [
-        pair
-        for kind, (pro, anti) in texts.items()
-        for pair in winobias.from_lines(pro, anti, type=kind, where=where)
-    ]
-    revision = hash_of(*(text for both in texts.values() for text in both))
-    uneven = frozenset(pair.id for pair in pairs if winobias.is_uneven(pair))
-    source = PACKAGED if data is None else str(data)
-    return PairSet("winobias", tuple(pairs), source, revision, winobias.LICENCE, True, uneven)
-
-
-def _winogender(data: str | Path | None) -> PairSet:
-    _no(data, HUB, "winogender")
-    if data is None or data == PACKAGED:
-        sentences, shares = (packaged("winogender", name) for name in winogender.FILES)
-    else:
-        sentences, shares = (text_of(path) for path in located(data, *winogender.FILES))
-    where = "Winogender" if data is None else str(data)
-    pairs = winogender.from_tables(sentences, winogender.female_shares(shares, where), where)
-    source = PACKAGED if data is None else str(data)
-    revision = hash_of(sentences, shares)
-    return PairSet("winogender", tuple(pairs), source, revision, winogender.LICENCE)
-
-
-def _blimp(data: str | Path | None) -> PairSet:
-    if data == HUB:
-        pairs, split = blimp.from_hub()
-        return PairSet("blimp", tuple(pairs), HUB, commit_of(split), blimp.LICENCE)
-    if data is None or data == PACKAGED:
-        text = packaged(blimp.FOLDER, blimp.SAMPLE)
-        pairs = blimp.from_sample(text)
-        return PairSet("blimp", tuple(pairs), PACKAGED, hash_of(text), blimp.LICENCE)
-    path = Path(data)
-    paths = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
-    texts = {str(path): text_of(path) for path in paths}
-    pairs = blimp.from_json_lines(texts)
-    if not pairs:
-        raise InputError(f"`data` {str(data)!r} holds no JSON Lines of BLiMP")
-    return PairSet("blimp", tuple(pairs), str(data), hash_of(*texts.values()), blimp.LICENCE)
-
-
-def _user(path: Path) -> PairSet:
+    Raises:
+        InputError: if a key is unknown or missing, a value is no text, a side is empty or equals
+            the other, an ``id`` or a pair stands twice, or lines are of different forms.
+    """
     if not path.is_file():
         raise InputError(
             f"`set` must be one of {', '.join(SETS)}, or a readable file; got {str(path)!r}"
         )
-    text = text_of(path)
-    pairs = user.from_json_lines(text, str(path), name=path.stem)
-    names = sorted({pair.set for pair in pairs})
-    trainable = not any(is_evaluation_only(name) for name in names)
-    name = names[0] if len(names) == 1 else path.stem
-    return PairSet(name, tuple(pairs), str(path), hash_of(text), None, trainable)
+    text, source = text_of(path), str(path)
+    pairs: list[Pair] = []
+    first: tuple[str, frozenset[str]] | None = None
+    seen: dict[str, str] = {}
+    texts: dict[Pair, str] = {}
+    kinds: dict[str, type] = {}
+    for where, item in _items(text, source):
+        _check_keys(item, where)
+        form = frozenset(item)
+        first = first or (where, form)
+        if form != first[1]:
+            differing = sorted(form ^ first[1])[0]
+            raise InputError(
+                f"{where}: `{differing}` stands in some lines only (not as in {first[0]}); all "
+                "pairs of a file must be of the same form"
+            )
+        fields: dict[str, Any] = {"set": path.stem}
+        fields |= {key: _text(item[key], key, where, kinds) for key in item}
+        if fields["id"] in seen:
+            raise InputError(f"{where}: the id {fields['id']!r} stands in {seen[fields['id']]} too")
+        seen[fields["id"]] = where
+        pair = Pair(**fields, source=where)
+        content = replace(pair, id="", source="")
+        if content in texts:
+            raise InputError(
+                f"{where}: says the same as {texts[content]}; a pair that stands twice counts twice"
+            )
+        texts[content] = where
+        pairs.append(checked(pair))
+    if not pairs:
+        raise InputError(f"`data` {source} holds no pair")
+    names = {pair.set for pair in pairs}
+    name = names.pop() if len(names) == 1 else path.stem
+    return PairSet(name, tuple(pairs), source, hash_of(text))
 
 
-def _no(data: str | Path | None, refused: str, name: str) -> None:
-    if data == refused:
-        other = "does not ship" if refused == PACKAGED else "is not read from the hub"
+def _items(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not source.lower().endswith(".csv"):
+        yield from json_objects(text, source)
+        return
+    for number, row in enumerate(rows_of(text, source, columns=_NEEDED), start=2):
+        item = {key: value for key, value in row.items() if value or key not in _OPTIONAL}
+        yield f"{source} line {number}", item
+
+
+def _check_keys(item: dict[str, Any], where: str) -> None:
+    allowed = (*_NEEDED, *_OPTIONAL)
+    unknown = sorted(set(item) - set(allowed))
+    if {"stereotype", "anti-stereotype"} <= set(item):
         raise InputError(
-            f"`data` {refused}: {name} {other}; give a file or folder, or leave it out"
+            f"{where}: this is a triple of StereoSet; `tdabias stereoset` scores those"
+        )
+    if unknown:
+        raise InputError(f"{where}: unknown key `{unknown[0]}`; allowed are {', '.join(allowed)}")
+    missing = [key for key in _NEEDED if key not in item]
+    if missing:
+        raise InputError(
+            f"{where}: the key `{missing[0]}` is missing; needed: {', '.join(_NEEDED)}"
         )
 
 
-SETS: dict[str, Callable[[str | Path | None], PairSet]] = {
-    "crows": _crows,
-    "winobias": _winobias,
-    "winogender": _winogender,
-    "blimp": _blimp,
-}
+def _text(value: Any, key: str, where: str, kinds: dict[str, type]) -> str:
+    """A field as text; an ``id`` may be a whole number in every line."""
+    number = key == "id" and isinstance(value, int) and not isinstance(value, bool)
+    if not isinstance(value, str) and not number:
+        raise InputError(f"{where}: `{key}` must be a text; got {value!r}")
+    if kinds.setdefault(key, type(value)) is not type(value):
+        raise InputError(f"{where}: `{key}` is a text in some lines and a number in others")
+    text = str(value)
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(f"{where}: `{key}` holds half of a surrogate pair, which is no character")
+    return text

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from itertools import takewhile
+from typing import Literal, Protocol, TypeVar
 
 from tda_bias.runs.text import is_visible
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Triple
 
 Scored = Literal["whole", "shared", "difference"]
-SCORED: tuple[Scored, ...] = ("whole", "shared", "difference")
 Span = tuple[int, int]
 
+
+class _Grouped(Protocol):
+    @property
+    def group(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Grouped)
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 _EVALUATION_ONLY = ("crows",)
 
@@ -70,7 +78,6 @@ class PairSet:
         source: Where they were read.
         revision: What pins their content: the hub's commit, or a hash of the files' bytes.
         licence: Of the texts, where it is known.
-        trainable: Whether those who made it allow training on it.
         uneven: Names of pairs whose texts differ in more than what is tested: slips of the source.
             They are part of the official score.
     """
@@ -80,20 +87,27 @@ class PairSet:
     source: str
     revision: str | None
     licence: str | None = None
-    trainable: bool = True
     uneven: frozenset[str] = frozenset()
 
-    def require_trainable(self) -> None:
-        """Refuse to train on texts that are for evaluation only.
 
-        Raises:
-            InputError: if those who made the set say so.
-        """
-        if not self.trainable:
-            raise InputError(
-                f"{self.name} ({self.source}) must not be trained on: its data statement says that "
-                "it is for evaluation only; train on other pairs and evaluate on these"
-            )
+def pair_triples(pairs: PairSet) -> list[Triple]:
+    """A triple without an unrelated text for each pair; the set's name is the category.
+
+    What is compared within a group needs two texts. Only S, whose denominator is the spread of
+    unrelated texts, is undefined for them.
+    """
+    return [
+        Triple(
+            group=pair.group,
+            category=pairs.name,
+            context=pair.context or "",
+            stereotype=pair.more,
+            anti_stereotype=pair.less,
+            unrelated="",
+            source=pair.source or pair.id,
+        )
+        for pair in pairs.pairs
+    ]
 
 
 def is_evaluation_only(name: str) -> bool:
@@ -118,46 +132,36 @@ def checked(pair: Pair) -> Pair:
 
 
 def chosen(
-    pairs: Sequence[Pair], groups: Sequence[str] | None = None, limit: int | None = None
-) -> list[Pair]:
-    """Pairs of some groups, at most so many of each group and type, in their order.
-
-    Raises:
-        InputError: if a group does not occur.
-    """
-    refuse_unknown_group(groups or (), {pair.group for pair in pairs}, "pairs")
-    counts: dict[tuple[str, str | None], int] = {}
-    kept = []
-    for pair in pairs:
-        key = (pair.group, pair.type)
-        counts[key] = counts.get(key, 0) + 1
-        if (not groups or pair.group in groups) and (limit is None or counts[key] <= limit):
-            kept.append(pair)
-    return kept
-
-
-def refuse_unknown_group(groups: Sequence[str], known: Collection[str], of: str) -> None:
-    """Make sure that groups occur.
+    items: Sequence[T], groups: Sequence[str] | None, limit: int | None, *, of: str, division: str
+) -> list[T]:
+    """Items of some groups, at most so many of each group and division, in their order.
 
     Args:
-        groups: Those that are asked for.
-        known: Those that there are.
-        of: What has them: pairs, items.
+        items: Pairs, or whatever has a ``group``.
+        groups: Those that are kept; all if there are none.
+        limit: At most so many.
+        of: Their name in messages: pairs, items.
+        division: The attribute that names what a group is divided by.
 
     Raises:
-        InputError: naming the first that does not, and those that are spelled alike.
+        InputError: if a group does not occur, naming the first and those that are spelled alike.
     """
-    names = sorted(known)
-    for group in groups:
-        if group not in known:
+    names = sorted({item.group for item in items})
+    for group in groups or ():
+        if group not in names:
             close = get_close_matches(group, names, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(close)}" if close else f"there are {_few(names)}"
+            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+            there = f"there are {', '.join(names[:12])}{more}"
+            hint = f"did you mean {' or '.join(close)}" if close else there
             raise InputError(f"`group` {group!r} does not occur in these {of}; {hint}")
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return ", ".join(names[:12]) + more
+    counts = Counter[tuple[str, str | None]]()
+    kept = []
+    for item in items:
+        key = (item.group, getattr(item, division))
+        counts[key] += 1
+        if (not groups or item.group in groups) and (limit is None or counts[key] <= limit):
+            kept.append(item)
+    return kept
 
 
 def words(text: str) -> list[Span]:
@@ -195,10 +199,7 @@ def differing_spans(texts: Sequence[str]) -> tuple[Span, ...]:
 
 
 def _common(sequences: Sequence[Sequence[str]]) -> int:
-    """How many first words sequences share."""
-    length = 0
-    for items in zip(*sequences, strict=False):
-        if len(set(items)) > 1:
-            break
-        length += 1
-    return length
+    """Number of first words that sequences share."""
+    return sum(
+        1 for _ in takewhile(lambda items: len(set(items)) == 1, zip(*sequences, strict=False))
+    )

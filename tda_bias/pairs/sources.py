@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -60,26 +58,6 @@ def text_of(path: Path) -> str:
     if not text.strip():
         raise InputError(f"`data` {path} is empty")
     return text
-
-
-def rows_of(
-    text: str, where: str, *, columns: Sequence[str], delimiter: str = ","
-) -> list[dict[str, str]]:
-    """The rows of a table with a heading.
-
-    Raises:
-        InputError: if a column is missing or a row has another number of fields.
-    """
-    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"{where} has no column `{missing[0]}`; it needs {', '.join(columns)}")
-    rows = []
-    for number, row in enumerate(reader, start=2):
-        if None in row or None in row.values():
-            raise InputError(f"{where} line {number}: not as many fields as the heading has")
-        rows.append({str(name): value for name, value in row.items()})
-    return rows
 
 
 def hub_split(name: str, config: str | None, split: str, *, revision: str | None = None) -> Any:

@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from tda_bias.pairs.pair import Pair, refuse_unknown_group
+from tda_bias.pairs.pair import chosen
 from tda_bias.pairs.sources import commit_of, hash_of, hub_split, located, text_of
 from tda_bias.runs.files import json_objects
-from tda_bias.types import CATEGORIES, ROLES, Category, InputError
+from tda_bias.triples import checked_category, refuse_unknown_category
+from tda_bias.types import ROLES, InputError
 
 HUB_NAME, HUB_SPLIT = "McGill-NLP/stereoset", "validation"
 # Some copies of the set lack targets; their items count as one term.
@@ -34,7 +35,7 @@ class SentenceTriple:
 
     id: str
     group: str
-    category: Category
+    category: str
     stereotype: str
     anti_stereotype: str
     unrelated: str
@@ -43,18 +44,6 @@ class SentenceTriple:
     def texts(self) -> tuple[str, str, str]:
         """The sentences in the order of ``ROLES``."""
         return self.stereotype.strip(), self.anti_stereotype.strip(), self.unrelated.strip()
-
-    def pair(self) -> Pair:
-        """The stereotype against the anti-stereotype."""
-        return Pair(
-            id=self.id,
-            set="stereoset-intrasentence",
-            group=self.group,
-            more=self.stereotype,
-            less=self.anti_stereotype,
-            type=self.category,
-            source=self.source,
-        )
 
 
 def load_sentence_triples(
@@ -71,7 +60,7 @@ def load_sentence_triples(
             ``test.json``, or JSON Lines with the keys ``target``, ``bias_type``, ``context`` (with
             BLANK), ``stereotype``, ``anti-stereotype``, ``unrelated``, and where known ``id``; or a
             folder with ``dev.json`` or ``dev.jsonl`` in it or one below.
-        category: One of ``gender``, ``profession``, ``race``, ``religion``, or ``all``.
+        category: One that the source has, or ``all``.
         groups: Only these targets; all if empty.
         limit: At most so many of each target, the first ones.
 
@@ -79,23 +68,13 @@ def load_sentence_triples(
         InputError: if the source cannot be read, an item lacks a role or has it twice, a sentence
             is empty, or the category or a target does not occur.
     """
-    if category != "all" and category not in CATEGORIES:
-        raise InputError(
-            f"`category` must be one of {', '.join(CATEGORIES)}, all; got {category!r}"
-        )
     items, revision = _read(source)
+    if not items:
+        raise InputError(f"`data` {source} has no item")
+    refuse_unknown_category(category, (item.category for item in items), source)
     if category != "all":
         items = [item for item in items if item.category == category]
-    kept, counts = [], dict[tuple[str, str], int]()
-    for item in items:
-        key = (item.category, item.group)
-        counts[key] = counts.get(key, 0) + 1
-        if (not groups or item.group in groups) and (limit is None or counts[key] <= limit):
-            kept.append(item)
-    if not items:
-        raise InputError(f"`data` {str(source)!r} has no item of the category {category!r}")
-    refuse_unknown_group(groups, {item.group for item in items}, "items")
-    return kept, revision
+    return chosen(items, groups, limit, of="items", division="category"), revision
 
 
 def _read(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
@@ -170,17 +149,12 @@ def _item(
     missing = [role for role in ROLES if role not in by_role]
     if missing:
         raise InputError(f"{where}: the role {missing[0]} is missing")
-    category = item.get("bias_type")
-    if category not in CATEGORIES:
-        raise InputError(
-            f"{where}: `bias_type` must be one of {', '.join(CATEGORIES)}; got {category!r}"
-        )
     if "BLANK" not in str(item.get("context")):
         raise InputError(f"{where}: its context has no BLANK, so it is no intrasentence item")
     return SentenceTriple(
         id=str(item.get("id", where)),
         group=str(item.get("target") or "").strip() or UNNAMED,
-        category=cast(Category, category),
+        category=checked_category(item.get("bias_type"), where),
         stereotype=by_role["stereotype"],
         anti_stereotype=by_role["anti-stereotype"],
         unrelated=by_role["unrelated"],

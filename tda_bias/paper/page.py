@@ -1,22 +1,36 @@
-"""One page that sets the head paper's values beside those of a run."""
+"""One page that sets the head paper's values and claims beside those of a run.
+
+Source: Varadarajan & Songdechakraiwut.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy import stats
+
 from tda_bias.heads.result import HeadBias
-from tda_bias.paper.claims import claims, counts_of_tests
 from tda_bias.paper.published import (
     TABLE_NUMBER,
     beside_published,
     extreme_groups,
     published,
+    stable_means,
     unlike_the_paper,
 )
 from tda_bias.runs.tables import markdown
 from tda_bias.runs.text import counted, number_text
-from tda_bias.types import STARTER_CAUTION, HeadId
+from tda_bias.stats.resampling import spearman_over_items, two_sided_share
+from tda_bias.types import STARTER_CAUTION, HeadId, RankBy
+
+_TOP = 10
+_BY: RankBy = "metric"
+_RESAMPLES = 9999
 
 
 def page(
@@ -51,8 +65,8 @@ def page(
             ],
         ),
         "## The paper's claims",
-        *(f"- *{claim.paper}* Here: {claim.here}" for claim in claims(result)),
-        "## What to hold it against",
+        *(f"- *{paper}* Here: {here}" for paper, here in claims(result).items()),
+        "## Chance, reliability and length",
         _controls(result),
         _shown(pictures, ["calibration", "length", "reliability"]),
     ]
@@ -79,8 +93,7 @@ def _about(result: HeadBias, command: str, seconds: float, run_id: str) -> str:
         f"{counted(sum(c['groups'] for c in n), 'group')}"
         + (f" ({left_out} left out)" if left_out else "")
         + f", {counted(n[0]['heads'], 'head')}. Wall time {_minutes(seconds)}. Run `{run_id}`, "
-        "weights "
-        f"`{record.model.weights[:12]}`, {_versions(record.packages)}."
+        f"weights `{record.model.weights[:12]}`, {_versions(record.packages)}."
     )
 
 
@@ -103,8 +116,8 @@ def survivors_line(result: HeadBias) -> str:
         heads = ", ".join(str(HeadId(row["layer"], row["head"])) for row in kept) or "none"
         named.append(f"{category}: {heads}")
     return (
-        "Hot spots that survive correction for the number of heads (flips within contexts, "
-        f"max-z p or q below .05, map of |relative|): {'; '.join(named)}."
+        "Heads that survive correction (flips within contexts, family-wise p or q below .05, "
+        f"map of |relative|): {'; '.join(named)}."
     )
 
 
@@ -149,3 +162,125 @@ def _shown(pictures: Mapping[str, Path], names: Sequence[str]) -> str:
     return "\n\n".join(
         f"![{name}]({pictures[name].as_posix()})" for name in names if name in pictures
     )
+
+
+# -- claims ----------------------------------------------------------------------------------------
+
+
+def claims(result: HeadBias) -> dict[str, str]:
+    """The paper's claims about its figures (section 4), each with what a run's metric T says to it.
+
+    Args:
+        result: A run, of all four categories where possible.
+    """
+    near = "The hot spots of gender and profession lie near each other."
+    both = {"gender", "profession"} <= set(result.categories)
+    return {
+        "The mean over groups does not differ from 0 in any category (figure 8).": means(result),
+        "The SD over groups is ten times larger (figure 9).": spreads(result),
+        "Hot spots are larger in gender and race.": largest(result),
+        **({near: overlaps(result)} if both else {}),
+        "The first and last heads of a layer look larger than those between. (The order of heads "
+        "has no meaning in the architecture.)": edge_heads(result),
+    }
+
+
+def means(result: HeadBias) -> str:
+    """A t-test of each category's group means against 0."""
+    parts = []
+    for category in result.categories:
+        values = result.groups.loc[result.groups["category"] == category, f"{_BY}_mean"]
+        test = stats.ttest_1samp(values, 0.0) if len(values) > 1 else None
+        p = "undefined" if test is None else f"{test.pvalue:.2g}"
+        stable = stable_means(result, category)
+        parts.append(
+            f"{category} {values.mean():+.3f} (t-test over {counted(len(values), 'group')}, p {p}; "
+            f"{stable.mean():+.3f} without unstable heads)"
+        )
+    return "; ".join(parts) + "."
+
+
+def spreads(result: HeadBias) -> str:
+    """SD over |mean| of each category."""
+    table = result.category_summary(by=_BY)
+    parts = [
+        f"{row['category']} {row['sd']:.3f}, {row['sd'] / abs(row['mean']):.1f} times the mean"
+        for row in table.to_dict("records")
+    ]
+    return "; ".join(parts) + "."
+
+
+def largest(result: HeadBias) -> str:
+    """The largest value of each map, and how many groups it averages."""
+    parts = []
+    for category in result.categories:
+        row = result.top(1, category=category, by=_BY).iloc[0]
+        head = HeadId(int(row["layer"]), int(row["head"]))
+        n = result.controls(category)["groups"]
+        parts.append(f"{category} {row['z']:.2f} ({head}, mean of {counted(n, 'group')})")
+    few = (
+        " A mean of fewer groups varies more: the largest of religion, with its three groups, says "
+        "little."
+    )
+    return "; ".join(parts) + "." + (few if "religion" in result.categories else "")
+
+
+def overlaps(result: HeadBias) -> str:
+    """Heads that the top ten of two maps share, and the maps' correlation."""
+    tops = {
+        c: {(r.layer, r.head) for r in result.top(_TOP, category=c, by=_BY).itertuples()}
+        for c in result.categories
+    }
+    n_heads = result.category_map(result.categories[0], by=_BY).size
+    parts = []
+    for first, second in combinations(result.categories, 2):
+        maps = [result.category_map(c, by=_BY).ravel() for c in (first, second)]
+        rho = spearman_over_items(*maps)
+        parts.append(f"{first} and {second} {len(tops[first] & tops[second])} (Spearman {rho:.2f})")
+    expected = _TOP**2 / n_heads
+    return (
+        f"Shared among the {_TOP} highest heads ({expected:.1f} by chance): {'; '.join(parts)}. "
+        "All maps share what few dominating texts give a head under any labels."
+    )
+
+
+def edge_heads(result: HeadBias) -> str:
+    """First and last heads against the others of their layers, with heads permuted in layers."""
+    parts, rng = [], np.random.default_rng(0)
+    for category in result.categories:
+        values = result.category_map(category, by=_BY)
+        if values.shape[1] < 3:
+            return "undefined: fewer than three heads in a layer."
+        difference, p = edge_difference(values, rng)
+        parts.append(f"{category} {difference:+.3f} (p {p:.2g})")
+    return f"Difference of mean z, heads permuted within layers: {'; '.join(parts)}."
+
+
+def edge_difference(
+    values: Float[np.ndarray, "layer head"], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Mean of the outer two heads minus that of the others, and a two-sided permutation p."""
+    values = np.where(np.isfinite(values), values, np.nanmean(values))
+    edge = _edge(values)
+    order = np.argsort(rng.random((_RESAMPLES, *values.shape)), axis=2)
+    null = _edge(np.take_along_axis(np.broadcast_to(values, order.shape), order, axis=2))
+    return float(edge), two_sided_share(null, float(edge))
+
+
+def _edge(values: np.ndarray) -> np.ndarray:
+    outer = values[..., [0, -1]].mean((-2, -1))
+    return np.asarray(outer - values[..., 1:-1].mean((-2, -1)))
+
+
+def counts_of_tests(result: HeadBias) -> pd.DataFrame:
+    """Per category, tests with p < .05 under each p-value, against 5 % of the tests."""
+    rows = []
+    for category in result.categories:
+        tests = result.table[result.table["category"] == category]
+        row = {"category": category, "tests": len(tests), "expected": round(0.05 * len(tests))}
+        for name in ("paper", "paired", "label"):
+            row[f"{name}, p < .05"] = int((tests[f"p_{name}"] < 0.05).sum())
+        row["unstable rows"] = int(tests["unstable"].sum())
+        row["survivors (relative map)"] = len(result.survivors(category=category, by="relative"))
+        rows.append(row)
+    return pd.DataFrame(rows)

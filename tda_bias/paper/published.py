@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from tda_bias.runs.run import Run
+from tda_bias.runs.tables import write_table
 from tda_bias.runs.text import counted
-from tda_bias.types import InputError, RankBy
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
@@ -28,7 +31,7 @@ def published() -> dict[str, Any]:
     return content
 
 
-def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") -> pd.DataFrame:
+def extreme_groups(result: HeadBias, category: str) -> pd.DataFrame:
     """The two groups with the largest and the two with the smallest mean over heads.
 
     Returns:
@@ -41,17 +44,17 @@ def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") ->
     groups = result.groups[result.groups["category"] == category]
     if groups.empty:
         raise InputError(f"the run has no groups of {category}")
-    ordered = groups.sort_values(f"{by}_mean", ascending=False, kind="stable")
+    ordered = groups.sort_values("metric_mean", ascending=False, kind="stable")
     chosen = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     combined = result.combined[result.combined["category"] == category]
     unstable = combined.groupby("group")["unstable"].sum()
-    stable = stable_means(result, category, by=by)
+    stable = stable_means(result, category)
     return pd.DataFrame(
         {
             "group": chosen["group"],
-            "mean": chosen[f"{by}_mean"],
-            "minimum": chosen[f"{by}_min"],
-            "maximum": chosen[f"{by}_max"],
+            "mean": chosen["metric_mean"],
+            "minimum": chosen["metric_min"],
+            "maximum": chosen["metric_max"],
             "triples": chosen["n"],
             "unstable": [int(unstable[group]) for group in chosen["group"]],
             "mean of the others": [float(stable.get(g, np.nan)) for g in chosen["group"]],
@@ -59,28 +62,23 @@ def extreme_groups(result: HeadBias, category: str, *, by: RankBy = "metric") ->
     ).reset_index(drop=True)
 
 
-def stable_means(result: HeadBias, category: str, *, by: RankBy) -> pd.Series[float]:
-    """Each group's mean over the heads whose unrelated texts vary."""
+def stable_means(result: HeadBias, category: str) -> pd.Series[float]:
+    """Each group's mean of metric T over the heads whose unrelated texts vary."""
     stable = result.combined[
         (result.combined["category"] == category) & ~result.combined["unstable"]
     ]
-    return stable.groupby("group")[f"combined_{by}"].mean()
+    return stable.groupby("group")["combined_metric"].mean()
 
 
-def published_groups(category: str) -> pd.DataFrame:
-    """The paper's table of a category."""
-    heads = published()["heads"]
-    return pd.DataFrame(heads["tables"][category], columns=heads["columns"])
-
-
-def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") -> pd.DataFrame:
+def beside_published(result: HeadBias, category: str) -> pd.DataFrame:
     """The paper's groups with its numbers and ours for the same groups, and where ours stand."""
     groups = result.groups[result.groups["category"] == category]
-    groups = groups.assign(rank=groups[f"{by}_mean"].rank(ascending=False).astype(int)).set_index(
+    groups = groups.assign(rank=groups["metric_mean"].rank(ascending=False).astype(int)).set_index(
         "group"
     )
-    rows = []
-    for row in published_groups(category).to_dict("records"):
+    heads, rows = published()["heads"], []
+    for values in heads["tables"][category]:
+        row = dict(zip(heads["columns"], values, strict=True))
         name = next((g for g in groups.index if str(g).casefold() == row["group"].casefold()), None)
         ours = groups.loc[name] if name is not None else None
         rows.append(
@@ -88,7 +86,7 @@ def beside_published(result: HeadBias, category: str, *, by: RankBy = "metric") 
                 "group": row["group"],
                 **{f"{c}, paper": row[c] for c in ("mean", "minimum", "maximum")},
                 **{
-                    f"{c}, here": float("nan") if ours is None else float(ours[f"{by}_{short}"])
+                    f"{c}, here": float("nan") if ours is None else float(ours[f"metric_{short}"])
                     for c, short in (("mean", "mean"), ("minimum", "min"), ("maximum", "max"))
                 },
                 "rank here": "" if ours is None else f"{int(ours['rank'])} of {len(groups)}",
@@ -107,7 +105,7 @@ def unlike_the_paper(result: HeadBias) -> list[str]:
         One reason each; empty where model, texts and statistic are the paper's.
     """
     record, config, reasons = result.record, result.record.config, []
-    if not is_papers_model(record.model.name):
+    if record.model.name not in published()["heads"]["names"]:
         reasons.append(f"another model ({record.model.name})")
     source = record.data.source if record.data is not None else "unknown"
     if source != "stereoset":
@@ -121,6 +119,25 @@ def unlike_the_paper(result: HeadBias) -> list[str]:
     return reasons
 
 
-def is_papers_model(model: str) -> bool:
-    """Tell whether a model is the one the paper ran."""
-    return model in published()["heads"]["names"]
+def write_tables(runs: Sequence[Run], out: Path) -> int:
+    """Write tables 1-4 of the head paper for every run of heads, alone and beside the paper's.
+
+    Returns:
+        Their number.
+    """
+    from tda_bias.heads.result import HeadBias
+
+    written = 0
+    for run in (run for run in runs if run.command == "heads"):
+        result = run.load(HeadBias.load)
+        for category in (name for name in result.categories if name in TABLE_NUMBER):
+            name = f"table{TABLE_NUMBER[category]}_{category}"
+            caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
+            write_table(out, name, extreme_groups(result, category), caption)
+            table = beside_published(result, category)
+            beside = f"{caption}, beside the paper's GPT-2"
+            if reasons := unlike_the_paper(result):
+                beside += f". Unlike the paper: {'; '.join(reasons)}"
+            write_table(out, f"{name}_beside_paper", table, beside)
+            written += 2
+    return written

@@ -1,14 +1,13 @@
 """Rankings of heads that others published, against each other and against a run.
 
-Published scores of single heads for the same model: causal mediation (Vig et al. 2020), knock-out
-(FASP 2024), attention between topics (Attention Atlas 2026). All are oriented so that more means
-that a head carries more. ``python -m tda_bias.paper.rankings FILE`` writes the page of results.
+Published scores of single heads for the same model: causal mediation of pronouns (Vig et al. 2020),
+ablation and the bias of generated text (FASP 2024), separation of topics by attention (Attention
+Atlas 2026). All are oriented so that more means that a head carries more.
 """
 
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,16 +22,19 @@ import yaml
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.runs.files import write_text
-from tda_bias.runs.tables import markdown
-from tda_bias.stats.resampling import generator, permutation_pvalue, standardised_ranks
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.record import RunRecord
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.run import content_hash
+from tda_bias.runs.text import counted, number_text
+from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
 
+COMMAND = "crossref published"
 TOP = 10
-_PAGE_RESAMPLES = 999
 _DATA = files("tda_bias.data") / "published"
 
 
@@ -54,7 +56,8 @@ class PublishedRankings:
 
 
 @cache
-def _about() -> dict[str, Any]:
+def about_rankings() -> dict[str, Any]:
+    """Titles, sources and facts of all published rankings."""
     about: dict[str, Any] = yaml.safe_load((_DATA / "rankings.yaml").read_text(encoding="utf-8"))
     return about
 
@@ -80,7 +83,7 @@ def published_rankings(model: str, *, filtered: bool | None = None) -> Published
             f"`published` must be one of {', '.join(published_models())}; got {model!r}"
         )
     table = pd.read_csv(io.StringIO((_DATA / f"{model}.csv").read_text(encoding="utf-8")))
-    known = {name: about for name, about in _about()["rankings"].items() if name in table}
+    known = {name: about for name, about in about_rankings()["rankings"].items() if name in table}
     if filtered is None:
         unfiltered = {about["source"] for about in known.values() if not about.get("filtered")}
         known = {
@@ -90,9 +93,8 @@ def published_rankings(model: str, *, filtered: bool | None = None) -> Published
         }
     elif not filtered:
         known = {name: about for name, about in known.items() if not about.get("filtered")}
-    scores = table[["layer", "head"]].copy()
-    for name, about in known.items():
-        scores[name] = about["sign"] * table[name]
+    signed = {name: about["sign"] * table[name] for name, about in known.items()}
+    scores = table[["layer", "head"]].assign(**signed)
     errors = {name: table[f"{name}_se"].to_numpy(float) for name in known if f"{name}_se" in table}
     titles = {name: about["title"] for name, about in known.items()}
     return PublishedRankings(model, scores, titles, errors)
@@ -139,7 +141,7 @@ def agreement(
                 "second": second,
                 "heads": len(both),
                 **_correlation(x, y, layer, n_resamples, rng),
-                **_overlap(x, y, min(top, len(both))),
+                **overlap(x, y, min(top, len(both))),
             }
         )
     return pd.DataFrame(rows)
@@ -163,17 +165,17 @@ def _correlation(
         places = np.flatnonzero(layer == number)
         inside[:, places] = rng.permuted(inside[:, places], axis=1)
         by_layers += first[places].sum() * second[places].mean()
-    row = {"spearman": rho}
-    nulls = {"p": (everywhere, 0.0), "p_within_layers": (inside @ second, by_layers)}
-    for name, (null, centre) in nulls.items():
-        count = np.sum(np.abs(null - centre) >= abs(rho - centre) - 1e-12)
-        row[name] = float(permutation_pvalue(np.asarray(count), n_resamples, exact=False))
-    return row
+    return {
+        "spearman": rho,
+        "p": two_sided_share(everywhere, rho),
+        "p_within_layers": two_sided_share(inside @ second - by_layers, rho - by_layers),
+    }
 
 
-def _overlap(
+def overlap(
     x: Float[np.ndarray, " head"], y: Float[np.ndarray, " head"], top: int
 ) -> dict[str, float]:
+    """Heads among the first of both rankings, beside what two random ones share."""
     chosen = [set(np.argsort(-values, kind="stable")[:top].tolist()) for values in (x, y)]
     shared = len(chosen[0] & chosen[1])
     return {
@@ -181,35 +183,6 @@ def _overlap(
         "chance": top**2 / len(x),
         "p_overlap": float(stats.hypergeom.sf(shared - 1, len(x), top, top)),
     }
-
-
-def reliability(model: str, *, n_resamples: int = 9999, seed: int = 0) -> pd.DataFrame:
-    """How far published rankings of a model agree with themselves.
-
-    Returns:
-        One row per ranking that its source measured twice or with several seeds: ``ranking with
-        heads spearman overlap chance seeds``. ``seeds`` is the share of the variance over heads
-        that the seeds' standard errors leave, a lower bound, because what a seed does to all heads
-        alike counts as error too; 0 where nothing is left.
-    """
-    published = published_rankings(model, filtered=True)
-    rows: list[dict[str, Any]] = []
-    for first, second in _about()["halves"]:
-        if first in published.scores and second in published.scores:
-            agreed = agreement(
-                published.scores, [(first, second)], n_resamples=n_resamples, seed=seed
-            )
-            names = ("heads", "spearman", "overlap", "chance")
-            kept: dict[str, Any] = {name: agreed[name].iloc[0] for name in names}
-            titles = (published.titles[first], published.titles[second])
-            rows.append({"ranking": titles[0], "with": titles[1], **kept, "seeds": np.nan})
-    for name, errors in published.standard_errors.items():
-        spread = published.scores[name].var()
-        share = max(0.0, 1 - float(np.mean(errors**2)) / float(spread))
-        about = {"ranking": published.titles[name], "with": "three seeds", "heads": len(errors)}
-        rows.append({**about, "seeds": share})
-    columns = ["ranking", "with", "heads", "spearman", "overlap", "chance", "seeds"]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def against_published(
@@ -257,91 +230,118 @@ def against_published(
     return pd.concat(tables, ignore_index=True)
 
 
-# -- the page --------------------------------------------------------------------------------------
+# -- as a finished run -----------------------------------------------------------------------------
 
 
-def page() -> str:
-    """``docs/results/rankings.md``: published rankings against each other."""
-    published = published_rankings("gpt2")
-    agreed = agreement(published.scores, n_resamples=_PAGE_RESAMPLES)
-    letters = dict(zip(published.titles, "ABCDEFGHIJKLMNOPQRSTUVWXYZ", strict=False))
-    chance = agreed["chance"].iloc[0]
-    threshold = 1.96 / np.sqrt(len(published.scores) - 1)
-    parts = [
-        "# Published rankings of heads",
-        "Several groups have scored every attention head of GPT-2 small for what it has to do with "
-        "bias. Do they find the same heads? This page is made by `python -m "
-        "tda_bias.paper.rankings docs/results/rankings.md` from numbers that ship with the package "
-        "(`tda_bias/data/published`). `tdabias crossref RUN --published gpt2` puts a run of yours "
-        "beside them.",
-        _findings(published, agreed),
-        "## Agreement",
-        "Above the diagonal Spearman's correlation over 144 heads, below it how many of the top "
-        f"{TOP} heads two rankings share. Chance: two random rankings share {chance:.1f}, and in "
-        "95 % of cases at most 2; their correlation lies between "
-        f"-{threshold:.2f} and {threshold:.2f}.",
-        markdown(_matrix(published, agreed, letters)),
-        "\n".join(f"- **{letters[name]}** {title}" for name, title in published.titles.items()),
-        "## Reliability",
-        "A ranking cannot agree with another one better than with itself. Where a source measured "
-        "the same twice (other items), the two halves are compared; where it ran several seeds, "
-        "the share of the variance over heads is given that is not noise of the seeds (a lower "
-        "bound).",
-        *(_reliability_of(model) for model in ("gpt2", "distilgpt2", "gpt2-medium")),
-        "\n".join(f"- {fact}" for fact in _about()["facts"]),
-        "## Sources",
-        "\n".join(
-            f"- {source['title']}. {source['repository']}, commit {source['commit']}. "
-            f"{source['licence']}."
-            for source in _about()["sources"].values()
+class PublishedRecord(RunRecord):
+    """Everything needed to repeat it.
+
+    Attributes:
+        heads: Folder of the run of the heads, as it was given.
+        published: The model whose published rankings were read.
+        by: Which map of the run ranks its heads.
+        top: So many heads from the top of two rankings are compared.
+        n_resamples: Permutations of heads.
+        seed: Of the permutations.
+    """
+
+    command: str = COMMAND
+    heads: str | None = None
+    published: str
+    by: RankBy
+    top: int
+    n_resamples: int
+    seed: int
+
+
+_COLUMNS = {
+    **dict.fromkeys(("category", "first", "second"), str),
+    **dict.fromkeys(("heads", "overlap"), int),
+    **dict.fromkeys(("spearman", "chance", "p", "p_within_layers", "p_overlap"), float),
+}
+
+
+@dataclass(frozen=True)
+class PublishedAgreement(SavedResult):
+    """How far a run's maps agree with published rankings.
+
+    Attributes:
+        agreement: As ``against_published``.
+        record: Everything needed to repeat it.
+    """
+
+    COMMAND = COMMAND
+    RECORD = PublishedRecord
+    TABLES = (("agreement", "published.csv", _COLUMNS),)
+    SHOWN = (("agreement of rankings", "agreement"),)
+
+    agreement: pd.DataFrame
+    record: PublishedRecord
+
+    def __repr__(self) -> str:
+        return (
+            f"PublishedAgreement({self.record.model.name} beside {self.record.published}: "
+            f"{counted(len(self.agreement), 'pair of rankings', 'pairs of rankings')})"
+        )
+
+
+def published_agreement(
+    run: HeadBias,
+    model: str,
+    *,
+    by: RankBy | None = None,
+    top: int = TOP,
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> PublishedAgreement:
+    """The maps of a run beside the published rankings of its model's heads.
+
+    Args:
+        run: From ``tdabias heads``.
+        model: One of ``published_models``.
+        by: Which map of the run; that which ranks its heads if None.
+        top: So many heads from the top count as chosen.
+        n_resamples: Permutations of heads.
+        seed: Of the permutations.
+
+    Raises:
+        InputError: as ``against_published``.
+    """
+    content = content_hash(run.record)
+    return PublishedAgreement(
+        against_published(run, model, by=by, top=top, n_resamples=n_resamples, seed=seed),
+        PublishedRecord(
+            model=run.record.model,
+            made_from={} if content is None else {run.record.command: content},
+            published=model,
+            by=by or run.rank_by,
+            top=top,
+            n_resamples=n_resamples,
+            seed=seed,
         ),
-        "The Attention Atlas scores how far attention differs between the topics gender, race, "
-        "religion and profession, not between stereotype and anti-stereotype.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _findings(published: PublishedRankings, agreed: pd.DataFrame) -> str:
-    """The answer in one paragraph, in numbers."""
-    source = {name: _about()["rankings"][name]["source"] for name in published.titles}
-    bias = [n for n in published.titles if n.startswith(("vig_", "fasp_bias"))]
-    among = agreed[agreed["first"].isin(bias) & agreed["second"].isin(bias)]
-    across = among[among["first"].map(source) != among["second"].map(source)]
-    within = among[among["first"].map(source) == among["second"].map(source)]
-    small = int((across["p"] < 0.05).sum())
-    shared, chance = across["overlap"].mean(), across["chance"].iloc[0]
-    return (
-        f"Between the two sources that score bias there are {len(across)} pairs of rankings. Their "
-        f"mean correlation is {across['spearman'].mean():.2f}, {small} have p < .05 "
-        f"({0.05 * len(across):.1f} expected by chance), and they share {shared:.1f} of {TOP} top "
-        f"heads ({chance:.1f} by chance). Within a source the {len(within)} pairs have a mean "
-        f"correlation of {within['spearman'].mean():.2f} and share {within['overlap'].mean():.1f}."
     )
 
 
-def _matrix(
-    published: PublishedRankings, agreed: pd.DataFrame, letters: Mapping[str, str]
-) -> pd.DataFrame:
-    names = list(published.titles)
-    cells = {name: dict.fromkeys(names, "") for name in names}
-    for row in agreed.to_dict("records"):
-        cells[row["first"]][row["second"]] = f"{row['spearman']:.2f}"
-        cells[row["second"]][row["first"]] = f"{row['overlap']:.0f}"
-    table = pd.DataFrame([{letters[n]: cells[name][n] for n in names} for name in names])
-    table.insert(0, "", [letters[name] for name in names])
-    return table
-
-
-def _reliability_of(model: str) -> str:
-    table = reliability(model, n_resamples=_PAGE_RESAMPLES)
-    table["overlap"] = [
-        "" if n != n else f"{n:.0f} ({c:.1f} by chance)"
-        for n, c in zip(table["overlap"], table["chance"], strict=True)
+def published_finding(result: PublishedAgreement) -> Finding:
+    """Number of published rankings that a run agrees with."""
+    table, record = result.agreement, result.record
+    small = int((table["p_within_layers"] < 0.05).sum())
+    control = [
+        "p exchanges all heads; p within layers those of the same layer only: rankings that agree "
+        "about layers and not about heads get no small one.",
+        "How far published rankings agree with each other and with themselves: "
+        "docs/results/rankings.md.",
     ]
-    for name in ("spearman", "seeds"):
-        table[name] = ["" if value != value else f"{value:.2f}" for value in table[name]]
-    return f"### {model}\n\n" + markdown(table.drop(columns="chance"))
-
-
-if __name__ == "__main__":
-    write_text(Path(sys.argv[1]), page())
+    if Path(record.model.name).name.lower() != record.published.lower():
+        control.append(
+            f"The run's model is called {record.model.name}: scores of {record.published}'s heads "
+            "say nothing of another model's."
+        )
+    return Finding(
+        result=[
+            f"{small} of {len(table)} correlations with published rankings of {record.published} "
+            f"have p < .05 within layers ({0.05 * len(table):.1f} expected by chance); mean "
+            f"Spearman {number_text(table['spearman'].mean())}."
+        ],
+        control=control,
+    )

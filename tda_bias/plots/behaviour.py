@@ -1,4 +1,4 @@
-"""Heads against behaviour, as matplotlib axes: targets, correlation maps, ablation effects."""
+"""Heads and changed heads against what the model says, as matplotlib axes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,116 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.crossref.targets import signed_quantity
-from tda_bias.runs.figures import GREY, ORANGE, plain_numbers, plain_text
+from tda_bias.ablation.prune_curve import ALLOWED_LOSS
+from tda_bias.crossref.rank_tests import power
+from tda_bias.crossref.targets import match_counts, signed_quantity
+from tda_bias.plots.heat_map import draw_map
+from tda_bias.runs.figures import (
+    BLUE,
+    COLUMN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    PAGE,
+    RANDOM,
+    captioned,
+    look,
+    plain_numbers,
+    print_figure,
+    print_style,
+)
 from tda_bias.runs.text import counted
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.crossref.crossref import CrossReference
-    from tda_bias.crossref.target_tests import HeadMap
+    from tda_bias.crossref.rank_tests import HeadMap
 
 
-@plain_text
+_CURVE_TITLES = {"beta": "|beta| (nats)", "log_odds": "log-odds (nats)"}
+
+
+# -- twins -----------------------------------------------------------------------------------------
+
+
+def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Each item's log-odds against its twin's.
+
+    On the dashed line a preference does not change with the target: it is wording. The distance
+    from the line is beta, the part that is about the target.
+
+    Args:
+        items: The items of ``stereoset_scores`` with twins: columns ``log_prob_s log_prob_a
+            log_prob_s_twin log_prob_a_twin``.
+        ax: Where to draw; a new figure without it.
+
+    Raises:
+        InputError: if the items have no twins.
+    """
+    if "log_prob_s_twin" not in items:
+        raise InputError("the items have no twins; run `tdabias stereoset --twins auto`")
+    ax = ax or plt.subplots(layout="constrained")[1]
+    triple = (items["log_prob_s"] - items["log_prob_a"]).to_numpy(float)
+    twin = (items["log_prob_s_twin"] - items["log_prob_a_twin"]).to_numpy(float)
+    known = np.isfinite(triple) & np.isfinite(twin)
+    triple, twin = triple[known], twin[known]
+    limit = 1.05 * max(np.abs(triple).max(initial=1.0), np.abs(twin).max(initial=1.0))
+    ax.plot([-limit, limit], [-limit, limit], color=GREY, linewidth=0.8, linestyle="--", zorder=0)
+    ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
+    ax.axvline(0, color=GREY, linewidth=0.4, zorder=0)
+    above = triple > twin
+    for chosen, colour, name in (
+        (above, BLUE, "more stereotype than about another target"),
+        (~above, ORANGE, "as much, or less"),
+    ):
+        label = f"{name} ({int(chosen.sum())} of {len(triple)})"
+        ax.scatter(twin[chosen], triple[chosen], s=7, color=colour, alpha=0.6, label=label, lw=0)
+    ax.set_xlim(-limit, limit)
+    ax.set_ylim(-limit, limit)
+    ax.set_aspect("equal")
+    ax.set_xlabel("the same text about another target:\nlog P(stereotype) - log P(anti-stereotype)")
+    ax.set_ylabel("log P(stereotype) - log P(anti-stereotype), nats")
+    r = float(np.corrcoef(twin, triple)[0, 1]) if len(triple) > 2 else float("nan")
+    ax.set_title(
+        f"r = {r:.3f}; triple {np.mean(triple):+.2f} (SD {np.std(triple, ddof=1):.1f}),\n"
+        f"minus twin {np.mean(triple - twin):+.2f} (SD {np.std(triple - twin, ddof=1):.1f})",
+        fontsize="small",
+    )
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.14), fontsize="x-small", frameon=False)
+    return ax
+
+
+def plot_twin_differences(items: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Histogram of beta item by item: the distance from the line, on a scale of its own.
+
+    Args:
+        items: As in ``plot_items_against_twins``.
+        ax: Where to draw; a new figure without it.
+    """
+    ax = ax or plt.subplots(layout="constrained")[1]
+    beta = items["beta_sum"].dropna().to_numpy(float)
+    # 0 is an edge: no bin holds values of both signs.
+    width = float(np.ptp(beta)) / 24 or 1.0
+    edges = width * np.arange(np.floor(beta.min() / width), np.ceil(beta.max() / width) + 1)
+    ax.hist(beta[beta > 0], bins=list(edges), color=BLUE, alpha=0.7)
+    ax.hist(beta[beta <= 0], bins=list(edges), color=ORANGE, alpha=0.7)
+    mean = float(beta.mean())
+    ax.axvline(mean, color="black", lw=0.8)
+    ax.annotate(
+        f"mean {mean:+.2f}", (mean, 0.96), xycoords=("data", "axes fraction"), xytext=(3, 0),
+        textcoords="offset points", va="top", fontsize=7,
+    )  # fmt: skip
+    ax.set_xlabel("the item minus its twin (beta), nats")
+    ax.set_ylabel("items")
+    return ax
+
+
+# -- targets ---------------------------------------------------------------------------------------
+
+
 def plot_targets(
     table: pd.DataFrame, quantity: str, summary: str, *, ax: Axes | None = None
 ) -> Axes:
@@ -34,8 +130,7 @@ def plot_targets(
         summary: Column on the horizontal axis.
         ax: Where to draw; a new figure without it.
     """
-    if ax is None:
-        _, ax = plt.subplots(layout="constrained")
+    ax = ax or plt.subplots(layout="constrained")[1]
     x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
     for category, rows in table.groupby("category"):
         ax.scatter(rows[summary], rows[quantity], s=16, label=str(category))
@@ -76,50 +171,54 @@ def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> No
             )
 
 
-@plain_text
 def plot_correlation_map(tests: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
     """Spearman's rho over targets of every head's |T| with a quantity, layers by heads.
 
     Filled dots: family-wise p < .05; open ones: q < .05.
 
     Args:
-        tests: From ``tda_bias.crossref.target_tests.head_map``.
+        tests: From ``tda_bias.crossref.rank_tests.head_map``.
         n: Number of targets, for the title.
         ax: Where to draw; a new figure without it.
     """
-    if ax is None:
-        _, ax = plt.subplots(layout="constrained")
-    wide = {c: tests.table.pivot(index="layer", columns="head", values=c) for c in ("rho", "p_max")}
-    wide["q"] = tests.table.pivot(index="layer", columns="head", values="q")
-    rho = wide["rho"].to_numpy()
+    ax = ax or plt.subplots(layout="constrained")[1]
+    rho, p_max, q = (
+        tests.table.pivot(index="layer", columns="head", values=name).to_numpy()
+        for name in ("rho", "p_max", "q")
+    )
     limit = float(np.nanmax(np.abs(rho), initial=0.0)) or 1.0
-    image = ax.imshow(rho, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    family = wide["p_max"].to_numpy() < 0.05
-    discovery = (wide["q"].to_numpy() < 0.05) & ~family
-    for chosen, face, edge in ((family, "black", "white"), (discovery, "none", "black")):
-        layer, head = np.nonzero(chosen)
-        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
-    ax.set_xlabel("head")
-    ax.set_ylabel("layer")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label(f"Spearman of |T| with {tests.quantity} over {counted(n, 'target')}")
+    label = f"Spearman of |T| with {tests.quantity} over {counted(n, 'target')}"
+    draw_map(ax, rho, p_max, q, limit=limit, label=label)
     return ax
 
 
-def crossref_figures(crossed: CrossReference) -> dict[str, Figure]:
-    """The figures of a cross-reference by name: targets as points, and the heads with the risk."""
-    targets = Figure(figsize=(9.0, 4.0), layout="constrained")
-    shown = ("r", signed_quantity(crossed.targets.columns))
-    for ax, quantity in zip(targets.subplots(1, 2), shown, strict=True):
-        plot_targets(crossed.targets, quantity, "mean_abs_T", ax=ax)
-    heads = Figure(figsize=(5.4, 5.6), layout="constrained")
-    plot_correlation_map(crossed.head_map("r"), n=len(crossed.targets), ax=heads.subplots())
-    return {"targets": targets, "head_map": heads}
+@print_style()
+def targets_figure(crossed: CrossReference) -> Figure:
+    """Targets as points: the risk and the signed mean against what their heads do."""
+    table = crossed.targets
+    figure = print_figure(PAGE, 3.2)
+    shown = ("r", signed_quantity(table.columns))
+    for ax, quantity in zip(figure.subplots(1, 2), shown, strict=True):
+        plot_targets(table, quantity, "mean_abs_T", ax=ax)
+    needed = power(len(table))["significant"]
+    return captioned(
+        figure,
+        f"{crossed.record.model.name}: {counted(len(table), 'target')} ({match_counts(table)}). "
+        f"|Spearman| must reach {needed:.2f} for p < .05, before any correction.",
+    )
 
 
-@plain_text
+@print_style()
+def head_map_figure(crossed: CrossReference) -> Figure:
+    """The heads that go with the risk of targets."""
+    figure = print_figure(COLUMN, 3.6)
+    plot_correlation_map(crossed.head_map("r"), n=len(crossed.targets), ax=figure.subplots())
+    return figure
+
+
+# -- ablation --------------------------------------------------------------------------------------
+
+
 def plot_ablation(
     study: AblationStudy,
     *,
@@ -135,8 +234,7 @@ def plot_ablation(
         outcome: The mean log-odds, or the mean of beta, which needs twins.
         ax: Where to draw; a new figure without it.
     """
-    if ax is None:
-        _, ax = plt.subplots(layout="constrained")
+    ax = ax or plt.subplots(layout="constrained")[1]
     by = by or f"z_{study.record.rank_by}"
     end = "" if outcome == "log_odds" else "_beta"
     heads = study.heads
@@ -165,21 +263,122 @@ def plot_ablation(
     return ax
 
 
+@print_style()
 def ablation_figure(study: AblationStudy) -> Figure:
-    """Effects against the run's map and against gradient importance; with twins, on beta too."""
-    outcomes: tuple[Literal["log_odds", "beta"], ...] = ("log_odds",)
-    if study.has_beta:
-        outcomes = ("log_odds", "beta")
-    figure = Figure(figsize=(9.0, 3.8 * len(outcomes)), layout="constrained")
-    rows = figure.subplots(len(outcomes), 2, squeeze=False)
-    for outcome, (left, right) in zip(outcomes, rows, strict=True):
-        plot_ablation(study, outcome=outcome, ax=left)
-        plot_ablation(study, by="importance", outcome=outcome, ax=right)
-    # Once for all panels, where it covers no head.
-    handles, labels = rows[0, 0].get_legend_handles_labels()
-    for ax in rows.ravel():
+    """Effects against the run's map and gradient importance: on beta, where it has twins."""
+    outcome: Literal["log_odds", "beta"] = "beta" if study.has_beta else "log_odds"
+    figure = print_figure(PAGE, 3.0)
+    left, right = figure.subplots(1, 2)
+    plot_ablation(study, outcome=outcome, ax=left)
+    plot_ablation(study, by="importance", outcome=outcome, ax=right)
+    # Once for both panels, where it covers no head.
+    legend = left.get_legend_handles_labels()
+    for ax in (left, right):
         ax.get_legend().remove()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize="small"
+    figure.legend(*legend, loc="outside upper center", ncols=2, frameon=False)
+    return captioned(
+        figure,
+        f"{study.record.category}: {counted(study.record.triples, 'triple')}, "
+        f"{counted(len(study.heads), 'head')}; right, the control: gradient importance.",
     )
+
+
+def plot_prune_curve(curve: pd.DataFrame) -> Figure:
+    """Quantities on the targets that chose nothing, against what the ablation costs.
+
+    A point is 0, 1, 2, 4, ... heads; the number at the end of a line is its last. The band holds
+    nine of ten random orders at their mean cost. Left of the dashed line the cost is allowed.
+
+    Args:
+        curve: From ``prune_curve``.
+    """
+    quantities = [name for name in ("beta", "log_odds") if f"{name}_test" in curve]
+    figure = print_figure(PAGE * len(quantities) / 2, 3.1)
+    panels = np.atleast_1d(figure.subplots(1, len(quantities)))
+    for ax, name in zip(panels, quantities, strict=True):
+        _curve_panel(ax, curve, name)
+    lines, labels = panels[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _curve_panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
+    left = curve[f"{quantity}_test"]
+    cost = curve["log_ppl"] - float(curve.loc[curve["k"] == 0, "log_ppl"].iloc[0])
+    curve = curve.assign(cost=cost, left=left.abs() if quantity == "beta" else left)
+    if (curve["ranking"] == RANDOM).any():
+        by_k = curve[curve["ranking"] == RANDOM].groupby("k")
+        low, high = (by_k["left"].quantile(q) for q in (0.05, 0.95))
+        label = "random orders, 9 of 10"
+        ax.fill_between(by_k["cost"].mean(), low, high, color=LIGHT_GREY, alpha=0.35, label=label)
+    named = curve[curve["ranking"] != RANDOM]
+    for number, (name, rows) in enumerate(named.groupby("ranking", sort=False)):
+        colour, marker = look(str(name), number)
+        ax.plot(
+            rows["cost"], rows["left"], color=colour, marker=marker, ms=3.5, lw=1, label=str(name)
+        )
+        last = rows.iloc[-1]
+        ax.annotate(
+            f"{last['k']:.0f}",
+            (last["cost"], last["left"]),
+            xytext=(3, 3),
+            textcoords="offset points",
+            fontsize=6,
+            color=colour,
+        )
+    ax.axvline(ALLOWED_LOSS, color="black", lw=0.5, ls="--", label="2 % of perplexity")
+    if quantity != "beta":
+        ax.axhline(0, color="black", lw=0.5)
+    ax.set_xlabel("Change of log-perplexity (nats)")
+    ax.set_ylabel(_CURVE_TITLES[quantity])
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
+    """Every condition in a row: beta left on unseen targets with its interval, and its cost.
+
+    The band spans the random sets, each at its last check.
+
+    Args:
+        conditions: From ``tda_bias.debias.summary.conditions_table``.
+        frontier: From ``tda_bias.debias.summary.frontier_table``.
+    """
+    rows = conditions[conditions["condition"] != RANDOM].reset_index(drop=True)
+    last = frontier[frontier["condition"] == RANDOM].groupby("draw").last()
+    figure = print_figure(PAGE, 1.1 + 0.2 * len(rows))
+    left, right = figure.subplots(1, 2, sharey=True)
+    for ax, name in ((left, "beta"), (right, "perplexity")):
+        if len(last):
+            label = "random heads: all sets, last check"
+            low, high = last[name].min(), last[name].max()
+            ax.axvspan(low, high, color=LIGHT_GREY, alpha=0.35, lw=0, label=label)
+        for place, row in enumerate(rows.to_dict("records")):
+            colour, marker = look(str(row["condition"]), place)
+            limits = [row.get(end, np.nan) for end in ("low", "high")]
+            if name == "beta" and np.isfinite(limits).all():
+                ax.plot(limits, [place, place], color=colour, lw=1)
+            ax.plot(row[name], place, marker, color=colour, ms=4)
+    before = float(conditions["before"].iloc[0])
+    _line(left, before, f"untouched, {before:.3f}")
+    _line(left, 0.0, "no bias")
+    _line(right, 1.0, "1 %")
+    _line(right, 2.0, "2 %: allowed")
+    left.set_yticks(range(len(rows)), rows["condition"])
+    left.set_ylim(len(rows) - 0.5, -1.2)
+    left.set_xlabel("beta left (nats per token), interval over targets")
+    right.set_xlabel("change of perplexity (%)")
+    handles, labels = left.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, frameon=False, loc="outside lower center")
+    return figure
+
+
+def _line(ax: Axes, value: float, label: str) -> None:
+    """Draw a dashed line and name it."""
+    ax.axvline(value, color=GREY, lw=0.6, ls="--")
+    ax.annotate(
+        label, (value, 0.98), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=6,
+        textcoords="offset points", va="top", color=GREY,
+    )  # fmt: skip

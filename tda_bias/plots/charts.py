@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,16 +10,12 @@ import pandas as pd
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison
-from tda_bias.runs.figures import BLUE, GREEN, ORANGE, PINK
+from tda_bias.runs.figures import COLOURS, RANDOM, look
 from tda_bias.runs.page import Chart
 from tda_bias.runs.run import Run
-from tda_bias.scores.beta import log_odds
+from tda_bias.scores.stereoset import log_odds
 from tda_bias.scores.stereoset_scores import StereoSetScores
-from tda_bias.types import HeadId
 
-# Okabe and Ito's, without yellow and black: told apart by colour-blind readers, on white and black.
-COLOURS = [BLUE, ORANGE, GREEN, PINK, "#56B4E9", "#E69F00"]
-_RANDOM = "random"
 POINT = {"type": "point", "filled": True, "size": 45, "color": "var(--first)", "opacity": 0.7}
 
 
@@ -38,53 +34,49 @@ def hover(*fields: str) -> list[dict[str, Any]]:
     return [{"field": name} for name in fields]
 
 
-def chosen(name: str, label: str, values: list[str]) -> dict[str, Any]:
-    """A choice that filters the rows by a column, and the filter."""
-    select = {"input": "select", "options": ["", *values], "labels": ["all", *values]}
-    return {
-        "params": [{"name": f"chosen_{name}", "value": "", "bind": {**select, "name": label}}],
-        "transform": [{"filter": f"chosen_{name} === '' || datum.{name} === chosen_{name}"}],
-    }
-
-
 def interval_chart(
-    title: str, rows: pd.DataFrame, value: str, *, label: str, axis: str, note: str = ""
+    title: str,
+    rows: pd.DataFrame,
+    value: str,
+    *,
+    label: str,
+    axis: str,
+    note: str = "",
+    shape: str = "",
+    also: Sequence[str] = (),
+    limits: tuple[float, float] | None = None,
 ) -> Chart:
     """Values with intervals, a line each.
 
     Args:
         title: What it shows.
-        rows: With the columns ``value``, ``value_low``, ``value_high`` and the label's.
+        rows: With the columns ``value``, ``low``, ``high`` and the label's.
         value: The column.
         label: The column that names a line.
         axis: What the numbers are.
         note: How to read it.
+        shape: The column that gives points their shape, if any.
+        also: Further columns of the box beside the pointer.
+        limits: Ends of the axis, where the quantity has some; else those of the values.
     """
-    layers = [
-        {
-            "mark": {"type": "rule", "color": "var(--first)"},
-            "encoding": {"x": number("low", axis), "x2": {"field": "high"}},
-        },
-        {"mark": POINT, "encoding": {"x": number("value", axis), "tooltip": hover(*_TIP)}},
-    ]
-    table = pd.DataFrame(
-        {
-            "name": rows[label].astype(str),
-            "value": rows[value],
-            "low": rows[f"{value}_low"],
-            "high": rows[f"{value}_high"],
-        }
-    ).dropna()
+    ends = {} if limits is None else {"scale": {"domain": list(limits)}}
+    also = [*also, shape] if shape else also
+    tip = hover("name", "value", "low", "high", *also)
+    point: dict[str, Any] = {"x": number("value", axis, **ends), "tooltip": tip}
+    if shape:
+        point["shape"] = names(shape, shape, legend={"orient": "top"})
+    # Without any interval there is nothing to read aloud, which an empty group would claim.
+    rule = {"type": "rule", "color": "var(--first)", "aria": False}
+    interval = {"x": number("low", axis, **ends), "x2": {"field": "high"}}
     spec = {
         "description": title,
         "height": {"step": 15},
         "encoding": {"y": names("name")},
-        "layer": layers,
+        "layer": [{"mark": rule, "encoding": interval}, {"mark": POINT, "encoding": point}],
     }
-    return Chart(title, spec, table, note)
-
-
-_TIP = ("name", "value", "low", "high")
+    table = rows.assign(name=rows[label].astype(str), value=rows[value])
+    table = table[["name", "value", "low", "high", *also]].dropna(subset=["value"])
+    return Chart(title, spec, table.reset_index(drop=True), note)
 
 
 # -- by command ------------------------------------------------------------------------------------
@@ -101,25 +93,24 @@ def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
     if not scores.has_twins:
         return []
     items = scores.items
-    said = items["id"].map(lambda name: texts.get(str(name), "")) if "id" in items else ""
+    text = items["id"].map(lambda name: texts.get(str(name), "")) if "id" in items else ""
     rows = pd.DataFrame(
         {
             "category": items["category"],
             "target": items["group"],
             "item": log_odds(items, "sum"),
-            "twin": items["logprob_s_twin"] - items["logprob_a_twin"],
-            "text": said,
+            "twin": items["log_prob_s_twin"] - items["log_prob_a_twin"],
+            "text": text,
         }
     ).dropna(subset=["item", "twin"])
     same = {"type": "rule", "color": "var(--soft)", "strokeDash": [4, 3], "aria": False}
     values = rows[["item", "twin"]].to_numpy(float)
     least, most = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-    ends = {
-        "x": {"datum": least},
-        "y": {"datum": least},
-        "x2": {"datum": most},
-        "y2": {"datum": most},
-    }
+    places = {"x": least, "y": least, "x2": most, "y2": most}
+    ends = {name: {"datum": place} for name, place in places.items()}
+    said = sorted(rows["target"].unique())
+    select = {"input": "select", "options": ["", *said], "labels": ["all", *said]}
+    choice = {"name": "chosen_target", "value": "", "bind": {**select, "name": "Target "}}
     points = {
         "mark": POINT,
         "encoding": {
@@ -131,7 +122,8 @@ def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
     spec = {
         "description": "Log-odds of every item against its twin's",
         "height": 340,
-        **chosen("target", "Target ", sorted(rows["target"].unique())),
+        "params": [choice],
+        "transform": [{"filter": "chosen_target === '' || datum.target === chosen_target"}],
         "layer": [{"mark": same, "encoding": ends}, points],
     }
     note = (
@@ -142,11 +134,11 @@ def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
 
 
 def ablate(run: Run) -> list[Chart]:
-    """Effects of removing the top heads, the bottom ones, and random ones."""
+    """Effects of ablating the top heads, the bottom ones, and random ones."""
     effects = run.load(AblationStudy.load).effects
     rows = effects[["kind", "heads", "d_log_odds"]]
     spec = {
-        "description": "Change of the log-odds by which heads were removed",
+        "description": "Change of the log-odds by which heads were ablated",
         "height": {"step": 26},
         "mark": {**POINT, "opacity": 0.6},
         "encoding": {
@@ -156,57 +148,52 @@ def ablate(run: Run) -> list[Chart]:
         },
     }
     note = "A chosen set that lies among the random ones does no more than any heads would."
-    return [Chart("What removal changes", spec, rows, note)]
+    return [Chart("Effect of ablation", spec, rows, note)]
 
 
 def crossref(run: Run) -> list[Chart]:
     """Correlations over targets of what heads do with what the model says."""
     table = run.plain_table("correlations.csv")
-    rows = table.assign(
-        pair=table["quantity"].astype(str) + " · " + table["summary"].astype(str),
-        rho_low=table["low"],
-        rho_high=table["high"],
-        rho=table["spearman"],
-    )
+    rows = table.assign(pair=table["quantity"].astype(str) + " · " + table["summary"].astype(str))
     title = "Heads against behaviour, over targets"
-    return [interval_chart(title, rows, "rho", label="pair", axis="Spearman's rho")]
+    axis = "Spearman's rho"
+    return [interval_chart(title, rows, "spearman", label="pair", axis=axis, limits=(-1, 1))]
 
 
 def prune_curve(run: Run) -> list[Chart]:
-    """Remaining preference while more and more heads are removed."""
+    """Remaining preference while more and more heads are ablated."""
     quantity = run.load(PruneCurve.load).record.quantity
     said = "beta" if quantity == "beta" else "mean log-odds"
-    left = f"{said} left"
+    left = f"{said} remaining"
     rows = run.plain_table("curve.csv").assign(
         line=lambda t: t["ranking"].astype(str) + " " + t["draw"].astype(str)
     )
     rows = rows.rename(columns={f"{quantity}_test": left})
     rows = rows[["ranking", "line", "k", "log_ppl", left]].dropna()
     spec = {
-        "description": f"{left} against log-perplexity while heads are removed",
+        "description": f"{left} against log-perplexity while heads are ablated",
         "height": 320,
         "encoding": {
             "x": number("log_ppl", "log-perplexity of neutral text", scale={"zero": False}),
-            "y": number(left, f"{left} on targets that chose nothing, nats"),
+            "y": number(left, f"{left} on test targets, nats"),
             "detail": {"field": "line"},
             "order": {"field": "k", "type": "quantitative"},
             "tooltip": hover("ranking", "k", "log_ppl", left),
         },
         "layer": _beside_random(rows, "ranking"),
     }
-    note = (
-        "Grey lines are random orders. A ranking is worth something if it is nearer to 0 than they."
-    )
-    return [Chart("What removing more and more heads leaves", spec, rows, note)]
+    note = "Grey lines are random orders. A ranking helps if its line is closer to 0 than they are."
+    return [Chart("Ablation curve", spec, rows, note)]
 
 
 def compare(run: Run) -> list[Chart]:
     """Changes between two models, or between the maps of two runs."""
-    if getattr(run.record, "compares", "models") == "heads":
+    compares = getattr(run.record, "compares", "models")
+    if compares == "beta":  # a table of correlations says it all
+        return []
+    if compares == "heads":
         return _maps(run.load(HeadsComparison.load))
-    table = run.plain_table("compare.csv").rename(
-        columns={"low": "change_low", "high": "change_high"}
-    )
+    table = run.plain_table("compare.csv")
     charts: list[Chart] = []
     for unit, rows in table.groupby("unit", sort=False):
         title = f"Changes from before to after, {unit}"
@@ -222,14 +209,12 @@ def _maps(comparison: HeadsComparison) -> list[Chart]:
     """Every head before and after where heads are the same ones, else the layers' means."""
     by = comparison.record.by
     if len(comparison.heads):
-        rows = comparison.heads.assign(
-            head=[
-                str(HeadId(int(layer), int(head)))
-                for layer, head in zip(
-                    comparison.heads["layer"], comparison.heads["head"], strict=True
-                )
-            ]
-        )[["head", "before", "after", "p"]].dropna(subset=["before", "after"])
+        heads = comparison.heads
+        named = [
+            f"L{layer}H{head}" for layer, head in zip(heads["layer"], heads["head"], strict=True)
+        ]
+        rows = heads.assign(head=named)[["head", "before", "after", "p"]]
+        rows = rows.dropna(subset=["before", "after"])
         spec = {
             "description": "Every head's value before and after",
             "height": 340,
@@ -249,7 +234,7 @@ def _maps(comparison: HeadsComparison) -> list[Chart]:
         "encoding": {
             "x": number("depth", "relative depth"),
             "y": number("value", f"mean {by} over heads"),
-            "color": names("model", "run", scale={"range": COLOURS}),
+            "color": names("model", "run", scale={"range": list(COLOURS)}),
             "strokeDash": names("model", "run"),
             "tooltip": hover("model", "layer", "depth", "value"),
         },
@@ -280,21 +265,25 @@ def debias(run: Run) -> list[Chart]:
 
 def _beside_random(rows: pd.DataFrame, column: str) -> list[dict[str, Any]]:
     """Lines in colours and dashes by a column, in front of grey ones that are random."""
-    chosen_ones = [name for name in rows[column].unique() if name != _RANDOM]
+    chosen_ones = [name for name in rows[column].unique() if name != RANDOM]
     key = {"orient": "top", "columns": 3, "symbolType": "stroke"}
     told_apart = {"domain": chosen_ones}
+    # Black lines would vanish in the dark.
+    colours = [
+        look(str(name), n)[0].replace("black", "#999999") for n, name in enumerate(chosen_ones)
+    ]
     dashes = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]
     return [
         {
-            "transform": [{"filter": f"datum.{column} === '{_RANDOM}'"}],
+            "transform": [{"filter": f"datum.{column} === '{RANDOM}'"}],
             "mark": {"type": "line", "point": {"color": "#999999", "size": 14}, "color": "#999999",
                      "strokeWidth": 1, "opacity": 0.6},
         },
         {
-            "transform": [{"filter": f"datum.{column} !== '{_RANDOM}'"}],
+            "transform": [{"filter": f"datum.{column} !== '{RANDOM}'"}],
             "mark": {"type": "line", "point": True, "strokeWidth": 2},
             "encoding": {
-                "color": names(column, column, legend=key, scale={**told_apart, "range": COLOURS}),
+                "color": names(column, column, legend=key, scale={**told_apart, "range": colours}),
                 "strokeDash": names(
                     column,
                     column,
@@ -304,3 +293,49 @@ def _beside_random(rows: pd.DataFrame, column: str) -> list[dict[str, Any]]:
             },
         },
     ]  # fmt: skip
+
+
+# Lines of the charts below: more cannot be read.
+_MOST = 40
+
+
+def pvf(run: Run) -> list[Chart]:
+    """The words with the largest risk, with their intervals over templates."""
+    if not run.has("by_x.csv"):
+        return []
+    table = run.plain_table("by_x.csv", dtype={"x": str})  # a word may look like a number
+    if "r_low" not in table:  # a single template
+        return []
+    renamed = {"toward": "leans to", "r_low": "low", "r_high": "high"}
+    rows = table.nlargest(_MOST, "r").rename(columns=renamed)
+    return [
+        interval_chart(
+            f"The {len(rows)} words with the largest risk",
+            rows,
+            "r",
+            label="x",
+            axis="risk r, with its interval over templates",
+            note="0: no leaning in any template; the table holds all words.",
+            shape="leans to",
+            also=("r_p", "r_v"),
+        )
+    ]
+
+
+def unqover(run: Run) -> list[Chart]:
+    """The groups and attributes with the largest bias, with their intervals."""
+    if not run.has("groups.csv"):
+        return []
+    table = run.plain_table("groups.csv")
+    largest = table.dropna(subset=["gamma", "low"])["gamma"].abs().nlargest(_MOST).index
+    rows = table.loc[largest].sort_values("gamma", ascending=False)
+    rows["name"] = rows["group"].astype(str) + " · " + rows["attribute"].astype(str)
+    return [
+        interval_chart(
+            f"The {len(rows)} largest biases of groups",
+            rows,
+            "gamma",
+            label="name",
+            axis="gamma: above 0, the group is picked more often than others",
+        )
+    ]

@@ -17,43 +17,38 @@ from tda_bias.runs.figures import (
     ORANGE,
     PAGE,
     captioned,
-    plain_text,
     print_figure,
 )
 
 _COLOURS = {"bias": BLUE, "quality": GREEN, "knowledge": ORANGE}
 _ROW = 0.17  # inches
-_SPLITS = ("_longer", "_equal", "_shorter")
 
 
-@plain_text
 def plot_comparison(comparison: ModelComparison) -> Figure:
     """The change of every outcome with its interval; dotted where a guard ends.
 
     Args:
-        comparison: From ``compare_models``. The length splits are left to the table.
+        comparison: From ``compare_models``.
     """
-    table = shown_outcomes(comparison.table)
+    table = comparison.table.dropna(subset=["change"])
     units = list(dict.fromkeys(table["unit"]))
     rows = [int((table["unit"] == unit).sum()) for unit in units]
     figure = print_figure(PAGE, 0.9 + sum(_ROW * n + 0.55 for n in rows))
     grid = figure.subplots(len(units), 1, height_ratios=[n + 1 for n in rows], squeeze=False)
     for ax, unit in zip(grid[:, 0], units, strict=True):
         _panel(ax, table[table["unit"] == unit], unit)
-    _legend(grid[0, 0], table)
+    for kind in dict.fromkeys(table["kind"]):
+        grid[0, 0].plot([], [], "o", ms=4, color=_COLOURS[kind], label=kind)
+    grid[0, 0].legend(
+        frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1
+    )
     record = comparison.record
     return captioned(
         figure,
-        f"{record.after.name} minus {record.model.name}: change, {record.confidence:.0%} BCa "
+        f"{record.after.name} minus {record.model.name}: change, {record.confidence:.0%} "
         "interval over clusters. Right: before and after. Filled: primary outcomes. Dotted: how "
         "much worse an outcome may get.",
     )
-
-
-def shown_outcomes(table: pd.DataFrame) -> pd.DataFrame:
-    """Outcomes that have a number, without the splits by length."""
-    split = table["outcome"].str.endswith(_SPLITS)
-    return table[~split & table["change"].notna()]
 
 
 def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
@@ -81,16 +76,9 @@ def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
     ax.margins(x=0.08)
 
 
-def _legend(ax: Axes, table: pd.DataFrame) -> None:
-    for kind in dict.fromkeys(table["kind"]):
-        ax.plot([], [], "o", ms=4, color=_COLOURS[kind], label=kind)
-    ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1)
-
-
 # -- heads -----------------------------------------------------------------------------------------
 
 
-@plain_text
 def plot_head_comparison(comparison: HeadsComparison) -> Figure:
     """Maps of two runs against each other, where heads are matched, and their layer profiles."""
     matched = comparison.record.matched
@@ -124,10 +112,8 @@ def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
             textcoords="offset points",
             fontsize=5,
         )
-    ends = [
-        np.nanmin(heads[["before", "after"]].to_numpy()),
-        np.nanmax(heads[["before", "after"]].to_numpy()),
-    ]
+    values = heads[["before", "after"]].to_numpy()
+    ends = [np.nanmin(values), np.nanmax(values)]
     ax.plot(ends, ends, color="black", lw=0.5)
     ax.set_xlabel(f"map of {comparison.record.model.name}")
     ax.set_ylabel(f"map of {comparison.record.after.name}")

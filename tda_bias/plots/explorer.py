@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,9 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.heads.item_differences import ARRAYS, ItemDifferences, carriers, shares
-from tda_bias.heads.kept_patterns import TABLE as KEPT
-from tda_bias.heads.kept_patterns import KeptPatterns
-from tda_bias.heads.maps import map_columns
-from tda_bias.heads.result import NULLS, HeadBias
+from tda_bias.heads.items import ItemDifferences, KeptPatterns, carriers, shares
+from tda_bias.heads.record import map_columns
+from tda_bias.heads.result import HeadBias
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.page import packed, rounded
 from tda_bias.runs.run import Run
@@ -39,36 +37,22 @@ class _Map:
     kind: str
 
 
-_EVIDENCE = "How far a head's difference in {} stands above its own noise, in standard deviations"
 _PUBLISHED = "The published map: mean z over groups, which also ranks heads by their noise"
 _MAPS = (
-    _Map(
-        "evidence_relative_twin",
-        "relative_twin",
-        "dispersion, triple minus twin",
-        f"{_EVIDENCE.format('dispersion')}, wording taken out by twins.",
-        "spread_twin",
-    ),
-    _Map(
-        "evidence_relative",
-        "relative",
-        "dispersion",
-        f"{_EVIDENCE.format('dispersion')}; wording is still in it.",
-        "spread",
-    ),
-    _Map(
-        "evidence_location_twin",
-        "location_twin",
-        "location, triple minus twin",
-        f"{_EVIDENCE.format('location')}, wording taken out by twins.",
-        "shift_twin",
-    ),
-    _Map(
-        "evidence_location",
-        "location",
-        "location",
-        f"{_EVIDENCE.format('location')}; wording is still in it.",
-        "shift",
+    *(
+        _Map(
+            f"evidence_{tested}{end}",
+            f"{tested}{end}",
+            f"{test}, triple minus twin" if end else test,
+            f"z of the {test} test: SDs above the mean under exchange, "
+            + ("triple minus twin." if end else "without twins: wording is still in it."),
+            f"{kind}{end}",
+        )
+        for tested, test, kind in (
+            ("relative", "dispersion", "spread"),
+            ("location", "location", "shift"),
+        )
+        for end in ("_twin", "")
     ),
     _Map("z_relative", "relative", "published", f"{_PUBLISHED}.", "spread"),
     _Map("z_statistic", "statistic", "published S", f"{_PUBLISHED} (statistic S).", "spread"),
@@ -94,9 +78,6 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
         InputError: if a file of the run is damaged.
     """
     result = run.load(HeadBias.load)
-    items = ItemDifferences.read(run) if run.has(ARRAYS) else None
-    nulls = run.arrays(NULLS) if run.has(NULLS) else {}
-    kept = KeptPatterns.read(run) if run.has(KEPT) else None
     studies = [part.load(AblationStudy.load) for part in others if part.command == "ablate"]
     heads = result.layer_by_head("layer", result.categories[0]).shape
     config = result.record.config
@@ -109,17 +90,17 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
         },
         "categories": {
             category: {
-                "maps": _maps(result, category, nulls),
+                "maps": _maps(result, category, result.nulls or {}),
                 "rankings": _rankings(result, category, studies),
-                "patterns": _patterns(kept, category, heads[1]),
-                **_items(items, category),
+                "patterns": _patterns(result.kept, category, heads[1]),
+                **_items(result.items, category),
             }
             for category in result.categories
         },
     }
 
 
-def _maps(result: HeadBias, category: str, nulls: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def _maps(result: HeadBias, category: str, nulls: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """The maps, that of the run's ranking first."""
     table = _heads(result, category)
     chosen = map_columns(result.rank_by, table.columns).value
@@ -180,8 +161,8 @@ def _rankings(
             heads = study.heads.sort_values(["layer", "head"])
             lines += [
                 ("gradient importance", heads["importance"].to_numpy(float)),
-                ("effect of removal, first order", np.abs(heads["effect"].to_numpy(float))),
-                ("effect of removal, measured", np.abs(heads["exact"].to_numpy(float))),
+                ("effect of ablation, first order", np.abs(heads["effect"].to_numpy(float))),
+                ("effect of ablation, measured", np.abs(heads["exact"].to_numpy(float))),
             ]
     return [_ranked(label, values) for label, values in lines]
 
@@ -220,11 +201,9 @@ def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
         limits, n = _by_group(flat, table["group"], content["groups"])
         content["values"][kind] = {"label": label, "n": n, "packed": packed(limits)}
         if measure == "dispersion":
-            share = shares(items, twins=twins)[rows]
-            content["carriers"][kind] = _carriers(share)
-    for kind, like in (("shift", "spread"), ("shift_twin", "spread_twin")):
-        if like in content["carriers"]:
-            content["carriers"][kind] = content["carriers"][like]
+            carried = _carriers(shares(items, twins=twins)[rows])
+            for shown in (kind, kind.replace("spread", "shift")):
+                content["carriers"][shown] = carried
     return content
 
 

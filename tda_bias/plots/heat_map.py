@@ -1,4 +1,4 @@
-"""Results to matplotlib axes."""
+"""Maps of heads, layers by heads, as matplotlib axes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from tda_bias.heads.maps import map_columns
-from tda_bias.runs.figures import plain_text
+from tda_bias.heads.record import map_columns
 from tda_bias.runs.text import counted, number_text
 from tda_bias.types import RankBy
 
@@ -23,16 +23,15 @@ if TYPE_CHECKING:
 # Visible on dark cells too.
 _OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
 _PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": "|metric T|"}
-_EVIDENCE = {"evidence": "difference in spread", "location": "shift"}
+_TESTS = {"evidence": "dispersion", "location": "location"}
 
 
-@plain_text
 def plot_heatmap(
     result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "evidence"
 ) -> Axes:
     """The map of a category, in the unit that heads are ranked by.
 
-    Heads that survive the family-wise hot-spot test (max-z p < .05) carry a filled dot, those with
+    Heads with a family-wise p < .05 carry a filled dot, those with
     q < .05 an open one; unstable heads are crossed out.
 
     Args:
@@ -41,29 +40,49 @@ def plot_heatmap(
         category: Which map.
         by: Which map.
     """
-    if ax is None:
-        _, ax = plt.subplots(layout="constrained")
+    ax = ax or plt.subplots(layout="constrained")[1]
     values = result.category_map(category, by=by)
-    limit, extend = _limit(values, result.layer_by_head("unstable", category).astype(bool))
+    unstable = result.layer_by_head("unstable", category).astype(bool)
+    limit, extend = _limit(values, unstable)
+    tested = map_columns(by, result.category.columns).tested
+    p_max, q = (result.layer_by_head(f"{name}_{tested}", category) for name in ("p_max", "q"))
+    label = _label(by, twins=tested.endswith("_twin"))
+    draw_map(ax, values, p_max, q, limit=limit, extend=extend, label=label)
+    layer, head = np.nonzero(unstable)
+    ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
+    ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
+    return ax
+
+
+def draw_map(
+    ax: Axes,
+    values: Float[np.ndarray, "layer head"],
+    p_max: Float[np.ndarray, "layer head"],
+    q: Float[np.ndarray, "layer head"],
+    *,
+    limit: float,
+    label: str,
+    extend: str = "neither",
+) -> None:
+    """Draw values around 0; filled dots have a family-wise p < .05, open ones q < .05."""
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    family = p_max < 0.05
+    for chosen, face, edge in ((family, "black", "white"), ((q < 0.05) & ~family, "none", "black")):
+        layer, head = np.nonzero(chosen)
+        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
     ax.set_xlabel("head")
     ax.set_ylabel("layer")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
-    columns = map_columns(by, result.category.columns)
-    _mark(result, ax, category, columns.tested)
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend)
-    bar.set_label(_label(by, twins=columns.tested.endswith("_twin")))
-    ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
-    return ax
+    ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend).set_label(label)
 
 
 def _label(by: RankBy, *, twins: bool) -> str:
     """Label of the colour scale."""
     if by in _PUBLISHED:
         return f"mean z over groups of {_PUBLISHED[by]}"
-    what = f"{_EVIDENCE[by]} of triple minus twin" if twins else _EVIDENCE[by]
-    return f"evidence of a {what},\nSDs above its mean under exchange"
+    what = f"{_TESTS[by]} test, triple minus twin" if twins else f"{_TESTS[by]} test"
+    return f"z, {what}\n(SDs above the mean under exchange)"
 
 
 def _limit(values: np.ndarray, unstable: np.ndarray) -> tuple[float, str]:
@@ -77,28 +96,15 @@ def _limit(values: np.ndarray, unstable: np.ndarray) -> tuple[float, str]:
     return limit, {(1, 1): "both", (1, 0): "max", (0, 1): "min"}.get((above, below), "neither")
 
 
-def _mark(result: HeadBias, ax: Axes, category: str, tested: str) -> None:
-    family = result.layer_by_head(f"p_max_{tested}", category) < 0.05
-    discovery = (result.layer_by_head(f"q_{tested}", category) < 0.05) & ~family
-    unstable = result.layer_by_head("unstable", category).astype(bool)
-    for chosen, style in (
-        (family, {"marker": "o", "facecolor": "black", "edgecolor": "white"}),
-        (discovery, {"marker": "o", "facecolor": "none", "edgecolor": "black"}),
-        (unstable, {"marker": "x", "color": "black", "linewidth": 0.8, "path_effects": _OUTLINE}),
-    ):
-        layer, head = np.nonzero(chosen)
-        ax.scatter(head, layer, s=18, **style)
-
-
 def caption(result: HeadBias, category: str, by: RankBy) -> str:
-    """The line under a map: how many texts, and what to hold it against."""
+    """The line under a map: how many texts, and how many heads chance would give."""
     c = result.controls(category)
     below = c["hot_spots_p05"]
     return (
         f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {below} of "
         f"{c['heads']} heads have a "
-        f"hot-spot p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
-        f"{c['hot_spots_p_max05']} with max-z p < .05 (filled), "
+        f"p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
+        f"{c['hot_spots_p_max05']} with family-wise p < .05 (filled), "
         f"{c['hot_spots_q05']} with q < .05 (filled or open). "
         f"Split-half reliability {number_text(c['reliability'])}. Crosses: unstable in some group."
     )

@@ -12,31 +12,24 @@ from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
 from tda_bias.heads.result import agreement
-from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, PINK, plain_text
+from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE
 from tda_bias.runs.text import counted
-from tda_bias.types import InputError, RankBy
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from tda_bias.heads.paper_p import Calibration
+    from tda_bias.heads.resampled import Calibration
     from tda_bias.heads.result import HeadBias
-
-_COLOURS = (BLUE, ORANGE, GREEN, PINK)
-
 
 _MARKERS = ("o", "s", "^", "D")
 
 
-_NAME = {"metric": "metric T", "statistic": "S", "relative": "relative statistic"}
-
-
-@plain_text
-def plot_category_means(result: HeadBias, *, by: RankBy = "metric", ax: Axes | None = None) -> Axes:
+def plot_category_means(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     """Per category, the mean over groups of a group's mean over heads, with its standard error.
 
     Source: Varadarajan & Songdechakraiwut, figure 8 (without the errors).
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    table = result.category_summary(by=by)
+    table = result.category_summary(by="metric")
     ax.axhline(0, color=GREY, linewidth=0.8)
     place = np.arange(len(table))
     ax.bar(place, table["mean"], 0.6, color=BLUE, alpha=0.75)
@@ -44,28 +37,24 @@ def plot_category_means(result: HeadBias, *, by: RankBy = "metric", ax: Axes | N
         place, table["mean"], table["standard_error"], fmt="none", ecolor="black", capsize=3
     )
     ax.set_xticks(place, _counted(table))
-    ax.set_ylabel(f"mean over groups of the\nmean {_NAME[by]} over heads")
+    ax.set_ylabel("mean over groups of the\nmean metric T over heads")
     return ax
 
 
-@plain_text
-def plot_category_spreads(
-    result: HeadBias, *, by: RankBy = "metric", ax: Axes | None = None
-) -> Axes:
+def plot_category_spreads(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     """Per category, the standard deviation over groups of a group's mean over heads.
 
     Source: Varadarajan & Songdechakraiwut, figure 9.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    table = result.category_summary(by=by)
+    table = result.category_summary(by="metric")
     place = np.arange(len(table))
     ax.bar(place, table["sd"], 0.6, color=ORANGE, alpha=0.75)
     ax.set_xticks(place, _counted(table))
-    ax.set_ylabel(f"SD over groups of the\nmean {_NAME[by]} over heads")
+    ax.set_ylabel("SD over groups of the\nmean metric T over heads")
     return ax
 
 
-@plain_text
 def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = None) -> Axes:
     """Groups as points: mean S over stable heads against S of uniform attention, same lengths.
 
@@ -78,7 +67,7 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = Non
         both = x.notna() & y.notna()
         rho = f"{spearmanr(x[both], y[both]).statistic:.2f}" if both.sum() > 2 else "undefined"
         ax.scatter(
-            x, y, s=14, alpha=0.8, color=_COLOURS[number], marker=_MARKERS[number], linewidth=0,
+            x, y, s=14, alpha=0.8, color=COLOURS[number], marker=_MARKERS[number], linewidth=0,
             label=f"{category}, Spearman {rho}",
         )  # fmt: skip
     ax.axhline(0, color=GREY, linewidth=0.6)
@@ -89,7 +78,6 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = Non
     return ax
 
 
-@plain_text
 def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     """Split-half reliability of groups (points) and of category maps (bars).
 
@@ -129,7 +117,6 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@plain_text
 def plot_calibration(result: Calibration, *, ax: Axes | None = None) -> Axes:
     """Share of p-values at or below each level where there is no effect; the diagonal is right."""
     ax = ax or plt.subplots(layout="constrained")[1]
@@ -147,7 +134,6 @@ def plot_calibration(result: Calibration, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-@plain_text
 def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -> Axes:
     """Do models single out the same groups? Mean |relative| over heads, Spearman over groups.
 

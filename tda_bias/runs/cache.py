@@ -14,136 +14,124 @@ import xxhash
 
 from tda_bias.progress import Progress
 from tda_bias.runs.files import arrays_from, atomic
-from tda_bias.runs.work import ALONE, Alone, Job, Team, shares
+from tda_bias.runs.work import Part, Team, shares
 from tda_bias.types import InputError
 
 _START_OVER = "start over with --no-resume"
 
 
-class PartStore:
+class Cache:
     """The finished parts of a run, one file each, reused when the run is started again.
 
-    A part names what it is, everything its numbers depend on, and a hash of all that and of the
-    numbers. One that belongs to something else is refused, never mixed in; so is a damaged one.
+    A saved part names what it is, everything its numbers depend on, and a hash of all that and of
+    the numbers. One that belongs to something else is refused, never mixed in; so is a damaged one.
 
     Args:
         folder: Where the files are; None keeps nothing.
         identity: What the numbers of every part depend on: model, weights, settings.
+        resume: Whether parts of earlier runs are reused; else they are deleted.
         overwrite: Whether parts of something else count as not there, and are written over.
-        team: The processes that share the work.
+        team: The processes that share the work; None for this one alone.
     """
 
     def __init__(
         self,
-        folder: Path | None,
-        identity: Mapping[str, Any],
+        folder: Path | None = None,
+        identity: Mapping[str, Any] | None = None,
         *,
+        resume: bool = True,
         overwrite: bool = False,
-        team: Team = ALONE,
+        team: Team | None = None,
     ) -> None:
-        if folder is None and not isinstance(team, Alone):
+        if folder is None and team is not None:
             raise ValueError("processes share the parts of a folder; there is none")
         self._folder = folder
-        self._identity = _as_read_back(identity)
+        self._identity = _as_read_back(identity or {})
         self._overwrite = overwrite
         self._team = team
+        if folder is not None and not resume and (team is None or team.index == 0):
+            for path in folder.glob("*.npz"):
+                path.unlink(missing_ok=True)
+
+    def get(self, part: Part) -> Mapping[str, np.ndarray]:
+        """The arrays of a part: as they are saved, else computed and saved.
+
+        Raises:
+            InputError: if the part was saved under another identity, depends on something else, is
+                another part's file, is damaged, or cannot be written.
+        """
+        if self._folder is None:
+            return part.compute()
+        saved = self._load(self._folder, part)
+        if saved is not None:
+            return saved
+        arrays = part.compute()
+        self._save(self._folder, part, arrays)
+        return arrays
 
     def each(
-        self,
-        jobs: Sequence[Job],
-        *,
-        progress: Progress | None = None,
+        self, parts: Sequence[Part], *, progress: Progress | None = None
     ) -> Iterator[Mapping[str, np.ndarray]]:
-        """The arrays of every part in order: saved ones as they are, the others computed and saved.
+        """The arrays of several parts in order.
 
         Of several processes each computes its share, and one goes on from there.
 
         Args:
-            jobs: The parts.
+            parts: The parts.
             progress: Called with the cost of parts done and of all; of several processes, of this
                 one's share.
 
         Raises:
             ShareDone: in the others, when their share is saved.
-            InputError: as ``load`` and ``save``, or if another process ended before its share was
-                done.
+            InputError: as ``get``, or if another process ended before its share was done.
         """
-        alone = isinstance(self._team, Alone)
-        if not alone:
-            self._compute_share(jobs, progress)
+        if self._team is not None:
+            self._compute_share(self._team, parts, progress)
             self._team.done()
-        done, cost = 0.0, sum(job.cost for job in jobs)
-        for job, arrays in zip(jobs, map(self.part, jobs), strict=True):
-            done += job.cost
-            if alone and progress is not None:
-                progress(round(done), round(cost))
-            yield arrays
+            progress = None
+        yield from self._in_order(parts, progress)
 
-    def prepare(self, jobs: Sequence[Job]) -> None:
+    def prepare(self, parts: Sequence[Part]) -> None:
         """See to it that parts are there of which the others are made.
 
         Of several processes each computes its share, and all go on when all are done; a shard waits
-        for nobody, and takes what it lacks from ``part``. One process alone does nothing yet.
+        for nobody, and takes what it lacks from ``get``. One process alone does nothing yet.
 
         Raises:
             InputError: as ``each``.
         """
-        if not isinstance(self._team, Alone):
-            self._compute_share(jobs, None)
+        if self._team is not None:
+            self._compute_share(self._team, parts, None)
             self._team.meet()
 
-    def part(self, job: Job) -> Mapping[str, np.ndarray]:
-        """The arrays of one part: as they are saved, else computed and saved by this process.
+    def _compute_share(self, team: Team, parts: Sequence[Part], progress: Progress | None) -> None:
+        """Compute this process's part of what is not saved yet."""
+        folder = self._folder
+        assert folder is not None  # as the constructor saw to
+        missing = team.agreed(
+            lambda: [part.name for part in parts if self._load(folder, part) is None]
+        )
+        if missing is not None:
+            parts = [part for part in parts if part.name in set(missing)]
+        numbers = shares([part.cost for part in parts], team.count)[team.index]
+        for _ in self._in_order([parts[number] for number in numbers], progress):
+            pass
 
-        Raises:
-            InputError: as ``load`` and ``save``.
-        """
-        if self._folder is None:
-            return job.compute()
-        depends_on = job.depends_on()
-        saved = self.load(job.name, depends_on)
-        if saved is not None:
-            return saved
-        arrays = job.compute()
-        self.save(job.name, depends_on, arrays)
-        return arrays
-
-    def _compute_share(
-        self,
-        jobs: Sequence[Job],
-        progress: Progress | None,
-    ) -> None:
-        """This process's part of what is not saved yet."""
-
-        def missing() -> list[str]:
-            return [job.name for job in jobs if self.load(job.name, job.depends_on()) is None]
-
-        agreed = self._team.agreed(missing)
-        if agreed is not None:
-            jobs = [job for job in jobs if job.name in set(agreed)]
-        numbers = shares([job.cost for job in jobs], self._team.count)[self._team.index]
-        share = [jobs[number] for number in numbers]
-        done, cost = 0.0, sum(job.cost for job in share)
-        for job, _ in zip(share, map(self.part, share), strict=True):
-            done += job.cost
+    def _in_order(
+        self, parts: Sequence[Part], progress: Progress | None
+    ) -> Iterator[Mapping[str, np.ndarray]]:
+        done, cost = 0.0, sum(part.cost for part in parts)
+        for part in parts:
+            arrays = self.get(part)
+            done += part.cost
             if progress is not None:
                 progress(round(done), round(cost))
+            yield arrays
 
-    def load(self, name: str, depends_on: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
-        """The arrays of a finished part, or None.
+    # -- files --
 
-        Args:
-            name: The part, as it was saved.
-            depends_on: What this part depends on beside the identity: a hash of its texts, the
-                heads that were removed.
-
-        Raises:
-            InputError: if the part was saved under another identity, depends on something else, is
-                another part's file, or is damaged.
-        """
-        if self._folder is None:
-            return None
-        path = self._path(self._folder, name)
+    def _load(self, folder: Path, part: Part) -> dict[str, np.ndarray] | None:
+        path = _file_of(folder, part.name)
         try:
             arrays = arrays_from(path.read_bytes())
             header = json.loads(str(arrays.pop("header")))
@@ -159,49 +147,27 @@ class PartStore:
                 f"{path} is not as it was saved: it is damaged; delete it or {_START_OVER}"
             )
         try:
-            self._check(path, header, name, depends_on)
+            self._check(path, header, part)
         except InputError:
             if self._overwrite:
                 return None
             raise
         return arrays
 
-    def save(
-        self, name: str, depends_on: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> None:
-        """Save a finished part.
-
-        Raises:
-            InputError: if the file cannot be written.
-        """
-        if self._folder is None:
-            return
-        header = {"part": name, "identity": self._identity, "depends_on": _as_read_back(depends_on)}
+    def _save(self, folder: Path, part: Part, arrays: Mapping[str, np.ndarray]) -> None:
+        about = {"identity": self._identity, "depends_on": _as_read_back(part.depends_on())}
+        header = {"part": part.name, **about}
         sealed = json.dumps({**header, "hash": _hash(header, arrays)})
-        path = self._path(self._folder, name)
-        with atomic(path) as temporary, temporary.open("wb") as file:
+        with atomic(_file_of(folder, part.name)) as temporary, temporary.open("wb") as file:
             np.savez(file, allow_pickle=False, header=np.array(sealed), **arrays)
 
-    def clear(self) -> None:
-        """Forget all finished parts."""
-        if self._folder is None:
-            return
-        for path in self._folder.glob("*.npz"):
-            path.unlink(missing_ok=True)
-
-    def _check(
-        self,
-        path: Path,
-        header: Mapping[str, Any],
-        name: str,
-        depends_on: Mapping[str, Any],
-    ) -> None:
-        if header["part"] != name:
+    def _check(self, path: Path, header: Mapping[str, Any], part: Part) -> None:
+        if header["part"] != part.name:
             raise InputError(
-                f"{path} holds {header['part']!r}, not {name!r}; delete it or {_START_OVER}"
+                f"{path} holds {header['part']!r}, not {part.name!r}; delete it or {_START_OVER}"
             )
         changed = differences(header["identity"], self._identity)
-        other = differences(header["depends_on"], _as_read_back(depends_on))
+        other = differences(header["depends_on"], _as_read_back(part.depends_on()))
         if changed or other:
             listed = [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items()]
             listed += [f"other {key}" for key in other]
@@ -210,30 +176,20 @@ class PartStore:
                 f"({', '.join(listed)}); choose another --out, or {_START_OVER}"
             )
 
-    @staticmethod
-    def _path(folder: Path, name: str) -> Path:
-        readable = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:50]
-        mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
-        return folder / f"{readable}-{mark}.npz"
+
+# Given what the numbers of a run depend on, its cache: ``partial(Cache, folder)``.
+OpenCache = Callable[[Mapping[str, Any]], Cache]
 
 
-# Given what the numbers of a run depend on, the store of its parts.
-Store = Callable[[Mapping[str, Any]], PartStore]
+def no_cache(identity: Mapping[str, Any]) -> Cache:
+    """A cache that keeps nothing."""
+    return Cache(None, identity)
 
 
-def open_parts(
-    folder: Path | None,
-    identity: Mapping[str, Any],
-    *,
-    resume: bool,
-    overwrite: bool = False,
-    team: Team = ALONE,
-) -> PartStore:
-    """The parts of a run; without ``resume`` those of earlier runs are deleted first."""
-    store = PartStore(folder, identity, overwrite=overwrite, team=team)
-    if not resume and team.index == 0:
-        store.clear()
-    return store
+def _file_of(folder: Path, name: str) -> Path:
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:50]
+    mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+    return folder / f"{readable}-{mark}.npz"
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

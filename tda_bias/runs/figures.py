@@ -9,25 +9,31 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from tda_bias.runs.files import atomic
 from tda_bias.runs.run import Run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-
-Parameters = ParamSpec("Parameters")
-Shown = TypeVar("Shown")
 
 # Okabe and Ito's colours, told apart by colour-blind readers and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY, LIGHT_GREY = "#666666", "#999999"
+SKY, AMBER = "#56B4E9", "#E69F00"
+# On white and on black.
+COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, AMBER)
+RANDOM = "random"
+# What chooses heads has one look in all pictures.
+_LOOKS = {
+    "evidence": (BLUE, "o"), "published": (SKY, "P"), "importance": (ORANGE, "s"),
+    "effect": (GREEN, "D"), "mediation": (PINK, "^"), "gates": (AMBER, "v"),
+    "bottom": ("black", "X"), "all": (GREY, "*"),
+    "placebo": (LIGHT_GREY, "<"), "retention": (LIGHT_GREY, ">"),
+}  # fmt: skip
 # Widths of a column and of a page of the usual two-column paper, in inches.
 COLUMN, PAGE = 3.4, 6.9
 FORMATS = ("svg", "pdf", "png")
@@ -75,29 +81,6 @@ def captioned(figure: Figure, text: str) -> Figure:
     return figure
 
 
-def plain_text(plot: Callable[Parameters, Shown]) -> Callable[Parameters, Shown]:
-    """Let a plotting function take no text for a formula: names are data, also with dollar signs.
-
-    It holds wherever and whenever its Axes are drawn; what else stands in a caller's Axes stays.
-    """
-
-    @wraps(plot)
-    def plain(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Shown:
-        import matplotlib as mpl
-        from matplotlib.text import Text
-
-        given: Axes | None = kwargs.get("ax")  # type: ignore[assignment]
-        before = {text: text.get_text() for text in given.findobj(Text)} if given else {}
-        with mpl.rc_context({"text.parse_math": False}):
-            shown = plot(*args, **kwargs)
-        for text in given.findobj(Text) if given else ():
-            if text.get_text() != before.get(text, ""):
-                text.set_parse_math(False)
-        return shown
-
-    return plain
-
-
 def plain_numbers(axis: Axis) -> None:
     """Label a logarithmic axis 0.01, not ten to a power, which would be a formula.
 
@@ -112,6 +95,13 @@ def plain_numbers(axis: Axis) -> None:
         axis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
+
+
+def look(name: str, number: int = 0) -> tuple[str, str]:
+    """Colour and marker of a ranking or condition; ``number`` tells apart those of a user's own."""
+    if name in _LOOKS:
+        return _LOOKS[name]
+    return COLOURS[number % len(COLOURS)], "odsD^vP*"[number % 8]
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -145,33 +135,6 @@ def _as_it_is_written(figure: Figure) -> Iterator[None]:
         yield
 
 
-def write_print(
-    folder: Path, name: str, figure: Figure, *, formats: Sequence[str], title: str, run_id: str
-) -> list[Path]:
-    """Write a figure in several formats, each whole or not at all, with its run in the metadata.
-
-    Raises:
-        InputError: if the folder cannot be written.
-    """
-    about = f"{title}; drawn by tdabias from run {run_id}"
-    metadata: dict[str, dict[str, Any]] = {
-        "png": {"Title": title, "Description": about},
-        "svg": {"Title": title, "Description": about, "Identifier": run_id, "Date": None},
-        "pdf": {"Title": title, "Subject": about, "Keywords": run_id, "CreationDate": None},
-    }
-    written = []
-    with print_style(), _as_it_is_written(figure):
-        for suffix in formats:
-            path = folder / f"{name}.{suffix}"
-            with atomic(path) as temporary:
-                figure.savefig(temporary, dpi=300, metadata=metadata[suffix])
-            written.append(path)
-    return written
-
-
-# -- catalogues ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Drawn:
     """One figure.
@@ -187,6 +150,30 @@ class Drawn:
     title: str
     figure: Figure
     run_id: str
+
+
+def write_print(folder: Path, drawn: Drawn, formats: Sequence[str]) -> list[Path]:
+    """Write a figure in several formats, each whole or not at all, with its run in the metadata.
+
+    Raises:
+        InputError: if the folder cannot be written.
+    """
+    title, run_id = drawn.title, drawn.run_id
+    about = f"{title}; drawn by tdabias from run {run_id}"
+    metadata: dict[str, dict[str, Any]] = {
+        "png": {"Title": title, "Description": about},
+        "svg": {"Title": title, "Description": about, "Identifier": run_id, "Date": None},
+        "pdf": {"Title": title, "Subject": about, "Keywords": run_id, "CreationDate": None},
+    }
+    written = [folder / f"{drawn.name}.{suffix}" for suffix in formats]
+    with print_style(), _as_it_is_written(drawn.figure):
+        for path, suffix in zip(written, formats, strict=True):
+            with atomic(path) as temporary:
+                drawn.figure.savefig(temporary, dpi=300, metadata=metadata[suffix])
+    return written
+
+
+# -- catalogues ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -12,14 +13,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tda_bias.types import InputError
-
-if TYPE_CHECKING:
-    pass
 
 # What stands in a folder whose run is finished.
 RECORD = "run.json"
@@ -167,8 +165,9 @@ def read_text(source: str | Path, *, setting: str, named: Sequence[str]) -> str:
         raise InputError(f"`{setting}` {source} is not a UTF-8 text file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        names = f"{', '.join(named)} or " if named else ""
         raise InputError(
-            f"`{setting}` must be {', '.join(named)} or a readable file; {str(source)!r}: {reason}"
+            f"`{setting}` must be {names}a readable file; {str(source)!r}: {reason}"
         ) from None
 
 
@@ -192,6 +191,26 @@ def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]
         if not isinstance(item, dict):
             raise InputError(f"{where}: expected a JSON object, got {type(item).__name__}")
         yield where, item
+
+
+def rows_of(
+    text: str, where: str, *, columns: Sequence[str], delimiter: str = ","
+) -> list[dict[str, str]]:
+    """The rows of a CSV text with a heading; the first row is line 2.
+
+    Raises:
+        InputError: if a column is missing or a row has another number of fields.
+    """
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(f"{where} has no column `{missing[0]}`; it needs {', '.join(columns)}")
+    rows = []
+    for number, row in enumerate(reader, start=2):
+        if None in row or None in row.values():
+            raise InputError(f"{where} line {number}: not as many fields as the heading has")
+        rows.append({str(name): value for name, value in row.items()})
+    return rows
 
 
 class DoubledKeyError(Exception):

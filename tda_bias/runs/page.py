@@ -1,4 +1,4 @@
-"""One self-contained page of findings, charts and tables: what stands on it, and how it is written.
+"""One self-contained page of findings, charts and tables, and the audit that it may hold.
 
 Everything that comes from data reaches the page as escaped text or as compressed JSON that scripts
 put into text nodes. The page's own policy lets a browser run the scripts that stand here, known by
@@ -14,13 +14,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 from jaxtyping import Float
 
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.record import RunRecord
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -43,21 +47,6 @@ _SCRIPTS = (
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A finding in plain words.
-
-    Attributes:
-        title: What it is about.
-        lines: The finding first.
-        controls: Its controls, its power and details, folded below it.
-    """
-
-    title: str
-    lines: Sequence[str]
-    controls: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Chart:
     """A chart.
 
@@ -75,84 +64,59 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class TablePart:
-    """A table that can be sorted and downloaded.
-
-    Attributes:
-        title: What it holds.
-        name: Of the file that it is downloaded as, without ending.
-        frame: The table.
-    """
-
-    title: str
-    name: str
-    frame: pd.DataFrame
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return len(self.frame)
-
-
-@dataclass(frozen=True)
 class Section:
     """A run's part of a page.
 
     Attributes:
         title: Of the section.
-        findings: In words.
+        findings: In words, each with what it is about.
         charts: Pictures.
-        tables: Tables.
+        tables: By name; each can be sorted, and downloaded as a file of that name.
         explorer: Data of the interactive map of heads, as ``explorer.js`` reads it.
         command: A command line that makes the run again.
-        record: The run's record.
+        record: The run's record as JSON.
     """
 
     title: str
-    findings: Sequence[Finding] = ()
+    findings: Sequence[tuple[str, Finding]] = ()
     charts: Sequence[Chart] = ()
-    tables: Sequence[TablePart] = ()
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     explorer: Mapping[str, Any] | None = None
     command: str = ""
     record: str = ""
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page.
+def page_html(
+    title: str, lead: str, sections: Sequence[Section] = (), *, command: str = "", audit: str = ""
+) -> str:
+    """The text of a page's file.
 
-    Attributes:
-        title: Its title.
+    Args:
+        title: Of the page.
         lead: One paragraph below.
         sections: What it says, run by run.
         command: A command line that makes the page again.
-    """
-
-    title: str
-    lead: str
-    sections: Sequence[Section] = field(default=())
-    command: str = ""
-
-
-def page_html(page: Page) -> str:
-    """The text of the file.
+        audit: From ``audit_html``; empty for a page without.
 
     Raises:
         InputError: if it would be larger than ``MAX_BYTES``.
     """
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
     scripts, style = [_asset(name) for name in _SCRIPTS], _asset("page.css")
-    text = environment.from_string(_asset("page.html.j2")).render(
-        page=page,
+    text = _rendered(
+        "page.html.j2",
+        title=title,
+        lead=lead,
+        sections=sections,
+        command=command,
         policy=policy(scripts, style),
         version=version("tdabias"),
         # Ours, and allowed by their hashes: they must reach the page as they are.
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
-        data=compressed(page_data(page)),
+        audit=Markup(audit),
+        data=compressed(page_data(sections)),
     )
     size = len(text.encode())
     if size > MAX_BYTES:
@@ -161,6 +125,18 @@ def page_html(page: Page) -> str:
             "runs, or run `tdabias heads` with a smaller --keep-patterns"
         )
     return text
+
+
+def _rendered(template: str, **values: Any) -> str:
+    """A template filled in; every text among the values is escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.from_string(_asset(template)).render(**values)
+
+
+def _asset(name: str) -> str:
+    return files("tda_bias.data").joinpath("page", name).read_text(encoding="utf-8").strip()
 
 
 def policy(scripts: Sequence[str], style: str) -> str:
@@ -172,7 +148,7 @@ def policy(scripts: Sequence[str], style: str) -> str:
     )
 
 
-def page_data(page: Page) -> list[dict[str, Any]]:
+def page_data(sections: Sequence[Section]) -> list[dict[str, Any]]:
     """Data for the page's scripts, section by section."""
     return [
         {
@@ -182,11 +158,11 @@ def page_data(page: Page) -> list[dict[str, Any]]:
                 for chart in section.charts
             ],
             "tables": [
-                {"name": table.name, "of": table.rows, **column_data(table.frame.head(MAX_ROWS))}
-                for table in section.tables
+                {"name": name, "of": len(table), **column_data(table.head(MAX_ROWS))}
+                for name, table in section.tables.items()
             ],
         }
-        for section in page.sections
+        for section in sections
     ]
 
 
@@ -235,21 +211,95 @@ def packed(values: np.ndarray) -> dict[str, Any]:
     return {"step": step, "base64": text}
 
 
-def unpacked(given: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
-    """The inverse of ``packed`` but for the shape, as the page's script reads it."""
-    whole = np.frombuffer(base64.b64decode(given["base64"]), dtype="<i2").astype(float)
-    return np.asarray(np.where(whole == -32768, np.nan, whole * given["step"]))
-
-
-def _asset(name: str) -> str:
-    return files("tda_bias.data").joinpath("page", name).read_text(encoding="utf-8").strip()
-
-
 def _source(text: str) -> str:
     """How a policy names a script or a style sheet that stands in the page."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def plain_record(values: Any) -> str:
-    """A record as indented JSON."""
-    return json.dumps(values, indent=1, ensure_ascii=False, default=str)
+# -- audit -----------------------------------------------------------------------------------------
+
+_UNKNOWN = {"licence": "see its source", "defects": "not assessed here: describe them"}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A run as an audit lists it.
+
+    Attributes:
+        name: Its folder.
+        record: Its record.
+        findings: What it found, by what each is about; the title may be empty.
+        repeat: The command line that makes it again.
+        whom: Groups of persons that its texts are about.
+    """
+
+    name: str
+    record: RunRecord
+    findings: Sequence[tuple[str, Finding]]
+    repeat: str = ""
+    whom: str = ""
+
+
+def audit_html(runs: Sequence[Audited]) -> str:
+    """The audit of runs as HTML; every name is escaped."""
+    known = facts()
+    sets = dict.fromkeys(name for run in runs for name in _data_sets(run.record))
+    return _rendered(
+        "audit.html.j2",
+        runs=[_shown(run) for run in runs],
+        frameworks=known["frameworks"],
+        data_sets={name: known["data_sets"].get(name, _UNKNOWN) for name in sets},
+        versions=", ".join(sorted({v for run in runs for v in _versions(run.record)})),
+    )
+
+
+def model_card(base: str, title: str, runs: Sequence[Audited]) -> str:
+    """The card of a model that a command wrote: what its folder is, and the audit.
+
+    Args:
+        base: The model that it was made from.
+        title: What it is, in a line.
+        runs: The run that made it, and those it rests on.
+    """
+    front = {"base_model": base, "library_name": "transformers", "tags": ["tdabias"]}
+    head = yaml.safe_dump(front, sort_keys=False).strip()
+    return f"---\n{head}\n---\n# {title}\n\n{audit_html(runs)}\n"
+
+
+@cache
+def facts() -> Mapping[str, Any]:
+    """What is said of every command and data set, and of the frameworks."""
+    return dict(yaml.safe_load(_asset("audit.yaml")))
+
+
+def _shown(run: Audited) -> dict[str, Any]:
+    record = run.record
+    data, seed = record.data, record.settings.get("seed")
+    texts = "not recorded" if data is None else data.source
+    if data is not None and data.revision:
+        texts += f", revision {data.revision}"
+    return {
+        "name": run.name,
+        "record": record,
+        "about": facts()["commands"][record.command.split()[0]],
+        "findings": [{"title": title, **found.as_values()} for title, found in run.findings],
+        "texts": texts,
+        "whom": run.whom or "not recorded",
+        "repeat": run.repeat,
+        "seed": "none" if seed is None else seed,
+        "files": ", ".join(f"{name} {file.hash}" for name, file in record.files.items()),
+    }
+
+
+def _data_sets(record: RunRecord) -> list[str]:
+    """Names of the sets that a run read: what it was given, and what its record says."""
+    given = [record.data.source] if record.data is not None else []
+    given += [str(record.settings[name]) for name in ("set", "pairs") if record.settings.get(name)]
+    return [
+        next((known for known in facts()["data_sets"] if known in name), name) for name in given
+    ]
+
+
+def _versions(record: RunRecord) -> list[str]:
+    own = [f"tdabias {record.tdabias}"] if record.tdabias else []
+    return [*own, *(f"{name} {version}" for name, version in record.packages.items())]

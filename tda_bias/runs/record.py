@@ -145,13 +145,13 @@ class RunRecord(RecordPart):
     packages: dict[str, str] = Field(default_factory=package_versions)
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
-    def told(self, name: str, default: V) -> V:
+    def setting(self, name: str, default: V) -> V:
         """Value of one of the command's settings.
 
         Args:
             name: The setting.
-            default: What a run that does not say it was told, or was told null; it says which type
-                is meant. A tuple stands for several texts.
+            default: Value of a run that does not name it, or names null; it says which type is
+                meant. A tuple stands for several texts.
 
         Raises:
             InputError: if the record holds something else.
@@ -159,18 +159,17 @@ class RunRecord(RecordPart):
         value: Any = self.settings.get(name)
         if value is None:
             return default
+        fits = type(value) is type(default)
         if isinstance(default, tuple) and isinstance(value, list | tuple):
             value = tuple(value)
             fits = all(isinstance(item, str) for item in value)
-        else:
-            fits = type(value) is type(default)
         if not fits:
             raise InputError(
                 f"the record of the run is not as `tdabias {self.command}` writes it: "
                 f"`settings.{name}` is {value!r}; run it again"
             )
-        told: V = value
-        return told
+        found: V = value
+        return found
 
     @field_validator("files")
     @classmethod

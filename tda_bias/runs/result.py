@@ -107,12 +107,14 @@ class SavedResult(Recorded):
         COMMAND: The command that finds it.
         RECORD: Kind of its record.
         TABLES: Field, file and columns of each table.
+        OPTIONAL: Fields whose table may be empty; it then has no file.
         SHOWN: What a notebook prints: a caption and the field of each table.
     """
 
     COMMAND: ClassVar[str]
     RECORD: ClassVar[type[RunRecord]]
     TABLES: ClassVar[Sequence[Table]]
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
     SHOWN: ClassVar[Sequence[tuple[str, str]]] = ()
 
     def _repr_html_(self) -> str:
@@ -153,10 +155,21 @@ class SavedResult(Recorded):
         return cls(**cls._read(run), record=run.record_as(cls.RECORD))  # type: ignore[call-arg]
 
     def _tables(self) -> Sequence[Table]:
-        """The tables that are there to be saved; a subclass may have fewer in some runs."""
-        return self.TABLES
+        """The tables that are there to be saved."""
+        return [
+            (name, file, columns)
+            for name, file, columns in self.TABLES
+            if name not in self.OPTIONAL or not getattr(self, name).empty
+        ]
 
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
-        """Every table by its field; a subclass says what stands for one that a run lacks."""
-        return {name: run.table(file, columns) for name, file, columns in cls.TABLES}
+        """Every table by its field."""
+        import pandas as pd
+
+        return {
+            name: run.table(file, columns)
+            if name not in cls.OPTIONAL or run.has(file)
+            else pd.DataFrame(columns=[*columns])
+            for name, file, columns in cls.TABLES
+        }

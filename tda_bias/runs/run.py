@@ -120,11 +120,7 @@ class Run:
         """
         from tda_bias.runs.tables import parsed_table
 
-        content = self.read(name)
-        try:
-            return parsed_table(content, name, columns)
-        except ValueError as error:
-            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+        return self._parsed(name, lambda content: parsed_table(content, name, columns))
 
     def plain_table(self, name: str, *, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:
         """One of its tables as it stands there, whatever its columns.
@@ -138,11 +134,7 @@ class Run:
         """
         from tda_bias.runs.tables import plain_table
 
-        content = self.read(name)
-        try:
-            return plain_table(content, name, dtype=dtype)
-        except ValueError as error:
-            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+        return self._parsed(name, lambda content: plain_table(content, name, dtype=dtype))
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of one of its ``.npz`` files.
@@ -150,11 +142,7 @@ class Run:
         Raises:
             InputError: as ``read``, or if it holds no arrays.
         """
-        content = self.read(name)
-        try:
-            return arrays_from(content)
-        except ValueError as error:
-            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
+        return self._parsed(name, arrays_from)
 
     def json(self, name: str) -> Any:
         """The content of one of its JSON files.
@@ -162,11 +150,14 @@ class Run:
         Raises:
             InputError: as ``read``, or if it is no JSON.
         """
+        return self._parsed(name, json.loads)
+
+    def _parsed(self, name: str, parse: Callable[[bytes], T]) -> T:
         content = self.read(name)
         try:
-            return json.loads(content)
+            return parse(content)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.folder / name} is no JSON ({error}); {self.again}") from None
+            raise InputError(f"{self.folder / name}: {error}; {self.again}") from None
 
     @property
     def again(self) -> str:
@@ -199,15 +190,6 @@ def open_run(folder: str | Path, *commands: str) -> Run:
         raise InputError(f"{folder} is a run of `tdabias {values['command']}`, not of {wanted}")
     record = validated_part(RunRecord, values, str(folder / RECORD))
     return Run(folder, record, values)
-
-
-def read_record(folder: str | Path, kind: type[R], *commands: str) -> R:
-    """The record of a finished run.
-
-    Raises:
-        InputError: as ``open_run`` and ``Run.record_as``.
-    """
-    return open_run(folder, *commands).record_as(kind)
 
 
 def file_hash(content: bytes) -> str:
@@ -359,17 +341,12 @@ def refuse_file_of_a_run(path: Path, *, setting: str) -> None:
 
 
 def _is_of_a_run(path: Path) -> bool:
-    if path.name == RECORD:
+    folder = path.parent
+    if path.name == RECORD or (path.suffix == ".npz" and (folder.parent / RECORD).is_file()):
         return True
-    saved_part = path.suffix == ".npz" and (path.parent.parent / RECORD).is_file()
-    return saved_part or _lists(path.parent, path.name)
-
-
-def _lists(folder: Path, name: str) -> bool:
     if not (folder / RECORD).is_file():
         return False
     try:
-        run = open_run(folder)
+        return open_run(folder).has(path.name)
     except InputError:
         return True  # whatever it is, it may belong to what stands there
-    return run.has(name)

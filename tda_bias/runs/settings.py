@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -15,10 +17,6 @@ from pydantic_core import ErrorDetails
 from tda_bias.types import InputError
 
 Settings = TypeVar("Settings", bound=BaseModel)
-
-# A file of settings or of word lists is far smaller and flatter than either.
-_MAX_CHARACTERS = 1_000_000
-_MAX_DEPTH = 20
 
 
 def validated(
@@ -46,7 +44,7 @@ def validated(
             raise InputError(f"`{name}` must be a number; got {str(value).lower()}{where}")
         _refuse_unprintable(name, str(value), where)
     try:
-        return settings(**values)
+        return settings.model_validate(dict(values))
     except ValidationError as error:
         # A value that does not fit says more than one that is not there.
         first = min(error.errors(), key=lambda fault: fault["type"] == "missing")
@@ -70,6 +68,20 @@ def _refuse_unprintable(name: str, text: str, where: str) -> None:
 def _where(name: str, source: Mapping[str, str] | None) -> str:
     where = (source or {}).get(name)
     return f" ({where})" if where else ""
+
+
+@contextmanager
+def given_as(setting: str) -> Iterator[None]:
+    """Make messages about ``data`` name the setting that the texts were given as.
+
+    Raises:
+        InputError: as the block, with the other name.
+    """
+    try:
+        yield
+    except InputError as error:
+        message = str(error).replace("`data`", f"`{setting}`")
+        raise InputError(message.replace("--data", f"--{setting}")) from error
 
 
 # -- YAML ------------------------------------------------------------------------------------------
@@ -97,89 +109,43 @@ def read_settings(path: Path) -> dict[str, Any]:
     return content
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """YAML with text, decimal numbers, truth values, lists and mappings, and nothing else."""
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, in which each key stands once and nothing is repeated by an alias.
+
+    A few lines of aliases stand for more than any memory holds.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _refused("aliases cannot be used", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, bool) or not isinstance(key, str | int | float):
-                raise _RefusedError("a key must be a word; put it in quotes", key_node.start_mark)
-            if key in seen:
-                raise _RefusedError(f"{key!r} stands there twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-    def construct_decimal(self, node: yaml.ScalarNode) -> int:
-        text = str(node.value)
-        digits = text.lstrip("+-")
-        # YAML 1.1 reads 010 as 8, 0x10 as 16 and 1:30 as 90, which nobody means here.
-        if not digits.isascii() or not digits.isdigit() or (digits[0] == "0" and digits != "0"):
-            raise _RefusedError(f"{text} is not a plain decimal number", node.start_mark)
-        if len(digits) > 18:
-            raise _RefusedError("a number has more than 18 digits", node.start_mark)
-        return int(text)
-
-    def construct_fraction(self, node: yaml.ScalarNode) -> float:
-        if ":" in node.value or "_" in node.value:
-            raise _RefusedError(f"{node.value} is not a plain decimal number", node.start_mark)
-        return float(self.construct_yaml_float(node))
-
-    def construct_undefined(self, node: yaml.Node) -> Any:
-        raise _RefusedError(
-            "no text, number, list or mapping; put a text in quotes", node.start_mark
-        )
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            repeated = next(key for key in keys if keys.count(key) > 1)
+            raise _refused(f"{repeated!r} stands there twice", node.start_mark)
+        return mapping
 
 
-_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_decimal)
-_PlainLoader.add_constructor("tag:yaml.org,2002:float", _PlainLoader.construct_fraction)
-_PlainLoader.add_constructor(None, _PlainLoader.construct_undefined)
-for _kind in ("binary", "timestamp", "omap", "pairs", "set"):
-    _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _PlainLoader.construct_undefined)
+def _refused(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The content of a YAML text.
-
-    Aliases are refused, because a few lines of them stand for more than any memory holds; so are
-    keys that stand twice, of which YAML keeps the last, and numbers that are not decimal.
+    """The content of a YAML text, in which no alias and no repeated key may stand.
 
     Raises:
         InputError: if it is none; ``where`` begins the message, which names the line.
     """
-    if len(text) > _MAX_CHARACTERS:
-        raise InputError(f"{where} has more than {_MAX_CHARACTERS:,} characters")
     try:
-        _refuse_deep(text)
-        return yaml.load(text, Loader=_PlainLoader)
-    except _RefusedError as error:
-        raise InputError(f"{where}: {error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark is not None else ""
-        raise InputError(f"{where} is not YAML{line}") from None
-
-
-def _refuse_deep(text: str) -> None:
-    """Look at the events alone, before anything is built of them."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_PlainLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise _RefusedError("aliases cannot be used", event.start_mark)
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _MAX_DEPTH:
-            raise _RefusedError(f"nested more than {_MAX_DEPTH} deep", event.start_mark)
-
-
-class _RefusedError(Exception):
-    """YAML, but not what can be used here."""
-
-    def __init__(self, problem: str, mark: Any) -> None:
-        super().__init__(f"{problem} (line {mark.line + 1})")
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
+        raise InputError(f"{where} is not YAML{line}: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError):  # odd characters, no date, too deep
+        raise InputError(f"{where} is not YAML") from None
 
 
 # -- what a class of settings allows ---------------------------------------------------------------
@@ -213,7 +179,9 @@ def _without_none(annotation: Any) -> Any:
 def unknown_setting(name: str, settings: type[BaseModel], *, but: Collection[str] = ()) -> str:
     """Message about a setting that does not exist."""
     allowed = [known for known in setting_names(settings) if known not in but]
-    return f"unknown setting `{name}`; allowed are {', '.join(allowed)}"
+    meant = get_close_matches(name, allowed, n=1)
+    hint = f" did you mean `{meant[0]}`?" if meant else ""
+    return f"unknown setting `{name}`;{hint} allowed are {', '.join(allowed)}"
 
 
 def setting_names(settings: type[BaseModel]) -> list[str]:
@@ -227,6 +195,8 @@ def _one_line(first: ErrorDetails, settings: type[BaseModel]) -> str:
     match first["type"]:
         case "extra_forbidden":
             return unknown_setting(name, settings)
+        case "invalid_key":
+            return f"`{name}` must be a text"
         case "missing":
             return f"`{name}` is missing"
         case "literal_error":

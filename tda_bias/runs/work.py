@@ -7,6 +7,7 @@ not depend on who computes it, so results do not depend on the number of process
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,14 +17,26 @@ class ShareDone(Exception):  # noqa: N818  (nothing went wrong)
     """This process has done its share of the work; another one gathers."""
 
 
+def launched() -> tuple[int, int]:
+    """Number of this process, from 0, and of all that a launcher has started.
+
+    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
+    """
+    try:
+        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    except ValueError:
+        return 0, 1
+    return (index, count) if 0 <= index < count else (0, 1)
+
+
 @dataclass(frozen=True)
-class Job:
-    """A part that is to be computed, unless it is saved.
+class Part:
+    """A part of a run that is computed, unless it is saved.
 
     Attributes:
-        name: The part's, as it is saved.
+        name: As it is saved.
         cost: How much work it is beside the others, in any unit.
-        depends_on: Gives what its numbers depend on beside the store's identity.
+        depends_on: Gives what its numbers depend on beside the cache's identity.
         compute: Gives its arrays.
     """
 
@@ -61,27 +74,6 @@ class Team(Protocol):
             ShareDone: in every other one.
             InputError: as ``meet``.
         """
-
-
-@dataclass(frozen=True)
-class Alone:
-    """One process that does everything."""
-
-    index: int = 0
-    count: int = 1
-
-    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
-        """Nothing has to be agreed upon."""
-        return None
-
-    def meet(self) -> None:
-        """Nobody has to be waited for."""
-
-    def done(self) -> None:
-        """Nobody has to be waited for."""
-
-
-ALONE = Alone()
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,20 @@
-"""A run's files, written beside and put in place together; the record, which lists them, last."""
+"""A run's folder, held by one process at a time, and its files, put in place together.
+
+Files are written beside their places; the record, which lists them, comes last.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from filelock import BaseFileLock, FileLock, Timeout
 
 from tda_bias.runs.figures import save_figure
 from tda_bias.runs.files import (
@@ -17,8 +24,9 @@ from tda_bias.runs.files import (
     staged,
     to_json,
     write_errors,
+    write_text,
 )
-from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
+from tda_bias.runs.record import FileRecord, RunRecord, now, sealed, updated
 from tda_bias.runs.run import file_hash, open_run
 from tda_bias.runs.tables import csv_text
 from tda_bias.types import InputError
@@ -155,3 +163,105 @@ def _delete(folder: Path, files: Mapping[str, FileRecord]) -> None:
         with suppress(OSError):  # it is of no run any more, and nothing reads it
             if file_hash(path.read_bytes()) == entry.hash:
                 path.unlink()
+
+
+# -- one process at a time -------------------------------------------------------------------------
+
+_LOCK = ".tdabias.lock"
+_HOLDER = ".tdabias.holder"
+_SHARE = ".tdabias.share-"
+# How long a share waits for others that are just beginning.
+_PATIENCE_SECONDS = 5.0
+
+
+@contextmanager
+def locked(folder: str | Path) -> Iterator[None]:
+    """Hold a folder as long as the block runs; the same process may hold it several times.
+
+    The operating system lets go of the lock when its process ends, however it ends. The file stays:
+    deleting it would let two processes hold what each takes for the lock.
+
+    Raises:
+        InputError: if another process holds it or a share of it, saying which; or if the folder
+            cannot be written.
+    """
+    folder = Path(folder)
+    lock = _acquired(folder, "")
+    try:
+        _refuse_held_shares(folder)
+        _name_holder(folder, "")
+        yield
+    finally:
+        if lock.lock_counter == 1:
+            _holder(folder, "").unlink(missing_ok=True)
+        lock.release()
+
+
+@contextmanager
+def locked_share(folder: str | Path, share: str) -> Iterator[None]:
+    """Hold one share of a folder: others may hold other shares, nobody the whole.
+
+    Args:
+        folder: Where the parts are.
+        share: A name that is a part of a file name: ``2-of-4``.
+
+    Raises:
+        InputError: if another process holds the folder or this share, saying which; or if the
+            folder cannot be written.
+    """
+    folder = Path(folder)
+    # Whoever begins a share holds the folder for that moment: a whole run then begins before it or
+    # after it.
+    whole = _acquired(folder, "", patience=_PATIENCE_SECONDS)
+    try:
+        lock = _acquired(folder, share)
+    finally:
+        whole.release()
+    try:
+        _name_holder(folder, share)
+        yield
+    finally:
+        _holder(folder, share).unlink(missing_ok=True)
+        lock.release()
+
+
+def _acquired(folder: Path, share: str, *, patience: float = 0.0) -> BaseFileLock:
+    with write_errors(folder):
+        make_folder(folder)
+        lock = FileLock(_path(folder, share), is_singleton=True)
+        try:
+            lock.acquire(timeout=patience, poll_interval=0.01)
+        except Timeout:
+            raise _held(folder, share) from None
+    return lock
+
+
+def _refuse_held_shares(folder: Path) -> None:
+    for path in folder.glob(f"{_path(folder, '*').name}"):
+        share = path.name.removeprefix(_SHARE).removesuffix(".lock")
+        _acquired(folder, share).release()
+
+
+def _name_holder(folder: Path, share: str) -> None:
+    about = {"process": os.getpid(), "host": socket.gethostname(), "since": now()}
+    write_text(_holder(folder, share), json.dumps(about))
+
+
+def _held(folder: Path, share: str) -> InputError:
+    try:
+        held = json.loads(_holder(folder, share).read_text(encoding="utf-8"))
+        who = f"process {held['process']} on {held['host']} (since {held['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        who = "another process"
+    what = f"{folder} is being written by {who}"
+    if share:
+        what = f"shard {share.replace('-of-', '/')} of {folder} is being computed by {who}"
+    return InputError(f"{what}; wait until it is done, or choose another --out")
+
+
+def _path(folder: Path, share: str) -> Path:
+    return folder / (f"{_SHARE}{share}.lock" if share else _LOCK)
+
+
+def _holder(folder: Path, share: str) -> Path:
+    return folder / (f"{_SHARE}{share}.holder" if share else _HOLDER)

@@ -12,7 +12,7 @@ carries stereotypes of its own, so beta is relative to the other targets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,21 +21,21 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from tda_bias.scores.likelihood import TripleLikelihood
-from tda_bias.scores.stereoset import SCORINGS, Scoring
+from tda_bias.scores.stereoset import SCORINGS, Scoring, log_odds, parts
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, flip_pvalue
 from tda_bias.stats.resampling import (
-    FEWEST_CLUSTERS,
     benjamini_hochberg,
-    bootstrap_intervals,
     exchanges,
     generator,
     share_reached,
     smallest_effect,
-    times_drawn,
 )
-from tda_bias.types import CATEGORIES, InputError
+from tda_bias.types import InputError
 
-# Exchanges and resamples are worked off in blocks of so many.
+# Exchanges are worked off in blocks of so many.
 _BLOCK = 500
+# Columns of the table of twins.
+TWINS = {"item": int, "log_prob_s": float, "log_prob_a": float, "tokens_s": int, "tokens_a": int}
 # Columns of intervals: over items, and over targets.
 LIMITS = tuple(
     f"{name}_{end}"
@@ -43,9 +43,15 @@ LIMITS = tuple(
     for end in ("low", "high", "low_targets", "high_targets")
 )
 _NUMBERS = (
-    "log_odds", "log_odds_sd", "log_odds_twin", "beta", "beta_sd", "t", "p", "exact", "ss_twin",
-    "p_ss_twin", "r", "explained", "smallest",
+    "log_odds", "log_odds_sd", "log_odds_twin", "beta", "beta_sd", "t", "p", "p_targets", "exact",
+    "ss_twin", "p_ss_twin", "p_ss_twin_targets", "r", "explained", "smallest",
 )  # fmt: skip
+# Columns of the table of beta.
+BETA = (
+    dict.fromkeys(("scoring", "category", "group"), str)
+    | dict.fromkeys(("items", "left_out", "targets"), int)
+    | dict.fromkeys(("twins", "q", *(name for name in _NUMBERS if name != "exact"), *LIMITS), float)
+)
 
 
 # -- one row per item ------------------------------------------------------------------------------
@@ -61,25 +67,11 @@ def twin_table(likelihoods: Sequence[Sequence[TripleLikelihood]]) -> pd.DataFram
         Columns ``item`` (its row number), ``log_prob_s log_prob_a tokens_s tokens_a``.
     """
     rows = [
-        {
-            "item": number,
-            **{f"log_prob_{name}": twin.total[role] for role, name in enumerate("sa")},
-            **{f"tokens_{name}": twin.n_tokens[role] for role, name in enumerate("sa")},
-        }
+        (number, *twin.total[:2], *twin.n_tokens[:2])
         for number, twins in enumerate(likelihoods)
         for twin in twins
     ]
-    names = ["item", "log_prob_s", "log_prob_a", "tokens_s", "tokens_a"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def log_odds(table: pd.DataFrame, scoring: Scoring) -> Float[np.ndarray, " row"]:
-    """l(s) - l(a) of items or twins, in nats, or in nats per token of each continuation."""
-    stereotype, anti = (
-        table[f"log_prob_{name}"] / (1 if scoring == "sum" else table[f"tokens_{name}"])
-        for name in "sa"
-    )
-    return (stereotype - anti).to_numpy(float)
+    return pd.DataFrame(rows, columns=list(TWINS))
 
 
 def with_beta(items: pd.DataFrame, twins: pd.DataFrame) -> pd.DataFrame:
@@ -90,7 +82,7 @@ def with_beta(items: pd.DataFrame, twins: pd.DataFrame) -> pd.DataFrame:
         twins: From ``twin_table``.
 
     Returns:
-        The items with the columns ``twins`` (their number), ``logprob_s_twin logprob_a_twin``
+        The items with the columns ``twins`` (their number), ``log_prob_s_twin log_prob_a_twin``
         (means over them), ``beta_sum`` and ``beta_mean``; NaN where an item has no twin.
     """
     means = twins.groupby("item")[["log_prob_s", "log_prob_a"]].mean()
@@ -98,8 +90,8 @@ def with_beta(items: pd.DataFrame, twins: pd.DataFrame) -> pd.DataFrame:
     number = twins["item"].value_counts().reindex(range(len(items)), fill_value=0)
     table = items.assign(
         twins=number.to_numpy(int),
-        logprob_s_twin=means["log_prob_s"].to_numpy(),
-        logprob_a_twin=means["log_prob_a"].to_numpy(),
+        log_prob_s_twin=means["log_prob_s"].to_numpy(),
+        log_prob_a_twin=means["log_prob_a"].to_numpy(),
     )
     for scoring in SCORINGS:
         table[f"beta_{scoring}"] = TwinSets.of(items, twins, scoring).contrasts[:, 0]
@@ -111,7 +103,7 @@ class TwinSets:
     """The log-odds of every item and of its twins.
 
     Attributes:
-        values: ``(item, member)``: the item first, then its twins; NaN behind the last one.
+        values: ``(item, member)``: the item first, then its twins; NaN after the last one.
         size: Members of each set; 1 for an item without twins.
     """
 
@@ -197,8 +189,6 @@ def beta_table(
     items: pd.DataFrame,
     twins: pd.DataFrame,
     *,
-    n_resamples: int = 2000,
-    n_exchanges: int = 9999,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -207,10 +197,8 @@ def beta_table(
     Args:
         items: From ``stereoset.item_table``.
         twins: From ``twin_table``.
-        n_resamples: Bootstrap resamples of items, and of targets.
-        n_exchanges: Exchanges of triples and twins, where they are not enumerated.
         confidence: Coverage of the intervals.
-        seed: Of resamples and exchanges.
+        seed: Of exchanges.
 
     Returns:
         One row per scoring and (category, group); group ``all`` is a category, category ``all``
@@ -218,11 +206,13 @@ def beta_table(
 
         - ``items``, ``left_out`` (items without twins), ``targets``, ``twins`` (mean number);
         - ``log_odds log_odds_twin``, means, ``log_odds_sd``;
-        - ``beta`` with ``_sd``, ``_low _high`` (BCa over items) and ``_low_targets _high_targets``
-          (over targets with all their items), ``t``, and the exchange test's ``p`` with ``q``
+        - ``beta`` with ``_sd``, ``_low _high`` (over items) and ``_low_targets _high_targets``
+          (over targets with all their items), and ``t``;
+        - ``p_targets``, of flipping the sign of beta in whole targets: it speaks of new targets;
+          ``p``, of the exchange test of items, which speaks of these targets, with ``q``
           (Benjamini-Hochberg over the groups of a category and scoring) and ``exact``;
         - ``ss_twin``, the percentage of items with beta > 0, 50 without bias, with the same
-          intervals and ``p_ss_twin``;
+          intervals, ``p_ss_twin_targets`` and ``p_ss_twin``;
         - ``r``, the correlation over items of the log-odds with those of the twins, and
           ``explained``, its square: the share of the variance that is wording;
         - ``smallest``: the mean that a t-test of these items would find four times out of five.
@@ -236,16 +226,14 @@ def beta_table(
     rows: list[dict[str, Any]] = []
     for scoring in SCORINGS:
         sets = TwinSets.of(items, twins, scoring)
-        for (category, group), member in _parts(items):
+        for category, group, member in parts(items):
             used = np.flatnonzero(member & has_twin)
             row: dict[str, Any] = {"scoring": scoring, "category": category, "group": group}
             row |= {"items": len(used), "left_out": int((member & ~has_twin).sum())}
             rng = generator(seed, "beta", scoring, category, group)
-            target = _numbered(items.iloc[used])
-            row |= beta_summary(
-                sets.among(used), target, n_resamples=n_resamples, n_exchanges=n_exchanges,
-                confidence=confidence, rng=rng,
-            )  # fmt: skip
+            # The same word in two categories is two targets.
+            target = items.iloc[used].groupby(["category", "group"]).ngroup().to_numpy()
+            row |= beta_summary(sets.among(used), target, confidence=confidence, rng=rng)
             rows.append(row)
     table = pd.DataFrame(rows)
     groups = table[table["group"] != "all"].groupby(["scoring", "category"])["p"]
@@ -253,28 +241,10 @@ def beta_table(
     return table
 
 
-def _parts(items: pd.DataFrame) -> Iterator[tuple[tuple[str, str], np.ndarray]]:
-    """Everything, each category and each of its groups, as masks over items."""
-    if items["category"].nunique() > 1:
-        yield ("all", "all"), np.ones(len(items), dtype=bool)
-    for category in CATEGORIES:
-        inside = (items["category"] == category).to_numpy()
-        if inside.any():
-            yield (category, "all"), inside
-        for group in sorted(items.loc[inside, "group"].unique()):
-            yield (category, str(group)), inside & (items["group"] == group).to_numpy()
-
-
-def _numbered(items: pd.DataFrame) -> Int[np.ndarray, " item"]:
-    """The number of each item's target; the same word in two categories is two targets."""
-    return items.groupby(["category", "group"]).ngroup().to_numpy()
-
-
 def beta_summary(
     sets: TwinSets,
     target: Int[np.ndarray, " item"],
     *,
-    n_resamples: int = 2000,
     n_exchanges: int = 9999,
     confidence: float = 0.95,
     rng: np.random.Generator,
@@ -284,8 +254,7 @@ def beta_summary(
     Args:
         sets: Items that have twins.
         target: The number of each item's target.
-        n_resamples: As in ``beta_table``.
-        n_exchanges: As there.
+        n_exchanges: Exchanges of triples and twins, where they are not enumerated.
         confidence: As there.
         rng: The generator of all draws.
     """
@@ -309,41 +278,34 @@ def beta_summary(
     row["r"] = _pearson(odds, twin)
     row["explained"] = row["r"] ** 2
     row["smallest"] = sd * smallest_effect(n)
-    return row | _limits(beta, target, n_resamples, confidence, rng)
+    row |= _limits(beta, target, confidence)
+    if row["targets"] >= FEWEST_CLUSTERS:
+        for name, values in (("p_targets", beta), ("p_ss_twin_targets", np.sign(beta))):
+            row[name] = flip_pvalue(values, target, n_resamples=n_exchanges, rng=rng)
+    return row
 
 
-def _limits(
-    beta: np.ndarray,
-    target: np.ndarray,
-    n_resamples: int,
-    confidence: float,
-    rng: np.random.Generator,
-) -> dict[str, float]:
+def mean_over_targets(
+    values: Float[np.ndarray, " item"], target: np.ndarray, confidence: float = 0.95
+) -> dict[str, Any]:
+    """``items``, ``targets``, ``mean`` of some items' values, ``low`` and ``high`` over targets."""
+    found = cluster_mean(values, target)
+    low, high = found.limits(confidence)
+    return {
+        "items": found.items, "targets": found.clusters, "mean": found.mean,
+        "low": low, "high": high,
+    }  # fmt: skip
+
+
+def _limits(beta: np.ndarray, target: np.ndarray, confidence: float) -> dict[str, float]:
     """Intervals of the mean and of the share: over items, and over whole targets."""
-    options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "rng": rng}
-    limits = [bootstrap_intervals((beta,), _mean_and_share, batch=_BLOCK, **options).limits()]
-    label, member = np.unique(target, return_inverse=True)
-    if len(label) < FEWEST_CLUSTERS:
-        limits.append(np.full((2, 2), np.nan))
-    else:
-        limits.append(_target_limits(beta, member, len(label), options))
-    # (over, limit, quantity) in the order of the names
-    values = np.stack(limits).transpose(2, 0, 1).reshape(-1)
-    return dict(zip(LIMITS, map(float, values), strict=True))
-
-
-def _target_limits(
-    beta: np.ndarray, target: np.ndarray, n_targets: int, options: dict[str, Any]
-) -> Float[np.ndarray, "limit 2"]:
-    per_item = np.stack([beta, 50 * (np.sign(beta) + 1), np.ones_like(beta)])
-    total = np.stack([np.bincount(target, weights=values) for values in per_item], axis=1)
-
-    def statistic(drawn: np.ndarray, axis: int = -1) -> np.ndarray:
-        often = times_drawn(np.atleast_2d(drawn), n_targets) @ total
-        values = often[:, :2].T / often[:, 2]
-        return values[:, 0] if drawn.ndim == 1 else values
-
-    return bootstrap_intervals((np.arange(n_targets),), statistic, batch=_BLOCK, **options).limits()
+    positive = (np.sign(beta) + 1) / 2
+    limits: list[float] = []
+    for cluster in (None, target):
+        limits += cluster_mean(beta, cluster).limits(confidence)
+    for cluster in (None, target):
+        limits += (100 * end for end in cluster_mean(positive, cluster).share_limits(confidence))
+    return dict(zip(LIMITS, limits, strict=True))
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:

@@ -1,31 +1,264 @@
-"""Log-probabilities of continuations given their context, for every kind of language model.
+"""Log-probabilities of texts that stand against each other, for every kind of language model.
 
-Causal models: the continuation's tokens, one after the other, the context run once for the three
-texts of a triple. Masked models: the pseudo-log-likelihood, each token of the continuation masked
-in turn (Salazar et al. 2020). Encoder-decoders: the decoder fills a gap behind the context.
+Causal models read from left to right, what the texts share once. Masked models get each token
+masked in turn (pseudo-log-likelihood, Salazar et al. 2020), and beside it the variant that also
+masks the later pieces of the same word: otherwise a word of several pieces gives itself away (Kauf
+& Ivanova 2023). Encoder-decoders fill a gap after the context.
+
+A triple is a contrast of its continuations after a context. Readings of many texts are saved block
+by block, so that a stopped run goes on and several processes share the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models.batching import common_prefix, special_tokens_around
+from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.requests import Request, as_trees, require_kind
+from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer, TreePass
-from tda_bias.models.token_trees import TokenTree
 from tda_bias.progress import Progress
+from tda_bias.runs.cache import Cache, OpenCache, texts_hash
+from tda_bias.runs.work import Part
+from tda_bias.scores.texts import CONTEXT, Contrast, SplitTexts, split_triples, tokenize
 from tda_bias.types import ROLES, InputError, Triple
 
-# What a reading belongs to, behind the continuations 0, 1 and 2 in the order of ``ROLES``.
-CONTEXT = 3
-# Texts of a triple that a twin needs: the stereotype and the anti-stereotype.
-_OF_A_TWIN = 2
+Reading = Literal["log_prob", "pll", "pll_within_word"]
+READINGS: tuple[Reading, ...] = ("log_prob", "pll", "pll_within_word")
+Start = Literal["tokenizer", "bos"]
+# Per text the log-probabilities of its scored tokens.
+TokenScores = tuple[Float[np.ndarray, " token"], ...]
+# By how they were read, contrast by contrast; ``context`` is that of a triple, as one text.
+Readings = dict[str, list[TokenScores]]
+
+# Per text and scored token the number of a masked row, and of the reading in it.
+_Places = list[list[tuple[int, int]]]
+# Contrasts whose readings are kept in one file: a stopped run loses at most so many.
+_BLOCK = 128
+
+
+# -- log-probabilities -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """A way to read contrasts.
+
+    Attributes:
+        model: A causal, masked or sequence-to-sequence language model.
+        batch_size: Texts per forward pass.
+        start: Of causal models: ``tokenizer``: the first token of a text is scored only where the
+            tokenizer puts a start token in front of it; ``bos``: the model's start token stands in
+            front of every text, as in StereoSet's own script.
+        share_prefix: ``auto`` or ``never``: run what the texts of a contrast share once.
+        triples: Contrasts are triples: causal models read their contexts too, masked ones make no
+            ``pll_within_word``.
+    """
+
+    model: LanguageModel
+    batch_size: int = 32
+    start: Start = "tokenizer"
+    share_prefix: str = "auto"
+    triples: bool = False
+
+    def read(self, contrasts: Sequence[Contrast], *, progress: Progress | None = None) -> Readings:
+        """Log-probabilities of the scored tokens of every text.
+
+        Args:
+            contrasts: The texts.
+            progress: Called with finished contrasts and all.
+
+        Returns:
+            By how they were read: ``log_prob``; or ``pll`` and, where the tokenizer tells words
+            apart, ``pll_within_word``. A text none of whose words is scored gets an empty array.
+
+        Raises:
+            InputError: if the model has no language-model head or is of another kind, a text is too
+                long for it, or a log-probability is NaN.
+        """
+        model = self.model
+        require_kind(model, ("causal", "masked", "seq2seq"), "texts are scored with")
+        split = tokenize(model, contrasts)
+        if model.kind == "masked" and not self.triples:
+            return _masked(model, split, self.batch_size, progress)
+        leading = _leading(model, self.start) if model.kind == "causal" else None
+        if leading == []:  # nothing predicts a first token
+            split = [replace(s, scored=tuple(p[p > 0] for p in s.scored)) for s in split]
+        context_from = _first_predicted(model) if self.triples else None
+        requests = [
+            own.request((contrast.context or "").strip(), context_from=context_from)
+            for own, contrast in zip(split, contrasts, strict=True)
+        ]
+        most = max((len(own.ids) for own in split), default=1) if model.kind == "causal" else 2
+        scorer = Scorer(
+            model,
+            batch_size=self.batch_size,
+            texts_per_tree=3 if self.triples else most,
+            share_prefix=self.share_prefix,
+        )
+        values = scorer.log_probs(*as_trees(model, requests, leading=leading), progress=progress)
+        texts: list[TokenScores] = []
+        before: list[TokenScores] = []
+        for own, read in zip(split, values, strict=True):
+            ends = np.cumsum([len(places) for places in own.scored[::-1]])[::-1]
+            context, *of_texts = np.split(read, len(read) - ends)
+            texts.append(tuple(of_texts))
+            before.append((context,))
+        readings = {"pll" if model.kind == "masked" else "log_prob": texts}
+        return readings if context_from is None else {**readings, "context": before}
+
+    def read_saved(
+        self,
+        named: Mapping[str, Sequence[Contrast]],
+        cache: OpenCache | None,
+        *,
+        progress: Progress | None = None,
+    ) -> dict[str, Readings]:
+        """As ``read``, in blocks that are kept and looked up.
+
+        What comes out is the same whoever reads a block.
+
+        Args:
+            named: Contrasts, by a name for the saved parts: ``pairs``, ``whole sentences``.
+            cache: Opens the cache of readings, given what they depend on; without it nothing is
+                saved on the way.
+            progress: Called with finished contrasts and all.
+
+        Returns:
+            By the same names what ``read`` gives.
+
+        Raises:
+            InputError: as ``read``, or if the cache holds readings of something else.
+            ShareDone: if the parts are shared by several processes and another one gathers.
+        """
+        total, done = sum(map(len, named.values())), 0
+
+        def tell(before: int, finished: int, _: int) -> None:
+            if progress is not None:
+                progress(before + finished, total)
+
+        parts: list[Part] = []
+        blocks: list[tuple[str, int]] = []
+        for name, contrasts in named.items():
+            for first in range(0, len(contrasts), _BLOCK):
+                block = contrasts[first : first + _BLOCK]
+                title = f"{name} {first + 1} to {first + len(block)}"
+                parts.append(self._part(title, block, partial(tell, done)))
+                done += len(block)
+                blocks.append((name, done))
+        opened = Cache() if cache is None else cache(self._identity())
+        read: dict[str, list[Readings]] = {name: [] for name in named}
+        for (name, finished), arrays in zip(blocks, opened.each(parts), strict=True):
+            read[name].append(_from_arrays(arrays))
+            tell(finished, 0, total)
+        return {name: _joined(of_name) for name, of_name in read.items()}
+
+    def _part(self, name: str, block: Sequence[Contrast], progress: Progress) -> Part:
+        return Part(
+            name,
+            float(sum(len(text) for contrast in block for text in contrast.texts)),
+            lambda: {"texts": self._hash(block)},
+            lambda: _as_arrays(self.read(block, progress=progress)),
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        """Identity of saved readings, beside the texts."""
+        model = self.model
+        about = {"format": 3, "model": model.name, "weights": model.weight_hash()}
+        return {**about, "dtype": model.dtype_name, "kind": model.kind, "start": self.start}
+
+    def _hash(self, block: Sequence[Contrast]) -> str:
+        """Of the tokens of some contrasts, and of what of them is scored in which way."""
+        return texts_hash(
+            [
+                (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))
+                for own in tokenize(self.model, block)
+            ]
+        )
+
+
+def _leading(model: LanguageModel, start: Start) -> list[int]:
+    leading = special_tokens_around(model.tokenizer)[0]
+    if leading or start == "tokenizer":
+        return leading
+    token = model.tokenizer.bos_token_id
+    if token is None:
+        raise InputError(f"`model` {model.name} has no start token; leave out --start bos")
+    return [token]
+
+
+def _masked(
+    model: LanguageModel,
+    split: Sequence[SplitTexts],
+    batch_size: int,
+    progress: Progress | None,
+) -> Readings:
+    """Both readings of a masked model; rows that are the same in both run once."""
+    mask, (leading, trailing) = mask_token(model), special_tokens_around(model.tokenizer)
+    rows = MaskedRows()
+
+    def read(ids: Sequence[int], place: int, word: Sequence[int] | None) -> tuple[int, int]:
+        row = [*leading, *ids, *trailing]
+        for other in range(place, len(ids)):
+            if other == place or (word is not None and word[other] == word[place]):
+                row[other + len(leading)] = mask
+        return rows.add(row, place + len(leading), ids[place])
+
+    def asked(own: SplitTexts, word: Sequence[Sequence[int] | None]) -> _Places:
+        texts = zip(own.ids, own.scored, word, strict=True)
+        return [[read(ids, int(p), of_text) for p in scored] for ids, scored, of_text in texts]
+
+    places = {"pll": [asked(own, [None] * len(own.ids)) for own in split]}
+    if all(own.word is not None for own in split):
+        places["pll_within_word"] = [asked(own, own.word or ()) for own in split]
+    n = len(split)
+    tell = None if progress is None else lambda done, of: progress(done * n // of, n)
+    values = Scorer(model, batch_size=batch_size).log_probs(rows.trees(), progress=tell)
+    return {
+        reading: [
+            tuple(np.array([values[row][slot] for row, slot in text]) for text in texts)
+            for texts in contrasts
+        ]
+        for reading, contrasts in places.items()
+    }
+
+
+def _as_arrays(readings: Readings) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for reading, contrasts in readings.items():
+        arrays[reading] = np.concatenate([text for texts in contrasts for text in texts])
+        # A triple may lack its third text.
+        sizes = np.full((len(contrasts), max(map(len, contrasts))), -1)
+        for row, texts in zip(sizes, contrasts, strict=True):
+            row[: len(texts)] = [len(text) for text in texts]
+        arrays[f"{reading} tokens"] = sizes
+    return arrays
+
+
+def _from_arrays(arrays: Mapping[str, np.ndarray]) -> Readings:
+    readings: Readings = {}
+    for reading in (*READINGS, "context"):
+        if reading in arrays:
+            sizes = [[size for size in row if size >= 0] for row in arrays[f"{reading} tokens"]]
+            ends = np.cumsum([size for row in sizes for size in row])
+            texts = iter(np.split(arrays[reading], ends[:-1]))
+            readings[reading] = [tuple(next(texts) for _ in row) for row in sizes]
+    return readings
+
+
+def _joined(blocks: Sequence[Readings]) -> Readings:
+    """Blocks one after the other, in the readings that all of them have."""
+    shared = [name for name in (*READINGS, "context") if all(name in block for block in blocks)]
+    return {name: [texts for block in blocks for texts in block[name]] for name in shared}
+
+
+# -- triples ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -34,9 +267,12 @@ class TripleLikelihood:
 
     Attributes:
         tokens: One array per continuation.
+        context: Log-probability of the context, without its first token where nothing predicts it;
+            NaN for models that are not causal.
     """
 
-    tokens: tuple[Float[np.ndarray, " token"], ...]
+    tokens: TokenScores
+    context: float = float("nan")
 
     @property
     def total(self) -> Float[np.ndarray, " role"]:
@@ -44,82 +280,9 @@ class TripleLikelihood:
         return np.array([values.sum() for values in self.tokens])
 
     @property
-    def mean(self) -> Float[np.ndarray, " role"]:
-        """The same per token."""
-        return np.array([values.mean() for values in self.tokens])
-
-    @property
     def n_tokens(self) -> tuple[int, ...]:
         """Tokens of each continuation."""
         return tuple(len(values) for values in self.tokens)
-
-
-@dataclass(frozen=True)
-class SplitTriple:
-    """Token ids of a triple's texts without special tokens, and where continuations begin.
-
-    Attributes:
-        ids: In the order of ``ROLES``; fewer than three are the first of them.
-        start: Index of each continuation's first token.
-    """
-
-    ids: tuple[list[int], ...]
-    start: tuple[int, ...]
-
-    def first(self, n: int) -> SplitTriple:
-        """The first texts alone."""
-        return SplitTriple(self.ids[:n], self.start[:n])
-
-    def request(self, before: str = "", *, context_from: int | None = None) -> Request:
-        """Every token of the continuations, text by text.
-
-        Args:
-            before: The context as a text.
-            context_from: Read the context's tokens from this one on too, before the others. Where a
-                token covers the end of the context and the beginning of a continuation, what all
-                texts share is the context.
-        """
-        context = min(self.start)
-        read = [
-            (text, range(start, len(ids)))
-            for text, (ids, start) in enumerate(zip(self.ids, self.start, strict=True))
-        ]
-        if context_from is not None:
-            read.insert(0, (0, range(context_from, context)))
-        return Request(self.ids, tuple(read), context, before)
-
-    @property
-    def n_read(self) -> list[int]:
-        """Tokens of each continuation."""
-        return [len(ids) - start for ids, start in zip(self.ids, self.start, strict=True)]
-
-    def parts(self, tree: TokenTree) -> Int[np.ndarray, " reading"]:
-        """Owner of each reading of the ``request``: a continuation's number, or ``CONTEXT``."""
-        n_context = len(tree.read_node) - sum(self.n_read)
-        return np.repeat([CONTEXT, *range(len(self.ids))], [n_context, *self.n_read])
-
-
-def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[SplitTriple]:
-    """Tokenise contexts and whole texts; a token that covers both belongs to the continuation.
-
-    Raises:
-        InputError: if a context or a continuation has no token of its own.
-    """
-    tokenizer = model.tokenizer
-    contexts = [triple.context.strip() for triple in triples]
-    texts = [text for triple in triples for text in triple.texts()]
-    context_ids = tokenizer(contexts, add_special_tokens=False)["input_ids"] if triples else []
-    text_ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if triples else []
-    split = []
-    for number, (triple, context) in enumerate(zip(triples, context_ids, strict=True)):
-        of_triple = tuple(text_ids[3 * number : 3 * number + 3])
-        start = tuple(common_prefix(context, ids) for ids in of_triple)
-        if min(start) == 0 or any(s == len(ids) for s, ids in zip(start, of_triple, strict=True)):
-            raise InputError(
-                f"{triple.source}: the tokenizer makes no token of the context or a continuation"
-            )
-        split.append(SplitTriple(of_triple, start))
-    return split
 
 
 def triple_likelihoods(
@@ -130,7 +293,7 @@ def triple_likelihoods(
     share_prefix: str = "auto",
     progress: Progress | None = None,
 ) -> list[TripleLikelihood]:
-    """Log-probabilities of every continuation of every triple.
+    """Log-probabilities of every continuation of every triple, and of contexts.
 
     Args:
         model: A causal, masked or sequence-to-sequence language model.
@@ -140,20 +303,27 @@ def triple_likelihoods(
         progress: Called with finished triples and all.
 
     Raises:
-        InputError: if the model has no language-model head or is of another kind, or a text is too
-            long for it, or a log-probability is NaN.
+        InputError: as ``TextReader.read``.
     """
-    require_kind(model, ("causal", "masked", "seq2seq"), "continuations are scored with")
-    split = split_triples(model, triples)
-    requests = [
-        own.request(triple.context.strip()) for own, triple in zip(split, triples, strict=True)
-    ]
-    scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3, share_prefix=share_prefix)
-    values = scorer.log_probs(*as_trees(model, requests), progress=progress)
+    reader = TextReader(model, batch_size, share_prefix=share_prefix, triples=True)
+    return likelihoods_of(reader.read([Contrast.of(t) for t in triples], progress=progress))
+
+
+def likelihoods_of(readings: Readings) -> list[TripleLikelihood]:
+    """Readings of a ``TextReader`` of triples, triple by triple."""
+    texts = readings.get("log_prob") or readings.get("pll") or []
+    contexts = readings.get("context") or [(np.array([np.nan]),)] * len(texts)
     return [
-        TripleLikelihood(tuple(np.split(of_triple, np.cumsum(own.n_read)[:-1])))
-        for own, of_triple in zip(split, values, strict=True)
+        TripleLikelihood(tokens, float(context.sum()))
+        for tokens, (context,) in zip(texts, contexts, strict=True)
     ]
+
+
+def _first_predicted(model: LanguageModel) -> int | None:
+    """The first token of a context that a causal model predicts; None for other models."""
+    if model.kind != "causal":
+        return None
+    return 0 if special_tokens_around(model.tokenizer)[0] else 1
 
 
 # -- passes over triples and their twins -----------------------------------------------------------
@@ -164,7 +334,7 @@ class TripleReadings:
     """Forward passes over triples, and what each of their readings belongs to.
 
     Attributes:
-        n_triples: Number of triples; twins come behind them.
+        n_triples: Number of triples; twins come after them.
         part: Per triple and twin, what each of its readings belongs to: 0, 1 or 2 for a
             continuation in the order of ``ROLES``, 3 for the context.
         twin_of: The triple of each twin.
@@ -228,9 +398,9 @@ def triple_readings(
     leading, trailing = special_tokens_around(model.tokenizer)
     trailing = [] if model.kind == "causal" else trailing
     unrelated = [triple.ids[ROLES.index("unrelated")] for triple in split[:n]]
-    used = split[:n] + [twin.first(_OF_A_TWIN) for twin in split[n:]]
-    # Nothing predicts a first token.
-    first = (0 if leading else 1) if model.kind == "causal" else None
+    # A twin's stereotype and anti-stereotype are all that is needed.
+    used = split[:n] + [twin.first(2) for twin in split[n:]]
+    first = _first_predicted(model)
     requests = [
         own.request(text.context.strip(), context_from=first if number < n else None)
         for number, (own, text) in enumerate(zip(used, every, strict=True))

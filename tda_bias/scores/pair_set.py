@@ -1,24 +1,38 @@
-"""A model's scores on a set of minimal pairs: one call, one result."""
+"""A model's scores on a set of minimal pairs: one call, one result, and the set's own score.
+
+As the papers of the sets define it. CrowS-Pairs: per cent of pairs whose stereotypical sentence is
+preferred (masked models: by the pseudo-log-likelihood of the words that both sentences have).
+WinoBias: here log-odds of the pro-stereotypical over the anti-stereotypical sentence, because
+language models resolve no coreference; its paper reports F1 of resolvers. Winogender: log-odds of
+the female over the male sentence per occupation, against the share of women in it. BLiMP: accuracy
+per paradigm.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
-from tda_bias.models.record import model_record
+from tda_bias.models.language_model import model_record
 from tda_bias.pairs.pair import PairSet, Scored
+from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import Store, texts_hash
+from tda_bias.runs.cache import OpenCache, texts_hash
 from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
-from tda_bias.runs.result import SavedResult, Table
-from tda_bias.scores.pair_official import Official, official
-from tda_bias.scores.pair_scores import length_split, pair_items, scores
-from tda_bias.scores.text_likelihood import Contrast, Start, tokenize
+from tda_bias.runs.result import SavedResult
+from tda_bias.scores.likelihood import Start
+from tda_bias.scores.pair_scores import compared, length_split, pair_items, scores, summary
+from tda_bias.scores.texts import Contrast, tokenize
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
+
+_INTERVALS = [f"{name}{end}" for name in ("preferred", "log_odds") for end in ("", "_low", "_high")]
 
 
 class PairTextsRecord(RecordPart):
@@ -29,7 +43,13 @@ class PairTextsRecord(RecordPart):
 
 
 class OfficialRecord(RecordPart):
-    """A set's own score; see ``pair_official.Official``."""
+    """A set's own score.
+
+    Attributes:
+        name: What the score is called.
+        headline: The number or numbers of the whole set, by name; None where undefined.
+        note: What must be said beside them.
+    """
 
     name: str
     headline: dict[str, float | None]
@@ -48,9 +68,7 @@ class PairsRecord(RunRecord):
         scored: Which words are scored; None: as each pair says.
         start: Whether a start token was put in front of texts.
         official: The set's own score.
-        n_resamples: Of the bootstrap.
         confidence: Coverage of the intervals.
-        seed: Of all draws.
     """
 
     command: str = "pairs"
@@ -62,39 +80,7 @@ class PairsRecord(RunRecord):
     scored: str | None = None
     start: str
     official: OfficialRecord
-    n_resamples: int
     confidence: float
-    seed: int
-
-
-_INTERVALS = [f"{name}{end}" for name in ("preferred", "log_odds") for end in ("", "_low", "_high")]
-_ITEMS = {
-    "id": str,
-    "group": str,
-    **{f"logprob_{side}": float for side in ("more", "less")},
-    **{f"tokens_{side}": int for side in ("more", "less")},
-    "reading": str,
-    "undefined": str,
-}
-_SCORES = {
-    **{name: str for name in ("reading", "scoring", "part", "name")},
-    **{name: int for name in ("items", "undefined", "ties")},
-    **{name: float for name in _INTERVALS},
-}
-_SPLIT = {
-    "type": str,
-    "longer": float,
-    "items": int,
-    "preferred": float,
-    "reading": str,
-    "scoring": str,
-}
-_TABLES: tuple[Table, ...] = (
-    ("items", "items.parquet", _ITEMS),
-    ("scores", "scores.csv", _SCORES),
-    ("length_split", "length_split.csv", _SPLIT),
-    ("official", "official.csv", {}),
-)
 
 
 @dataclass(frozen=True)
@@ -105,13 +91,36 @@ class PairSetScores(SavedResult):
         items: One row per pair; see ``pair_scores.pair_items``.
         scores: One row per reading, scoring and part; see ``pair_scores.scores``.
         length_split: How often ``more`` is preferred by which text is longer.
-        official: One row per division that the set's paper has; see ``pair_official``.
+        official: One row per division that the set's paper has; see ``official``.
         record: Everything needed to repeat the run.
     """
 
     COMMAND = "pairs"
     RECORD = PairsRecord
-    TABLES = _TABLES
+    TABLES = (
+        (
+            "items",
+            "items.parquet",
+            dict.fromkeys(("id", "group", "reading", "undefined"), str)
+            | dict.fromkeys(("log_prob_more", "log_prob_less"), float)
+            | dict.fromkeys(("tokens_more", "tokens_less"), int),
+        ),
+        (
+            "scores",
+            "scores.csv",
+            dict.fromkeys(("reading", "scoring", "part", "name"), str)
+            | dict.fromkeys(("items", "undefined", "ties"), int)
+            | dict.fromkeys(_INTERVALS, float),
+        ),
+        (
+            "length_split",
+            "length_split.csv",
+            dict.fromkeys(("type", "reading", "scoring"), str)
+            | dict.fromkeys(("longer", "preferred"), float)
+            | {"items": int},
+        ),
+        ("official", "official.csv", {}),
+    )
     SHOWN = (("the set's own score", "official"),)
 
     items: pd.DataFrame
@@ -132,11 +141,9 @@ def pair_set_scores(
     start: Start = "tokenizer",
     batch_size: int = 32,
     share_prefix: str = "auto",
-    n_resamples: int = 2000,
     confidence: float = 0.95,
-    seed: int = 0,
     progress: Progress | None = None,
-    store: Store | None = None,
+    cache: OpenCache | None = None,
 ) -> PairSetScores:
     """Score a model on a set of minimal pairs.
 
@@ -144,19 +151,17 @@ def pair_set_scores(
         model: A causal, masked or sequence-to-sequence language model.
         pairs: From ``load_pairs``.
         scored: Which words are scored; what each pair says if None.
-        start: As in ``text_likelihood.text_log_probs``.
+        start: As in ``TextReader``.
         batch_size: Texts per forward pass.
         share_prefix: ``auto`` or ``never``: run what both texts share once.
-        n_resamples: Bootstrap resamples of the intervals.
-        confidence: Their coverage.
-        seed: Of all draws.
+        confidence: Coverage of the intervals.
         progress: Called with finished pairs and all.
-        store: As in ``text_parts.TextReader``.
+        cache: As in ``TextReader.read_saved``.
 
     Raises:
         InputError: if there is no pair, the model has no language-model head or is of another kind,
-            a text is too long for it, or ``store`` holds readings of something else.
-        ShareDone: if the store's parts are shared by several processes and another one gathers.
+            a text is too long for it, or ``cache`` holds readings of something else.
+        ShareDone: if the parts are shared by several processes and another one gathers.
     """
     items = pair_items(
         model,
@@ -166,17 +171,16 @@ def pair_set_scores(
         batch_size=batch_size,
         share_prefix=share_prefix,
         progress=progress,
-        store=store,
+        cache=cache,
     )
-    drawn: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-    official_scores = official(pairs, items, **drawn)
+    by_division, own = official(pairs, items, confidence=confidence)
     contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]
     ids = [contrast.ids for contrast in tokenize(model, contrasts)]
     return PairSetScores(
         items=items,
-        scores=scores(items, **drawn),
+        scores=scores(items, confidence=confidence),
         length_split=length_split(items),
-        official=official_scores.table,
+        official=by_division,
         record=PairsRecord(
             model=model_record(model, weights=model.weight_hash()),
             data=DataRecord(source=pairs.source, revision=pairs.revision),
@@ -187,12 +191,155 @@ def pair_set_scores(
             uneven=tuple(sorted(pairs.uneven)),
             scored=scored,
             start=start,
-            official=_official_record(official_scores),
-            **drawn,
+            official=own,
+            confidence=confidence,
         ),
     )
 
 
-def _official_record(scores: Official) -> OfficialRecord:
-    headline = {name: None if value != value else value for name, value in scores.headline.items()}
-    return OfficialRecord(name=scores.name, headline=headline, note=scores.note)
+# -- the sets' own scores --------------------------------------------------------------------------
+
+
+def official(
+    pairs: PairSet, items: pd.DataFrame, *, confidence: float = 0.95
+) -> tuple[pd.DataFrame, OfficialRecord]:
+    """The score that a set's own paper defines, from sums of log-probabilities.
+
+    Args:
+        pairs: The set.
+        items: From ``pair_items``.
+        confidence: Coverage of the intervals.
+
+    Returns:
+        One row per division that the paper has; and what is said of the whole set.
+    """
+    return _OFFICIAL.get(pairs.name, _own_pairs)(pairs, compared(items), confidence)
+
+
+_Own = tuple[pd.DataFrame, OfficialRecord]
+
+
+def _own(name: str, table: pd.DataFrame, headline: dict[str, float], note: str) -> _Own:
+    defined = {key: None if np.isnan(value) else value for key, value in headline.items()}
+    return table, OfficialRecord(name=name, headline=defined, note=note)
+
+
+def _crows(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    parts = [("all", table)]
+    parts += [(str(name), part) for name, part in table.groupby("group", sort=False)]
+    rows = []
+    for name, part in parts:
+        row = {"bias_type": name, **_share(summary(part, confidence), "metric")}
+        for direction in ("stereo", "antistereo"):
+            row[direction] = 100 * part.loc[part["type"] == direction, "preferred"].mean()
+        rows.append(row)
+    note = (
+        "Per cent of pairs whose stereotypical sentence is preferred; 50 is neutral. The official "
+        "script counts a tie as not preferred, here it is one half."
+    )
+    return _own("CrowS-Pairs metric", pd.DataFrame(rows), {"metric": rows[0]["metric"]}, note)
+
+
+def _winobias(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    gender = {pair.id: gender_of_more(pair) for pair in pairs.pairs}
+    table = table.assign(
+        pronoun=table["id"].map(gender), even=~table["id"].isin(list(pairs.uneven))
+    )
+    rows = []
+    for kind, of_type in table.groupby("type", sort=False):
+        parts = {"all": of_type, "only the pronoun differs": of_type[of_type["even"]]}
+        parts |= {
+            f"stereotypically {name}": of_type[of_type["pronoun"] == name]
+            for name in ("female", "male")
+        }
+        rows += [
+            {"type": str(kind), "pairs": name, **summary(part, confidence)}
+            for name, part in parts.items()
+        ]
+    scores = pd.DataFrame(rows)
+    whole = scores[scores["pairs"] == "all"].set_index("type")["log_odds"]
+    note = (
+        "Log-odds of the pro- over the anti-stereotypical sentence, nats; 0 is neutral. In type 2 "
+        "syntax says whom the pronoun means; the pronoun's gender is free in both types."
+    )
+    if pairs.uneven:
+        note += (
+            f" {len(pairs.uneven)} pairs of the source differ in other words too; they count in "
+            "`all`, as they do elsewhere."
+        )
+    headline = {f"log_odds_{kind}": float(value) for kind, value in whole.items()}
+    return _own("WinoBias log-odds, pro minus anti", scores, headline, note)
+
+
+def _winogender(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    shares = female_shares()
+    sign = {p.id: 1.0 if gender_of_more(p) == "female" else -1.0 for p in pairs.pairs}
+    female = table["log_odds"] * table["id"].map(sign)
+    occupations = table.assign(female=female)[table["type"] == "occupation"]
+    per_occupation = occupations.groupby("group")["female"].agg(["size", "mean"]).reset_index()
+    per_occupation.columns = pd.Index(["occupation", "items", "log_odds_female"])
+    for name in ("bls", "bergsma"):
+        per_occupation[f"pct_female_{name}"] = per_occupation["occupation"].map(
+            {occupation: values[name] for occupation, values in shares.items()}
+        )
+    headline: dict[str, float] = {
+        "log_odds_female": float(per_occupation["log_odds_female"].mean())
+    }
+    for name in ("bls", "bergsma"):
+        both = per_occupation[["log_odds_female", f"pct_female_{name}"]].dropna().to_numpy()
+        varies = len(both) > 2 and np.ptp(both, axis=0).min() > 0
+        headline[f"pearson_{name}"] = float(stats.pearsonr(*both.T)[0]) if varies else np.nan
+    for kind, part in table.groupby("type", sort=False):
+        headline[f"log_odds_{kind}"] = summary(part, confidence)["log_odds"]
+    note = (
+        "Log-odds of the female over the male sentence, nats, mean over the sentences whose "
+        "pronoun means the occupation; Pearson's r with the share of women. log_odds_occupation "
+        "and log_odds_participant: of the pronoun of those who hold most of these jobs over the "
+        "other, where it means the occupation and where it means somebody else."
+    )
+    return _own("Winogender per occupation", per_occupation, headline, note)
+
+
+def _blimp(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    known = paradigms()
+    rows = []
+    for name, part in table.groupby("group", sort=False):
+        row = {"paradigm": str(name), "term": part["type"].iloc[0]}
+        row |= _share(summary(part, confidence), "accuracy")
+        for model in ("gpt2", "txl", "lstm", "ngram"):
+            value = known.get(str(name), {}).get(model)
+            row[f"published_{model}"] = np.nan if value is None else 100 * float(value)
+        rows.append(row)
+    scores = pd.DataFrame(rows)
+    headline = {"accuracy": float(scores["accuracy"].mean())}
+    headline["published_gpt2"] = float(scores["published_gpt2"].mean())
+    note = (
+        "Per cent of pairs whose grammatical sentence is preferred, mean over paradigms. Published "
+        "values are of all 1,000 pairs of a paradigm."
+    )
+    return _own("BLiMP accuracy", scores, headline, note)
+
+
+def _own_pairs(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    row = summary(table, confidence)
+    note = "Per cent of pairs whose `more` is preferred, and log P(more) - log P(less) in nats."
+    headline = {name: row[name] for name in ("preferred", "log_odds")}
+    return _own(pairs.name, pd.DataFrame([{"pairs": "all", **row}]), headline, note)
+
+
+def _share(row: dict[str, Any], name: str) -> dict[str, Any]:
+    """The share of a summary under the set's own name for it."""
+    kept = {key: row[key] for key in ("items", "undefined", "ties")}
+    return (
+        kept
+        | {f"{name}{end}": row[f"preferred{end}"] for end in ("", "_low", "_high")}
+        | {"interval": row["interval"]}
+    )
+
+
+_OFFICIAL: dict[str, Callable[[PairSet, pd.DataFrame, float], _Own]] = {
+    "crows": _crows,
+    "winobias": _winobias,
+    "winogender": _winogender,
+    "blimp": _blimp,
+}

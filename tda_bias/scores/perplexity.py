@@ -10,7 +10,7 @@ scored by the pseudo-log-likelihood: every token of a window masked in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,11 +55,15 @@ class Windows:
     of: int
 
     @property
+    def scored(self) -> list[range]:
+        """The scored places of each."""
+        ends = (len(ids) - self.trailing for ids in self.ids)
+        return [range(a, end) for a, end in zip(self.first, ends, strict=True)]
+
+    @property
     def n_tokens(self) -> int:
         """Scored tokens."""
-        return sum(
-            len(ids) - self.trailing - a for ids, a in zip(self.ids, self.first, strict=True)
-        )
+        return sum(map(len, self.scored))
 
 
 @dataclass(frozen=True)
@@ -153,12 +157,11 @@ def log_perplexity(
             log-probability is NaN.
     """
     scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
-    total = np.zeros(len(windows.ids))
-    for tree_pass in _passes(model, windows, batch_size, progress):
-        values = np.concatenate(scorer.run(tree_pass))
-        refuse_undefined(model, [values])
-        total -= _by_window(tree_pass, values, len(total))
-    return PerToken(total, _counts(windows))
+
+    def read(tree_pass: TreePass) -> Float[np.ndarray, " reading"]:
+        return -np.concatenate(scorer.run(tree_pass))
+
+    return _per_token(model, windows, read, batch_size, progress)
 
 
 def divergence(
@@ -186,16 +189,16 @@ def divergence(
             f"{before.name} and {after.name} have other vocabularies: their predictions cannot be "
             "compared token by token"
         )
-    total = np.zeros(len(windows.ids))
-    for tree_pass in _passes(before, windows, batch_size, progress):
-        first, second = (
-            logits_at(model.hf_model, tree_pass.inputs, tree_pass.places)
-            for model in (before, after)
+
+    def read(tree_pass: TreePass) -> Float[np.ndarray, " reading"]:
+        return _kl(
+            *(
+                logits_at(model.hf_model, tree_pass.inputs, tree_pass.places)
+                for model in (before, after)
+            )
         )
-        values = _kl(first, second)
-        refuse_undefined(before, [values])
-        total += _by_window(tree_pass, values, len(total))
-    return PerToken(total, _counts(windows))
+
+    return _per_token(before, windows, read, batch_size, progress)
 
 
 def _kl(
@@ -210,28 +213,30 @@ def _kl(
     return np.asarray(torch.cat(parts).cpu().numpy())
 
 
-def _counts(windows: Windows) -> Int[np.ndarray, " window"]:
-    sizes = [
-        len(ids) - windows.trailing - a for ids, a in zip(windows.ids, windows.first, strict=True)
-    ]
-    return np.array(sizes)
-
-
 # -- passes ----------------------------------------------------------------------------------------
 
 
-def _passes(
-    model: LanguageModel, windows: Windows, batch_size: int, progress: Progress | None
-) -> Iterator[TreePass]:
-    """Forward passes over windows in their order; ``TreePass.tree`` is a window's number."""
+def _per_token(
+    model: LanguageModel,
+    windows: Windows,
+    read: Callable[[TreePass], Float[np.ndarray, " reading"]],
+    batch_size: int,
+    progress: Progress | None,
+) -> PerToken:
+    """Sums of what is read of the scored tokens of windows, pass by pass in their order."""
     require_kind(model, ("causal", "masked"), "perplexity is that of")
     model.check_length(max(map(len, windows.ids)))
     scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
-    read = _masked_rows if model.kind == "masked" else _causal_rows
-    for rows in read(model, windows, batch_size):
-        yield scorer.pass_of(rows)
+    rows_of = _masked_rows if model.kind == "masked" else _causal_rows
+    total = np.zeros(len(windows.ids))
+    for rows in rows_of(model, windows, batch_size):
+        values = read(scorer.pass_of(rows))
+        refuse_undefined(model, [values])
+        window = np.repeat(rows.tree, list(map(len, rows.readings)))
+        total += np.bincount(window, weights=values, minlength=len(total))
         if progress is not None:
-            progress(rows.tree[-1] + 1, len(windows.ids))
+            progress(rows.tree[-1] + 1, len(total))
+    return PerToken(total, np.array(list(map(len, windows.scored))))
 
 
 def _causal_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
@@ -239,27 +244,17 @@ def _causal_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Ite
     size = min(batch_size, max(1, LOGITS // (windows.stride * vocabulary)))
     for start in range(0, len(windows.ids), size):
         numbers = list(range(start, min(start + size, len(windows.ids))))
-        trees = [
-            text_tree([windows.ids[i]], [(0, range(windows.first[i], len(windows.ids[i])))])
-            for i in numbers
-        ]
+        trees = [text_tree([windows.ids[i]], [(0, windows.scored[i])]) for i in numbers]
         yield Rows(trees, numbers, [np.arange(len(tree.read_node)) for tree in trees])
 
 
 def _masked_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
     mask = mask_token(model)
     for number, ids in enumerate(windows.ids):
-        scored = range(windows.first[number], len(ids) - windows.trailing)
+        scored = windows.scored[number]
         for start in range(0, len(scored), batch_size):
             rows = [
                 masked_row([*ids[:place], mask, *ids[place + 1 :]], place, [ids[place]])
                 for place in scored[start : start + batch_size]
             ]
             yield Rows(rows, [number] * len(rows), [np.arange(1)] * len(rows))
-
-
-def _by_window(
-    tree_pass: TreePass, values: Float[np.ndarray, " reading"], n_windows: int
-) -> Float[np.ndarray, " window"]:
-    window = np.repeat(tree_pass.tree, list(map(len, tree_pass.readings)))
-    return np.bincount(window, weights=values, minlength=n_windows)

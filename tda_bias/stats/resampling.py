@@ -1,4 +1,4 @@
-"""Permutations, bootstrap intervals, rank correlations, p- and q-values: once, for all packages.
+"""Permutations, rank correlations, p- and q-values: once, for all packages.
 
 Pure arrays in, numbers out. A value is undefined (NaN) where it cannot be computed, never 0.
 """
@@ -6,10 +6,9 @@ Pure arrays in, numbers out. A value is undefined (NaN) where it cannot be compu
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,12 +16,6 @@ from scipy import optimize, stats
 
 # Arrangements are enumerated instead of sampled up to so many: 2^12, the flips of 12 pairs.
 ENUMERATED = 4096
-
-# With fewer clusters there is no interval over them: with five, even the most extreme of all sign
-# flips has p = 2 / 2^5 = .0625.
-FEWEST_CLUSTERS = 6
-
-IntervalMethod = Literal["BCa", "percentile"]
 
 
 # -- random draws ----------------------------------------------------------------------------------
@@ -50,33 +43,6 @@ def permutations_within(
         members = np.flatnonzero(labels == label)
         drawn[:, members] = members[np.argsort(rng.random((n, len(members))), axis=1)]
     return drawn
-
-
-def resamples_within(
-    strata: Int[np.ndarray, " item"], n: int, rng: np.random.Generator
-) -> Int[np.ndarray, "draw item"]:
-    """Bootstrap draws: each item is replaced by one drawn from its stratum.
-
-    Args:
-        strata: The number of each item's stratum, from 0 on without a gap.
-        n: Number of draws.
-        rng: The generator they come from.
-    """
-    order = np.argsort(strata, kind="stable")
-    size = np.bincount(strata)
-    start = np.concatenate([[0], np.cumsum(size)[:-1]])
-    stratum = strata[order]
-    drawn = rng.random((n, len(strata)))
-    return np.asarray(order[start[stratum] + (drawn * size[stratum]).astype(int)])
-
-
-def times_drawn(
-    drawn: Int[np.ndarray, "draw n"], n_items: int
-) -> Float[np.ndarray, "draw n_items"]:
-    """How often each item is in each draw."""
-    place = drawn + n_items * np.arange(len(drawn))[:, None]
-    counts = np.bincount(place.reshape(-1), minlength=n_items * len(drawn))
-    return counts.reshape(-1, n_items).astype(float)
 
 
 @dataclass(frozen=True)
@@ -232,17 +198,6 @@ def smallest_effect(n: int, *, level: float = 0.05, power: float = 0.8) -> float
     return float(optimize.brentq(lacking, upper / 1.5, upper, xtol=1e-12))
 
 
-def wilson(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a share; ties may count one half.
-
-    Source: Wilson (1927).
-    """
-    z2 = stats.norm.ppf((1 + confidence) / 2) ** 2
-    middle = (successes + z2 / 2) / (n + z2)
-    half = np.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)) / (n + z2)
-    return float(middle - half), float(middle + half)
-
-
 # -- rank correlations -----------------------------------------------------------------------------
 
 
@@ -278,123 +233,38 @@ def spearman_over_items(x: Sequence[float] | np.ndarray, y: Sequence[float] | np
     return float(spearman(np.asarray(x, float), np.asarray(y, float)))
 
 
-# -- bootstrap -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ClusterBootstrap:
-    """Resamples of whole clusters of items, drawn with replacement.
-
-    Attributes:
-        cluster: Number of each item's cluster, from 0 on without a gap.
-        times: How often each cluster is in each resample.
-    """
-
-    cluster: Int[np.ndarray, " item"]
-    times: Int[np.ndarray, "draw cluster"]
-
-    @classmethod
-    def of(
-        cls, labels: Sequence[Any] | np.ndarray, n_resamples: int, rng: np.random.Generator
-    ) -> ClusterBootstrap:
-        """Draw resamples.
-
-        Args:
-            labels: The cluster of each item.
-            n_resamples: Number of resamples.
-            rng: The generator they come from.
-        """
-        cluster = np.unique(np.asarray(labels), return_inverse=True)[1]
-        n = int(cluster.max()) + 1 if len(cluster) else 0
-        times = rng.multinomial(n, np.full(n, 1 / max(n, 1)), size=n_resamples)
-        return cls(cluster, times)
-
-    def limits(
-        self, values: Float[np.ndarray, " item"], confidence: float = 0.95
-    ) -> tuple[float, float]:
-        """Percentile interval of the mean over items.
-
-        Args:
-            values: Of each item; NaN ones are left out.
-            confidence: Coverage.
-
-        Returns:
-            Lower and upper limit; NaN where fewer than ``FEWEST_CLUSTERS`` clusters have a value.
-        """
-        known = np.isfinite(values)
-        n = self.times.shape[1]
-        size = np.bincount(self.cluster[known], minlength=n)
-        if np.count_nonzero(size) < FEWEST_CLUSTERS:
-            return float("nan"), float("nan")
-        total = np.bincount(self.cluster[known], weights=values[known], minlength=n)
-        items = self.times @ size
-        means = (self.times @ total)[items > 0] / items[items > 0]
-        tail = (1 - confidence) / 2
-        low, high = np.quantile(means, [tail, 1 - tail])
-        return float(low), float(high)
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Bootstrap intervals of several quantities.
-
-    Attributes:
-        standard_error: Standard deviation over resamples.
-        percentile: ``(2, ...)`` lower and upper limits.
-        bca: The same, bias-corrected and accelerated; NaN where every resample gives one value.
-    """
-
-    standard_error: Float[np.ndarray, "..."]
-    percentile: Float[np.ndarray, "limit ..."]
-    bca: Float[np.ndarray, "limit ..."]
-
-    def limits(self, method: IntervalMethod = "BCa") -> Float[np.ndarray, "limit ..."]:
-        """Of one method; the percentile's where BCa is undefined."""
-        bca = self.has_bca & (method == "BCa")
-        return np.where(bca, self.bca, self.percentile)
-
-    @property
-    def has_bca(self) -> np.ndarray:
-        """For each quantity, whether its BCa limits are defined."""
-        return np.asarray(np.isfinite(self.bca).all(0))
-
-
-def bootstrap_intervals(
-    data: Sequence[np.ndarray],
-    statistic: Callable[..., Any],
-    *,
-    paired: bool = False,
-    n_resamples: int = 2000,
-    confidence: float = 0.95,
-    batch: int | None = None,
+def chance_correlation(
+    x: Float[np.ndarray, " item"],
+    y: Float[np.ndarray, " item"],
+    strata: np.ndarray,
+    n_resamples: int,
     rng: np.random.Generator,
-) -> Intervals:
-    """Percentile and BCa intervals from one set of resamples, by ``scipy.stats.bootstrap``.
+    *,
+    of: Literal["ranks", "values"],
+) -> tuple[float, float, float, float]:
+    """A correlation beside what chance gives.
 
     Args:
-        data: The samples; each is drawn from with replacement.
-        statistic: As SciPy wants it, vectorised over ``axis``.
-        paired: Whether the samples are drawn from together.
-        n_resamples: Number of resamples.
-        confidence: Coverage, between 0 and 1.
-        batch: Resamples computed together; bounds the memory. Samples are drawn batch by batch, so
-            the draws depend on it.
+        x: One number per item.
+        y: Another one.
+        strata: Items of a stratum are exchanged.
+        n_resamples: Permutations.
         rng: The generator they come from.
+        of: Spearman's, of ``ranks``, or Pearson's, of ``values``.
+
+    Returns:
+        The correlation, the limits of the middle 95 % under exchange, and the one-sided p; NaN for
+        fewer than 3 items and where one line does not vary.
     """
-    options: dict[str, Any] = {"paired": paired, "confidence_level": confidence, "rng": rng}
-    options["batch"] = batch
-    with warnings.catch_warnings():
-        # What has one value in all resamples has no BCa interval; it is NaN, which says so.
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
-        percentile = stats.bootstrap(
-            data, statistic, n_resamples=n_resamples, method="percentile", **options
-        )
-        bca = stats.bootstrap(
-            data, statistic, n_resamples=0, method="BCa", bootstrap_result=percentile, **options
-        )
-    return Intervals(
-        standard_error=np.asarray(percentile.standard_error),
-        percentile=np.stack(percentile.confidence_interval),
-        bca=np.stack(bca.confidence_interval),
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return np.nan, np.nan, np.nan, np.nan
+    first, second = (
+        standardised_ranks(v)
+        if of == "ranks"
+        else (v - v.mean()) / np.sqrt(((v - v.mean()) ** 2).sum())
+        for v in (x, y)
     )
+    r = float(first @ second)
+    null = second[permutations_within(strata, n_resamples, rng)] @ first
+    low, high = np.quantile(null, [0.025, 0.975])
+    return r, float(low), float(high), float(share_reached(null, r))

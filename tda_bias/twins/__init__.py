@@ -3,18 +3,21 @@
 What changes between a triple and its twin is about the target; wording and length are the same.
 """
 
-from tda_bias.twins.files import load_twins, save_twins
-from tda_bias.twins.kinds import Kinds, load_kinds, shipped_kinds
-from tda_bias.twins.make import make_twins
-from tda_bias.twins.twins import Excluded, Twins
+from tda_bias.twins.make import PLACEBOS, Placebo, make_placebos, make_twins
+from tda_bias.twins.targets import Kinds, load_kinds, shipped_kinds
+from tda_bias.twins.twins import Excluded, Twins, load_twins, save_lm_eval, save_twins
 
 __all__ = [
+    "PLACEBOS",
     "Excluded",
     "Kinds",
+    "Placebo",
     "Twins",
     "load_kinds",
     "load_twins",
+    "make_placebos",
     "make_twins",
+    "save_lm_eval",
     "save_twins",
     "shipped_kinds",
 ]

@@ -1,19 +1,34 @@
-"""Twins of triples by rule: the other gender, or another target of the same kind."""
+"""Twins of triples by rule: the other gender, or another target of the same kind; and placebos.
+
+A swap of the gender changes more than the gender: the words, and who somebody is. A placebo keeps
+the gender: a synonym (mother to mom) changes the words alone, a role (mother to aunt) everything
+but the gender. What a placebo changes in a number is no evidence about gender.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, get_args
 from zlib import crc32
 
 import numpy as np
+import yaml
 
-from tda_bias.twins.gender import gender_twins
-from tda_bias.twins.kinds import Kinds, Target, shipped_kinds
-from tda_bias.twins.pronouns import PronounReader, Tagger, pronoun_reader
-from tda_bias.twins.targets import drawn, pool, with_target
+from tda_bias.twins.gender import gender_twin, gender_words
+from tda_bias.twins.targets import (
+    Form,
+    Kinds,
+    Target,
+    drawn,
+    fits,
+    pool,
+    shipped_kinds,
+    with_target,
+)
 from tda_bias.twins.twins import Excluded, Twins, content, text_fields
 from tda_bias.twins.words import APOSTROPHE
 from tda_bias.types import InputError, Triple
@@ -29,6 +44,15 @@ NOT_NAMED = "the context does not name the target"
 ELSEWHERE = "the target's word means something else here, or is part of a name"
 TOO_FEW = "fewer than k other targets fit"
 
+Placebo = Literal["synonym", "role"]
+PLACEBOS: tuple[Placebo, ...] = get_args(Placebo)
+
+NO_WORD = "no placebo is known for the target"
+UNFIT = "the placebo's word does not fit here"
+PRESENT = "the texts have the placebo's word already, or need a form it lacks"
+# Other first names of the same gender.
+_NAMES = 2
+
 
 def make_twins(
     triples: Sequence[Triple],
@@ -36,7 +60,6 @@ def make_twins(
     kind: Kind = "auto",
     k: int = 3,
     seed: int = 0,
-    tagger: Tagger = "auto",
     kinds: Kinds | None = None,
 ) -> Twins:
     """The same triples about the other gender, or about other targets of their kind.
@@ -49,8 +72,6 @@ def make_twins(
             all, ``auto`` swaps in the category gender and replaces in the others.
         k: Other targets for each triple. A gender swap gives one twin whatever it is.
         seed: Fixes which targets.
-        tagger: What reads "her" and "his": ``spacy``, ``rule``, or ``auto``, which is spaCy where
-            an English pipeline is installed.
         kinds: Targets by kind; those of StereoSet and of the starter triples if None.
 
     Returns:
@@ -59,8 +80,7 @@ def make_twins(
 
     Raises:
         InputError: if ``k`` is below 1 or larger than a kind's other targets, ``seed`` is below 0,
-            a kind has a single target, the tagger asked for is not installed, or nothing can be
-            made of what was asked for by name.
+            a kind has a single target, or nothing can be made of what was asked for by name.
     """
     if k < 1:
         raise InputError(f"`k` must be at least 1; got {k}")
@@ -71,26 +91,29 @@ def make_twins(
     made: dict[str, object] = {"source": "made", "kind": kind}
     outcomes: dict[Triple, Outcome] = {}
     if to_swap := [t for t, swapped in zip(unique, swap, strict=True) if swapped]:
-        reader = pronoun_reader(tagger)
-        made["pronouns"] = reader.name
-        outcomes |= zip(to_swap, _of_other_gender(to_swap, reader), strict=True)
+        outcomes |= {triple: _of_other_gender(triple) for triple in to_swap}
     if to_replace := [t for t, swapped in zip(unique, swap, strict=True) if not swapped]:
         made |= {"k": k, "seed": seed}
         replaced = _of_other_targets(to_replace, kinds or shipped_kinds(), k, seed)
         outcomes |= zip(to_replace, replaced, strict=True)
-    pairs, excluded = [], []
-    for triple in unique:
-        outcome = outcomes[triple]
-        if isinstance(outcome, str):
-            excluded.append(Excluded(triple, outcome))
-        else:
-            pairs.append((triple, outcome))
-    twins = Twins(tuple(pairs), tuple(excluded), made)
-    if pairs or not unique:
+    twins = _collected({triple: outcomes[triple] for triple in unique}, made)
+    if twins or not unique:
         return twins
     if kind != "auto":
         raise InputError(f"`kind` {kind}: no twin can be made; {_why(twins)}")
-    return replace(twins, note=f"no twins: {_why(twins)}; a file of twins can be given instead")
+    return replace(
+        twins,
+        note=f"no twins: {_why(twins)}; write them by hand, or name the targets in a file for "
+        "`tdabias twins --kinds`, and give the twins as a file",
+    )
+
+
+def _collected(outcomes: Mapping[Triple, Outcome], made: Mapping[str, object]) -> Twins:
+    return Twins(
+        pairs=tuple((t, found) for t, found in outcomes.items() if not isinstance(found, str)),
+        excluded=tuple(Excluded(t, why) for t, why in outcomes.items() if isinstance(why, str)),
+        made=made,
+    )
 
 
 def _why(twins: Twins) -> str:
@@ -103,18 +126,11 @@ def _why(twins: Twins) -> str:
 # -- gender ----------------------------------------------------------------------------------------
 
 
-def _of_other_gender(triples: Sequence[Triple], reader: PronounReader) -> list[Outcome]:
-    twins = gender_twins(triples, reader)
-    again = gender_twins(twins, reader)
-    return [_swapped(*three) for three in zip(triples, twins, again, strict=True)]
-
-
-def _swapped(triple: Triple, twin: Triple, again: Triple) -> Outcome:
+def _of_other_gender(triple: Triple) -> Outcome:
+    twin = gender_twin(triple)
     if twin.context == triple.context:
         return UNCHANGED
-    if _normal(again) != _normal(triple):
-        return NOT_UNDONE
-    return (twin,)
+    return (twin,) if _normal(gender_twin(twin)) == _normal(triple) else NOT_UNDONE
 
 
 def _normal(triple: Triple) -> list[str]:
@@ -152,3 +168,73 @@ def _unfit(triple: Triple, target: Target) -> str:
     if not target.pattern.search(triple.context):
         return NOT_NAMED
     return ELSEWHERE if any(map(target.means_something_else_in, text_fields(triple))) else ""
+
+
+# -- placebos --------------------------------------------------------------------------------------
+
+
+def make_placebos(triples: Sequence[Triple], placebo: Placebo) -> Twins:
+    """The same triples with another word in the target's place, which keeps its gender.
+
+    The words are data (``twins_placebo.yaml``, which says how they were chosen).
+
+    Args:
+        triples: Of any categories; races and religions have none.
+        placebo: ``synonym`` for the same person in another word, ``role`` for others of the same
+            gender.
+
+    Returns:
+        The placebo twins, and the triples without one with the reason.
+    """
+    unique = {content(triple): triple for triple in triples}.values()
+    outcomes = {triple: _placebo(triple, placebo) for triple in unique}
+    twins = _collected(outcomes, {"source": "made", "placebo": placebo})
+    return twins if twins else replace(twins, note=f"no placebo twins: {_why(twins)}")
+
+
+def _placebo(triple: Triple, placebo: Placebo) -> Outcome:
+    data = _placebo_words()
+    listed = data[placebo].get(triple.category, {}).get(triple.group.casefold())
+    if listed is not None:
+        words = [_word(*forms) for forms in listed]
+    elif placebo == "role" and triple.category == "gender":
+        words = [_word(name) for name in _names_like(triple.group)]
+    else:
+        words = []
+    if not words:
+        return NO_WORD
+    own, *others = words
+    if not own.pattern.search(triple.context):
+        return NOT_NAMED
+    unfit = "|".join(rf"\b{re.escape(part)}\b" for part in data["elsewhere"][placebo])
+    if re.search(unfit, triple.context, re.IGNORECASE):
+        return UNFIT
+    if not all(map(fits(triple, own), others)):
+        return PRESENT
+    return tuple(with_target(triple, own, other) for other in others)
+
+
+@cache
+def _placebo_words() -> dict[str, Any]:
+    text = files("tda_bias.data").joinpath("twins_placebo.yaml").read_text(encoding="utf-8")
+    words: dict[str, Any] = yaml.safe_load(text)
+    return words
+
+
+def _word(one: str, several: str | None = None) -> Target:
+    written: dict[Form, str] = {"noun": one}
+    if several is not None:
+        written["nouns"] = several
+    read = {spelling.lower(): frozenset({form}) for form, spelling in written.items()}
+    return Target(one, "placebo", written, read)
+
+
+def _names_like(name: str) -> list[str]:
+    """A first name and the next ones of the same gender; empty if it is no first name."""
+    words = gender_words()
+    if name not in words.names:
+        return []
+    feminine = name in words.feminine
+    same = [other for other in words.names if (other in words.feminine) == feminine]
+    place = same.index(name)
+    return [same[(place + step) % len(same)] for step in range(_NAMES + 1)]

@@ -1,15 +1,19 @@
-"""Triples and their twins: what was made, what was left out and why."""
+"""Triples and their twins: what was made, what was left out and why; and the file of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from tda_bias.types import Triple
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tda_bias.runs.files import json_objects, read_text, write_text
+from tda_bias.types import ROLES, InputError, Triple
 
 Key = tuple[str, str, str, str, str, str]
 
@@ -118,3 +122,151 @@ class Twins:
             for triple, twins in self.pairs
         )
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+
+
+# -- as a file -------------------------------------------------------------------------------------
+
+NOT_IN_FILE = "no twin in the file"
+
+
+class _Texts(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    context: str
+    stereotype: str
+    anti_stereotype: str = Field(alias="anti-stereotype")
+    unrelated: str
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    target: str
+    bias_type: str
+    original: _Texts
+    twin: _Texts
+    twin_target: str | None = None
+
+
+def save_twins(path: Path | str, twins: Twins) -> None:
+    """Write twins as JSON Lines, one line for each triple and twin, whole or not at all."""
+    lines = [
+        {
+            "target": triple.group,
+            "bias_type": triple.category,
+            "original": dict(zip(("context", *ROLES), text_fields(triple), strict=True)),
+            "twin": dict(zip(("context", *ROLES), text_fields(twin), strict=True)),
+            "twin_target": twin.group,
+        }
+        for triple, several in twins
+        for twin in several
+    ]
+    _write_lines(path, lines)
+
+
+def save_lm_eval(path: Path | str, triples: Sequence[Triple], twins: Twins) -> None:
+    """Write triples and their twins as documents of the lm-eval task ``stereoset_intersentence``.
+
+    A triple's twins follow it, each as a document of its own with the triple's number. Triples
+    without twins are written too: they are part of the official scores.
+    """
+    lines = [
+        {
+            "item": number,
+            "twin": text is not triple,
+            "category": triple.category,
+            "target": triple.group,
+            "context": text.context.strip(),
+            # Only triples are compared with the unrelated text.
+            "texts": [t.strip() for t in text_fields(text)[1 : 4 if text is triple else 3]],
+        }
+        for number, triple in enumerate(triples)
+        for text in (triple, *twins.of(triple))
+    ]
+    _write_lines(path, lines)
+
+
+def _write_lines(path: Path | str, lines: Sequence[dict[str, Any]]) -> None:
+    write_text(Path(path), "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
+
+
+def load_twins(path: Path | str, triples: Sequence[Triple]) -> Twins:
+    """Twins from JSON Lines: ``{"target", "bias_type", "original", "twin", "twin_target"}``.
+
+    ``original`` and ``twin`` hold ``context``, ``stereotype``, ``anti-stereotype`` and
+    ``unrelated``; ``twin_target`` may be left out. Lines with the same original are several twins.
+
+    Args:
+        path: The file.
+        triples: All triples that the file may be about: those of the whole data. Take
+            ``Twins.only`` of what is selected.
+
+    Raises:
+        InputError: naming the line: if it is no JSON object, has an unknown key or lacks one, holds
+            an empty text, an original that is not among the triples or a twin with the original's
+            context, or stands twice; if the file cannot be read or holds no twin.
+    """
+    text = read_text(path, setting="twins", named=("auto", "none"))
+    known = {content(triple): triple for triple in triples}
+    twins: dict[Key, list[Triple]] = {}
+    for where, line in json_objects(text, str(path)):
+        original, twin = _pair(line, where, known)
+        if any(content(other) == content(twin) for other in twins.get(original, ())):
+            raise InputError(f"{where}: this twin stands twice")
+        twins.setdefault(original, []).append(twin)
+    if not twins:
+        raise InputError(f"`twins` {path} holds no twin")
+    return Twins(
+        pairs=tuple((known[key], tuple(twins[key])) for key in known if key in twins),
+        excluded=tuple(Excluded(known[key], NOT_IN_FILE) for key in known if key not in twins),
+        made={"source": "file"},
+    )
+
+
+def _pair(line: dict[str, Any], where: str, known: dict[Key, Triple]) -> tuple[Key, Triple]:
+    try:
+        row = _Line(**line)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_what_is_wrong(error)}") from None
+    original = _triple(row.original, row.target, row.bias_type, where)
+    twin = _triple(row.twin, row.twin_target or row.target, row.bias_type, where)
+    for name, texts in (("original", row.original), ("twin", row.twin)):
+        for role, text in texts.model_dump(by_alias=True).items():
+            if not text.strip():
+                raise InputError(f"{where}: `{name}.{role}` must be a text that is not empty")
+    if content(original) not in known:
+        raise InputError(
+            f"{where}: the original is not among the triples ({row.bias_type}, {row.target}: "
+            f"{row.original.context!r}); were the twins made from other data?"
+        )
+    if twin.context == original.context:
+        raise InputError(
+            f"{where}: the twin has the original's context, {twin.context!r}; a twin names another "
+            "target there"
+        )
+    return content(original), twin
+
+
+def _triple(texts: _Texts, target: str, category: str, where: str) -> Triple:
+    return Triple(
+        group=target,
+        category=category,
+        context=texts.context,
+        stereotype=texts.stereotype,
+        anti_stereotype=texts.anti_stereotype,
+        unrelated=texts.unrelated,
+        source=where,
+    )
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    match first["type"]:
+        case "extra_forbidden":
+            allowed = _Texts if len(first["loc"]) > 1 else _Line
+            keys = (field.alias or key for key, field in allowed.model_fields.items())
+            return f"unknown key `{name}`; allowed are {', '.join(keys)}"
+        case "missing":
+            return f"`{name}` is missing"
+        case _:
+            rule = first["msg"].removeprefix("Input should be ")
+            return f"`{name}` must be {rule}; got {first.get('input')!r}"

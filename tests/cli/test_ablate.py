@@ -2,24 +2,17 @@ import json
 
 import pytest
 
+from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
 from tdabias_cli.main import run
 from tests.support.runs import resealed
-
-
-@pytest.fixture(scope="module")
-def heads(tiny_folder, tmp_path_factory):
-    out = tmp_path_factory.mktemp("heads") / "run"
-    command = ["heads", "--data", "starter", "--model", str(tiny_folder), "--category", "gender"]
-    assert run([*command, "--n-resamples", "99", "-L", "4", "--out", str(out)]) == 0
-    return out
 
 
 def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
     command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(tmp_path)]
     assert run(command) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for text in ("1 top heads removed", "Does a ranking predict", "gradient importance", "random"):
+    for text in ("1 top heads ablated", "Does a ranking predict", "gradient importance", "random"):
         assert text in printed
     names = {path.name for path in tmp_path.iterdir()}
     assert {"effects.csv", "set_tests.csv", "heads.csv", "agreement.csv", "run.json"} <= names
@@ -45,7 +38,7 @@ def test_beta_stands_beside_the_log_odds(heads, tmp_path, capsys):
     assert "mean beta" not in capsys.readouterr().out
     without = AblationStudy.load(out)
     assert without.record.twins is None
-    assert without.base["log_odds"] == pytest.approx(found.base["log_odds"], abs=1e-6)
+    assert without.base["log_odds"] == pytest.approx(found.base["log_odds"], rel=1e-6)
 
 
 def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
@@ -84,16 +77,6 @@ def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, c
     assert "`precision` must be" in capsys.readouterr().err
 
 
-def test_what_cannot_be_used_is_one_line(heads, tmp_path, capsys):
-    for command, message in (
-        (["ablate", str(tmp_path)], "holds no finished run of `tdabias heads`"),
-        (["ablate", str(heads), "--top", "9"], "`top` must lie between 1 and 2"),
-        (["ablate", str(heads), "--category", "race"], "--category must be one of gender"),
-    ):
-        assert run(command) == 2
-        assert message in capsys.readouterr().err
-
-
 def test_other_weights_are_refused(heads, tmp_path, capsys):
     import shutil
 
@@ -102,3 +85,62 @@ def test_other_weights_are_refused(heads, tmp_path, capsys):
     resealed(copy, lambda values: {**values, "model": {**values["model"], "weights": "else"}})
     assert run(["ablate", str(copy)]) == 2
     assert "other weights than the model of the run" in capsys.readouterr().err
+
+
+# -- a curve ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def call(heads, tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("My sister came in and sang a song. " * 40)
+
+    def calling(*arguments, out=tmp_path / "out"):
+        status = run(
+            ["ablate", str(heads), "--curve", "--out", str(out), "--text", str(text),
+             "--width", "32", "--windows", "2", "--limit", "3",
+             *map(str, arguments)]
+        )  # fmt: skip
+        return status, *capsys.readouterr()
+
+    return calling
+
+
+def test_all_rankings_stand_against_random_orders(call, tmp_path):
+    status, printed, error = call("--n-random", 19, "--verbose")
+    assert status == 0, error
+    found = PruneCurve.load(tmp_path / "out")
+    assert list(found.chosen["ranking"]) == ["evidence", "importance", "effect"]
+    assert found.curve.groupby("ranking")["draw"].nunique()["random"] == 19
+    assert set(found.curve["k"]) == {0, 1, 2, 4}
+    assert found.record.quantity == "beta"
+    assert len(found.record.choosing) == 2
+    assert (tmp_path / "out" / "prune_curve.png").is_file()
+    assert "Numbers of heads were chosen on" in printed
+    assert found.chosen["p_random"].between(1 / 20, 1).all()
+
+
+def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
+    status, _, error = call("--twins", "none", "--by", "evidence")
+    assert status == 0, error
+    found = PruneCurve.load(tmp_path / "out")
+    assert found.record.quantity == "log_odds"
+    assert "beta_test" not in found.curve
+
+
+def test_a_curve_is_shown_and_reported_again_and_goes_on_where_it_was(call, tmp_path, capsys):
+    options = ["--by", "evidence", "--most", "1", "--n-random", "19"]
+    status, printed, error = call(*options)
+    assert status == 0, error
+    assert run(["show", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == printed
+    assert run(["report", str(tmp_path / "out"), "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert 'class="chart"' in page
+    assert "--curve --by evidence --most 1" in page
+    capsys.readouterr()
+    status, again, error = call(*options, "--verbose")  # how it speaks changes no number
+    assert status == 0
+    number = len(list((tmp_path / "out" / "steps").glob("*.npz")))
+    assert f"Going on with {number} finished parts in {tmp_path / 'out' / 'steps'}" in error
+    assert again.startswith(printed.split("NEXT")[0])

@@ -11,27 +11,32 @@ from tdabias_cli.main import run
 from tests.support.runs import resealed
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_folder, tmp_path_factory):
-    out = tmp_path_factory.mktemp("confirm") / "heads"
-    options = ["--category", "gender", "--data", "starter", "-L", "4", "--n-resamples", "99"]
-    assert run(["heads", "--model", str(tiny_folder), *options, "--out", str(out)]) == 0
-    return out
-
-
-def test_halves_of_the_targets_confirm_each_other_or_not(folder, capsys):
-    assert run(["confirm", str(folder), "--top", "2", "--n-resamples", "99", "--verbose"]) == 0
+def test_halves_of_the_targets_confirm_each_other_or_not(heads, capsys):
+    assert run(["confirm", str(heads), "--top", "2", "--n-resamples", "99", "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "4 targets, 3 splits (all), ranked by evidence with twins." in printed
     assert "With exchanged labels" in printed
-    table = pd.read_csv(folder / "confirm" / "confirm.csv")
+    table = pd.read_csv(heads / "confirm" / "confirm.csv")
     assert table["chosen"].sum() == pytest.approx(2.0)  # two heads in every half
-    summary = json.loads((folder / "confirm" / "summary.json").read_text())
+    summary = json.loads((heads / "confirm" / "summary.json").read_text())
     assert summary["all_splits"] is True
-    assert json.loads((folder / "confirm" / "run.json").read_text())["command"] == "confirm"
+    assert json.loads((heads / "confirm" / "run.json").read_text())["command"] == "confirm"
 
 
-def test_other_data_confirm_the_first_heads(folder, tmp_path, capsys):
+def test_a_confirmation_is_shown_and_reported_with_its_finding(heads, tmp_path, capsys):
+    assert run(["confirm", str(heads), "--top", "2", "--n-resamples", "99"]) == 0
+    found = capsys.readouterr().out.partition("NEXT")[0].strip()
+    assert found.startswith("RESULT")
+    assert run(["show", str(heads / "confirm")]) == 0
+    assert found in capsys.readouterr().out
+    page = tmp_path / "r.html"
+    assert run(["report", str(heads / "confirm"), "--out", str(page), "--audit", "--quiet"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Heads that stand out on some targets" in text
+    assert "a replication of a bias result" in text
+
+
+def test_other_data_confirm_the_first_heads(heads, tmp_path, capsys):
     other = tmp_path / "other.jsonl"
     triples = load_triples("starter", category="gender", limit=4)
     lines = [
@@ -44,42 +49,30 @@ def test_other_data_confirm_the_first_heads(folder, tmp_path, capsys):
     ]  # fmt: skip
     other.write_text("\n".join(map(json.dumps, lines)))
     options = ["--data", str(other), "--top", "3", "--format", "json", "--out", str(tmp_path / "o")]
-    assert run(["confirm", str(folder), *options]) == 0
+    assert run(["confirm", str(heads), *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["heads"]) == 3
     assert {"p_other", "p_holm"} <= set(found["heads"][0])
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--data", "starter"], "shares 4 targets with the run"),
-        (["--top", "9"], "`top` must lie between 1 and 7; got 9"),
-        (["--category", "race"], "--category must be one of gender, which the run has"),
-    ],
-)
-def test_what_confirms_nothing_is_refused_in_one_line(folder, capsys, more, message):
-    assert run(["confirm", str(folder), *more]) == 2
-    error = capsys.readouterr().err.strip()
-    assert message in error
-    assert "\n" not in error
-
-
-def test_a_run_without_its_groups_says_how_to_make_them(folder, tmp_path, capsys):
-    shutil.copytree(folder, tmp_path / "run")
+def test_a_run_without_its_groups_says_how_to_make_them(heads, tmp_path, capsys):
+    shutil.copytree(heads, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "groups")
     assert run(["confirm", str(tmp_path / "run")]) == 2
     assert "lacks the group" in capsys.readouterr().err
 
 
-def test_the_run_itself_and_other_runs_are_not_written_over(folder, capsys):
-    before = (folder / "run.json").read_bytes()
-    assert run(["confirm", str(folder), "--top", "2", "--out", str(folder)]) == 2
+def test_the_run_itself_and_other_runs_are_not_written_over(heads, capsys):
+    before = (heads / "run.json").read_bytes()
+    assert run(["confirm", str(heads), "--top", "2", "--out", str(heads)]) == 2
     assert "holds a finished run of `tdabias heads`; choose another" in capsys.readouterr().err
-    for command in (["export", str(folder), "--to"], ["twins", "--data", "starter", "--out"]):
-        assert run([*command, str(folder / "run.json")]) == 2
+    for command in (
+        ["edit", str(heads), "--as", "slices", "--out"],
+        ["twins", "--data", "starter", "--out"],
+    ):
+        assert run([*command, str(heads / "run.json")]) == 2
         assert "is a file of the run there; choose another name" in capsys.readouterr().err
-    assert (folder / "run.json").read_bytes() == before
+    assert (heads / "run.json").read_bytes() == before
 
 
 def changed_groups(run_folder, change):
@@ -91,9 +84,9 @@ def changed_groups(run_folder, change):
     resealed(run_folder, changed)
 
 
-def test_groups_of_other_texts_are_refused(folder, tmp_path, capsys):
+def test_groups_of_other_texts_are_refused(heads, tmp_path, capsys):
     """As after a run with other data that was stopped before it wrote its record."""
-    shutil.copytree(folder, tmp_path / "run")
+    shutil.copytree(heads, tmp_path / "run")
     changed_groups(
         tmp_path / "run",
         lambda group: {**group, "depends_on": {**group["depends_on"], "texts": "others"}},
@@ -102,9 +95,66 @@ def test_groups_of_other_texts_are_refused(folder, tmp_path, capsys):
     assert "holds parts saved with other settings (other texts)" in capsys.readouterr().err
 
 
-def test_the_file_of_another_group_is_refused(folder, tmp_path, capsys):
-    shutil.copytree(folder, tmp_path / "run")
+def test_the_file_of_another_group_is_refused(heads, tmp_path, capsys):
+    shutil.copytree(heads, tmp_path / "run")
     first, second = sorted((tmp_path / "run" / "groups").glob("*.npz"))[:2]
     shutil.copy(first, second)
     assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
     assert f"{second} holds 'gender/" in capsys.readouterr().err
+
+
+# -- one look at a trained model, at other targets -------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder, tmp_path_factory):
+    base = tmp_path_factory.mktemp("confirm")
+    text = base / "neutral.txt"
+    lines = [t.texts()[2] for t in load_triples("starter")]
+    text.write_text("\n\n".join(lines * 20), encoding="utf-8")
+    assert run(
+        ["debias", "--model", str(tiny_folder), "--category", "gender", "--data", "starter",
+         "--limit", "3", "--top", "2", "--n-random", "1", "--epochs", "1", "--train-items", "6",
+         "--text", str(text), "--out", str(base / "run")]
+    ) == 0  # fmt: skip
+    return base / "run" / "model"
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    def write(*groups):
+        path = tmp_path / "pairs.jsonl"
+        rows = [
+            {
+                "id": f"{g}{n}",
+                "group": g,
+                "more": f"The {g} was kind {n}.",
+                "less": f"The {g} ran {n}.",
+            }
+            for g in groups
+            for n in range(2)
+        ]
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_targets_that_were_trained_on_are_refused_and_no_look_is_spent(model, pairs, capsys):
+    assert run(["confirm", str(model), "--pairs", str(pairs("nurse", "Father"))]) == 2
+    assert "shares 1 target with the training (Father)" in capsys.readouterr().err
+    assert not (model / "looks.json").exists()
+
+
+def test_there_is_one_look_and_no_second(model, pairs, tmp_path, capsys):
+    file = pairs("nurse", "cook", "king")
+    out = tmp_path / "out"
+    assert run(["confirm", str(model), "--pairs", str(file), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "Mean log-odds of 6 items of 3 targets that no training saw" in printed
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["change"] == pytest.approx(summary["after"] - summary["before"], abs=1e-9)
+    about = json.loads((model / "debias.json").read_text())
+    assert summary["protocol"] == about["protocol"]
+    assert run(["confirm", str(model), "--pairs", str(file)]) == 2
+    assert "a second look with the same protocol" in capsys.readouterr().err

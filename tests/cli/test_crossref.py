@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias import HeadBias, HeadBiasConfig, head_bias
+from tda_bias.paper.rankings import PublishedAgreement, against_published
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.writing import writing_run
 from tdabias_cli.main import run
@@ -43,22 +45,14 @@ def test_a_join_is_printed_and_saved(runs, tmp_path, capsys):
         == 0
     )
     printed = capsys.readouterr().out
-    for text in ("4 targets (own 4)", "POWER    |rho| must reach", "with heads shuffled", "Mantel"):
+    for text in ("4 targets (own 4)", "POWER    |rho| must reach", "heads shuffled", "Partial"):
         assert text in printed
     names = file_names(tmp_path)
     assert {"targets.csv", "correlations.csv", "head_map.csv", "targets.png", "run.json"} <= names
-    assert {"profiles.csv", "targets.svg", "head_map.png"} <= names
+    assert {"targets.svg", "head_map.png"} <= names
     found = pd.read_csv(tmp_path / "correlations.csv")
     assert {"log_odds", "abs_log_odds"} <= set(found["summary"])
     assert {"r", "s_male", "log_odds", "abs_beta"} <= set(found["quantity"])
-
-
-def test_the_same_seed_gives_the_same_files(runs, tmp_path):
-    command = ["crossref", str(runs / "heads"), str(runs / "pvf"), "--n-resamples", "99"]
-    for name in ("a", "b"):
-        assert run([*command, "--out", str(tmp_path / name)]) == 0
-    for name in ("correlations.csv", "head_map.csv", "targets.csv"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_what_cannot_be_joined_is_one_line(runs, tmp_path, capsys):
@@ -69,13 +63,13 @@ def test_what_cannot_be_joined_is_one_line(runs, tmp_path, capsys):
     for folder, message in (
         (tmp_path / "other", "models with different weights"),
         (tmp_path / "few", "common targets, 4 are needed"),
-        (tmp_path / "nowhere", "holds no finished run of `tdabias pvf`"),
-        (runs / "stereoset", "is a run of `tdabias stereoset`, not of `tdabias pvf`"),
     ):
         assert run(["crossref", heads, str(folder), "--out", str(tmp_path / "o")]) == 2
         assert message in capsys.readouterr().err
-    assert run(["crossref", str(tmp_path), str(runs / "pvf")]) == 2
-    assert "holds no finished run of `tdabias heads`" in capsys.readouterr().err
+    few = [heads, str(runs / "gender"), "--items", "--out", str(tmp_path / "o")]
+    assert run(["crossref", *few]) == 2
+    assert "share 0 items of profession, 10 are needed" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
 
 
 # -- item by item ----------------------------------------------------------------------------------
@@ -100,14 +94,40 @@ def test_items_are_compared_in_three_ways(runs, tmp_path, capsys):
     assert record["left_out"] == {"profession": 0}
 
 
-def test_runs_that_cannot_be_compared_by_item_are_one_line(runs, tmp_path, capsys):
-    heads, scores = str(runs / "heads"), str(runs / "stereoset")
-    for command, message in (
-        ([heads, str(runs / "pvf"), "--items"], "is a run of `tdabias pvf`, not of `tdabias ster"),
-        ([heads, str(runs / "gender"), "--items"], "share 0 items of profession, 10 are needed"),
-        ([heads, scores, "--items", "--match", "near"], "leave --match out, or --items"),
-        ([scores, scores, "--items"], "is a run of `tdabias stereoset`, not of `tdabias heads`"),
-    ):
-        assert run(["crossref", *command, "--out", str(tmp_path / "o")]) == 2
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "o").exists()
+# -- published rankings ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def heads(tiny, gender, tmp_path_factory):
+    """A model with as many heads as GPT-2."""
+    model = tiny("gpt2", n_layer=12, n_head=12, n_embd=48)
+    folder = tmp_path_factory.mktemp("runs") / "heads"
+    config = HeadBiasConfig(n_resamples=99)
+    head_bias(model, gender[:3] + gender[-3:], twins=None, config=config).save(folder)
+    return folder
+
+
+def test_a_map_stands_beside_every_published_ranking(heads, capsys):
+    command = ["crossref", str(heads), "--published", "gpt2", "--n-resamples", "99"]
+    assert run(command) == 0
+    printed = capsys.readouterr().out
+    for text in (
+        "evidence beside published rankings of gpt2", "mediation, indirect, WinoBias dev",
+        "of top 10 (chance)", "The run's model is called tiny-gpt2",
+    ):  # fmt: skip
+        assert text in printed
+    found = PublishedAgreement.load(heads / "published-gpt2").agreement
+    expected = against_published(HeadBias.load(heads), "gpt2", n_resamples=99)
+    assert found["spearman"].tolist() == pytest.approx(expected["spearman"].tolist())
+    assert found["p"].tolist() == expected["p"].tolist()
+    assert run([*command, "--by", "relative", "--overwrite", "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["agreement"]
+    assert {row["first"] for row in rows} == {"relative"}
+    assert run(["show", str(heads / "published-gpt2")]) == 0
+    assert "relative beside published rankings" in capsys.readouterr().out
+
+
+def test_rankings_of_a_model_with_other_heads_are_refused(heads, tmp_path, capsys):
+    command = ["crossref", str(heads), "--published", "distilgpt2", "--out", str(tmp_path / "o")]
+    assert run(command) == 2
+    assert "has scores of 72 heads, the run ranks 144" in capsys.readouterr().err

@@ -3,12 +3,15 @@
 import json
 import shutil
 
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from tda_bias import HeadBias
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
+from tests.support.runs import resealed
 
 
 @pytest.fixture
@@ -20,49 +23,6 @@ def call(tmp_path, capsys):
     return calling
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--head", "L9H0", "--how", "zero"], "L9H0 does not exist: `model`"),
-        (["--head", "L0H4", "--how", "zero"], "has layers 0 to 1 with heads 0 to 3"),
-        (["--head", "5,3", "--how", "zero"], "`head` must look like L5H3"),
-        (["--head", "L0H1", "--how", "half"], "`how` must be zero, mean or scale=NUMBER"),
-        (["--how", "zero"], "heads come from --head, from --heads FILE or from a run; got none"),
-        (["--head", "L0H1"], "`how` is missing; give --how"),
-        (["--heads", "none.json", "--how", "zero"], "`heads` none.json: No such file"),
-    ],
-)
-def test_unusable_input_ends_with_one_line_and_no_folder(
-    call, tiny_folder, tmp_path, options, message
-):
-    status, printed, error = call("--model", tiny_folder, *options)
-    assert (status, printed) == (2, "")
-    assert message in error
-    assert [path.name for path in tmp_path.iterdir()] == []
-
-
-def test_an_existing_folder_is_refused(call, tiny_folder, tmp_path):
-    folder = tmp_path / "edited"
-    folder.mkdir()
-    status, _, error = call("--model", tiny_folder, "--head", "L0H1", "--how", "zero")
-    assert status == 2
-    assert "exists; a model is written into a new folder" in error
-    assert list(folder.iterdir()) == []
-
-
-def test_a_file_that_export_did_not_write_is_refused(call, tmp_path, tiny_folder):
-    path = tmp_path / "heads.json"
-    for text in ("nonsense", '{"heads": []}', "[]"):
-        path.write_text(text)
-        status, _, error = call("--model", tiny_folder, "--heads", path, "--how", "zero")
-        assert status == 2
-        assert "no file that `tdabias export` wrote" in error
-    path.write_text(json.dumps({"format": "tdabias heads 1", "heads": []}))
-    assert "holds no head" in call("--model", tiny_folder, "--heads", path, "--how", "zero")[2]
-    path.write_text(json.dumps({"format": "tdabias heads 1", "heads": [{"layer": 0, "head": 1}]}))
-    assert "names no model; give --model" in call("--heads", path, "--how", "zero")[2]
-
-
 def state(folder):
     return AutoModelForCausalLM.from_pretrained(folder).state_dict()
 
@@ -72,8 +32,9 @@ def test_heads_are_named_on_the_command_line(call, tiny_folder, tmp_path):
         "--model", tiny_folder, "--head", "L0H1", "--head", "l1h3", "--how", "zero"
     )
     assert status == 0
+    printed = " ".join(printed.split())
     assert "zero of L0H1, L1H3" in printed
-    assert "compared with the hooked model (TransformerLens)" in printed
+    assert "compared with the hooked model: logits differ by at most" in printed
     before, after = state(tiny_folder), state(tmp_path / "edited")
     assert set(before) == set(after)
     for name in before:
@@ -108,7 +69,7 @@ def test_an_exported_file_is_edited_and_other_weights_are_said(call, tiny_folder
     status, printed, _ = call("--heads", path, "--how", "scale=0.5")
     assert status == 0
     assert "scale=0.5 of L1H0" in printed
-    assert "found in a model with other weights" in printed
+    assert "found in a model with other weights" in " ".join(printed.split())
     before, after = state(tiny_folder), state(tmp_path / "edited")
     name = "transformer.h.1.attn.c_proj.weight"
     torch.testing.assert_close(after[name][:8], before[name][:8] * 0.5)
@@ -125,13 +86,31 @@ def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_pat
     for row in top:
         assert str(HeadId(row["layer"], row["head"])) in printed
     record = json.loads((tmp_path / "edited" / "edit.json").read_text())
+    card = (tmp_path / "edited" / "README.md").read_text()
+    assert card.startswith("---\nbase_model: ")
+    for said in (record["heads"][0], record["weights"]["after"], "tdabias compare"):
+        assert said in card
     assert len(record["heads"]) == 2
     assert record["how"] == "mean"
     assert record["mean_over"] == "starter"
-    status, _, error = call(
-        tmp_path / "run", "--head", "L0H0", "--how", "zero", out=tmp_path / "other"
-    )
-    assert "got --head and a run" in error
+
+
+def test_an_edit_says_whether_its_ranking_had_survivors_and_what_comes_next(
+    call, tiny_folder, heads, tmp_path
+):
+    status, printed, error = call(heads, "--top", 1, "--how", "zero")
+    assert status == 0, error
+    printed = " ".join(printed.split())
+    assert not len(HeadBias.load(heads).survivors())
+    assert "No head of the run survives correction: these are the top of a ranking of no" in printed
+    assert f"NEXT tdabias compare {tiny_folder} {tmp_path / 'edited'} --data starter" in printed
+    chosen = json.loads((tmp_path / "edited" / "edit.json").read_text())["heads"]
+    more = ("--top", 1, "--how", "zero", "--random-seed", 3)
+    status, printed, error = call(heads, *more, out=tmp_path / "random")
+    assert status == 0, error
+    assert "Drawn at random from the layers of the chosen heads" in " ".join(printed.split())
+    control = json.loads((tmp_path / "random" / "edit.json").read_text())["heads"]
+    assert control != chosen
 
 
 def test_code_in_a_models_folder_is_named_and_not_run(call, tiny_folder, tmp_path):
@@ -145,3 +124,78 @@ def test_code_in_a_models_folder_is_named_and_not_run(call, tiny_folder, tmp_pat
     assert status == 2
     assert "its config.json names Python code (auto_map), which is never run" in error
     assert not (tmp_path / "run").exists()
+
+
+# -- slices ----------------------------------------------------------------------------------------
+
+
+def test_other_weights_are_refused(heads, tmp_path, capsys):
+    copy = tmp_path / "copy"
+    shutil.copytree(heads, copy)
+    resealed(copy, lambda values: {**values, "model": {**values["model"], "weights": "else"}})
+    assert run(["edit", str(copy), "--as", "slices", "--out", str(tmp_path / "x.json")]) == 2
+    assert "other weights than the model of the run" in capsys.readouterr().err
+
+
+def test_random_heads_of_the_same_layers_are_exported_as_a_control(heads, tmp_path, capsys):
+    chosen, control, again = (tmp_path / name for name in ("a.json", "b.json", "c.json"))
+    assert run(["edit", str(heads), "--as", "slices", "--top", "2", "--out", str(chosen)]) == 0
+    for to in (control, again):
+        more = ["--random-seed", "3", "--as", "slices", "--out", str(to)]
+        assert run(["edit", str(heads), "--top", "2", *more]) == 0
+    assert "Drawn at random" in capsys.readouterr().out
+    found = [json.loads(path.read_text()) for path in (chosen, control, again)]
+    layers, names = (
+        [sorted(head[key] for head in one["heads"]) for one in found] for key in ("layer", "name")
+    )
+    assert layers[0] == layers[1]
+    assert not set(names[0]) & set(names[1])
+    assert found[1] == found[2]
+    assert found[1]["rule"]["random_seed"] == 3
+
+
+def test_heads_are_exported_with_their_slices(heads, tmp_path, capsys):
+    to = tmp_path / "heads.json"
+    assert run(["edit", str(heads), "--as", "slices", "--top", "2", "--out", str(to)]) == 0
+    record = json.loads(to.read_text())
+    assert [len(head["slices"]) for head in record["heads"]] == [7, 7]  # weights and biases
+    assert record["rule"]["map"] == "evidence"
+    assert record["model"]["architecture"] == "GPT2LMHeadModel"
+    top = HeadBias.load(heads).top(1).iloc[0]
+    assert record["heads"][0]["name"] == f"L{top['layer']}H{top['head']}"
+
+
+def test_every_map_that_ranks_can_choose(heads, tmp_path, capsys):
+    result = HeadBias.load(heads)
+    for by in ("evidence", "relative", "metric", "statistic"):
+        to = tmp_path / f"{by}.json"
+        assert (
+            run(["edit", str(heads), "--as", "slices", "--top", "3", "--by", by, "--out", str(to)])
+            == 0
+        )
+        record = json.loads(to.read_text())
+        expected = result.top(3, by=by)
+        chosen = pd.DataFrame(record["heads"])[["layer", "head"]]
+        pd.testing.assert_frame_equal(chosen, expected[["layer", "head"]].reset_index(drop=True))
+        assert record["rule"]["map"] == by
+    capsys.readouterr()
+
+
+def test_a_model_that_is_elsewhere_now_is_named(tiny_folder, tmp_path, monkeypatch, capsys):
+    here, there = tmp_path / "here", tmp_path / "there"
+    shutil.copytree(tiny_folder, here / "models" / "tiny")
+    there.mkdir()
+    monkeypatch.chdir(here)
+    texts = ["--data", "starter", "-c", "gender", "-L", "4", "--twins", "none", "--quiet"]
+    made = ["heads", "-m", "models/../models/tiny", *texts, "--n-resamples", "99", "--out", "run"]
+    assert run(made) == 0
+    monkeypatch.chdir(there)
+    export = ["edit", "../here/run", "--as", "slices", "--out", "x.json", "--top", "1"]
+    assert run(export) == 2
+    error = capsys.readouterr().err
+    assert "the model models/../models/tiny is not here" in error
+    assert error.strip().endswith("say where it is with --model")
+    assert run([*export, "--model", "../here/models/tiny"]) == 0
+    ablate = ["ablate", "../here/run", "--top", "1", "--limit", "2", "--twins", "none", "--quiet"]
+    assert run([*ablate, "--out", "effects"]) == 2
+    assert run([*ablate, "--out", "effects", "--model", "../here/models/tiny"]) == 0

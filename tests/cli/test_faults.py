@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-import tda_bias.runs.lock
 import tda_bias.runs.record
+import tda_bias.runs.writing
 from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
@@ -123,7 +123,10 @@ def test_a_file_that_the_disk_does_not_give_back_is_one_line(disk, words, tmp_pa
     assert run(words(tmp_path / "run")) == 0
     disk.reading = True
     folder = str(tmp_path / "run")
-    for command in (["show", folder], ["export", folder, "--to", str(tmp_path / "x.json")]):
+    for command in (
+        ["show", folder],
+        ["edit", folder, "--as", "slices", "--out", str(tmp_path / "x.json")],
+    ):
         with disk.failing(None):
             assert run(command) == 0
             number = disk.calls
@@ -153,7 +156,7 @@ def test_a_clock_that_jumps_changes_nothing_but_what_is_said_of_it(words, tmp_pa
         return datetime.fromtimestamp(next(clock), UTC).isoformat(timespec="seconds")
 
     monkeypatch.setattr(time, "time", lambda: next(clock))
-    for module in (tda_bias.runs.record, tda_bias.runs.lock):
+    for module in (tda_bias.runs.record, tda_bias.runs.writing):
         monkeypatch.setattr(module, "now", jumping)
     out = tmp_path / "jumping"
     assert run(words(out)) == 0

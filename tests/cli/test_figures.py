@@ -1,11 +1,20 @@
+"""Every figure is drawn from saved runs, and says what it lacks."""
+
 import json
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from pvf.config import RiskConfig
 from pvf.report import risk_report
+from tda_bias.runs.figures import COLUMN, PAGE, drawings, write_print
+from tda_bias.runs.run import open_run, with_parts
+from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 from tdabias_cli.main import run
 from tests.support.preferences import as_published, made_up
@@ -15,18 +24,11 @@ pytestmark = pytest.mark.thorough
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_folder, tmp_path_factory):
-    """A run of the head paper on a tiny model, with its page."""
-    out = tmp_path_factory.mktemp("reproduce")
-    more = ["--data", "starter", "--limit", "3", "--n-resamples", "99", "--out", str(out)]
-    assert run(["reproduce", "--model", str(tiny_folder), *more]) == 0
-    return out
-
-
-def test_figures_and_tables_of_a_run(folder, tmp_path, capsys):
+def test_figures_and_tables_of_a_run(reproduced, tmp_path, capsys):
     out = tmp_path / "figures"
-    assert run(["figures", str(folder / "heads"), "--out", str(out), "--format", "svg,png"]) == 0
+    assert (
+        run(["figures", str(reproduced / "heads"), "--out", str(out), "--format", "svg,png"]) == 0
+    )
     shown = capsys.readouterr().out
     assert "13 figures (svg, png), 8 tables" in " ".join(shown.split())
     names = {path.name for path in out.iterdir()}
@@ -34,10 +36,10 @@ def test_figures_and_tables_of_a_run(folder, tmp_path, capsys):
     assert not any(name.endswith(".pdf") for name in names)
 
 
-def test_one_figure_alone(folder, tmp_path, capsys):
+def test_one_figure_alone(reproduced, tmp_path, capsys):
     out = tmp_path / "figures"
     more = ["--only", "length", "--format", "png", "--out", str(out)]
-    assert run(["figures", str(folder / "heads"), *more]) == 0
+    assert run(["figures", str(reproduced / "heads"), *more]) == 0
     assert [path.name for path in out.iterdir()] == ["length.png"]
     capsys.readouterr()
 
@@ -59,34 +61,11 @@ def test_the_gallery_has_every_figure_once_with_its_command():
     assert {path.stem for path in (DOCS / "gallery").iterdir()} == set(drawn)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--format", "gif"], "`format` must be svg, pdf, png"),
-        (["--format", ","], "`format` must be svg, pdf, png"),
-        (["--format", "json,csv"], "and at most one of table, json, csv; got 'json,csv'"),
-        (["--only", "fig99"], "`only` must be among fig1_step_function"),
-        (["--only", "ablation"], "ablation needs a run of `tdabias ablate`; got 0"),
-        (["--factors", "nothing.csv"], "--factors needs a run of `tdabias pvf`"),
-    ],
-)
-def test_bad_input_is_one_line(folder, tmp_path, capsys, more, message):
-    assert run(["figures", str(folder / "heads"), "--out", str(tmp_path / "o"), *more]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.strip().count("\n") == 0
-
-
-def test_no_run_is_one_line(tmp_path, capsys):
-    assert run(["figures", str(tmp_path)]) == 2
-    assert "holds no finished run; `tdabias heads`" in capsys.readouterr().err
-
-
 @pytest.fixture(scope="module")
 def risk_run(tmp_path_factory):
     """A saved run of `tdabias pvf`, from made-up preferences."""
     folder = tmp_path_factory.mktemp("pvf") / "run"
-    report = risk_report(made_up(n_x=8), config=RiskConfig(n_resamples=100))
+    report = risk_report(made_up(n_x=8), config=RiskConfig())
     report.preferences.save(folder)
     report.save(folder)
     return folder
@@ -105,7 +84,7 @@ def test_a_risk_of_other_words_stands_beside_no_published_one(risk_run, tmp_path
 
 
 def test_a_risk_of_the_papers_words_stands_beside_theirs(tmp_path, capsys):
-    report = risk_report(as_published(), config=RiskConfig(n_resamples=100))
+    report = risk_report(as_published(), config=RiskConfig())
     report.preferences.save(tmp_path / "run")
     report.save(tmp_path / "run")
     out = tmp_path / "o"
@@ -121,9 +100,9 @@ def test_a_risk_of_the_papers_words_stands_beside_theirs(tmp_path, capsys):
     assert "model-0" not in (out / "risk_race.md").read_text()
 
 
-def test_a_table_beside_the_papers_says_what_was_done_otherwise(folder, tmp_path, capsys):
+def test_a_table_beside_the_papers_says_what_was_done_otherwise(reproduced, tmp_path, capsys):
     out = tmp_path / "o"
-    command = ["figures", str(folder / "heads"), "--out", str(out), "--format", "csv,png"]
+    command = ["figures", str(reproduced / "heads"), "--out", str(out), "--format", "csv,png"]
     assert run(command) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header == "figure,title,run,files"
@@ -133,9 +112,11 @@ def test_a_table_beside_the_papers_says_what_was_done_otherwise(folder, tmp_path
     assert "texts from starter instead of StereoSet's on the hub; at most 3 triples" in beside
 
 
-def test_figures_are_not_drawn_over_a_runs_files(folder, capsys):
-    before = {path: path.read_bytes() for path in (folder / "heads").iterdir() if path.is_file()}
-    assert run(["figures", str(folder / "heads"), "--out", str(folder / "heads")]) == 2
+def test_figures_are_not_drawn_over_a_runs_files(reproduced, capsys):
+    before = {
+        path: path.read_bytes() for path in (reproduced / "heads").iterdir() if path.is_file()
+    }
+    assert run(["figures", str(reproduced / "heads"), "--out", str(reproduced / "heads")]) == 2
     assert "holds a finished run of `tdabias heads`; choose another" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in before}
 
@@ -149,3 +130,128 @@ def test_regressions_are_drawn_on_a_users_factors(risk_run, tmp_path, capsys):
     names = {path.name for path in (tmp_path / "o").iterdir()}
     assert {"pvf9_regression1.png", "pvf9_regression2.png"} <= names
     capsys.readouterr()
+
+
+# -- one by one ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs(folders):
+    names = ["heads", "pvf0", "pvf1", "gender", "gender_race"]
+    return with_parts([folders / name for name in names])
+
+
+def test_runs_know_their_command_and_their_parts(runs, folders):
+    assert [run.command for run in runs] == [
+        "heads", "pvf", "pvf", "unqover", "unqover", "ablate",
+    ]  # fmt: skip
+    assert len({run.id for run in runs}) == len(runs)
+    assert open_run(folders / "heads").id == runs[0].id
+    with pytest.raises(InputError, match="holds no finished run"):
+        open_run(folders)
+
+
+def test_all_figures_are_drawn(runs):
+    lacking = []
+    found = {one.name: one for one in drawings(runs, catalogue(), left_out=lacking.append)}
+    assert not lacking
+    kinds = {name.split("-")[0] for name in found}
+    assert kinds == {entry.name for entry in catalogue()} - {
+        "agreement",
+        "crossref",
+        "twins_items",
+        "compare",
+        "compare_heads",
+        "debias_frontier",
+    }
+    for one in found.values():
+        assert one.figure.axes
+        assert one.figure.get_figwidth() in (COLUMN, PAGE) or one.name.startswith("unqover")
+        assert one.title
+
+
+def test_heat_maps_are_centred_and_captioned(runs):
+    (one,) = drawings(runs, catalogue(), only=["fig4_gender"])
+    image = one.figure.axes[0].images[0]
+    assert image.norm.vmin == -image.norm.vmax
+    assert "groups" in one.figure.get_supxlabel()
+    assert "expected by chance" in one.figure.get_supxlabel().replace("\n", " ")
+
+
+def test_files_carry_their_run(runs, tmp_path):
+    (one,) = drawings(runs, catalogue(), only=["fig8_means"])
+    files = write_print(tmp_path, one, ("svg", "pdf", "png"))
+    assert [f.suffix for f in files] == [".svg", ".pdf", ".png"]
+    assert one.run_id == runs[0].id
+    assert one.run_id in files[0].read_text()
+    assert one.run_id.encode() in files[1].read_bytes()
+    with Image.open(files[2]) as image:
+        assert one.run_id in image.info["Description"]
+        assert image.width == pytest.approx(COLUMN * 300, abs=2)
+    again = write_print(tmp_path / "again", one, ("svg",))
+    assert again[0].read_text() == files[0].read_text()
+
+
+@pytest.mark.parametrize(
+    ("only", "folders_given", "message"),
+    [
+        ("fig12", ["heads"], "`only` must be among fig1_step_function"),
+        ("fig4_gender", ["pvf0"], "needs a run of `tdabias heads --category gender`; got 0"),
+        ("pvf6_change", ["pvf0"], "needs 2 runs or more of `tdabias pvf`; got 1"),
+        ("agreement", ["heads"], "needs 2 runs or more of `tdabias heads`; got 1"),
+        ("crossref", ["heads"], "needs a run of `tdabias crossref`; got 0"),
+        ("ablation", ["pvf0"], "needs a run of `tdabias ablate`; got 0"),
+        ("unqover_interaction", ["gender"], "needs a run of `tdabias unqover`; got 0"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_command_that_makes_it(
+    folders, only, folders_given, message
+):
+    own = with_parts([folders / name for name in folders_given])
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        list(drawings(own, catalogue(), only=[only]))
+
+
+def test_a_run_without_its_example_is_told_how_to_make_it(folders, tmp_path):
+    shutil.copytree(folders / "heads", tmp_path / "heads")
+    (tmp_path / "heads" / "example.npz").unlink()
+    own = with_parts([tmp_path / "heads"])
+    with pytest.raises(
+        InputError, match="example.npz cannot be read .*; run the same `tdabias heads` command"
+    ):
+        list(drawings(own, catalogue(), only=["fig2_pattern"]))
+    lacking = []
+    found = [one.name for one in drawings(own, catalogue(), left_out=lacking.append)]
+    assert {"calibration", "fig8_means"} <= set(found)
+    assert "fig2_pattern" in {line.split(":")[0] for line in lacking}
+
+
+def test_the_same_weights_are_no_before_and_after(folders, tmp_path):
+    shutil.copytree(folders / "pvf0", tmp_path / "again")
+    own = with_parts([folders / "pvf0", tmp_path / "again"])
+    with pytest.raises(InputError, match="have the same weights: one model, twice"):
+        list(drawings(own, catalogue(), only=["pvf6_change"]))
+
+
+def test_agreement_is_spearman_over_groups(heads_run):
+    from scipy.stats import spearmanr
+
+    from tda_bias.heads.result import agreement
+    from tda_bias.plots.overview import plot_agreement
+
+    other = heads_run.combined.copy()
+    rng = np.random.default_rng(0)
+    other["combined_relative"] *= rng.uniform(0.5, 1.5, len(other))
+    two = replace(heads_run, combined=other)
+    found = agreement({"a": heads_run, "b": two})
+    size = [
+        t.assign(v=t["combined_relative"].abs()).groupby(["category", "group"])["v"].mean()
+        for t in (heads_run.combined, other)
+    ]
+    assert found.loc["a", "b"] == pytest.approx(spearmanr(*size).statistic)
+    assert found.loc["a", "a"] == 1
+    with pytest.raises(InputError, match="at least 2 models"):
+        plot_agreement({"a": heads_run})
+    few = replace(heads_run, combined=heads_run.combined[heads_run.combined["group"] == "girl"])
+    with pytest.raises(InputError, match="groups in common; 4 are needed"):
+        plot_agreement({"a": heads_run, "b": few})

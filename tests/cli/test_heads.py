@@ -1,17 +1,12 @@
 """``tdabias heads`` as a person runs it: what it prints, writes, and refuses."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
 from tdabias_cli.main import run
@@ -72,39 +67,6 @@ def test_json_is_printed_for_other_programs(arguments, capsys):
     assert len(heads) == 2
     assert {"layer", "head", "z", "p", "p_max", "q", "unstable"} == set(heads[0])
     assert found["categories"]["gender"]["controls"]["heads"] == 8
-
-
-def test_csv_is_the_ranking_and_quiet_says_nothing(arguments, capsys):
-    import io
-
-    assert run([*arguments, "--format", "csv", "--top", "2", "--quiet"]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    table = pd.read_csv(io.StringIO(captured.out))
-    assert list(table.columns[:4]) == ["category", "layer", "head", "z"]
-    assert list(table["category"]) == ["gender", "gender"]
-    assert run([*arguments, "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_second_run_takes_the_finished_groups(arguments, tmp_path, monkeypatch):
-    assert run(arguments) == 0
-    first = (tmp_path / "out" / "heads.csv").read_text()
-    monkeypatch.setattr("tda_bias.heads.head_bias.computed_group", None)
-    assert run(arguments) == 0
-    assert (tmp_path / "out" / "heads.csv").read_text() == first
-
-
-def test_a_changed_setting_is_refused_until_told_to_write_over(arguments, capsys):
-    assert run(arguments) == 0
-    capsys.readouterr()
-    changed = [*arguments, "--distance", "exact"]
-    assert run(changed) == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "distance was 'steps', now 'exact'" in error
-    assert "--overwrite" in error
-    assert run([*changed, "--no-resume"]) == 2  # what is finished is not lost by accident
-    assert run([*changed, "--overwrite"]) == 0
 
 
 def test_all_categories_are_run_at_once(tiny_folder, tmp_path, capsys):
@@ -169,57 +131,7 @@ def test_the_configurations_of_the_project_are_valid(name):
     assert settings.model == "m"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("pvalues: label", "unknown setting `pvalues`; allowed are"),
-        ("pvalue: none", "`pvalue` must be one of paired, label, paper; got 'none'"),
-        ("- a list", "must hold `setting: value` lines"),
-        ("top: [", "is not YAML (line"),
-        ("seed: -1", "`seed` must be greater than or equal to 0; got -1"),
-    ],
-)
-def test_a_wrong_configuration_file_is_refused(arguments, tmp_path, capsys, content, message):
-    config = tmp_path / "settings.yaml"
-    config.write_text(content)
-    error = refused(capsys, [*arguments, "--config", str(config)])
-    assert message in error
-
-
 # -- unusable input --
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (
-            ["--category", "sex"],
-            "`category` must be one of gender, profession, race, religion, all",
-        ),
-        (["--group", "boyy"], "did you mean boy"),
-        (["--pvalue", "none"], "`pvalue` must be one of paired, label, paper; got 'none'"),
-        (["--distance", "far"], "`distance` must be one of steps, exact; got 'far'"),
-        (["--batch-size", "0"], "`batch_size` must be greater than or equal to 1; got 0"),
-        (["--batch-size", "many"], "integer"),
-        (["--n-resamples", "5"], "`n_resamples` must be greater than or equal to 99"),
-        (["--data", "absent.jsonl"], "`data` must be stereoset, starter or a readable file"),
-        (["--limit", "1"], "has 1 usable triple"),
-        (["--colour", "red"], "No such option"),
-        (["--config", "absent.yaml"], "`config` absent.yaml: No such file"),
-    ],
-)
-def test_unusable_input_is_one_line_and_exit_code_2(arguments, capsys, extra, message):
-    assert run([*arguments, *extra]) == 2
-    captured = capsys.readouterr()
-    error = captured.err.strip().splitlines()[-1]
-    assert error.startswith("Error: ")
-    assert message in error
-    assert "Traceback" not in captured.err
-
-
-def test_a_model_and_a_category_must_be_given(capsys):
-    assert "`model` is missing; give --model" in refused(capsys, ["heads", *CATEGORY])
-    assert "`category` is missing" in refused(capsys, ["heads", "--model", "gpt2"])
 
 
 def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(
@@ -228,27 +140,6 @@ def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(
     (tmp_path / "out").write_text("a file")
     monkeypatch.setattr("tda_bias.models.load.load_model", None)
     assert "cannot write" in refused(capsys, arguments)
-
-
-def test_an_architecture_that_cannot_be_hooked_is_refused(tokenizer, tmp_path, capsys):
-    from tests.support.models import tiny_hf_model
-
-    tiny_hf_model("mamba", len(tokenizer)).save_pretrained(tmp_path / "m")
-    tokenizer.save_pretrained(tmp_path / "m")
-    capsys.readouterr()
-    options = ["heads", "--model", str(tmp_path / "m"), *CATEGORY, "--data", "starter"]
-    assert run([*options, "--out", str(tmp_path / "out")]) == 2
-    assert "MambaForCausalLM, which returns no attention patterns" in capsys.readouterr().err
-
-
-def test_a_text_longer_than_the_context_is_refused(tokenizer, tmp_path, capsys):
-    from tests.support.models import tiny_hf_model
-
-    tiny_hf_model("gpt2", len(tokenizer), n_positions=9).save_pretrained(tmp_path / "m")
-    tokenizer.save_pretrained(tmp_path / "m")
-    options = ["heads", "--model", str(tmp_path / "m"), *CATEGORY, "--data", "starter"]
-    assert run([*options, "--out", str(tmp_path / "out")]) == 2
-    assert "tokens, the model takes 9; nothing is truncated" in capsys.readouterr().err
 
 
 # -- stopping --
@@ -270,49 +161,10 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
 
     monkeypatch.setattr(tda_bias.heads.head_bias, "computed_group", interrupted)
     assert run(arguments) == 130
-    assert "Interrupted. Finished groups are kept" in capsys.readouterr().err
+    assert "Interrupted. 2 finished parts are kept in" in capsys.readouterr().err
     assert len(list((tmp_path / "out" / "groups").glob("*.npz"))) == 2
     monkeypatch.setattr(tda_bias.heads.head_bias, "computed_group", whole)
     assert run(arguments) == 0
-
-
-def command(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-c", "from tdabias_cli.main import main; main()", *arguments]
-
-
-def test_a_killed_process_leaves_whole_files_and_the_next_one_goes_on(arguments, tmp_path):
-    """SIGKILL at the moment the second group is finished."""
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    groups = tmp_path / "out" / "groups"
-    # One text per pass and all resamples: slow enough to be hit while it works.
-    slow = [*arguments, "--batch-size", "1", "--share-prefix", "never", "--limit", "12"]
-    process = subprocess.Popen(
-        command(slow), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 120
-    while len(list(groups.glob("[!.]*.npz"))) < 2 and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    kept = {path.name: path.stat().st_mtime_ns for path in groups.glob("[!.]*.npz")}
-    assert len(kept) >= 2
-    assert not (tmp_path / "out" / "run.json").exists()
-    subprocess.run(command(slow), env=environment, check=True, capture_output=True)
-    again = {path.name: path.stat().st_mtime_ns for path in groups.glob("*.npz")}
-    assert kept.items() <= again.items()
-    assert not [path for path in (tmp_path / "out").rglob(".unfinished*")]
-    assert len(pd.read_parquet(tmp_path / "out" / "heads.parquet")) == 4 * 2 * 2 * 4
-
-
-# -- help --
-
-
-def test_the_version_is_printed(capsys):
-    from importlib.metadata import version
-
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out.strip() == f"tdabias {version('tdabias')}"
 
 
 # -- twins and random weights --
@@ -365,6 +217,46 @@ def test_random_weights_stand_beside_the_model(arguments, tmp_path, capsys):
     trained = HeadBias.load(tmp_path / "out")
     assert random.record.model.weights != trained.record.model.weights
     assert random.record.texts.hash == trained.record.texts.hash
+
+
+@pytest.mark.parametrize("placebo", ["synonym", "role"])
+def test_placebo_twins_stand_beside_twins(arguments, tmp_path, capsys, placebo):
+    assert run([*arguments, "--placebo", placebo, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["categories"]["gender"]["placebos"]
+    (contrast,) = found.values()
+    own = HeadBias.load(tmp_path / "out")
+    other = HeadBias.load(tmp_path / "out" / f"placebo-{placebo}")
+    assert other.record.twins["placebo"] == placebo
+    assert own.record.twins["hash"] != other.record.twins["hash"]
+    where = ["group", "layer", "head", "dim"]
+    p = [each.table.set_index(where)["p_location_twin"].dropna() for each in (own, other)]
+    both = p[0].index.intersection(p[1].index)
+    assert contrast["tests"] == len(both)
+    assert contrast["groups"] == other.table["group"].nunique()
+    counts = [contrast[f"{name}_p05"] for name in ("twin", "placebo")]
+    assert counts == [sum(each[place] < 0.05 for place in both) for each in p]
+    assert contrast["both_p05"] == sum(max(p[0][place], p[1][place]) < 0.05 for place in both)
+    values = [
+        [each.table[(each.table["layer"] == a) & (each.table["head"] == b)]["location_twin"].mean()
+         for a, b in own.table[["layer", "head"]].drop_duplicates().to_numpy()]
+        for each in (own, other)
+    ]  # fmt: skip
+    assert contrast["map_correlation"] == pytest.approx(spearmanr(*values).statistic)
+    assert run(["show", str(tmp_path / "out")]) == 0
+    assert f"Placebo twins ({placebo};" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--twins", "none"], "`placebo` is compared with twins, and this run has none"),
+        (["--category", "race"], "`placebo` role: no target has two; no placebo is known"),
+    ],
+)
+def test_a_placebo_without_twins_or_words_is_refused(arguments, tmp_path, capsys, more, message):
+    assert run([*arguments, "--placebo", "role", *more]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "run.json").exists()
 
 
 def test_data_of_unknown_targets_run_without_twins_and_say_so(tiny_folder, tmp_path, capsys):

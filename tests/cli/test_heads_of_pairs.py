@@ -35,44 +35,6 @@ def call(tiny_folder, tmp_path, capsys):
     return calling
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--pairs", "winobias", "-c", "gender"], "leave --category out, or --pairs"),
-        (["--pairs", "winobias", "--twins", "auto"], "leave --twins out, or --pairs"),
-        (
-            ["--pairs", "winobais"],
-            "`pairs` must be one of crows, winobias, winogender, blimp, or a",
-        ),
-        (["--pairs", "winobias", "--group", "nurze"], "'nurze' does not occur in these pairs; did"),
-        (["--pairs", "blimp", "-L", "1"], "1 usable pair, a variance needs 2"),
-        ([], "`category` is missing; give --category, or --pairs"),
-    ],
-)
-def test_unusable_input_ends_with_one_line(call, options, message, tmp_path):
-    status, printed, error = call(*options)
-    assert (status, printed) == (2, "")
-    assert message in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out" / "run.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ({**LINES[0], "less": LINES[0]["more"]}, "`more` and `less` are the same text"),
-        ({**LINES[0], "less": "  "}, "must be a text that is not empty"),
-        ({**LINES[0], "lesser": "x"}, "lesser"),
-        ({**LINES[0], "more": 3}, "`more` must be a text"),
-    ],
-)
-def test_pairs_that_cannot_be_compared_are_named(call, tmp_path, line, message):
-    status, _, error = call("--pairs", write_lines(tmp_path, LINES[1], line))
-    assert status == 2
-    assert message in error
-    assert "line 2" in error
-
-
 def test_triples_and_pairs_are_not_mixed(tiny):
     triples = load_triples("starter", category="gender", limit=2)
     mixed = [*triples, Triple("girl", "gender", "", "The girl sang", "The girl was", "")]
@@ -122,8 +84,8 @@ def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_f
 def test_what_a_model_says_needs_triples(call, tmp_path, capsys):
     status, _, error = call("--pairs", write_lines(tmp_path, *LINES))
     assert status == 0, error
-    for command in ("ablate", "prune-curve"):
-        assert run([command, str(tmp_path / "out")]) == 2
+    for form in ([], ["--curve"]):
+        assert run(["ablate", str(tmp_path / "out"), *form]) == 2
         assert "the run compared pairs" in capsys.readouterr().err
 
 

@@ -19,8 +19,8 @@ MOMENTS = {"heads": 14, "pvf": 6}
 PRELOADED = [
     "accelerate", "numba", "torch._dynamo", "transformers.generation.utils",
     "transformers.models.gpt2.modeling_gpt2", "transformer_lens.model_bridge.sources.transformers",
-    "tda_bias.heads.head_bias", "tda_bias.plots.heat_map", "tda_bias.topology.compiled",
-    "pvf.plots", "pvf.report", "pvf.score",
+    "tda_bias.heads.head_bias", "tda_bias.plots.heat_map", "tda_bias.topology.persistence",
+    "pvf.plots", "pvf.report", "pvf.reading",
     "tdabias_cli.heads", "tdabias_cli.main", "tdabias_cli.pvf",
 ]  # fmt: skip
 
@@ -50,8 +50,20 @@ def arguments(tiny_folder, tmp_path) -> dict[str, list[str]]:
     words["templates.csv"] = "template,count\nThe [X] was [Y],5\nThe [X] said [Y],3\n"
     for name, text in words.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    model = ["-m", str(tiny_folder), "--n-resamples", "100", "--quiet"]
-    triples = [*model, "-c", "gender", "--data", "starter", "-L", "4", "--twins", "none"]
+    model = ["-m", str(tiny_folder), "--quiet"]
+    triples = [
+        *model,
+        "--n-resamples",
+        "100",
+        "-c",
+        "gender",
+        "--data",
+        "starter",
+        "-L",
+        "4",
+        "--twins",
+        "none",
+    ]
     sources = ["-a", "classes.yaml", "--words", "x.txt", "--templates", "templates.csv"]
     sources = [str(tmp_path / word) if "." in word else word for word in sources]
     return {

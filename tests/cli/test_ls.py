@@ -4,7 +4,6 @@ import io
 import json
 
 import pandas as pd
-import pytest
 
 from tda_bias import load_triples
 from tdabias_cli.main import run
@@ -14,21 +13,6 @@ from tests.support.runs import write_run
 def listed(capsys, *arguments: str) -> pd.DataFrame:
     assert run(["ls", *arguments, "--format", "csv"]) == 0
     return pd.read_csv(io.StringIO(capsys.readouterr().out))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["everything"], "`what` must be one of models, data, categories, groups, runs"),
-        (["groups", "--data", "absent.jsonl"], "`data` must be stereoset, starter or a readable"),
-        (["runs", "--folder", "absent"], "`folder` absent is no folder"),
-    ],
-)
-def test_what_cannot_be_listed_is_one_line(arguments, message, capsys):
-    assert run(["ls", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
 
 
 def test_models_of_packages_and_of_the_hubs_cache_are_listed(capsys, tmp_path, monkeypatch):

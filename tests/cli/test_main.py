@@ -82,13 +82,14 @@ def test_what_a_message_quotes_sends_no_commands_to_the_terminal(tmp_path, capsy
 
 # A command that works, keeps something, and waits to be stopped.
 _WAITING = """
-import time, pathlib, tdabias_cli.heads as heads
+import time, tdabias_cli.work as work
 from tda_bias.runs.files import write_text
-def compute(settings, **_):
-    write_text(settings.folder / 'groups' / 'finished.npz', 'x')
+def hooked_model(self, name):
+    if {kept}:
+        write_text(self.kept / 'finished.npz', 'x')
     print('at work', flush=True)
     time.sleep(60)
-heads.compute = compute
+work.Work.hooked_model = hooked_model
 """
 
 
@@ -99,26 +100,42 @@ def skip_where_ignored(*names: str) -> None:
             pytest.skip(f"{name} is ignored by the process that runs the tests")
 
 
+def waiting(tiny_folder, out, before: str = "", *, kept: bool = True) -> subprocess.Popen:
+    """The program at work, with or without something that is kept."""
+    texts = ["-c", "gender", "--data", "starter", "--twins", "none", "--out", str(out)]
+    code = f"{before}exec({_WAITING.format(kept=kept)!r})"
+    return started("heads", "-m", str(tiny_folder), *texts, code=code)
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_ends_with_130_and_says_what_is_kept(tmp_path, name):
+def test_a_signal_ends_with_130_and_says_what_is_kept(tiny_folder, tmp_path, name):
     skip_where_ignored(name)
-    out = ["--out", str(tmp_path / "out")]
-    process = started("heads", "-m", "x", "-c", "gender", *out, code=f"exec({_WAITING!r})")
+    process = waiting(tiny_folder, tmp_path / "out")
     assert process.stdout.readline() == "at work\n"
     process.send_signal(getattr(signal, name))
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.splitlines() == [
-        f"Interrupted. Finished groups are kept in {tmp_path / 'out' / 'groups'}; the same command "
+        f"Interrupted. 1 finished part is kept in {tmp_path / 'out' / 'groups'}; the same command "
         "goes on."
     ]
 
 
-def test_what_is_ignored_stays_ignored(tmp_path):
+def test_an_early_interruption_promises_nothing(tiny_folder, tmp_path):
+    skip_where_ignored("SIGINT")
+    process = waiting(tiny_folder, tmp_path / "out", kept=False)
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "Interrupted before a finished part was there: nothing is kept.\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_ignored_stays_ignored(tiny_folder, tmp_path):
     """As under nohup: a terminal that closes stops nothing."""
-    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); exec("
-    out = ["--out", str(tmp_path / "out")]
-    process = started("heads", "-m", "x", "-c", "gender", *out, code=f"{ignore}{_WAITING!r})")
+    ignore = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
+    process = waiting(tiny_folder, tmp_path / "out", ignore)
     assert process.stdout.readline() == "at work\n"
     process.send_signal(signal.SIGHUP)
     time.sleep(0.3)

@@ -12,23 +12,6 @@ def corpus(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--pipeline", "nothing_sm"], "nothing_sm"),
-        (["--kind", "colour"], "`kind` must be one of gender, race; got 'colour'"),
-        (["--documents", "0"], "`documents` must be greater than or equal to 1; got 0"),
-    ],
-)
-def test_what_cannot_be_mined_is_one_line(corpus, tmp_path, capsys, more, message):
-    out = tmp_path / "t.csv"
-    assert run(["pvf", "mine", str(corpus), "--out", str(out), *more]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.strip().count("\n") == 0
-    assert not out.exists()
-
-
 def test_a_runs_own_file_is_not_written_over(corpus, folders, capsys):
     table = folders / "pvf0" / "words.parquet"
     before = table.read_bytes()
@@ -36,14 +19,6 @@ def test_a_runs_own_file_is_not_written_over(corpus, folders, capsys):
     assert "is a file of the run there; choose another name" in capsys.readouterr().err
     assert table.read_bytes() == before
     assert not table.with_name("words.parquet.state.json").exists()
-
-
-def test_an_empty_corpus_is_one_line(tmp_path, capsys):
-    (tmp_path / "c.txt").write_text("\n\n")
-    command = ["pvf", "mine", str(tmp_path / "c.txt"), *PIPELINE]
-    assert run([*command, "--out", str(tmp_path / "t.csv")]) == 2
-    assert "c.txt holds no document" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["c.txt"]
 
 
 def test_mining_writes_templates_and_the_overlap(corpus, tmp_path, capsys):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.types import InputError
 from tdabias_cli.options import Positional, command, command_line, merged, values_of_environment
-from tdabias_cli.settings import FilePath, Several
+from tdabias_cli.settings import Several
 
 
 class CookSettings(BaseModel):
@@ -17,7 +17,7 @@ class CookSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pot: Annotated[FilePath, Positional()] = Field(description="what it is cooked in")
+    pot: Annotated[Path, Positional()] = Field(description="what it is cooked in")
     dish: str = Field(min_length=1, description="what is cooked")
     class_: str | None = Field(None, alias="class", description="of the cook")
     heat: Literal["low", "high"] = Field("low", description="of the stove")
@@ -80,18 +80,12 @@ def test_what_is_missing_is_named():
         ("minutes: 0", r"`minutes` must be greater than or equal to 1; got 0 \(.*cook.yaml\)"),
         ("minutes: true", r"`minutes` must be a number; got true \(.*cook.yaml\)"),
         ("salt: false", "`salt` must be a number; got false"),
-        ("minutes: 010", "010 is not a plain decimal number"),
-        ("minutes: 0x10", "0x10 is not a plain decimal number"),
-        ("minutes: 1:30", "1:30 is not a plain decimal number"),
-        ("salt: 1:30.5", "1:30.5 is not a plain decimal number"),
-        ("minutes: 1\nminutes: 2", r"'minutes' stands there twice \(line 2\)"),
-        ("spices: &a [x]\nclass: *a", r"aliases cannot be used \(line 2\)"),
-        ("spices: " + "[" * 20_000, r"nested more than 20 deep"),
-        ("spices: !!set {a, b}", "no text, number, list or mapping"),
+        ("minutes: 1\nminutes: 2", r"\(line 1\): 'minutes' stands there twice"),
+        ("spices: &a [x]\nclass: *a", r"\(line 2\): aliases cannot be used"),
+        ("spices: " + "[" * 20_000, "is not YAML"),
         ('dish: "a\\0b"', "`dish` holds a NUL character"),
         ('dish: "\\ud800"', "`dish` holds bytes that are no UTF-8 text"),
-        ("dish: 2020-01-01", "put a text in quotes"),
-        ("dish: " + "x" * 1_000_000, "has more than 1,000,000 characters"),
+        ("dish: 2020-01-01", "`dish` must be a valid string"),
         ("pot: x", "`pot` is given on the command line, not in a file"),
         ("colour: red", "unknown setting `colour`; allowed are dish, class, heat"),
         ("1: 2", "must hold `setting: value` lines"),
@@ -118,7 +112,11 @@ def test_an_alias_bomb_is_refused_at_once(tmp_path):
     [
         ("TDABIAS_COOK_MINUTES", "0", r"got 0 \(TDABIAS_COOK_MINUTES\)"),
         ("TDABIAS_COOK_STIR", "perhaps", r"`stir` must be a valid boolean.*TDABIAS_COOK_STIR"),
-        ("TDABIAS_COOK_MINUTE", "1", "environment variable TDABIAS_COOK_MINUTE: unknown setting"),
+        (
+            "TDABIAS_COOK_MINUTE",
+            "1",
+            r"environment variable TDABIAS_COOK_MINUTE: .* did you mean `minutes`\?",
+        ),
         ("TDABIAS_COOK_POT", "x", "environment variable TDABIAS_COOK_POT: unknown setting `pot`"),
     ],
 )
@@ -126,20 +124,6 @@ def test_a_variable_that_does_not_fit_is_named(monkeypatch, variable, value, mes
     monkeypatch.setenv(variable, value)
     with pytest.raises(InputError, match=message):
         cook("cook", "pot", "--dish", "soup")
-
-
-@pytest.mark.parametrize(
-    ("pot", "message"),
-    [
-        ("x" * 256, "255 bytes in a name"),
-        ("ä" * 128, "255 bytes in a name"),
-        ("/".join(["x"] * 101), "100 folders in each other"),
-        ("/".join(["x" * 200] * 30), "4095 bytes"),
-    ],
-)
-def test_a_path_that_no_file_system_takes_is_refused(pot, message):
-    with pytest.raises(InputError, match=f"`pot` must not have more than {message}"):
-        cook("cook", pot, "--dish", "soup")
 
 
 # -- where values come from --

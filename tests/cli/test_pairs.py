@@ -18,7 +18,7 @@ LINES = [
     {"id": "a", "group": "nurse", "more": "The nurse said she", "less": "The nurse said he"},
     {"id": "b", "group": "cook", "more": "The cook wrote it", "less": "The man wrote it"},
 ]
-COLUMNS = ["id", "group", "logprob_more", "logprob_less", "tokens_more", "tokens_less"]
+COLUMNS = ["id", "group", "log_prob_more", "log_prob_less", "tokens_more", "tokens_less"]
 
 
 @pytest.fixture
@@ -28,43 +28,6 @@ def call(tiny_folder, tmp_path, capsys):
         return status, *capsys.readouterr()
 
     return calling
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ({**LINES[0], "id": "c", "less": LINES[0]["more"]}, "`more` and `less` are the same text"),
-        ({**LINES[0], "id": "c", "less": ""}, "`less` must be a text that is not empty"),
-        ({**LINES[0], "id": "c", "why": "x"}, "unknown key `why`"),
-        ({**LINES[0], "id": 7}, "`id` is a text in some lines and a number in others"),
-    ],
-)
-def test_unusable_pairs_end_with_one_line_and_no_files(call, tmp_path, line, message):
-    path = write_lines(tmp_path, *LINES, line)
-    out = tmp_path / "out"
-    status, printed, error = call("--data", path, "--out", out)
-    assert (status, printed) == (2, "")
-    assert message in error
-    assert error.count("\n") == 1
-    assert not out.exists()
-
-
-def test_what_is_missing_or_unknown_is_said(call, tmp_path):
-    assert "give --set with one of crows, winobias" in call("--out", tmp_path / "o")[2]
-    assert "`set` must be one of crows" in call("--set", "wino", "--out", tmp_path / "o")[2]
-    assert "`scored` must be one of" in call("--set", "winobias", "--scored", "half")[2]
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_folder, capsys):
-    folder = tmp_path / "bare"
-    folder.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        (folder / name).write_bytes((tiny_folder / name).read_bytes())
-    arguments = ["pairs", "--model", str(folder), "--set", "winobias", "--out", str(tmp_path / "o")]
-    assert run(arguments) == 2
-    error = capsys.readouterr().err
-    assert "has no tokenizer: its folder lacks tokenizer.json" in error
-    assert error.strip().count("\n") == 0
 
 
 def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
@@ -82,9 +45,9 @@ def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
                 logits = model.hf_model(ids).logits[0, :-1].double()
             expected = -torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
             assert row[f"tokens_{side}"] == ids.shape[1] - 1
-            assert row[f"logprob_{side}"] == pytest.approx(float(expected), abs=1e-4)
+            assert row[f"log_prob_{side}"] == pytest.approx(float(expected), abs=1e-4)
     scores = pd.read_csv(tmp_path / "out" / "scores.csv").set_index(["scoring", "name"])
-    expected = 100 * np.mean(items["logprob_more"] > items["logprob_less"])
+    expected = 100 * np.mean(items["log_prob_more"] > items["log_prob_less"])
     assert scores.loc[("sum", "all"), "preferred"] == expected
     assert "0 ties, 0 without a scored token" in printed
     again = call("--set", path, "--out", tmp_path / "again")
@@ -94,9 +57,7 @@ def test_a_users_file_gives_items_and_scores(call, tmp_path, tiny_folder):
 
 @pytest.mark.parametrize("name", ["winobias", "winogender", "blimp"])
 def test_the_sets_that_ship_print_their_own_score(call, tmp_path, name):
-    status, printed, _ = call(
-        "--set", name, "--limit", 1, "--out", tmp_path, "--n-resamples", 100, "--verbose"
-    )
+    status, printed, _ = call("--set", name, "--limit", 1, "--out", tmp_path, "--verbose")
     assert status == 0
     said = {
         "winobias": "WinoBias log-odds, pro minus anti: log odds type1",
@@ -126,20 +87,9 @@ def test_crows_pairs_are_marked_and_json_holds_everything(call, tmp_path):
     assert found["official"]["table"][0]["bias_type"] == "all"
 
 
-def test_a_finished_run_of_something_else_is_not_written_over(call, tmp_path):
-    options = ("--set", "winobias", "--limit", 1, "--out", tmp_path, "--n-resamples", 100)
-    assert call(*options, "--group", "nurse")[0] == 0
-    before = (tmp_path / "items.parquet").read_bytes()
-    status, _, error = call(*options, "--group", "cook")
-    assert status == 2
-    assert "holds a finished run of `tdabias pairs` with other settings" in error
-    assert (tmp_path / "items.parquet").read_bytes() == before
-    assert call(*options, "--group", "cook", "--overwrite")[0] == 0
-
-
 def test_saved_results_are_read_back(tiny_lm, tmp_path):
     pairs = PairSet("own", (pair("The heiress knew", "The cook knew", type="t"),), "f", None)
-    result = pair_set_scores(tiny_lm("bert"), pairs, n_resamples=100)
+    result = pair_set_scores(tiny_lm("bert"), pairs)
     result.save(tmp_path)
     loaded = PairSetScores.load(tmp_path)
     pd.testing.assert_frame_equal(loaded.items, result.items)

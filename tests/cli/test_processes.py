@@ -3,9 +3,9 @@
 import pytest
 
 from tda_bias import HeadBias
-from tda_bias.runs.work import ALONE, Shard, ShareDone
+from tda_bias.runs.work import Shard, ShareDone, launched
 from tdabias_cli.main import run
-from tdabias_cli.processes import Processes, launched
+from tdabias_cli.work import Processes
 from tests.support.pairs import write_lines
 from tests.support.processes import launch, results
 
@@ -27,17 +27,6 @@ def arguments(tiny_folder) -> list[str]:
 
 
 # -- bad input --
-
-
-@pytest.mark.parametrize("value", ["0/3", "4/3", "2", "a/b", "1/0", "-1/2"])
-def test_a_shard_that_cannot_be_is_one_line(arguments, tmp_path, capsys, value):
-    assert run([*arguments, "--out", str(tmp_path), f"--shard={value}"]) == 2
-    assert "`shard` must be i/n with i from 1 to n, as in 2/8" in capsys.readouterr().err
-
-
-def test_a_shard_does_not_delete_what_others_made(arguments, tmp_path, capsys):
-    assert run([*arguments, "--out", str(tmp_path), "--shard", "1/2", "--no-resume"]) == 2
-    assert "shard cannot go with --no-resume" in capsys.readouterr().err
 
 
 def test_processes_of_a_launcher_take_no_shard(arguments, tmp_path, capsys, monkeypatch):
@@ -107,26 +96,26 @@ def test_shards_of_heads_gather_to_the_same_also_with_random_weights(arguments, 
 SHARED = {
     "heads": ["--category", "gender", "--data", "starter", "--limit", "3", "--n-resamples", "99"],
     "ablate": ["--top", "1", "--n-resamples", "99", "--limit", "3", "--batch-size", "8", "--pvf"],
-    "prune-curve": [
-        *("--by", "effect,evidence", "--windows", "2", "--width", "32", "--n-resamples", "99"),
+    "ablate --curve": [
+        *("--by", "effect,evidence", "--windows", "2", "--width", "32"),
         *("--most", "2", "--limit", "3"),
     ],
-    "pairs": ["--set", "winobias", "--limit", "6", "--n-resamples", "100"],
+    "pairs": ["--set", "winobias", "--limit", "6"],
     "stereoset": ["--category", "all", "--data", "starter"],
-    "sentences": ["--task", "intrasentence", "--category", "all", "--n-resamples", "100"],
-    "pvf": ["--attribute", "pronouns", "--n-resamples", "100"],
+    "sentences": ["--task", "intrasentence", "--category", "all"],
+    "pvf": ["--attribute", "pronouns"],
     "pvf score": ["--attribute", "pronouns", "--untrained"],
     "unqover": ["--class", "gender", "--subjects", "4", "--attributes", "3"],
     "debias": [
         *("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2"),
-        *("--by", "effect,gates", "--n-random", "2", "--controls", "--folds", "2"),
+        *("--by", "effect,gates", "--n-random", "2", "--controls", "placebo,leace", "--folds", "2"),
         *("--epochs", "1", "--train-items", "8"),
     ],
 }  # fmt: skip
 
 
 # Of these also in processes that meet; the others save and share their parts in the same way.
-TOGETHER = ["heads", "ablate", "pairs", "sentences", "prune-curve", "debias"]
+TOGETHER = ["heads", "ablate", "pairs", "sentences", "ablate --curve", "debias"]
 
 
 @pytest.fixture(scope="module")
@@ -153,9 +142,9 @@ def commands(tiny_lm, tmp_path_factory):
     made["sentences"][:1] = ["stereoset", "--data", str(items)]
     made["debias"] += ["--text", str(text)]
     assert run([*made["heads"], "--out", str(folder / "run")]) == 0
-    for name in ("ablate", "prune-curve"):
-        made[name] = [name, str(folder / "run"), "--quiet", *SHARED[name]]
-    made["prune-curve"] += ["--text", str(text)]
+    for name in ("ablate", "ablate --curve"):
+        made[name] = [*name.split(), str(folder / "run"), "--quiet", *SHARED[name]]
+    made["ablate --curve"] += ["--text", str(text)]
     return made
 
 
@@ -208,7 +197,6 @@ def test_shards_in_any_order_gather_to_the_same(name, commands, alone, tmp_path,
 
 
 def test_a_process_that_only_shares_ends_when_the_others_are_done():
-    assert ALONE.done() is None
     with pytest.raises(ShareDone):
         Shard(1, 2).done()
     assert Processes(1, 2).count == 2

@@ -2,12 +2,13 @@
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
 
 from tdabias_cli import progress
-from tdabias_cli.progress import progress_bar
+from tdabias_cli.progress import doing, not_silent, progress_bar
 
 
 class Clock:
@@ -77,3 +78,33 @@ def test_a_terminal_has_a_bar_with_the_rate():
     assert "a [title]" in shown
     assert "100/100" in shown
     assert re.search(r"texts, [\d.]+ a second,", shown)
+    times = [re.findall(r"(?:-:--:--|\d:\d\d:\d\d)(?: left)?", row) for row in shown.splitlines()]
+    assert all(time.endswith(" left") for row in times for time in row)  # and no time gone
+    assert any(times)
+
+
+def test_what_is_there_at_once_says_nothing_of_the_speed(clock):
+    """Parts that an earlier run finished come one by one, each in no time."""
+    found = lines([(0, 0), (0.01, 30), (0.01, 60), (10, 65)], clock)
+    assert found == ["a [title]: 65/100 texts, 0.5 a second, 0:01:10 left"]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_nothing_is_silent_for_long(monkeypatch, quiet):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.2)
+    log = io.StringIO()
+    console = Console(file=log, quiet=quiet)
+    with not_silent(console), doing(console, "loading a [model]"):
+        time.sleep(1.2)
+    said = log.getvalue().splitlines()
+    assert bool(said) != quiet
+    assert all(re.fullmatch(r"loading a \[model\]: 0:00:0\d since the start", one) for one in said)
+
+
+def test_a_bar_that_moves_is_enough(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.2)
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200)
+    with not_silent(console), progress_bar(console, "a title", "texts"):
+        time.sleep(0.8)
+    assert "since the start" not in screen.getvalue()

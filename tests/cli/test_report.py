@@ -13,14 +13,11 @@ def runs(tiny, tmp_path_factory):
     return runs_for_report(tiny, tmp_path_factory.mktemp("runs"))
 
 
-def test_a_folder_without_a_run_and_a_file_of_a_run_are_one_line(runs, tmp_path, capsys):
-    assert run(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 2
-    assert "holds no finished run" in capsys.readouterr().err
+def test_a_file_of_a_run_is_not_written_over(runs, capsys):
     assert run(["report", str(runs[0]), "--out", str(runs[0] / "groups.csv")]) == 2
     error = capsys.readouterr().err
     assert "is a file of the run there" in error
     assert error.count("\n") == 1
-    assert not (tmp_path / "r.html").exists()
 
 
 def test_a_damaged_file_is_one_line_and_leaves_no_page(runs, tmp_path, capsys):
@@ -75,3 +72,15 @@ def test_other_programs_learn_where_the_page_is(runs, tmp_path, capsys, format):
         }
     else:
         assert printed == f"run,command\n{runs[1]},stereoset\n"
+
+
+def test_an_audit_is_added_where_it_is_asked_for(runs, tmp_path):
+    out = tmp_path / "r.html"
+    assert run(["report", *map(str, runs), "--out", str(out), "--quiet"]) == 0
+    assert 'id="audit"' not in out.read_text(encoding="utf-8")
+    assert run(["report", *map(str, runs), "--out", str(out), "--audit", "--quiet"]) == 0
+    text = out.read_text(encoding="utf-8")
+    audit = text[text.index('<section id="audit"') : text.index('<section id="reproduce"')]
+    assert "treat gender differently" in audit
+    assert "2 targets" in audit
+    assert "<img" not in audit

@@ -43,15 +43,11 @@ def watched(browser, address):
         assert found.requests == [address]
 
 
-def scrolled(page) -> None:
-    """Go down the page, so that everything late is drawn."""
-    for y in range(0, page.evaluate("document.body.scrollHeight"), 600):
-        page.evaluate(f"scrollTo(0, {y})")
-        page.wait_for_timeout(40)
+def drawn(page) -> None:
+    """Wait until every chart is there; nothing is scrolled."""
     page.wait_for_function(
         "[...document.querySelectorAll('.chart[data-chart]')].every(c => c.dataset.ready === 'yes')"
     )
-    page.evaluate("scrollTo(0, 0)")
 
 
 def test_the_finding_comes_before_everything_else(watched):
@@ -60,7 +56,7 @@ def test_the_finding_comes_before_everything_else(watched):
 
 
 def test_every_chart_is_drawn_and_has_a_name(watched):
-    scrolled(watched.page)
+    drawn(watched.page)
     charts = watched.page.query_selector_all(".chart[data-chart] svg")
     assert len(charts) >= 4
     assert all(chart.get_attribute("aria-label") for chart in charts)
@@ -153,7 +149,7 @@ def test_a_table_is_sorted_by_a_click_or_enter_and_comes_as_csv(watched):
 
 def test_items_are_filtered_by_target(watched):
     page = watched.page
-    scrolled(page)
+    drawn(page)
     chart = page.locator(".chart:has(select)").first
     every = chart.locator(".mark-symbol path").count()
     chart.locator("select").select_option("boy")
@@ -163,7 +159,7 @@ def test_items_are_filtered_by_target(watched):
 
 def test_names_of_targets_and_models_are_text_wherever_they_stand(watched):
     page = watched.page
-    scrolled(page)
+    drawn(page)
     for details in page.query_selector_all("details"):
         details.evaluate("d => { d.open = true; }")
     page.wait_for_timeout(200)
@@ -199,7 +195,7 @@ def test_no_serious_barrier_and_nothing_cut_off(browser, address, size, scheme, 
     width, height = SIZES[size]
     view = {"width": width, "height": height}
     with opened(browser, address, viewport=view, color_scheme=scheme) as found:
-        scrolled(found.page)
+        drawn(found.page)
         folder = Path(os.environ.get("TDABIAS_SCREENSHOTS", tmp_path))
         found.page.screenshot(path=folder / f"report-{size}-{scheme}.png", full_page=True)
         assert found.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -212,10 +208,72 @@ def test_no_serious_barrier_and_nothing_cut_off(browser, address, size, scheme, 
     assert serious == []
 
 
-def test_the_page_prints(browser, address, tmp_path):
-    with opened(browser, address) as found:
-        found.page.pdf(path=tmp_path / "report.pdf")
+# What A4 leaves between margins of 12 mm, in CSS pixels.
+PAPER = 703
+
+
+def test_the_page_prints_whole(browser, address, tmp_path):
+    with opened(browser, address, viewport={"width": PAPER, "height": 1000}) as found:
+        page = found.page
+        drawn(page)
+        for details in page.query_selector_all("details.table"):
+            details.evaluate("d => { d.open = true; }")
+        page.wait_for_function(
+            "document.querySelectorAll('table.data').length >"
+            " document.querySelectorAll('details.table').length - 1"
+        )
+        page.emulate_media(media="print")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator(".finding details:not([open])").count() == 0
+        beyond = page.evaluate(
+            f"""() => [...document.querySelectorAll('main *')].filter(e => !e.closest('.map'))
+                .filter(e => e.getBoundingClientRect().right > {PAPER} + 1)
+                .map(e => `${{e.tagName}} ${{e.className.baseVal ?? e.className}}`).slice(0, 5)"""
+        )
+        assert beyond == []
+        hidden = page.evaluate(
+            """() => [...document.querySelectorAll('.scroll, pre, .chart')]
+                .filter(e => e.scrollHeight > e.clientHeight + 1).length"""
+        )
+        assert hidden == 0
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator(".finding details[open]").count() == 0
+        page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_map_has_the_same_colours_in_the_dark_and_0_is_white(browser, address):
+    cells = """() => {
+      const explorer = document.querySelector('.explorer').explorer;
+      explorer.map.value = explorer.map.value.map((v, place) => place === 0 ? 0 : place - 3.5);
+      explorer.showMap();
+      return explorer.cells.map(cell => getComputedStyle(cell).backgroundColor);
+    }"""
+    colours = []
+    for scheme in ("light", "dark"):
+        with opened(browser, address, color_scheme=scheme) as found:
+            colours.append(found.page.evaluate(cells))
+    assert colours[0] == colours[1]
+    assert all(part == "1" for part in colours[0][0].split("srgb")[-1].strip(" )").split())
+    assert len(set(colours[0])) == len(colours[0])
+
+
+def test_a_kept_pattern_has_its_tokens_on_both_axes(watched):
+    written = watched.page.evaluate(
+        """() => {
+          const said = [], pen = CanvasRenderingContext2D.prototype, write = pen.fillText;
+          pen.fillText = function (text, ...at) { said.push(text); write.call(this, text, ...at); };
+          const text = sections[0].explorer.categories.gender.patterns[0];
+          const canvas = document.createElement('canvas');
+          paintPattern(canvas, { weights: unpacked(text.pattern), n: text.tokens.length,
+            tokens: text.tokens, causal: true }, -1);
+          pen.fillText = write;
+          return [said, text.tokens];
+        }"""
+    )
+    said, tokens = written
+    assert len(said) == 2 * len(tokens)
+    assert set(said) == {token if len(token) <= 11 else f"{token[:10]}…" for token in tokens}
 
 
 @pytest.fixture(scope="module")
@@ -237,8 +295,8 @@ def comparisons(tiny_folder, tmp_path_factory) -> str:
         ["compare", heads, other, "--quiet", "--out", base / "maps"],
         ["debias", *model, *texts, "-c", "gender", "--n-random", "1", "--epochs", "1", "--top", "2",
          "--text", text, "--out", base / "debias"],
-        ["prune-curve", heads, "--most", "2", "--n-random", "19", "--text", text, "--windows", "2",
-         "--width", "32", *few, "--quiet", "--out", base / "curve"],
+        ["ablate", heads, "--curve", "--most", "2", "--n-random", "19", "--text", text,
+         "--windows", "2", "--width", "32", "--quiet", "--out", base / "curve"],
     ):  # fmt: skip
         assert run([*map(str, command)]) == 0, command
     runs = [base / name for name in ("two", "maps", "debias", "curve")]
@@ -250,12 +308,12 @@ def comparisons(tiny_folder, tmp_path_factory) -> str:
 def test_comparisons_trainings_and_removals_are_charts_with_names(browser, comparisons, size):
     width, height = SIZES[size]
     with opened(browser, comparisons, viewport={"width": width, "height": height}) as found:
-        scrolled(found.page)
+        drawn(found.page)
         charts = found.page.query_selector_all(".chart[data-chart] svg")
         said = [chart.get_attribute("aria-label") for chart in charts]
         for words in (
             "Changes from before to after, nats", "Every head's value before and after",
-            "Bias left against perplexity", "left against log-perplexity",
+            "Bias left against perplexity", "remaining against log-perplexity",
         ):  # fmt: skip
             assert any(words in name for name in said), (words, said)
         lines = found.page.locator("path[aria-roledescription='line mark']").count()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tdabias_cli.commands import COMMANDS, loaded
-from tdabias_cli.examples import EXAMPLES
+from tdabias_cli.commands import COMMANDS, EXAMPLES, loaded
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 from tests.support.pages import shown_steps, steps_of_block

@@ -7,8 +7,8 @@ import pytest
 
 from tda_bias import load_triples
 from tda_bias.twins import load_twins
+from tda_bias.twins.summary import marked
 from tdabias_cli.main import run
-from tdabias_cli.twins import marked
 
 
 @pytest.fixture
@@ -30,25 +30,6 @@ def unknown_targets(folder: Path) -> str:
 # -- refused --
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--k", "0"], "`k` must be"),
-        (["-k", "33", "--category", "profession"], "`k` must be at most 31"),
-        (["--kind", "age"], "`kind` must be one of auto, gender, target; got 'age'"),
-        (["--category", "age"], "`category` must be one of"),
-        (["--kinds", "none.yaml"], "`kinds` must be a YAML file or a readable file"),
-    ],
-)
-def test_unusable_input_ends_with_one_line_and_no_file(out, capsys, more, message):
-    assert run(twins(out, *more)) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.strip().splitlines()) == 1
-    assert message in captured.err
-    assert not out.exists()
-
-
 def test_data_without_known_targets_ends_with_the_reason_and_no_file(out, tmp_path, capsys):
     assert run(twins(out, data=unknown_targets(tmp_path))) == 2
     error = capsys.readouterr().err
@@ -59,28 +40,36 @@ def test_data_without_known_targets_ends_with_the_reason_and_no_file(out, tmp_pa
 # -- a run --
 
 
+def test_placebo_twins_are_written_as_twins_are(out, capsys):
+    assert run(twins(out, "--placebo", "role", "--category", "gender")) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Placebo twins (role)" in printed
+    assert "My [grandmother -> aunt] visited us on Sunday." in printed
+    assert "not about gender" in printed
+    made = load_twins(out, load_triples("starter"))
+    assert {len(others) for _, others in made} == {2}
+
+
 def test_a_run_writes_the_file_and_shows_counts_and_ten_examples(out, capsys):
-    assert run(twins(out, "--tagger", "rule")) == 0
+    assert run(twins(out)) == 0
     printed = capsys.readouterr().out
     for category, triples, made in (("gender", 48, 48), ("race", 36, 108), ("religion", 36, 108)):
         row = next(line for line in printed.splitlines() if f" {category} " in line)
         assert [int(n) for n in row.replace("│", " ").split()[1:]] == [triples, triples, made, 0]
     assert printed.count("    stereotype: ") == 10
     assert " -> " in printed
-    assert '"her" and "his" were read by: rule.' in printed
     assert "Other targets for each triple: 3, drawn with seed 0." in printed
     assert f"File: {out} (for --twins)" in printed
     triples = load_triples("starter")
     assert len(load_twins(out, triples)) == len(triples)
 
 
-def test_k_and_seed_are_passed_on(out, capsys):
+def test_k_and_seed_are_passed_on(out):
     assert run(twins(out, "--category", "race", "-k", "2", "--seed", "7")) == 0
     first = out.read_text(encoding="utf-8")
     assert len(first.splitlines()) == 72
     assert run(twins(out, "--category", "race", "-k", "2", "--seed", "8")) == 0
     assert out.read_text(encoding="utf-8") != first
-    assert "pronouns" not in capsys.readouterr().out
 
 
 def test_json_lists_everything_that_was_left_out(out, tmp_path, capsys):

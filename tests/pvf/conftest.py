@@ -2,8 +2,7 @@
 
 import pytest
 
-from pvf.templates import Template
-from pvf.words import WordClasses, WordList
+from pvf.words import Template, WordClasses, WordList
 
 
 @pytest.fixture

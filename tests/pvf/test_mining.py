@@ -5,10 +5,17 @@ import json
 import pandas as pd
 import pytest
 
-from pvf.corpora import documents, paragraphs
-from pvf.mined import Mined, mined_table, overlap
-from pvf.mining import load_pipeline, mine, mine_sentence
-from pvf.templates import Template, load_templates
+from pvf.mining import (
+    Mined,
+    documents,
+    load_pipeline,
+    mine,
+    mined_table,
+    overlap,
+    paragraphs,
+)
+from pvf.predicates import mine_sentence
+from pvf.words import Template, load_templates
 from tda_bias.types import InputError
 
 
@@ -128,16 +135,13 @@ def test_overlap_with_the_published_ten():
         {"template": ["The [X] said that [Y]", "The [X] left because [Y]"], "count": [6, 2]}
     )
     compared = overlap(table, published)
-    assert compared.recall == {10: 0.1, 50: 0.1, 100: 0.1}
-    assert compared.found == 1
-    assert len(compared.missing) == 9
+    assert compared["recall"] == {10: 0.1, 50: 0.1, 100: 0.1}
+    assert (compared["found"], len(compared["missing"])) == (1, 9)
     said = 2142 / 5104
-    assert compared.jaccard == pytest.approx(said / (0.75 + 0.25 + 1 - said))
-    assert compared.that_share == 0.75
+    assert compared["jaccard"] == pytest.approx(said / (0.75 + 0.25 + 1 - said))
+    assert compared["that_share"] == 0.75
     everything = pd.DataFrame([(t.text, t.count) for t in published], columns=["template", "count"])
-    same = overlap(everything, published)
-    assert same.jaccard == pytest.approx(1)
-    assert same.spearman == pytest.approx(1)
+    assert overlap(everything, published)["jaccard"] == pytest.approx(1)
 
 
 # -- corpora ---------------------------------------------------------------------------------------

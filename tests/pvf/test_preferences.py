@@ -1,23 +1,15 @@
-import json
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pvf.preferences import (
-    Preferences,
-    class_preferences,
-    combined_forms,
-    continued_words,
-    same_prompts,
-)
+from pvf.preferences import Preferences, class_preferences
+from pvf.reading import WordTokens
 from tda_bias.types import InputError
+from tests.support.golden import GOLDEN
 from tests.support.preferences import made_up
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "pvf_unqover.json").read_text())
 CASES = {case["id"]: case for case in GOLDEN["preference_cases"]}
 
 
@@ -33,48 +25,29 @@ def test_class_preferences_are_the_reference_ones(name):
     assert (mass == 0) == case["expected"].get("zero_mass", False)
 
 
-def test_forms_of_a_class_count_once_each():
-    case = CASES["pref_variants"]
-    forms = [sorted(set(ids)) for ids in case["input"]["class_ids"]]
-    probs = np.array([case["input"]["token_probs"][str(i)] for ids in forms for i in ids])
-    word_of = np.array([k for k, ids in enumerate(forms) for _ in ids])
-    log_prob, _ = combined_forms(np.log(probs), np.zeros(len(probs)), word_of)
-    p, _ = class_preferences(np.exp(log_prob), np.array([0, 1]))
-    np.testing.assert_allclose(p, case["expected"]["p"], atol=1e-10)
-
-
-def test_a_word_of_several_tokens_is_a_product():
-    from pvf.word_forms import word_tree
-
-    tree = word_tree(((5, 6, 7), (5,), (8,)))
-    probs = {(5,): 0.2, (8,): 0.3, (5, 6): 0.5, (5, 6, 7): 0.25}
-    edges = np.log([probs[(5,)], probs[(5, 6)], probs[(5, 6, 7)], probs[(8,)]])
-    log_prob, continued = tree.log_probs(edges)
-    np.testing.assert_allclose(np.exp(log_prob), [0.2 * 0.5 * 0.25, 0.2, 0.3])
-    np.testing.assert_allclose(continued, [0, 0.5, 0])
-
-
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple), min_size=1))
-def test_every_sequence_is_the_product_along_its_own_edges(sequences):
-    from pvf.word_forms import word_tree
-
+def test_a_word_is_the_product_of_its_tokens_and_knows_what_continues_it(sequences):
     sequences = tuple(dict.fromkeys(sequences))
-    tree = word_tree(sequences)
-    paths = [()]
-    for token, parent in zip(tree.tokens, tree.parent, strict=True):
-        paths.append((*paths[parent + 1], int(token)))
-    ends = [(*paths[n + 1], int(t)) for n, t in zip(tree.edge_node, tree.edge_token, strict=True)]
-    assert len(set(ends)) == len(ends)
-    for sequence, on_path, continues in zip(sequences, tree.on_path, tree.continues, strict=True):
-        own = {ends[i] for i in np.flatnonzero(on_path)}
-        assert own == {sequence[:n] for n in range(1, len(sequence) + 1)}
-        longer = {s[: len(sequence) + 1] for s in sequences if s[: len(sequence)] == sequence}
-        assert {ends[i] for i in np.flatnonzero(continues)} == longer - {sequence}
+    n = len(sequences)
+    words = WordTokens({"all": tuple(map(str, range(n)))}, sequences, {})
+    rng = np.random.default_rng(0)
+    # A token has one probability behind one beginning.
+    prob = {s[: k + 1]: rng.uniform(0.1, 0.9) for s in sequences for k in range(len(s))}
+    values = np.log([prob[s[: k + 1]] for s in sequences for k in range(len(s))])
+    log_prob, continued = words.log_probs(values)
+    for word, own in enumerate(sequences):
+        product = np.prod([prob[own[: k + 1]] for k in range(len(own))])
+        assert log_prob[word] == pytest.approx(np.log(product))
+        longer = {
+            s[: len(own) + 1] for s in sequences if len(s) > len(own) and s[: len(own)] == own
+        }
+        assert continued[word] == pytest.approx(sum(prob[one] for one in longer))
 
 
 def test_words_that_continue_each_other_are_found():
-    found = continued_words([(1,), (1, 2), (3,), (1, 2, 4)], ["a", "b", "c", "d"], [0, 1, 2, 3])
-    assert found == [("a", "b"), ("a", "d"), ("b", "d")]
+    sequences = ((1,), (1, 2), (3,), (1, 2, 4))
+    words = WordTokens({"all": tuple("abcd")}, sequences, {})
+    assert words.continued == (("a", "b"), ("a", "d"), ("b", "d"))
 
 
 def test_a_saved_run_is_read_back_exactly(tmp_path):
@@ -91,13 +64,6 @@ def test_a_saved_run_is_read_back_exactly(tmp_path):
     )
     assert found.record.words == preferences.record.words
     assert found.record.model == preferences.record.model
-
-
-def test_the_saved_class_table_holds_preferences_and_union_mass(tmp_path):
-    import pandas as pd
-
-    preferences = made_up()
-    preferences.save(tmp_path)
     table = pd.read_parquet(tmp_path / "preferences.parquet")
     row = table[(table["x"] == "job2") & (table["template"] == "The [X] v1 that [Y]")].iloc[0]
     probs = np.exp(preferences.log_prob[2, 1])
@@ -118,34 +84,16 @@ def with_words(preferences: Preferences, **entries) -> Preferences:
     return preferences.with_record(words=preferences.record.words.model_copy(update=entries))
 
 
-def test_some_of_the_words_are_as_if_only_they_were_listed():
+def test_pronouns_alone_are_as_if_only_they_were_listed():
     preferences = made_up()
-    alone = preferences.only(["he", "she"])
+    alone = preferences.pronouns_alone()
     probs = np.exp(preferences.log_prob[..., [0, 2]])
     np.testing.assert_allclose(alone.by_class().p, probs / probs.sum(-1, keepdims=True))
+    assert alone.pronouns_alone() is None
+    assert made_up(words=("he", "she", "it")).pronouns_alone() is None  # of one class
 
 
 def test_the_geometric_mean_takes_the_root_of_the_number_of_tokens():
-    preferences = with_words(made_up(), tokens_of_each={"he": (1,), "him": (2,), "she": (3,)})
+    preferences = with_words(made_up(), tokens_of_each={"he": 1, "him": 2, "she": 3})
     found = preferences.geometric_mean()
     np.testing.assert_allclose(found.word_probs, np.exp(preferences.log_prob / [1, 2, 3]))
-    several = with_words(made_up(), tokens_of_each={"he": (1, 2), "him": (2,), "she": (3,)})
-    with pytest.raises(InputError, match="'he' is written in several ways"):
-        several.geometric_mean()
-
-
-def test_words_that_were_not_read_are_refused():
-    with pytest.raises(InputError, match="'it' was not read; read were 3 words such as he, him"):
-        made_up().only(["he", "it"])
-    with pytest.raises(InputError, match="must leave every class at least one word"):
-        made_up().only(["he"])
-    colliding = with_words(made_up(), continued=(("he", "she"),))
-    with pytest.raises(InputError, match="must not hold both 'he' and 'she'"):
-        colliding.only(["he", "she"])
-
-
-def test_models_that_were_asked_different_things_are_not_compared():
-    first, other = made_up(0), made_up(1)
-    same_prompts({"a": first, "b": other})
-    with pytest.raises(InputError, match="a and b cannot be compared"):
-        same_prompts({"a": first, "b": replace(other, classes=("x", "y"))})

@@ -1,19 +1,15 @@
 """The published words and templates on SmolLM2-135M."""
 
-import numpy as np
 import pytest
 import torch
 
-from pvf.config import RiskConfig, ScoreConfig
+from pvf.config import RiskConfig
+from pvf.reading import score_preferences
 from pvf.report import risk_report
-from pvf.score import score_preferences
-from pvf.templates import load_templates
-from pvf.words import WordList, load_classes, load_words
+from pvf.words import WordList, load_classes, load_templates, load_words
 from tda_bias.models.load import load_language_model
 
 pytestmark = [pytest.mark.real, pytest.mark.thorough]
-
-FEW = WordList("few", "occupations", ("nurse", "engineer", "secretary", "ceo"))
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +26,17 @@ def pronouns(model):
 
 def test_every_published_word_can_be_written(model):
     """And has the tokens it has behind every template, not only behind the anchor."""
-    from pvf.word_forms import word_forms
+    from pvf.reading import word_tokens
 
     for name, source in (("gender", "gender"), ("race", "race"), ("religion", "race")):
-        forms = word_forms(model.tokenizer, load_classes(name))
-        assert not forms.skipped
+        listed = word_tokens(model.tokenizer, load_classes(name))
+        assert not listed.skipped
         for template in load_templates(source):
             prompt = template.prompt("nurse")
             before = model.tokenizer(prompt)["input_ids"]
-            for sequence, number in zip(forms.sequences, forms.word_of, strict=True):
-                ids = model.tokenizer(f"{prompt} {forms.words[number]}")["input_ids"]
-                assert ids == [*before, *sequence]
+            for word, own in zip(listed.words, listed.tokens, strict=True):
+                ids = model.tokenizer(f"{prompt} {word}")["input_ids"]
+                assert ids == [*before, *own]
 
 
 def test_probabilities_are_those_of_the_plain_model(model):
@@ -61,33 +57,14 @@ def test_probabilities_are_those_of_the_plain_model(model):
             assert log_prob == pytest.approx(expected, abs=1e-4)
 
 
-def test_preferences_do_not_depend_on_the_batch_size(model):
-    one, many = (
-        score_preferences(
-            model,
-            FEW,
-            load_templates("gender"),
-            load_classes("gender"),
-            config=ScoreConfig(batch_size=size),
-        )
-        for size in (1, 64)
-    )
-    np.testing.assert_allclose(one.by_class().p, many.by_class().p, atol=1e-6)
-
-
-def test_nurse_leans_to_she_against_engineer(pronouns):
-    report = risk_report(pronouns, config=RiskConfig(n_resamples=200))
+def test_the_measured_risk_is_the_recorded_one_and_nurse_leans_to_she(pronouns):
+    report = risk_report(pronouns, config=RiskConfig())
+    measured = report.summary.iloc[0]
+    for name, recorded in {"R": 0.2630, "R_p": 0.2071, "R_v": 0.0559}.items():
+        assert measured[name] == pytest.approx(recorded, abs=5e-4)
     lean = report.by_x.set_index("x")["s_female"]
     assert lean["nurse"] == pytest.approx(0.669, abs=0.002)
     assert lean["engineer"] == pytest.approx(0.240, abs=0.002)
     by_template = pronouns.by_class().p[..., 1]
     nurse, engineer = (by_template[pronouns.x.index(word)] for word in ("nurse", "engineer"))
     assert (nurse > engineer).all()
-
-
-def test_the_measured_risk_is_the_recorded_one(pronouns):
-    report = risk_report(pronouns, config=RiskConfig(n_resamples=200))
-    measured = report.summary.iloc[0]
-    assert measured["R"] == pytest.approx(0.2630, abs=5e-4)
-    assert measured["R_p"] == pytest.approx(0.2071, abs=5e-4)
-    assert measured["R_v"] == pytest.approx(0.0559, abs=5e-4)

@@ -1,17 +1,23 @@
-"""Word lists: the published ones as published, and what a user's file may not be."""
-
-from pathlib import Path
+"""What is asked about: the published lists as published, and what a user's file may not be."""
 
 import pytest
 
-from pvf.words import load_classes, load_words
+from pvf.words import Template, load_classes, load_templates, load_words, load_x_weights
 from tda_bias.types import InputError
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "list"
+def loaded(load, text, folder):
+    """What a loader makes of a file."""
+    path = folder / "given"
     path.write_text(text, encoding="utf-8")
-    return path
+    return load(path)
+
+
+def weights_of(path):
+    return load_x_weights(path, ("job0", "job1"))
+
+
+# -- what is published -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "count"), [("occupations", 120), ("professions", 30)])
@@ -21,70 +27,105 @@ def test_published_words_are_complete(name, count):
     assert found.source
 
 
-def test_the_gender_lists_lose_the_word_they_share():
-    found = load_classes("gender")
-    assert found.shared == ("canary",)
-    assert {label: len(words) for label, words in found.classes.items()} == {
-        "male": 39,
-        "female": 39,
-    }
-
-
 @pytest.mark.parametrize(
-    ("name", "classes", "words"), [("pronouns", 2, 2), ("race", 5, 7), ("religion", 6, 6)]
-)
-def test_published_classes_are_complete(name, classes, words):
-    found = load_classes(name)
-    assert len(found.classes) == classes
-    assert sum(map(len, found.classes.values())) == words
-    assert found.shared == ()
-
-
-def test_a_text_file_gives_its_words(tmp_path):
-    found = load_words(write(tmp_path, "nurse # a comment\n\n tailor\n"))
-    assert found.words == ("nurse", "tailor")
-
-
-def test_a_yaml_file_gives_its_classes(tmp_path):
-    found = load_classes(write(tmp_path, "young: [boy, girl, child]\nold: [man, woman, child]"))
-    assert found.classes == {"young": ("boy", "girl"), "old": ("man", "woman")}
-    assert found.shared == ("child",)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("", "is empty"), ("# nothing", "is empty"), ("nurse\nnurse", "holds 'nurse' twice")],
-)
-def test_unusable_words_are_refused(tmp_path, text, message):
-    with pytest.raises(InputError, match=message):
-        load_words(write(tmp_path, text))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "sizes", "shared"),
     [
-        ("", "must hold `class: "),
-        ("a: [x]", "at least 2 classes; it has 1"),
-        ("a: [x]\nb: []", "the class 'b' must be a list of words"),
-        ("a: [x]\nb: y", "the class 'b' must be a list of words"),
-        ("a: [x]\nb: [no]", "False in 'b' is not a word; put it in quotes"),
-        ("a: [x, x]\nb: [y]", "the class 'a' holds 'x' twice"),
-        ("a: [x, y]\nb: [y]", "every word of 'b' stands in another class too"),
-        ("a: [x", r"is not YAML \(line"),
+        ("gender", [39, 39], ("canary",)),
+        ("pronouns", [1, 1], ()),
+        ("race", [1, 2, 1, 2, 1], ()),
+        ("religion", [1] * 6, ()),
     ],
 )
-def test_unusable_classes_are_refused(tmp_path, text, message):
+def test_published_classes_are_complete_without_the_words_they_share(name, sizes, shared):
+    found = load_classes(name)
+    assert [len(words) for words in found.classes.values()] == sizes
+    assert found.shared == shared
+
+
+@pytest.mark.parametrize(("name", "total"), [("gender", 5104), ("race", 4997)])
+def test_published_templates_have_their_counts(name, total):
+    counts = [template.count for template in load_templates(name)]
+    assert (len(counts), sum(counts)) == (10, total)
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_a_prompt_ends_before_the_slot_of_y():
+    template = Template("The [X], who came, is [Y] today.", 3)
+    assert template.prompt("nurse") == "The nurse, who came, is"
+    assert load_templates("gender")[0].prompt("tailor") == "The tailor said that"
+
+
+# -- files of a user's own -------------------------------------------------------------------------
+
+
+def test_files_of_a_users_own_are_read(tmp_path):
+    words = loaded(load_words, "nurse # a comment\n\n tailor\n", tmp_path)
+    assert words.words == ("nurse", "tailor")
+    text = "young: [boy, girl, child]\nold: [man, woman, child]"
+    classes = loaded(load_classes, text, tmp_path)
+    assert classes.classes == {"young": ("boy", "girl"), "old": ("man", "woman")}
+    assert classes.shared == ("child",)
+    templates = loaded(load_templates, "template,count\nThe [X] is [Y].,2\n", tmp_path)
+    assert templates == [Template("The [X] is [Y].", 2.0)]
+    weights, missing = loaded(weights_of, "x,weight\njob1,3\nelse,5\n", tmp_path)
+    assert (weights.tolist(), missing) == ([0, 3], ["job0"])
+
+
+def template(line):
+    return f"template,count\nThe [X] said [Y],5\n{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "message"),
+    [
+        (load_words, "", "is empty"),
+        (load_words, "# nothing", "is empty"),
+        (load_words, "nurse\nnurse", "holds 'nurse' twice"),
+        (load_classes, "", "must hold `class: "),
+        (load_classes, "a: [x]", "at least 2 classes; it has 1"),
+        (load_classes, "a: [x]\nb: []", "the class 'b' must be a list of words"),
+        (load_classes, "a: [x]\nb: y", "the class 'b' must be a list of words"),
+        (load_classes, "a: [x]\nb: [no]", "False in 'b' is not a word; put it in quotes"),
+        (load_classes, "a: [x, x]\nb: [y]", "the class 'a' holds 'x' twice"),
+        (load_classes, "a: [x, y]\nb: [y]", "every word of 'b' stands in another class too"),
+        (load_classes, "a: [x", r"is not YAML \(line"),
+        (load_templates, "", "has no column `template`; it needs template, count"),
+        (load_templates, "template,count\n", "has no template"),
+        (load_templates, template("The [Y],1"), r"line 3: the template lacks \[X\]"),
+        (load_templates, template("The [X],1"), r"lacks \[Y\]"),
+        (load_templates, template("The [X] and [X] saw [Y],1"), r"has more than one \[X\]"),
+        (load_templates, template("[Y] is what [X] saw,1"), r"\[X\] must come before \[Y\]"),
+        (load_templates, template("The [X] saw [Y],0"), "must be a positive number; got '0'"),
+        (load_templates, template("The [X] saw [Y],-2"), "got '-2'"),
+        (load_templates, template("The [X] saw [Y],nan"), "got 'nan'"),
+        (load_templates, template("The [X] saw [Y],many"), "got 'many'"),
+        (load_templates, template("The [X] saw [Y]"), "line 3: not as many fields"),
+        (load_templates, template("The [X] said [Y],4"), "line 3: the template stands twice"),
+        (weights_of, "word,weight\njob0,1\n", "has no column `x`"),
+        (weights_of, "x,weight\njob0,-1\n", "line 2: weight must be 0 or more; got '-1'"),
+        (weights_of, "x,weight\njob0,many\n", "weight must be 0 or more; got 'many'"),
+        (
+            weights_of,
+            "x,weight\njob0,1\njob0,2\n",
+            "line 3: the word 'job0' is empty or stands twice",
+        ),
+        (weights_of, "x,weight\nelse,1\n", "has none of the words"),
+    ],
+)
+def test_an_unusable_file_is_refused_in_one_line(tmp_path, load, text, message):
     with pytest.raises(InputError, match=message) as caught:
-        load_classes(write(tmp_path, text))
+        loaded(load, text, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(
-        InputError, match="must be occupations, professions, people or a readable file; 'jobs'"
-    ):
-        load_words("jobs")
-    with pytest.raises(
-        InputError, match="must be gender, pronouns, race, religion, disability or a"
-    ):
-        load_classes("age")
+@pytest.mark.parametrize(
+    ("load", "known"),
+    [
+        (load_words, "occupations, professions, people"),
+        (load_classes, "gender, pronouns, race, religion, disability"),
+        (load_templates, "gender, race"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_known_ones(load, known):
+    with pytest.raises(InputError, match=f"must be {known} or a readable file; 'age'"):
+        load("age")

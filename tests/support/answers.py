@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from tda_bias.runs.record import ModelRecord, validated_part
-from unqover.answers import Answers
-from unqover.ask import as_answers
+from tda_bias.runs.record import ModelRecord
+from unqover.answers import Answers, AnswersRecord
 from unqover.classes import load_class
 from unqover.config import DesignConfig
-from unqover.design import sampled_design
-from unqover.record import AnswersRecord, DesignRecord
+from unqover.questions import sampled_design
 
 FEW = """
 factors: [gender]
@@ -42,12 +40,7 @@ def made_up_answers(
         model=ModelRecord(name="made-up", weights="w"),
         ask="cloze",
         questions=design.n_questions,
-        design=validated_part(DesignRecord, design.record, "the design"),
+        tokens=((1,) * len(design.subjects),) * len(design.templates),
+        design=design.record,
     )
-    return as_answers(
-        design,
-        log_prob=log_prob,
-        mass=np.exp(log_prob).sum(-1),
-        n_tokens=np.ones((len(design.templates), len(design.subjects)), dtype=int),
-        record=record,
-    )
+    return Answers(design.first, design.second, log_prob, np.exp(log_prob).sum(-1), record)

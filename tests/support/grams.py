@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.hot_spots import GroupTerms
 from tda_bias.heads.resampled import random_flips
-from tda_bias.heads.texts import GroupLayout
 
 
 @dataclass(frozen=True)

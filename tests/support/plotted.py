@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.kept_patterns import ExamplePattern
-from tda_bias.heads.result import ControlsRecord, HeadBias, HeadsRecord
+from tda_bias.heads.items import ExamplePattern
+from tda_bias.heads.record import ControlsRecord, HeadsRecord
+from tda_bias.heads.result import HeadBias
 from tda_bias.runs.record import HookedModelRecord
 
 WORDS = ("My", "sister", "is", "here", ".", "She", "can", "cook", "well")

@@ -1,13 +1,18 @@
 """Small runs of every kind that a report shows, some with names that would like to be code."""
 
+import base64
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
-from tda_bias.heads.kept_patterns import example_pattern, kept_patterns
+from tda_bias.heads.items import example_pattern, kept_patterns
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.twins import make_twins
 from unqover.answers import Answers
@@ -29,14 +34,14 @@ def runs_for_report(tiny, base: Path) -> list[Path]:
     result = head_bias(
         model, [*triples, *hostile[:6]], twins=twins, config=HeadBiasConfig(n_resamples=99)
     )
-    result = result.with_kept(kept_patterns(model, result.texts_to_keep(8)))
-    result.with_example(example_pattern(model, triples[0])).save(base / "heads")
+    kept = kept_patterns(model, result.texts_to_keep(8))
+    result.with_patterns(example_pattern(model, triples[0]), kept).save(base / "heads")
     saved = HeadBias.load(base / "heads")
     study = ablation_study(
         Ablator(tiny("gpt2"), triples[:4]), saved, category="gender", top=1, n_resamples=99
     )
     study.save(base / "heads" / "ablate")
-    scores = stereoset_scores(tiny("gpt2"), triples, twins=twins, n_resamples=100)
+    scores = stereoset_scores(tiny("gpt2"), triples, twins=twins)
     scores.save(base / "stereoset")
     return [base / "heads", base / "stereoset"]
 
@@ -48,3 +53,9 @@ def with_tables(answers: Path, base: Path) -> Path:
         folder
     )
     return folder
+
+
+def unpacked(given: Mapping[str, Any]) -> np.ndarray:
+    """The inverse of ``packed`` but for the shape, as the page's script reads it."""
+    whole = np.frombuffer(base64.b64decode(given["base64"]), dtype="<i2").astype(float)
+    return np.asarray(np.where(whole == -32768, np.nan, whole * given["step"]))

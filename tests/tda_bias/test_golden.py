@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
-from tda_bias.heads.paper_p import paper_pvalue
-from tda_bias.heads.resampled import label_test, paired_test
+from tda_bias.heads.resampled import label_test, paired_test, paper_pvalue
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
 

@@ -10,10 +10,10 @@ import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.heads.group_result import adjust_for_length
 from tda_bias.heads.group_statistic import group_statistic
-from tda_bias.heads.paper_p import paper_pvalue
-from tda_bias.heads.reliability import adjust_for_length
-from tda_bias.runs.cache import PartStore
+from tda_bias.heads.resampled import paper_pvalue
+from tda_bias.runs.cache import Cache
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 from tests.support.models import tiny_hf_model
@@ -371,15 +371,15 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
         if done > total / 2:
             raise StopError
 
-    def store(identity):
-        return PartStore(tmp_path, identity)
+    def cache(identity):
+        return Cache(tmp_path, identity)
 
     with pytest.raises(StopError):
-        head_bias(model, gender, twins=None, config=QUICK, store=store, progress=stop)
+        head_bias(model, gender, twins=None, config=QUICK, cache=cache, progress=stop)
     assert len(list(tmp_path.glob("*.npz"))) == 1
     seen = []
     resumed = head_bias(
-        model, gender, twins=None, config=QUICK, store=store, progress=lambda *a: seen.append(a)
+        model, gender, twins=None, config=QUICK, cache=cache, progress=lambda *a: seen.append(a)
     )
     assert seen[0] == (18, 36)
     pd.testing.assert_frame_equal(resumed.table, whole.table)
@@ -392,15 +392,15 @@ def test_a_stopped_run_goes_on_where_it_was(tiny, gender, tmp_path):
 def test_finished_groups_serve_other_tests_without_the_model(tiny, gender, tmp_path, monkeypatch):
     model = tiny("gpt2")
 
-    def store(identity):
-        return PartStore(tmp_path, identity)
+    def cache(identity):
+        return Cache(tmp_path, identity)
 
-    head_bias(model, gender, twins=None, config=QUICK, store=store)
+    head_bias(model, gender, twins=None, config=QUICK, cache=cache)
     monkeypatch.setattr("tda_bias.heads.patterns.PatternReader._run", None)
-    found = head_bias(model, gender, twins=None, config=quick(pvalue="label"), store=store)
+    found = head_bias(model, gender, twins=None, config=quick(pvalue="label"), cache=cache)
     assert found.record.config.pvalue == "label"
     with pytest.raises(InputError, match="distance was 'steps', now 'exact'"):
-        head_bias(model, gender, twins=None, config=quick(distance="exact"), store=store)
+        head_bias(model, gender, twins=None, config=quick(distance="exact"), cache=cache)
 
 
 def test_several_categories_are_ranked_apart(tiny):

@@ -7,7 +7,7 @@ import pytest
 
 FRAGMENTED = """
 import torch
-from tda_bias.memory import give_back_memory
+from tda_bias.threads import give_back_memory
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -35,13 +35,13 @@ def test_what_is_freed_between_what_is_kept_goes_back():
 
 
 def test_systems_without_glibc_are_left_alone(monkeypatch):
-    from tda_bias import memory
+    from tda_bias import threads
 
     opened = []
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: opened.append(1) or object())
-    monkeypatch.setattr(memory.sys, "platform", "linux")
-    memory.give_back_memory()
+    monkeypatch.setattr(threads.ctypes, "CDLL", lambda _: opened.append(1) or object())
+    monkeypatch.setattr(threads.sys, "platform", "linux")
+    threads.give_back_memory()
     assert opened == [1]
-    monkeypatch.setattr(memory.sys, "platform", "darwin")
-    memory.give_back_memory()
+    monkeypatch.setattr(threads.sys, "platform", "darwin")
+    threads.give_back_memory()
     assert opened == [1]

@@ -10,25 +10,20 @@ from scipy import stats
 
 from tda_bias.stats.resampling import (
     ENUMERATED,
-    ClusterBootstrap,
     benjamini_hochberg,
-    bootstrap_intervals,
     exchanges,
     family_wise_share,
     generator,
     holm,
     permutation_pvalue,
     permutations_within,
-    resamples_within,
     share_reached,
     smallest_effect,
     spearman,
     spearman_over_items,
     standardised_ranks,
-    times_drawn,
     tolerance,
     two_sided_share,
-    wilson,
 )
 
 
@@ -54,21 +49,6 @@ def test_items_are_permuted_within_their_stratum_only_and_all_orders_occur():
     assert {tuple(sorted(order)) for order in orders} == {(0, 1, 2, 3, 4)}
     assert all(strata[i] == strata[j] for order in orders for i, j in enumerate(order))
     assert len({tuple(order) for order in orders}) == 12
-
-
-def test_resamples_keep_every_stratum_at_its_size_and_draw_all_its_items_alike():
-    strata = np.array([1, 0, 1, 2, 1, 0])
-    drawn = resamples_within(strata, 4000, rng())
-    np.testing.assert_array_equal(np.sort(strata[drawn], axis=1)[0], np.sort(strata))
-    assert (np.sort(strata[drawn], axis=1) == np.sort(strata)).all()
-    share = times_drawn(drawn, 6).mean(0)
-    np.testing.assert_allclose(share, 1, atol=0.06)
-
-
-def test_how_often_each_item_was_drawn():
-    np.testing.assert_array_equal(
-        times_drawn(np.array([[0, 2, 2], [1, 1, 1]]), 4), [[1, 0, 2, 0], [0, 3, 0, 0]]
-    )
 
 
 @pytest.mark.parametrize("size", [[2, 2, 2], [3, 1, 2], [1], [4, 4]])
@@ -197,56 +177,7 @@ def test_spearman_is_over_the_items_defined_in_every_row():
     assert np.isnan(spearman(x[:, :4], y[:, :4] * np.array([1, 1, np.nan, np.nan]))).all()
 
 
-# -- bootstrap -------------------------------------------------------------------------------------
-
-
-def mean(values, axis=-1):
-    return values.mean(axis)
-
-
-@pytest.mark.parametrize("method", ["percentile", "BCa"])
-@pytest.mark.parametrize("paired", [False, True])
-def test_intervals_are_scipys(method, paired):
-    x, y = rng(1).normal(size=(2, 15))
-
-    def difference(a, b, axis=-1):
-        return np.stack([a.mean(axis) - b.mean(axis), (a**2).mean(axis)])
-
-    found = bootstrap_intervals(
-        (x, y), difference, paired=paired, n_resamples=200, confidence=0.9, rng=rng(2)
-    )
-    expected = stats.bootstrap(
-        (x, y), difference, paired=paired, n_resamples=200, confidence_level=0.9, method=method,
-        rng=rng(2),
-    )  # fmt: skip
-    np.testing.assert_allclose(found.limits(method), expected.confidence_interval)
-    np.testing.assert_allclose(found.standard_error, expected.standard_error)
-    assert found.has_bca.all()
-
-
-def test_where_nothing_varies_the_percentile_stands_in_for_bca():
-    def both(values, axis=-1):
-        return np.stack([values.mean(axis), 0 * values.mean(axis) + 7])
-
-    found = bootstrap_intervals((rng().normal(size=9),), both, n_resamples=100, rng=rng())
-    assert np.isnan(found.bca[:, 1]).all()
-    assert found.has_bca.tolist() == [True, False]
-    np.testing.assert_array_equal(found.limits()[:, 1], [7, 7])
-    np.testing.assert_array_equal(found.limits()[:, 0], found.bca[:, 0])
-    assert not np.array_equal(found.limits()[:, 0], found.percentile[:, 0])
-
-
-@pytest.mark.slow
-def test_intervals_cover_the_mean_of_a_skewed_population():
-    covered = []
-    for seed in range(300):
-        sample = rng(seed).exponential(size=40)
-        low, high = bootstrap_intervals((sample,), mean, n_resamples=500, rng=rng(seed)).limits()
-        covered.append(low <= 1 <= high)
-    assert 0.89 < np.mean(covered) < 0.98
-
-
-# -- corrections, power, clusters ------------------------------------------------------------------
+# -- corrections, power ----------------------------------------------------------------------------
 
 
 def test_holm_is_that_of_statsmodels_and_leaves_out_what_is_undefined():
@@ -265,35 +196,3 @@ def test_the_smallest_effect_is_that_of_statsmodels(n):
 
     effect = smallest_effect(n)
     assert TTestPower().power(effect, n, 0.05) == pytest.approx(0.8, abs=1e-9)
-
-
-@pytest.mark.parametrize(("successes", "n"), [(0, 5), (3, 5), (10, 10), (40.5, 77)])
-def test_wilsons_interval_is_that_of_statsmodels(successes, n):
-    from statsmodels.stats.proportion import proportion_confint
-
-    expected = proportion_confint(successes, n, alpha=0.1, method="wilson")
-    np.testing.assert_allclose(wilson(successes, n, 0.9), expected, atol=1e-12)
-
-
-def test_resamples_of_clusters_are_means_over_the_items_of_the_clusters_drawn():
-    labels = np.array(list("aabbbcdddefgg"))
-    values = rng(2).normal(size=len(labels))
-    values[4] = np.nan
-    drawn = ClusterBootstrap.of(labels, 500, rng(3))
-    names = np.unique(labels)
-    means = []
-    for times in drawn.times:
-        items = [
-            v for name, n in zip(names, times, strict=True) for v in [*values[labels == name]] * n
-        ]
-        means.append(np.nanmean(items))
-    np.testing.assert_allclose(drawn.limits(values, 0.8), np.quantile(means, [0.1, 0.9]))
-
-
-def test_fewer_clusters_than_six_have_no_interval():
-    for labels, defined in (("aabbccddee", True), ("aabbccddeef", False)):
-        values = np.arange(len(labels), dtype=float)
-        limits = ClusterBootstrap.of(list(labels), 100, rng()).limits(values)
-        assert np.isnan(limits).all() == defined
-    values[-1] = np.nan  # the sixth cluster has no value left
-    assert np.isnan(ClusterBootstrap.of(list(labels), 100, rng()).limits(values)).all()

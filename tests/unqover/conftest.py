@@ -3,7 +3,7 @@ import pytest
 from tests.support.answers import FEW, made_up_answers
 from unqover.classes import load_class
 from unqover.config import DesignConfig
-from unqover.design import sampled_design
+from unqover.questions import sampled_design
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import yaml
 from tda_bias.types import InputError
 from tests.support.answers import FEW
 from unqover.classes import NAMED, attributes_of, load_class
-from unqover.wording import templates
+from unqover.questions import templates
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_attributes_have_the_published_kinds():
 
 def test_full_gender_class_has_the_published_number_of_questions():
     from unqover.config import DesignConfig
-    from unqover.design import sampled_design
+    from unqover.questions import sampled_design
 
     design = sampled_design(load_class("gender"), DesignConfig(subjects=99, attributes=99))
     # 70 x 70 pairs in two orders, 4 templates, 70 attributes; each has two questions.
@@ -60,7 +60,7 @@ def test_full_gender_class_has_the_published_number_of_questions():
 def test_a_class_needs_one_file_only(few_file):
     found = load_class(few_file)
     assert found.name == "few"
-    assert [s.group for s in found.subjects] == ["female", "female", "male", "male"]
+    assert [s.levels[0] for s in found.subjects] == ["female", "female", "male", "male"]
     assert [a.name for a in found.attributes["name"]] == ["nurse", "cook", "old uncle"]
     other = load_class(few_file, attribute_set="professions")
     assert len(other.attributes["man"]) == 30

@@ -33,7 +33,27 @@ def test_the_heat_map_is_centred_on_zero_and_holds_gamma(report):
     assert subjects == list(report.answers.subjects)
     table = report.subjects.set_index(["subject", "attribute"])["gamma"]
     assert shown[2, 1] == pytest.approx(table[(subjects[2], names[1])])
-    assert "by chance" in ax.get_title("left")
+
+
+def test_figures_name_groups_the_stronger_null_and_what_survives(made_up):
+    for lean, marked in ((0.0, False), (1.5, True)):
+        report = bias_report(made_up(lean=lean, noise=0.5), config=FAST)
+        null = report.summary.iloc[0]["mu_chance_pair"]
+        rows = report.groups[report.groups["group"] == "female"].set_index("attribute")
+        assert (rows["q"] < 0.05).any() == marked
+        ax = plots.plot_heat_map(report)
+        assert f"by chance {null:.3f}" in ax.get_title("left")
+        assert [text.get_text() for text in ax.texts] == ["female", "male"]
+        shown = {label.get_text() for label in ax.get_xticklabels()}
+        assert shown == {f"{a} *" if rows["q"][a] < 0.05 else a for a in rows.index}
+        assert ("no gamma" in ax.get_xlabel()) != marked
+        ax = plots.plot_attributes(report)
+        dark = [bar.get_alpha() > 0.5 for bar in ax.patches]
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        assert dark == [rows["q"][name] < 0.05 for name in names]
+    # Where each subject is its own group, cells are marked.
+    report = bias_report(made_up("education", subjects=5, lean=2.0, noise=0.3), config=FAST)
+    assert len(plots.plot_heat_map(report).texts) == (report.groups["q"] < 0.05).sum() > 0
 
 
 def test_bars_are_ranked_and_carry_intervals(report):
@@ -48,7 +68,7 @@ def test_bars_are_ranked_and_carry_intervals(report):
 
 def test_sensitive_attributes_are_drawn_by_kind(made_up):
     sensitive = bias_report(made_up("religion", subjects=4, attributes=10), config=FAST)
-    kinds = set(sensitive.answers.kinds)
+    kinds = set(sensitive.answers.asked.kinds)
     for draw in (plots.plot_heat_map, plots.plot_attributes):
         ax = draw(sensitive)
         labels = {t.get_text() for t in [*ax.get_xticklabels(), *ax.get_yticklabels()]}
@@ -66,13 +86,9 @@ def test_the_interaction_plot_holds_the_cells(made_up, report):
     for line in ax.lines[:2]:
         expected = [table[(f"{race} {line.get_label()}", name)] for race in races]
         np.testing.assert_allclose(line.get_ydata(), expected)
+    assert set(plots.report_figures(joint)) == {"heat_map", "attributes", "interaction"}
+    assert set(plots.report_figures(report)) == {"heat_map", "attributes"}
     with pytest.raises(InputError, match="one factor"):
         plots.plot_interaction(report)
     with pytest.raises(InputError, match="`attribute` must be one of"):
         plots.plot_interaction(joint, attribute="king")
-
-
-def test_every_run_gets_its_figures(made_up, report):
-    assert set(plots.report_figures(report)) == {"heat_map", "attributes"}
-    joint = bias_report(made_up("gender_race", subjects=6), config=FAST)
-    assert set(plots.report_figures(joint)) == {"heat_map", "attributes", "interaction"}

@@ -1,14 +1,13 @@
 """SmolLM2-135M answers underspecified questions."""
 
-import numpy as np
 import pytest
 
 from tda_bias.models.load import load_language_model
 from tests.support.asked import answer, every_question
-from unqover.ask import ask_questions
+from unqover.asking import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
-from unqover.design import sampled_design
+from unqover.questions import sampled_design
 from unqover.report import bias_report
 
 pytestmark = [pytest.mark.real, pytest.mark.thorough]
@@ -32,12 +31,6 @@ def test_answers_are_those_of_the_plain_model(model, design, how):
         if number % 173:
             continue
         assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=1e-3)
-
-
-def test_batch_size_changes_nothing(model, design):
-    few = sampled_design(load_class("gender"), DesignConfig(subjects=1, attributes=3))
-    one, many = (ask_questions(model, few, config=AskConfig(batch_size=size)) for size in (1, 100))
-    np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
 
 
 def test_nurses_and_mechanics_are_told_apart(model):

@@ -25,8 +25,6 @@ const nullShape = {
   ],
 };
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-
 class Explorer {
   constructor(place, data, number) {
     Object.assign(this, { place, data, number, head: null });
@@ -74,7 +72,6 @@ class Explorer {
           this.ranks)),
       this.texts);
     this.cells = this.buildGrid();
-    dark.addEventListener("change", () => this.showMap());
   }
 
   buildGrid() {
@@ -125,7 +122,7 @@ class Explorer {
         `q ${numberText(map.q[head])}`,
       map.noise && `map value ${numberText(map.tested[head])}; exchange alone gives ` +
         `${numberText(map.noise[head])} ± ${numberText(map.sd[head])}`,
-      map.evidence && `evidence ${numberText(map.evidence[head])}`,
+      map.evidence && `z ${numberText(map.evidence[head])}`,
     ].filter(Boolean).join("\n");
   }
 
@@ -133,19 +130,21 @@ class Explorer {
     const { map } = this;
     const defined = map.value.filter((value) => value !== null);
     const [least, most] = [Math.min(...defined), Math.max(...defined)];
+    const limit = Math.max(Math.abs(least), Math.abs(most)) || 1;
     this.cells.forEach((cell, head) => {
       const value = map.value[head];
-      const share = value === null ? 0 : (value - least) / (most - least || 1);
+      // 0 is white, in the light and in the dark; the further from it, the darker.
+      const share = value === null ? 0 : Math.abs(value) / limit;
       cell.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
-      // Whichever of black and white can be read on it.
-      cell.classList.toggle("dark", dark.matches ? share < 0.53 : share > 0.74);
+      cell.classList.toggle("below", value < 0);
+      cell.classList.toggle("dark", share > 0.745);
       cell.classList.toggle("survivor", Boolean(map.survivors?.includes(head)));
       cell.textContent = value === null ? "–" : value.toFixed(1);
       cell.setAttribute("aria-label", `${this.name(head)} ${numberText(value)}`);
     });
     const survivors = map.survivors?.length ?? 0;
-    this.scale.textContent = `${map.about} From ${numberText(least)} (light) to ${numberText(most)} ` +
-      `(strong). ${survivors} of ${this.cells.length} heads survive correction` +
+    this.scale.textContent = `${map.about} White is 0, orange above, blue below; from ` +
+      `${numberText(least)} to ${numberText(most)}. ${survivors} of ${this.cells.length} heads survive correction` +
       `${survivors ? " (underlined)" : ""}. Click a head, or move with the arrow keys.`;
     const first = map.value.indexOf(most);
     this.choose(this.head ?? first);

@@ -26,21 +26,35 @@ function filtrationOf({ weights, n, causal, mean }) {
   return edges;
 }
 
-/** A pattern as squares, darker where more attention goes. */
-function paintPattern(canvas, { weights, n, causal }, threshold) {
-  const size = canvas.width = canvas.height = n * 8;
+/** A pattern as squares with its tokens on both axes: white is 0 in the light and in the dark. */
+function paintPattern(canvas, { weights, n, causal, tokens }, threshold) {
+  const cell = 16, margin = 90, size = canvas.width = canvas.height = margin + n * cell;
   const pen = canvas.getContext("2d");
-  const style = getComputedStyle(document.documentElement);
-  pen.fillStyle = style.getPropertyValue("--back");
+  pen.fillStyle = "#ffffff";
   pen.fillRect(0, 0, size, size);
+  pen.fillStyle = "#000000";
+  pen.font = "14px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  tokens.forEach((token, place) => {
+    const text = token.length > 11 ? `${token.slice(0, 10)}…` : token;
+    const middle = margin + (place + 0.5) * cell;
+    pen.textAlign = "right";
+    pen.fillText(text, margin - 4, middle);
+    pen.save();
+    pen.translate(middle, margin - 4);
+    pen.rotate(-Math.PI / 2);
+    pen.textAlign = "left";
+    pen.fillText(text, 0, 0);
+    pen.restore();
+  });
   const largest = weights.reduce((most, value) => Math.max(most, value), 1e-9);
   for (let query = 0; query < n; query += 1) {
     for (let key = 0; key < (causal ? query + 1 : n); key += 1) {
       const weight = weights[query * n + key];
       const kept = query === key || weight > threshold;
-      pen.fillStyle = style.getPropertyValue(kept ? "--hot" : "--soft");
+      pen.fillStyle = kept ? "#8f2d00" : "#565b60";
       pen.globalAlpha = Math.sqrt(Math.max(0, weight) / largest) * (kept ? 1 : 0.35);
-      pen.fillRect(key * 8, query * 8, 8, 8);
+      pen.fillRect(margin + key * cell, margin + query * cell, cell, cell);
     }
   }
   pen.globalAlpha = 1;
@@ -48,7 +62,7 @@ function paintPattern(canvas, { weights, n, causal }, threshold) {
 
 /** Pattern, graph and curve of one text; returns what redraws them for a share of dropped edges. */
 function filtrationPanel(place, text, options) {
-  const pattern = { weights: unpacked(text.pattern), n: text.tokens.length, ...options };
+  const pattern = { weights: unpacked(text.pattern), n: text.tokens.length, tokens: text.tokens, ...options };
   const edges = filtrationOf(pattern);
   const births = edges.filter((edge) => edge.tree).map((edge) => edge.weight);
   const deaths = edges.filter((edge) => !edge.tree).map((edge) => edge.weight);
@@ -132,7 +146,6 @@ function filtrationOfHead(place, patterns, options) {
   };
   choice.addEventListener("change", show);
   slider.addEventListener("input", draw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   place.append(
     element("h4", {}, "The filtration: from pattern to births and deaths"),
     element("div", { class: "controls" },
@@ -141,7 +154,7 @@ function filtrationOfHead(place, patterns, options) {
     element("p", { class: "key remark" },
       element("span", { class: "born" }, "Solid: the spanning tree; dropping one of its edges is a birth."),
       element("span", { class: "died" }, "Dashed: all other edges; dropping one is a death."),
-      "Squares: rows are the tokens that look, columns those looked at."),
+      "Squares: rows are the tokens that look, columns those looked at; the darker, the more attention."),
     panels);
   show();
 }

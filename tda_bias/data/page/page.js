@@ -37,7 +37,7 @@ function drawn(name, attributes = {}, text = "") {
   return made;
 }
 
-/** Numbers from two bytes each; see records/page.py. */
+/** Numbers from two bytes each; see runs/page.py. */
 function unpacked({ step, base64 }) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const view = new DataView(bytes.buffer);
@@ -106,20 +106,21 @@ async function chartIn(place, spec, rows) {
   return view;
 }
 
-function lateCharts() {
-  const wanted = (place) => {
-    if (place.dataset.ready) return;
-    place.dataset.ready = "soon";
+/** All charts, one after the other: printing waits for nothing, so none may be drawn late. */
+async function drawCharts() {
+  for (const place of document.querySelectorAll(".chart[data-chart]")) {
     const { spec, rows } = sections[place.dataset.section].charts[place.dataset.chart];
-    chartIn(place, spec, rowsOf(rows));
-  };
-  const places = document.querySelectorAll(".chart[data-chart]");
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) if (entry.isIntersecting) wanted(entry.target);
-  }, { rootMargin: "300px" });
-  places.forEach((place) => seen.observe(place));
-  addEventListener("beforeprint", () => places.forEach(wanted));
+    await chartIn(place, spec, rowsOf(rows));
+  }
 }
+
+// On paper nothing can be unfolded: what is folded below a finding is printed with it.
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll(".finding details:not([open])")];
+  unfolded.forEach((place) => { place.open = true; });
+});
+addEventListener("afterprint", () => unfolded.forEach((place) => { place.open = false; }));
 
 // -- tables --
 
@@ -180,6 +181,6 @@ function lateTables() {
 addEventListener("keydown", (event) => { if (event.key === "Escape") showTip("", 0, 0); });
 addEventListener("scroll", () => showTip("", 0, 0), { passive: true });
 ready.then(() => {
-  lateCharts();
+  drawCharts();
   lateTables();
 });

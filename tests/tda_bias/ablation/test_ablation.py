@@ -10,7 +10,7 @@ from tda_bias.ablation import removal
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import PartStore
+from tda_bias.runs.cache import Cache
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.types import HeadId, InputError, Triple
 from tests.support.literal import continuations, log_odds
@@ -90,15 +90,24 @@ def test_broken_weights_are_refused(lm):
         ablator.without([()])
 
 
-@pytest.mark.parametrize("share", [True, False])
-def test_an_intervention_without_effect_is_an_error(lm, share):
+def one_by_one(ablator, sets):
+    """Outcomes without each set, with nothing shared."""
+    found = []
+    for heads in sets:
+        with ablator.removed(heads):
+            found += ablator.without([()])
+    return found
+
+
+@pytest.mark.parametrize("without", [Ablator.without, one_by_one])
+def test_an_intervention_without_effect_is_an_error(lm, without):
     model = without_weights(lm("gpt2"), [])
     layer = model.hf_model.transformer.h[1].attn
     layer.c_attn.weight.data[:, 64:72] = 0  # the first head's values
     layer.c_attn.bias.data[64:72] = 0
     ablator = Ablator(model, TRIPLES, ablation="zero")
     with pytest.raises(InputError, match="removing L1H0 changes nothing"):
-        ablator.without([(HeadId(0, 1),), (HeadId(1, 0),)], share=share)
+        without(ablator, [(HeadId(0, 1),), (HeadId(1, 0),)])
 
 
 # -- the definition --
@@ -182,7 +191,7 @@ def test_sharing_what_sets_have_in_common_changes_nothing(lm, monkeypatch, kind,
     """One network after the other, and side by side in a batch."""
     monkeypatch.setattr(removal, "_TOKENS", {"cpu": tokens})
     ablator = Ablator(lm(kind), TRIPLES, twins=TWINS, ablation=ablation, batch_size=5)
-    shared, alone = (ablator.without(SETS, share=share) for share in (True, False))
+    shared, alone = ablator.without(SETS), one_by_one(ablator, SETS)
     for a, b in zip(shared, alone, strict=True):
         np.testing.assert_allclose(a.continuation, b.continuation, atol=3e-5)
         np.testing.assert_allclose(a.context, b.context, atol=3e-5)
@@ -222,7 +231,7 @@ def test_the_model_is_left_as_it_was(lm):
     ablator.without(SETS)
     with pytest.raises(InputError):
         ablator.without([[HeadId(0, 0)], [HeadId(9, 0)]])
-    (after,) = ablator.without([()], share=False)
+    (after,) = ablator.without([()])
     np.testing.assert_allclose(after.continuation, before.continuation, atol=1e-5)
     assert all("forward" not in vars(layer.block) for layer in ablator.layers)
 
@@ -257,24 +266,24 @@ def test_only_causal_models_read_contexts(lm):
 
 
 def test_saved_batches_are_used_and_belong_to_their_texts_heads_and_twins(lm, tmp_path):
-    model, store = lm("gpt2"), PartStore(tmp_path, {})
-    whole = Ablator(model, TRIPLES, batch_size=3).without(SETS, store=store)
+    model, cache = lm("gpt2"), Cache(tmp_path, {})
+    whole = Ablator(model, TRIPLES, batch_size=3).without(SETS, cache=cache)
     n = len(list(tmp_path.glob("*.npz")))
     assert n > 1
     ablator = Ablator(model, TRIPLES, batch_size=3)
     ablator._remover.read = None  # nothing is run again
-    again = ablator.without(SETS, store=store)
+    again = ablator.without(SETS, cache=cache)
     for a, b in zip(whole, again, strict=True):
         np.testing.assert_array_equal(a.continuation, b.continuation)
     for changed, message in (
-        (lambda: Ablator(model, TRIPLES, batch_size=3).without(SETS[1:], store=store), "heads"),
+        (lambda: Ablator(model, TRIPLES, batch_size=3).without(SETS[1:], cache=cache), "heads"),
         (
             lambda: Ablator(model, TRIPLES, ablation="zero", batch_size=3).without(
-                SETS, store=store
+                SETS, cache=cache
             ),
             "replacement",
         ),
-        (lambda: Ablator(model, TRIPLES[1:], batch_size=3).without(SETS, store=store), "texts"),
+        (lambda: Ablator(model, TRIPLES[1:], batch_size=3).without(SETS, cache=cache), "texts"),
     ):
         with pytest.raises(InputError, match=message):
             changed()

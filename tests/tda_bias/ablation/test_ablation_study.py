@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tda_bias.ablation.ablator import Ablator
-from tda_bias.ablation.study import AblationStudy, ablation_study
+from tda_bias.ablation.study import AblationStudy, ablation_study, set_tests
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.head_bias import head_bias
-from tda_bias.runs.cache import PartStore
+from tda_bias.runs.cache import Cache
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError
 
@@ -123,7 +123,7 @@ def test_a_seed_fixes_the_study(tiny, run, triples):
 
 
 def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):
-    store = PartStore(tmp_path, {"a": 1})
+    cache = Cache(tmp_path, {"a": 1})
 
     def stop(done, total):
         assert 0 < done < total
@@ -131,9 +131,9 @@ def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):
 
     ablator = Ablator(tiny("gpt2"), triples, batch_size=6)
     with pytest.raises(KeyboardInterrupt):
-        ablation_study(ablator, run, category="gender", top=1, store=store, progress=stop)
+        ablation_study(ablator, run, category="gender", top=1, cache=cache, progress=stop)
     assert len(list(tmp_path.glob("*.npz"))) == 1
-    resumed = ablation_study(ablator, run, category="gender", top=1, store=store)
+    resumed = ablation_study(ablator, run, category="gender", top=1, cache=cache)
     whole = ablation_study(ablator, run, category="gender", top=1)
     pd.testing.assert_frame_equal(resumed.effects, whole.effects)
 
@@ -159,3 +159,16 @@ def test_too_many_heads_or_too_few_draws_are_refused(tiny, run, triples):
         study(tiny, run, triples, top=3)
     with pytest.raises(InputError, match="`n_random` must be at least 20; got 5"):
         study(tiny, run, triples, n_random=5)
+
+
+@pytest.mark.parametrize(
+    ("value", "percentile", "p"),
+    [(0.0, 50.0, 1.0), (3e-7, 50.0, 1.0), (0.1, 100.0, 0.25), (-0.1, 0.0, 0.25)],
+)
+def test_a_set_that_does_as_much_as_random_ones_stands_in_their_middle(value, percentile, p):
+    effects = pd.DataFrame(
+        {"kind": ["top_set", *["random_set"] * 3], "d_log_odds": [value, 0.0, 1e-7, -1e-7]}
+    )
+    row = set_tests(effects).iloc[0]
+    assert row["percentile"] == percentile
+    assert row["p"] == p

@@ -28,7 +28,7 @@ def moved(ablator, layer, head, step):
         return (z,)
 
     handle = ablator.layers[layer].projection.register_forward_pre_hook(hook)
-    (found,) = ablator.without([()], share=False)
+    (found,) = ablator.without([()])
     handle.remove()
     return found
 
@@ -95,7 +95,7 @@ def test_the_direct_estimate_bypasses_later_layers(tiny_lm):
             lambda _, arguments: kept.append(arguments[0][:, :, 16:24])
         )
         last = ablator.layers[-1].block.register_forward_hook(end)
-        (outcome,) = ablator.without([()], share=False)
+        (outcome,) = ablator.without([()])
         first.remove()
         last.remove()
         return outcome.log_odds.mean()

@@ -1,11 +1,19 @@
-"""Exported slices are the heads: zeroing them does what removing the head through hooks does."""
+"""Slices of heads: zeroing them is removing the head through hooks; and random heads."""
 
 import json
+from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 
-from tda_bias.ablation.head_weights import export_record, head_slices, read_export
+from tda_bias.ablation.head_weights import (
+    export_record,
+    head_slices,
+    heads_of_file,
+    n_possible_sets,
+    random_sets,
+)
 from tda_bias.models.load import bridge_model
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
@@ -80,16 +88,58 @@ def test_a_head_that_does_not_exist_is_refused(tokenizer):
             head_slices(hf_model, head)
 
 
-def test_the_record_is_read_back(tokenizer):
+def test_the_record_is_read_back(tokenizer, tmp_path):
     hf_model = tiny_hf_model("llama", len(tokenizer))
     rows = [{"layer": 1, "head": 2, "p": 0.1, "q": 0.5}]
     about = {"name": "m", "revision": None, "architecture": "L", "weights": "w", "device": "cpu"}
-    record = json.loads(json.dumps(export_record(hf_model, rows, model=about, rule={"top": 1})))
-    assert read_export(record) == [HeadId(1, 2)]
+    record = export_record(hf_model, rows, model=about, rule={"top": 1})
+    path = tmp_path / "heads.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    heads, named = heads_of_file(path)
+    assert heads == [HeadId(1, 2)]
+    assert named["weights"] == "w"
     (head,) = record["heads"]
     assert head["name"] == "L1H2"
     assert {one["part"] for one in head["slices"]} == {"q", "k", "v", "o"}
     shared = {tuple(one["shared_with"]) for one in head["slices"] if one["part"] in "kv"}
     assert shared == {(3,)}
-    with pytest.raises(InputError, match="no file that `tdabias export` wrote"):
-        read_export({"heads": []})
+    path.write_text('{"heads": []}', encoding="utf-8")
+    with pytest.raises(InputError, match="no file that `tdabias edit --as slices` wrote"):
+        heads_of_file(path)
+
+
+# -- random sets -----------------------------------------------------------------------------------
+
+
+def test_a_layer_without_enough_other_heads_is_named():
+    heads = [HeadId(0, 1), HeadId(0, 2)]
+    with pytest.raises(InputError, match="layer 0 has 2 chosen heads and 1 others"):
+        random_sets(heads, 3, 5, rng=np.random.default_rng(0))
+
+
+def test_random_sets_keep_the_layers_and_leave_the_heads_out():
+    heads = [HeadId(0, 1), HeadId(0, 2), HeadId(3, 0)]
+    sets = random_sets(heads, 6, 20, rng=np.random.default_rng(0))
+    assert len(sets) == len(set(sets)) == 20
+    for own in sets:
+        assert sorted(head.layer for head in own) == [0, 0, 3]
+        assert len(set(own)) == 3
+        assert not set(own) & set(heads)
+
+
+def test_where_there_are_few_all_are_given_once():
+    heads = [HeadId(0, 1), HeadId(2, 0)]
+    assert n_possible_sets(heads, 4) == 9
+    sets = random_sets(heads, 4, 20, rng=np.random.default_rng(0))
+    assert set(sets) == {(HeadId(0, a), HeadId(2, b)) for a in (0, 2, 3) for b in (1, 2, 3)}
+    assert len(sets) == 9
+
+
+def test_every_set_is_as_likely():
+    heads = [HeadId(0, 0), HeadId(0, 1)]
+    rng = np.random.default_rng(0)
+    drawn = [own for _ in range(2000) for own in random_sets(heads, 7, 2, rng=rng)]
+    pairs = [tuple(HeadId(0, h) for h in pair) for pair in combinations(range(2, 7), 2)]
+    counts = np.array([drawn.count(pair) for pair in pairs])
+    assert counts.sum() == 4000
+    assert ((counts - 400) ** 2 / 400).sum() < 27.9  # chi squared with 9 degrees, p = .001

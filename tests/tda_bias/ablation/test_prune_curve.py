@@ -16,7 +16,7 @@ from tda_bias.ablation.prune_curve import (
     split_targets,
 )
 from tda_bias.models.load import LanguageModel
-from tda_bias.runs.cache import PartStore
+from tda_bias.runs.cache import Cache
 from tda_bias.scores.perplexity import log_perplexity, text_windows
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
@@ -35,9 +35,9 @@ def setting(subwords):
 
 
 def curve_of(setting, **options):
-    _, triples, ablator, windows, choosing, _ = setting
-    given = {"n_random": 19, "n_resamples": 100, **options}
-    return prune_curve(ablator, triples, {"own": ORDER}, windows, choosing=choosing, **given)
+    _, _, ablator, windows, choosing, _ = setting
+    given = {"n_random": 19, **options}
+    return prune_curve(ablator, {"own": ORDER}, windows, choosing=choosing, **given)
 
 
 def test_numbers_of_heads_double_up_to_half_of_them():
@@ -54,10 +54,10 @@ def test_what_cannot_be_drawn_is_refused(setting):
         curve_of(setting, n_random=5)
     options = {"choosing": choosing, "n_random": 19}
     with pytest.raises(InputError, match="there is no ranking"):
-        prune_curve(ablator, triples, {}, windows, **options)
+        prune_curve(ablator, {}, windows, **options)
     for order in (ORDER[:2], [ORDER[0]] * 5):
         with pytest.raises(InputError, match="must name 4 heads or more, each once"):
-            prune_curve(ablator, triples, {"own": order}, windows, **options)
+            prune_curve(ablator, {"own": order}, windows, **options)
 
 
 def test_whole_targets_are_on_one_side(setting):
@@ -74,7 +74,8 @@ def test_every_point_is_what_removing_those_heads_gives(setting):
     own = found.curve[found.curve["ranking"] == "own"].set_index("k")
     assert list(own.index) == [0, 1, 2, 4]
     for k in own.index:
-        (outcome,) = ablator.without([ORDER[:k]], share=False)
+        with ablator.removed(ORDER[:k]):
+            (outcome,) = ablator.without([()])
         assert own.loc[k, "log_odds_choose"] == pytest.approx(outcome.log_odds[choosing].mean())
         assert own.loc[k, "log_odds_test"] == pytest.approx(outcome.log_odds[~choosing].mean())
         with ablator.removed(ORDER[:k]):
@@ -112,17 +113,16 @@ def test_the_choice_never_sees_the_other_targets():
 
 def test_first_order_orders_lead_toward_zero(setting):
     _, _, ablator, _, _, _ = setting
-    found = ablator.first_order()
-    for mean in (2.0, -2.0):
-        orders = first_order_rankings(found, "log_odds", mean)
-        first = orders["effect"][0]
-        best = (-np.sign(mean) * found.effect).max()
-        assert -np.sign(mean) * found.effect[first.layer, first.head] == best
-        assert len(set(orders["importance"])) == found.importance.size
+    found, orders = ablator.first_order(), first_order_rankings(ablator)
+    mean = ablator.without([()])[0].summary()["log_odds"]
+    toward_zero = -np.sign(mean) * found.effect
+    first = orders["effect"][0]
+    assert toward_zero[first.layer, first.head] == toward_zero.max()
+    assert len(set(orders["importance"])) == found.importance.size
 
 
 def test_a_stopped_curve_goes_on_where_it_was(setting, tmp_path, monkeypatch):
-    store, steps = PartStore(tmp_path, {"a": 1}), []
+    cache, steps = Cache(tmp_path, {"a": 1}), []
     whole = curve_of(setting, progress=lambda done, total: steps.append((done, total)))
     n_sets = 1 + 3 * 20  # nothing; 1, 2 and 4 heads of the ranking and of 19 orders
     n_batches = len(setting[2].readings.passes)
@@ -135,11 +135,11 @@ def test_a_stopped_curve_goes_on_where_it_was(setting, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        curve_of(setting, store=store, progress=stop)
+        curve_of(setting, cache=cache, progress=stop)
     read = []
     monkeypatch.setattr(
         prune_module, "log_perplexity", lambda *given: read.append(1) or log_perplexity(*given)
     )
-    pd.testing.assert_frame_equal(curve_of(setting, store=store).curve, whole.curve)
+    pd.testing.assert_frame_equal(curve_of(setting, cache=cache).curve, whole.curve)
     # Those that were computed side by side with the last were saved too.
     assert 0 <= n_sets - 5 - len(read) <= 2

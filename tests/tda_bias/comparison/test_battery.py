@@ -5,22 +5,22 @@ from dataclasses import replace
 import pytest
 
 from pvf.config import RiskConfig, ScoreConfig
+from pvf.reading import score_preferences
 from pvf.report import risk_report
-from pvf.score import score_preferences
-from pvf.templates import Template
-from pvf.words import WordClasses, WordList
+from pvf.words import Template, WordClasses, WordList
 from tda_bias import InputError
 from tda_bias.comparison.battery import (
     PRESETS,
     QuestionMeasure,
     RiskMeasure,
-    Sources,
     _questions,
     _risk,
     battery,
 )
+from tda_bias.comparison.measures import PerplexityMeasure
+from tda_bias.pairs.neutral import NeutralText
 from tdabias_cli.compare import CompareSettings
-from unqover.ask import ask_questions
+from unqover.asking import ask_questions
 from unqover.config import AskConfig, InferenceConfig
 from unqover.report import bias_report
 
@@ -37,38 +37,40 @@ def nothing_there(monkeypatch):
 
     for name in ("pairs.load", "pairs.stereoset", "pairs.neutral"):
         monkeypatch.setattr(f"tda_bias.{name}.hub_split", gone)
-    return Sources("starter", "stereoset", "hub", None, "wikitext2", "auto", limit=2)
+    return {
+        "data": "starter", "sentences": "stereoset", "crows": "hub", "blimp": None,
+        "text": "wikitext2", "twins": "auto", "limit": 2,
+    }  # fmt: skip
 
 
 def test_what_the_hub_alone_has_is_listed_where_it_cannot_be_reached(nothing_there):
-    found = battery(PRESETS["smoke"], nothing_there, kind="causal", only=())
-    assert {one.name for one in found.not_measured} == {
+    measures, not_measured = battery("smoke", **nothing_there)
+    assert {one.name for one in not_measured} == {
         "intrasentence", "crows", "perplexity", "divergence",
     }  # fmt: skip
-    assert all("could not be fetched" in one.reason for one in found.not_measured)
-    assert {one.name for one in (*found.measures, *found.distances)} | {
-        one.name for one in found.not_measured
-    } == set(NAMES)
+    assert all("could not be fetched" in one.reason for one in not_measured)
+    assert {one.name for one in (*measures, *not_measured)} == set(NAMES)
 
 
 def test_a_text_that_was_named_must_be_there(nothing_there, tmp_path):
-    named = replace(nothing_there, text=str(tmp_path / "nothing.txt"))
+    named = nothing_there | {"text": str(tmp_path / "nothing.txt")}
     with pytest.raises(InputError, match=r"nothing\.txt"):
-        battery(PRESETS["smoke"], named, kind="causal", only=["perplexity"])
+        battery("smoke", **named, only=["perplexity"])
 
 
 def test_every_measure_is_named_in_the_help_of_only(nothing_there):
     said = CompareSettings.model_fields["only"].description
     assert all(name in said for name in NAMES)
     with pytest.raises(InputError, match=f"`only` must be among {', '.join(NAMES)}; got 'x'"):
-        battery(PRESETS["smoke"], nothing_there, kind="causal", only=["x"])
+        battery("smoke", **nothing_there, only=["x"])
 
 
-def test_encoder_decoders_are_not_asked_for_what_is_not_defined_for_them(nothing_there):
-    found = battery(PRESETS["smoke"], nothing_there, kind="seq2seq", only=())
-    reasons = {one.name: one.reason for one in found.not_measured}
-    for name in ("perplexity", "divergence", "unqover"):
-        assert reasons[name] == "not defined for seq2seq models"
+def test_encoder_decoders_are_not_asked_for_what_is_not_defined_for_them(nothing_there, tiny_lm):
+    model, text = tiny_lm("t5"), NeutralText("The nurse said that. " * 40, "here", None)
+    (questions,), _ = battery("smoke", **nothing_there, only=["unqover"])
+    for measure in (PerplexityMeasure(text), questions):
+        with pytest.raises(InputError, match="causal and masked|causal or masked"):
+            measure.items(model, batch_size=8)
 
 
 def test_risk_is_that_of_the_report(tiny_lm):
@@ -78,7 +80,7 @@ def test_risk_is_that_of_the_report(tiny_lm):
     measure, model = RiskMeasure(words, templates, classes), tiny_lm("gpt2")
     items = measure.items(model, batch_size=8)
     preferences = score_preferences(model, words, templates, classes, config=ScoreConfig())
-    risk = risk_report(preferences, config=RiskConfig(n_resamples=100)).risk
+    risk = risk_report(preferences, config=RiskConfig()).risk
     assert set(items["outcome"]) == {outcome.name for outcome in measure.outcomes}
     for name, own in items.groupby("outcome"):
         expected = getattr(risk, str(name).removeprefix("pvf_"))

@@ -81,7 +81,7 @@ def test_a_moved_head_is_found_and_the_others_are_not(before):
     assert certain[["layer", "head"]].to_numpy().tolist() == [[1, 2]]
 
 
-def test_two_sizes_are_compared_by_relative_depth(before, tiny, triples):
+def test_two_sizes_are_compared_by_relative_depth(before, tiny, triples, tmp_path):
     deeper = head_bias(tiny("gpt2", n_layer=6), triples, twins=None, config=CONFIG)
     found = compare_heads(before, deeper)
     assert not found.record.matched
@@ -93,6 +93,8 @@ def test_two_sizes_are_compared_by_relative_depth(before, tiny, triples):
     np.testing.assert_allclose(profile["depth"], (np.arange(6) + 0.5) / 6)
     np.testing.assert_allclose(profile["value"], np.nanmean(deeper.category_map(), axis=1))
     assert plot_head_comparison(found).axes
+    found.save(tmp_path)
+    assert HeadsComparison.load(tmp_path).heads.empty
 
 
 def test_what_is_saved_is_read_back(before, after, tmp_path):

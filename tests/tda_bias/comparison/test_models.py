@@ -1,27 +1,33 @@
 """Two models on one battery: what is refused, what is paired, what is saved and resumed."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from tda_bias import InputError
-from tda_bias.comparison.models import Draws, ModelComparison, compare_models
-from tda_bias.comparison.outcome import Guard, NotMeasured
-from tda_bias.comparison.pair_measures import PairMeasure
-from tda_bias.comparison.text_measures import DivergenceMeasure, PerplexityMeasure
-from tda_bias.comparison.triple_measures import SentenceMeasure, TripleMeasure
+from tda_bias.comparison.measures import (
+    DivergenceMeasure,
+    PairMeasure,
+    PerplexityMeasure,
+    SentenceMeasure,
+    TripleMeasure,
+)
+from tda_bias.comparison.models import ModelComparison, NotMeasured, compare_models
+from tda_bias.comparison.outcome import Guard
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
 from tda_bias.pairs.neutral import NeutralText
 from tda_bias.pairs.stereoset import SentenceTriple
+from tda_bias.runs.cache import Cache
 from tda_bias.scores.perplexity import text_windows
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp
 
-FEW = Draws(n_resamples=100, n_flips=99)
+FEW = {"n_flips": 99}
 TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
 
 
@@ -63,7 +69,7 @@ def test_an_adapter_of_another_base_is_refused(two):
         two[0],
         replace(two[1], adapted=two[0].weight_hash()),
         [MadeUp(changed())],
-        draws=FEW,
+        **FEW,
     )
 
 
@@ -73,9 +79,9 @@ def test_nothing_to_measure_is_refused(two):
 
 
 def test_parts_of_other_models_are_refused_by_name(two, tmp_path):
-    compare_models(*two, [MadeUp(changed())], draws=FEW, parts=tmp_path)
+    compare_models(*two, [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
     with pytest.raises(InputError, match="parts saved with other settings .*other weights"):
-        compare_models(two[1], two[0], [MadeUp(changed())], draws=FEW, parts=tmp_path)
+        compare_models(two[1], two[0], [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
 
 
 def test_a_replicate_with_known_weights_is_refused(two):
@@ -100,7 +106,7 @@ def test_replicates_are_measured_saved_and_averaged(two, tiny_lm, tmp_path):
         tiny.hf_model.transformer.h[0].attn.c_proj.weight.mul_(0.7)
     again = LanguageModel(tiny.hf_model, tiny.tokenizer, "again")
     measure = MadeUp(changed(again=[3.0] * 12))
-    options = {"draws": FEW, "parts": tmp_path / "parts", "replicates": [lambda: again]}
+    options = {**FEW, "cache": partial(Cache, tmp_path), "replicates": [lambda: again]}
     found = compare_models(*two, [measure], **options)
     row = found.table.iloc[0]
     assert row["after"] == pytest.approx((13 / 12 + 3) / 2)
@@ -117,17 +123,17 @@ def test_replicates_are_measured_saved_and_averaged(two, tiny_lm, tmp_path):
 
 def test_a_row_holds_the_means_of_the_items_and_their_guard(two):
     measure = MadeUp(changed(), guard=Guard(5.0, 1, "5"))
-    found = compare_models(*two, [measure], draws=FEW)
+    found = compare_models(*two, [measure], **FEW)
     row = found.table.iloc[0]
     assert (row["before"], row["after"], row["change"]) == pytest.approx((0, 13 / 12, 13 / 12))
     assert (row["guard"], row["items"], row["clusters"], row["unpaired"]) == ("pass", 12, 6, 0)
     assert row["p_holm"] == row["p"] == 2 / 2**6
-    strict = compare_models(*two, [MadeUp(changed(), guard=Guard(1.0, 1, "1"))], draws=FEW)
+    strict = compare_models(*two, [MadeUp(changed(), guard=Guard(1.0, 1, "1"))], **FEW)
     assert strict.table["guard"].iloc[0] == "fail"
 
 
 def test_items_of_one_model_alone_are_counted_and_take_no_part(two):
-    found = compare_models(*two, [MadeUp(changed(after=[1.0] * 14))], draws=FEW)
+    found = compare_models(*two, [MadeUp(changed(after=[1.0] * 14))], **FEW)
     row = found.table.iloc[0]
     assert (row["items"], row["unpaired"], row["change"]) == (12, 2, 1)
     assert len(found.items) == 12
@@ -145,9 +151,9 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
         SentenceMeasure(sentences, {"source": "here"}),
         *(PairMeasure(load_pairs(name, limit=1)) for name in ("winobias", "winogender", "blimp")),
         PerplexityMeasure(TEXT, width=32),
+        DivergenceMeasure(TEXT, width=32),
     ]
-    distances = [DivergenceMeasure(TEXT, width=32)]
-    found = compare_models(*two, measures, distances=distances, draws=FEW)
+    found = compare_models(*two, measures, **FEW)
     table = found.table.set_index("outcome")
     for name, own in found.items.groupby("outcome"):
         for side in ("before", "after"):
@@ -155,7 +161,7 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
             assert table.loc[name, side] == pytest.approx(expected, rel=1e-9), (name, side)
     expected = {
         "beta_sum_gender", "beta_mean_gender", "log_odds_gender", "ss_sum_gender",
-        "ss_mean_gender_longer", "lms_sum", "lms_mean", "intrasentence_log_odds_gender",
+        "ss_mean_gender", "lms_sum", "lms_mean", "intrasentence_log_odds_gender",
         "intrasentence_ss_mean_gender", "intrasentence_beta_sum_gender",
         "winobias_type1", "winobias_type2",
         "winogender_occupation", "winogender_participant", "log_perplexity", "blimp",
@@ -185,9 +191,9 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
         PairMeasure(wino),
         PerplexityMeasure(TEXT, width=32),
     ]
-    found = compare_models(*two, measures, draws=FEW).table.set_index("outcome")
+    found = compare_models(*two, measures, **FEW).table.set_index("outcome")
     for side, model in zip(("before", "after"), two, strict=True):
-        stereo = stereoset_scores(model, triples, twins=twins, n_resamples=100)
+        stereo = stereoset_scores(model, triples, twins=twins)
         scores = stereo.scores.set_index(["scoring", "group"])
         beta = stereo.beta.set_index(["scoring", "group"])
         for scoring in ("sum", "mean"):
@@ -196,12 +202,9 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
             assert found.loc[f"lms_{scoring}", side] == pytest.approx(row["lms"])
             expected = beta.loc[(scoring, "all"), "beta"]
             assert found.loc[f"beta_{scoring}_gender", side] == pytest.approx(expected)
-        split = stereo.length_split.set_index(["scoring", "longer"])["ss"]
-        for sign, name in ((1, "longer"), (-1, "shorter")):
-            assert found.loc[f"ss_sum_gender_{name}", side] == pytest.approx(split["sum", sign])
-        accuracy = pair_set_scores(model, blimp, n_resamples=100).record.official.headline
+        accuracy = pair_set_scores(model, blimp).record.official.headline
         assert found.loc["blimp", side] == pytest.approx(accuracy["accuracy"])
-        odds = pair_set_scores(model, wino, n_resamples=100).record.official.headline
+        odds = pair_set_scores(model, wino).record.official.headline
         for kind in ("type1", "type2"):
             assert found.loc[f"winobias_{kind}", side] == pytest.approx(odds[f"log_odds_{kind}"])
         ppl = log_perplexity(model, text_windows(model, TEXT.text, width=32)).mean
@@ -210,7 +213,8 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
 
 def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference(two):
     """By hand from single texts; an item that the swap does not change has none."""
-    from tda_bias.scores.text_likelihood import Contrast, text_log_probs
+    from tda_bias.scores.likelihood import TextReader
+    from tda_bias.scores.texts import Contrast
 
     texts = [
         ("The man cried.", "The man knew.", "The man he."),
@@ -223,7 +227,7 @@ def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference
     }
     items = measure.items(two[0], batch_size=8).set_index(["outcome", "item"])["value"]
     pairs = [texts[0][:2], ("The woman cried.", "The woman knew.")]
-    found = text_log_probs(two[0], [Contrast(pair) for pair in pairs])["log_prob"]
+    found = TextReader(two[0]).read([Contrast(pair) for pair in pairs])["log_prob"]
     odds = [more.sum() - less.sum() for more, less in found]
     expected = odds[0] - odds[1]
     assert items["intrasentence_beta_sum_gender", "0"] == pytest.approx(expected, abs=1e-4)
@@ -237,8 +241,8 @@ def test_a_measure_that_a_model_cannot_answer_is_refused_or_listed(two):
 
     measures = [MadeUp(changed()), Unanswered({}, name="words")]
     with pytest.raises(InputError, match="no such words"):
-        compare_models(*two, measures, draws=FEW)
-    found = compare_models(*two, measures, draws=FEW, unanswered="leave_out")
+        compare_models(*two, measures, **FEW)
+    found = compare_models(*two, measures, **FEW, unanswered="leave_out")
     assert found.record.not_measured == (NotMeasured(name="words", reason="no such words"),)
     with pytest.raises(InputError, match="nothing could be measured; words: no such words"):
         compare_models(*two, measures[1:], unanswered="leave_out")
@@ -252,9 +256,8 @@ def test_models_with_other_tokenizers_are_compared_in_what_they_share(two, tiny)
     found = compare_models(
         two[0],
         LanguageModel(other.hf_model, other.tokenizer, "after"),
-        [MadeUp(changed()), PerplexityMeasure(TEXT, width=32)],
-        distances=[DivergenceMeasure(TEXT, width=32)],
-        draws=FEW,
+        [MadeUp(changed()), PerplexityMeasure(TEXT, width=32), DivergenceMeasure(TEXT, width=32)],
+        **FEW,
     )
     table = found.table.set_index("outcome")
     assert "kl_divergence" not in table.index
@@ -273,18 +276,18 @@ def test_a_stopped_comparison_goes_on_and_no_resume_starts_over(two, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare_models(*two, [first, Stopped({}, name="b")], draws=FEW, parts=tmp_path)
+        compare_models(*two, [first, Stopped({}, name="b")], **FEW, cache=partial(Cache, tmp_path))
     again = MadeUp(changed())
-    found = compare_models(*two, [again], draws=FEW, parts=tmp_path)
+    found = compare_models(*two, [again], **FEW, cache=partial(Cache, tmp_path))
     assert (first.asked, again.asked) == (["before", "after"], [])
-    fresh = compare_models(*two, [again], draws=FEW, parts=tmp_path, resume=False)
+    fresh = compare_models(*two, [again], **FEW, cache=partial(Cache, tmp_path, resume=False))
     assert again.asked == ["before", "after"]
     pd.testing.assert_frame_equal(found.table, fresh.table)
     pd.testing.assert_frame_equal(found.items, fresh.items)
 
 
 def test_what_is_saved_is_read_back(two, tmp_path):
-    found = compare_models(*two, [MadeUp(changed())], draws=FEW)
+    found = compare_models(*two, [MadeUp(changed())], **FEW)
     found.save(tmp_path)
     loaded = ModelComparison.load(tmp_path)
     pd.testing.assert_frame_equal(loaded.table, found.table)
@@ -302,5 +305,5 @@ def test_a_text_that_repeats_itself_gives_each_window_a_name_of_its_own(two):
     assert not items["item"].duplicated().any()
     windows = text_windows(two[0], repeated.text, width=32, stride=31)
     assert len({tuple(ids) for ids in windows.ids}) < windows.of  # some are alike
-    found = compare_models(*two, [measure], draws=FEW)
+    found = compare_models(*two, [measure], **FEW)
     assert found.table["items"].tolist() == [len(items)]

@@ -44,7 +44,7 @@ def test_pairs_agree_with_one_text_at_a_time(smollm2_plain, plain, name):
     for pair, row in zip(pairs, items.to_dict("records"), strict=True):
         for side, text in zip(("more", "less"), pair.texts(), strict=True):
             expected = plain(smollm2_plain.tokenizer(text)["input_ids"]).sum()
-            assert row[f"logprob_{side}"] == pytest.approx(expected, abs=TOLERANCE), pair.id
+            assert row[f"log_prob_{side}"] == pytest.approx(expected, abs=TOLERANCE), pair.id
 
 
 def test_perplexity_agrees_with_one_window_at_a_time(smollm2_plain, plain):

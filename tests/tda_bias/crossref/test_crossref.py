@@ -14,8 +14,8 @@ from tda_bias.crossref.crossref import (
     places_of,
     preferences_of_targets,
 )
-from tda_bias.crossref.target_tests import correlations, head_map, head_summaries, head_vectors
-from tda_bias.crossref.targets import Said
+from tda_bias.crossref.rank_tests import correlations, head_map
+from tda_bias.crossref.targets import WordScores, head_summaries, head_vectors
 from tda_bias.runs.record import RunRecord
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
 from tda_bias.types import InputError
@@ -29,7 +29,7 @@ def said(heads_run):
     generator = np.random.default_rng(0)
     for name in ("r", "r_p", "r_v", "s_male", "s_female"):
         by_x[name] = generator.uniform(size=len(targets))
-    return Said(by_x, RunRecord(command="pvf", model=heads_run.record.model))
+    return WordScores(by_x, RunRecord(command="pvf", model=heads_run.record.model))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,9 @@ def preferences(heads_run):
     )
     twins = pd.DataFrame({"item": [0]})
     nothing = pd.DataFrame()
-    return StereoSetScores(items, nothing, nothing, twins, nothing, record)
+    return StereoSetScores(
+        items, nothing, nothing, twins, nothing, nothing, nothing, nothing, record
+    )
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,6 @@ def test_every_test_is_that_of_its_function(found, heads_run, said):
     )
     pd.testing.assert_frame_equal(found.head_map("r_v").table, expected.table)
     assert found.head_map("r_v").shuffled == expected.shuffled
-    assert len(found.profiles) == 2 * len(quantities)
 
 
 def test_without_scores_there_are_risks_only(heads_run, said):
@@ -149,7 +150,7 @@ def test_what_is_saved_is_loaded_again(found, tmp_path):
     paths = named.save(tmp_path, figures={"targets": Figure()})
     assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()}
     loaded = CrossReference.load(tmp_path)
-    for name in ("targets", "correlations", "heads", "profiles"):
+    for name in ("targets", "correlations", "heads"):
         pd.testing.assert_frame_equal(getattr(loaded, name), getattr(named, name))
     assert loaded.record.heads == "runs/a"
     assert loaded.head_map("r").shuffled == found.head_map("r").shuffled

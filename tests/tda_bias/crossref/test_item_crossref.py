@@ -1,20 +1,257 @@
-"""Item by item as a result of two runs: what is refused, what is saved."""
+"""Item by item: heads against the model's preference, by brute force, by simulation, as a run."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
+from tda_bias.crossref import item_crossref
 from tda_bias.crossref.item_crossref import ItemCrossReference, cross_reference_items
-from tda_bias.crossref.item_tests import item_tests
-from tda_bias.heads.item_differences import ItemDifferences
+from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
+from tda_bias.stats.resampling import generator, permutations_within
 from tda_bias.types import InputError
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def made_up(n=24, dims=2, layers=2, heads=3, groups=3, twins=True, seed=0, category="gender"):
+    """Heads and preferences that have nothing to do with each other, in other orders."""
+    generator = rng(seed)
+    items = pd.DataFrame({"category": category, "group": [f"g{i % groups}" for i in range(n)]})
+    items["id"] = [f"{category}{i}" for i in range(n)]
+    shape = (n, dims, layers, heads)
+    behaviour = items[["id"]].assign(
+        log_prob_s=generator.normal(-20, 5, n),
+        log_prob_a=generator.normal(-20, 5, n),
+        tokens_s=generator.integers(4, 12, n),
+        tokens_a=generator.integers(4, 12, n),
+        beta_sum=generator.normal(size=n),
+        beta_mean=generator.normal(size=n),
+    )
+    found = ItemDifferences(
+        items,
+        [0, 2][:layers],
+        {"sum": generator.normal(size=shape)},
+        {"sum": generator.normal(size=shape)} if twins else {},
+    )
+    return found, behaviour.sample(frac=1, random_state=seed)
+
+
+def item_tests(*arguments, **options):
+    table, summary, left_out = item_crossref.item_tests(*arguments, **options)
+    return SimpleNamespace(table=table, summary=summary, left_out=left_out)
+
+
+def ordered(heads, behaviour):
+    return behaviour.set_index("id").loc[heads.items["id"]]
+
+
+def of_head(table, way, dim, layer, head):
+    chosen = (table["way"] == way) & (table["dim"] == dim)
+    return table[chosen & (table["layer"] == layer) & (table["head"] == head)].iloc[0]
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def test_runs_of_other_items_are_refused():
+    heads, behaviour = made_up()
+    with pytest.raises(InputError, match="share 9 items of gender, 10 are needed; run `tdabias st"):
+        item_tests(heads, behaviour[behaviour["id"].isin([f"gender{i}" for i in range(9)])])
+    with pytest.raises(InputError, match="names an item twice"):
+        item_tests(heads, pd.concat([behaviour, behaviour.iloc[:1]]))
+
+
+# -- the definition --------------------------------------------------------------------------------
+
+
+def test_every_head_is_tested_as_by_hand_in_each_way():
+    heads, behaviour = made_up(n=18)
+    said = ordered(heads, behaviour)
+    found = item_tests(heads, behaviour, n_resamples=80, seed=4)
+    odds = (said["log_prob_s"] - said["log_prob_a"]).to_numpy()
+    groups = heads.items["group"].to_numpy()
+    sides = {"raw": (heads.raw, odds), "twins": (heads.twins, said["beta_sum"].to_numpy())}
+    for way, (values, quantity) in sides.items():
+        orders = permutations_within(groups, 80, generator(4, "items", "gender", way))
+        for dim in range(2):
+            columns = values["sum"][:, dim].reshape(18, -1)
+            null = np.array(
+                [
+                    [stats.spearmanr(column, quantity[order]).statistic for column in columns.T]
+                    for order in orders
+                ]
+            )
+            for number, (layer, head) in enumerate((a, b) for a in (0, 2) for b in range(3)):
+                row = of_head(found.table, way, dim, layer, head)
+                rho = stats.spearmanr(columns[:, number], quantity).statistic
+                assert row["rho"] == pytest.approx(rho)
+                size = abs(rho) - 1e-9
+                assert row["p"] == pytest.approx((1 + (abs(null[:, number]) >= size).sum()) / 81)
+                larger = (abs(null).max(1) >= size).sum()
+                assert row["p_max"] == pytest.approx((1 + larger) / 81)
+
+
+def test_token_counts_are_taken_out_of_both_sides():
+    heads, behaviour = made_up(n=30)
+    said = ordered(heads, behaviour)
+    row = of_head(item_tests(heads, behaviour, n_resamples=99).table, "length", 1, 2, 0)
+    counts = said[["tokens_s", "tokens_a"]].to_numpy(float)
+    covariates = np.column_stack([counts, counts[:, 0] - counts[:, 1]])
+    design = np.column_stack([np.ones(30), stats.rankdata(covariates, axis=0)])
+
+    def left(values):
+        ranks = stats.rankdata(values)
+        return ranks - design @ np.linalg.lstsq(design, ranks, rcond=None)[0]
+
+    odds = said["log_prob_s"] - said["log_prob_a"]
+    expected = stats.pearsonr(left(heads.raw["sum"][:, 1, 1, 0]), left(odds)).statistic
+    assert row["rho"] == pytest.approx(expected)
+
+
+def test_per_token_scores_divide_each_text_by_its_own_count():
+    heads, behaviour = made_up()
+    said = ordered(heads, behaviour)
+    found = item_tests(heads, behaviour, scoring="mean", n_resamples=99).table
+    odds = said["log_prob_s"] / said["tokens_s"] - said["log_prob_a"] / said["tokens_a"]
+    expected = stats.spearmanr(heads.raw["sum"][:, 0, 0, 1], odds).statistic
+    assert of_head(found, "raw", 0, 0, 1)["rho"] == pytest.approx(expected)
+    expected = stats.spearmanr(heads.twins["sum"][:, 0, 0, 1], said["beta_mean"]).statistic
+    assert of_head(found, "twins", 0, 0, 1)["rho"] == pytest.approx(expected)
+
+
+def test_without_twins_two_ways_remain():
+    heads, behaviour = made_up(twins=False)
+    assert set(item_tests(heads, behaviour, n_resamples=99).table["way"]) == {"raw", "length"}
+    heads, behaviour = made_up()
+    plain = behaviour.drop(columns=["beta_sum", "beta_mean"])
+    assert set(item_tests(heads, plain, n_resamples=99).table["way"]) == {"raw", "length"}
+
+
+def test_items_without_a_twin_leave_the_comparison_with_twins_only():
+    heads, behaviour = made_up()
+    behaviour.loc[behaviour["id"] == "gender3", ["beta_sum", "beta_mean"]] = np.nan
+    heads.twins["sum"][5] = np.nan
+    found = item_tests(heads, behaviour, n_resamples=99)
+    n = found.summary.set_index(["way", "dim"])["n"]
+    assert n["raw", 0] == n["length", 1] == 24
+    assert n["twins", 0] == 22
+    kept = [i for i in range(24) if i not in (3, 5)]
+    said = ordered(heads, behaviour)["beta_sum"].to_numpy()
+    expected = stats.spearmanr(heads.twins["sum"][kept, 0, 0, 0], said[kept]).statistic
+    assert of_head(found.table, "twins", 0, 0, 0)["rho"] == pytest.approx(expected)
+
+
+def test_items_of_one_run_only_are_counted():
+    heads, behaviour = made_up()
+    found = item_tests(heads, behaviour[behaviour["id"] != "gender7"], n_resamples=99)
+    assert found.left_out == {"gender": 1}
+    assert (found.summary["n"] == 23).all()
+
+
+def test_categories_are_tested_apart():
+    one, said_one = made_up()
+    two, said_two = made_up(category="race", seed=1)
+    both = ItemDifferences(
+        pd.concat([one.items, two.items], ignore_index=True),
+        one.layers,
+        {"sum": np.concatenate([one.raw["sum"], two.raw["sum"]])},
+        {"sum": np.concatenate([one.twins["sum"], two.twins["sum"]])},
+    )
+    found = item_tests(both, pd.concat([said_one, said_two]), n_resamples=99)
+    alone = item_tests(two, said_two, n_resamples=99)
+    own = found.table[found.table["category"] == "race"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(own, alone.table)
+
+
+def test_the_summary_names_the_largest_and_what_could_have_been_found():
+    heads, behaviour = made_up(n=242, groups=10)
+    odds = ordered(heads, behaviour).eval("log_prob_s - log_prob_a").to_numpy()
+    heads.raw["sum"][:, 1, 1, 2] = -odds
+    found = item_tests(heads, behaviour, n_resamples=199)
+    row = found.summary.set_index(["way", "dim"]).loc["raw", 1]
+    assert (row["largest"], row["layer"], row["head"]) == (pytest.approx(-1), 2, 2)
+    assert row["family_wise"] == 1
+    assert row["smallest"] == pytest.approx(0.18, abs=0.01)
+    assert row["smallest"] > row["needed"] * 0.8
+
+
+# -- a second implementation -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_family_wise_p_agrees_with_nilearn():
+    """Its max-t over columns is the max-|rho| of ranks, t being a function of the correlation."""
+    mass_univariate = pytest.importorskip("nilearn.mass_univariate")
+    heads, behaviour = made_up(n=40, groups=1, dims=1, heads=6)
+    odds = ordered(heads, behaviour).eval("log_prob_s - log_prob_a").to_numpy()
+    heads.raw["sum"][:, 0, 0, 1] += 0.12 * odds
+    found = item_tests(heads, behaviour, n_resamples=9999).table
+    found = found[found["way"] == "raw"]
+    columns = stats.rankdata(heads.raw["sum"][:, 0].reshape(40, -1), axis=0)
+    expected = mass_univariate.permuted_ols(
+        stats.rankdata(odds)[:, None], columns, n_perm=9999, two_sided_test=True, random_state=0,
+        output_type="dict",
+    )  # fmt: skip
+    np.testing.assert_allclose(found["p_max"], 10 ** -expected["logp_max_t"][0], atol=0.02)
+    assert found["p_max"].min() < 0.1 < 0.9 < found["p_max"].max()
+
+
+# -- guarantees ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_p_is_uniform_where_heads_say_nothing_and_targets_differ():
+    """Targets differ on both sides; only within them are items exchangeable."""
+    found = {way: [] for way in ("raw", "length", "twins")}
+    for seed in range(150):
+        heads, behaviour = made_up(n=40, groups=4, layers=1, heads=5, dims=1, seed=seed)
+        shift = rng(seed).normal(size=4)[np.arange(40) % 4]
+        heads.raw["sum"][:] += 2 * shift[:, None, None, None]
+        heads.twins["sum"][:] += 2 * shift[:, None, None, None]
+        said = ordered(heads, behaviour)
+        said["log_prob_s"] += 10 * shift
+        said["beta_sum"] += 2 * shift
+        table = item_tests(heads, said.reset_index(), n_resamples=99, seed=seed).table
+        for way, own in table.groupby("way"):
+            found[way].append(own["p"].iloc[0])
+    for way, p in found.items():
+        # Counting the observed one, p lies on a grid of hundredths.
+        assert stats.kstest(np.array(p) - 0.005, "uniform").pvalue > 0.005, way
+
+
+@pytest.mark.slow
+def test_a_planted_head_is_found_with_twins_though_wording_hides_it():
+    found = {way: 0 for way in ("raw", "length", "twins")}
+    wrong = 0
+    for seed in range(60):
+        heads, behaviour = made_up(n=120, groups=6, layers=1, heads=10, dims=1, seed=seed)
+        said = ordered(heads, behaviour)
+        # Head 0 follows beta; as published, wording is ten times larger on either side.
+        heads.twins["sum"][:, 0, 0, 0] = said["beta_sum"] + 1.5 * rng(seed).normal(size=120)
+        wording = rng(seed + 500).normal(0, 10, (120, 2))
+        heads.raw["sum"][:, 0, 0, 0] = heads.twins["sum"][:, 0, 0, 0] + wording[:, 0]
+        said["log_prob_s"] = said["log_prob_a"] + said["beta_sum"] + wording[:, 1]
+        table = item_tests(heads, said.reset_index(), n_resamples=199, seed=seed).table
+        for way, own in table.groupby("way"):
+            found[way] += own["p_max"].iloc[0] < 0.05
+            wrong += (own["p_max"].iloc[1:] < 0.05).any()
+    assert found["twins"] > 55
+    assert max(found["raw"], found["length"]) < 12
+    assert wrong / 180 < 0.1
+
+
+# -- as a run --------------------------------------------------------------------------------------
 
 MODEL = ModelRecord(name="m", weights="w")
 N = 14
@@ -48,7 +285,10 @@ def scores():
         items[name] = rng.integers(3, 9, N)
     record = StereoSetRecord(model=MODEL, kind="causal", texts={"triples": N, "hash": "h"})
     nothing = pd.DataFrame()
-    return StereoSetScores(items, nothing, nothing, pd.DataFrame({"item": [0]}), nothing, record)
+    twins = pd.DataFrame({"item": [0]})
+    return StereoSetScores(
+        items, nothing, nothing, twins, nothing, nothing, nothing, nothing, record
+    )
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path):
@@ -59,22 +299,12 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path):
         cross_reference_items(heads(tmp_path / "old", items=False), scores(), **OPTIONS)
 
 
-def test_its_numbers_are_those_of_the_tests(tmp_path):
-    run = heads(tmp_path)
-    found = cross_reference_items(run, scores(), scoring="mean", **OPTIONS)
-    expected = item_tests(differences(), scores().items, scoring="mean", **OPTIONS)
-    pd.testing.assert_frame_equal(found.heads, expected.table)
-    pd.testing.assert_frame_equal(found.summary, expected.summary)
-    assert set(found.heads["way"]) == {"raw", "length", "twins"}
-    assert found.record.made_from == {"heads": run.content}
-    assert found.record.scoring == "mean"
-
-
 def test_what_is_saved_is_loaded_again(tmp_path):
     found = cross_reference_items(heads(tmp_path / "heads"), scores(), **OPTIONS)
     found = found.with_record(heads="a", stereoset="b")
     paths = found.save(tmp_path / "items")
     assert {path.name for path in paths} == {"heads.csv", "summary.csv", "run.json"}
+    assert found.record.made_from == {"heads": open_run(tmp_path / "heads").content}
     loaded = ItemCrossReference.load(tmp_path / "items")
     pd.testing.assert_frame_equal(loaded.heads, found.heads)
     pd.testing.assert_frame_equal(loaded.summary, found.summary)

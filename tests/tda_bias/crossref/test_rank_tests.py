@@ -1,6 +1,9 @@
 """Rank correlations and their tests, against SciPy, statsmodels and brute force."""
 
+import sys
+
 import numpy as np
+import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import stats
@@ -9,11 +12,14 @@ from scipy.stats import rankdata
 from tda_bias.crossref.rank_tests import (
     column_tests,
     correlation,
-    mantel,
+    correlations,
+    head_map,
     partial_correlation,
     power,
     ranks_without,
+    usable_covariates,
 )
+from tda_bias.crossref.targets import with_frequency
 from tda_bias.stats.resampling import permutations_within
 
 
@@ -30,7 +36,7 @@ def within_one(n, draws, seed=0):
 
 def test_p_is_that_of_all_pairings():
     x, y = rng(1).normal(size=(2, 6))
-    found = correlation(x, y, within_one(6, 20_000), rng())
+    found = correlation(x, y, within_one(6, 20_000))
     assert found["spearman"] == pytest.approx(stats.spearmanr(x, y).statistic)
     exact = stats.permutation_test(
         (x,),
@@ -44,29 +50,26 @@ def test_p_is_that_of_all_pairings():
     assert found["low"] <= found["spearman"] <= found["high"]
 
 
-def test_the_interval_is_scipys_bca():
-    x, y = rng(2).normal(size=(2, 14))
-    found = correlation(x, y, within_one(14, 99), rng(5))
-    expected = stats.bootstrap(
-        (x, y),
-        lambda a, b: stats.spearmanr(a, b).statistic,
-        paired=True,
-        vectorized=False,
-        n_resamples=2000,
-        batch=2000,
-        method="BCa",
-        rng=rng(5),
-    )
-    np.testing.assert_allclose((found["low"], found["high"]), expected.confidence_interval)
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [0.0, 0.5, 0.8])
+def test_intervals_over_ten_targets_cover_the_correlation(shared):
+    generator, covered, runs = rng(2), 0, 2000
+    truth = 6 / np.pi * np.arcsin(shared / 2)  # of ranks of a bivariate normal
+    for _ in range(runs):
+        x, noise = generator.normal(size=(2, 10))
+        y = shared * x + np.sqrt(1 - shared**2) * noise
+        found = correlation(x, y, within_one(10, 1))
+        covered += found["low"] <= truth <= found["high"]
+    assert 0.93 <= covered / runs <= 0.975
 
 
 def test_a_perfect_order_has_no_interval_and_what_does_not_vary_has_nothing():
     x = np.arange(8.0)
-    found = correlation(x, x**3, within_one(8, 99), rng())
+    found = correlation(x, x**3, within_one(8, 99))
     assert found["spearman"] == pytest.approx(1)
     assert found["p"] == 1 / 100
     assert np.isnan([found["low"], found["high"]]).all()
-    nothing = correlation(np.ones(8), x, within_one(8, 99), rng())
+    nothing = correlation(np.ones(8), x, within_one(8, 99))
     assert np.isnan(list(nothing.values())).all()
 
 
@@ -203,30 +206,61 @@ def test_what_covariates_share_is_taken_for_a_link_unless_they_are_taken_out():
     assert (adjusted.pvalue_max > 0.05).all()
 
 
-# -- profiles and power ----------------------------------------------------------------------------
+# -- tables over targets ---------------------------------------------------------------------------
 
 
-def test_mantel_finds_profiles_that_follow_the_quantity():
-    quantity = np.linspace(0, 1, 12)
-    values = np.column_stack([np.cos(quantity), np.sin(quantity)])
-    options = {"n_resamples": 199, "rng": rng()}
-    assert mantel(values, quantity, ["a"] * 12, **options)["p"] == 1 / 200
-    unrelated = rng(5).normal(size=(12, 40))
-    for distance in ("cosine", "spearman"):
-        assert mantel(unrelated, quantity, ["a"] * 12, distance=distance, **options)["p"] > 0.05
+def test_a_constant_column_is_undefined_and_not_corrected_for():
+    table = pd.DataFrame({"category": "a", "target": [f"t{i}" for i in range(12)], "constant": 1.0})
+    table["mean_abs_T"] = rng().normal(size=12)
+    found = correlations(
+        table.assign(r=3 * table["mean_abs_T"]),
+        ["r"],
+        ["constant", "mean_abs_T"],
+        n_resamples=199,
+        rng=rng(),
+    ).set_index("summary")
+    assert np.isnan(found.loc["constant", ["spearman", "p", "q"]].astype(float)).all()
+    assert found.loc["mean_abs_T", "q"] == found.loc["mean_abs_T", "p"] == 1 / 200
 
 
-def test_mantel_is_the_correlation_over_pairs():
-    generator = rng(6)
-    values, quantity = generator.normal(size=(6, 9)), generator.normal(size=6)
-    found = mantel(values, quantity, ["a"] * 6, n_resamples=99, rng=rng())
-    pairs = [(i, j) for i in range(6) for j in range(i)]
-    apart = [
-        1 - values[i] @ values[j] / np.linalg.norm(values[i]) / np.linalg.norm(values[j])
-        for i, j in pairs
-    ]
-    difference = [abs(quantity[i] - quantity[j]) for i, j in pairs]
-    assert found["rho"] == pytest.approx(stats.spearmanr(apart, difference).statistic)
+@pytest.mark.slow
+def test_the_family_wise_p_holds_its_level_and_finds_a_planted_head():
+    below, found_planted = 0, 0
+    for seed in range(200):
+        generator = rng(seed)
+        values, quantity = generator.normal(size=(20, 30)), generator.normal(size=20)
+        columns = [(0, i) for i in range(30)]
+        options = {"name": "r", "n_resamples": 199, "rng": generator}
+        null = head_map(values, columns, quantity, ["a"] * 20, **options)
+        below += null.table["p_max"].min() < 0.05
+        values[:, 3] = quantity + 5 + 0.2 * generator.normal(size=20)
+        planted = head_map(values, columns, quantity, ["a"] * 20, **options)
+        found_planted += planted.table["p_max"][3] < 0.05
+    assert below / 200 < 0.1
+    assert found_planted > 195
+
+
+def test_covariates_are_taken_out_together(monkeypatch):
+    """Against residuals of an ordinary regression on ranks."""
+    generator = rng(0)
+    targets = ["nurse", "tailor", "engineer", "physicist", "mover", "priest", "butcher", "chemist"]
+    table = pd.DataFrame({"category": "profession", "target": targets})
+    table["n_items"], table["tokens"] = generator.integers(20, 30, 8), generator.integers(1, 4, 8)
+    table["mean_T"], table["r"] = generator.normal(size=8), generator.normal(size=8)
+    table = with_frequency(table)
+    assert table.set_index("target")["zipf"]["nurse"] > table.set_index("target")["zipf"]["mover"]
+    assert usable_covariates(table) == ["n_items", "tokens", "zipf"]
+    found = correlations(table, ["r"], ["mean_T"], n_resamples=99, rng=generator)
+    design = sm.add_constant(rankdata(table[["n_items", "tokens", "zipf"]], axis=0))
+    left = [sm.OLS(rankdata(table[name]), design).fit().resid for name in ("mean_T", "r")]
+    assert found["partial"][0] == pytest.approx(stats.pearsonr(*left).statistic)
+    # Without the package the others remain.
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    plain = with_frequency(table.drop(columns="zipf"))
+    assert usable_covariates(plain) == ["n_items", "tokens"]
+
+
+# -- power ----------------------------------------------------------------------------
 
 
 def test_power_names_the_correlation_that_can_be_seen():

@@ -1,4 +1,4 @@
-"""Which words of another run stand for StereoSet's targets."""
+"""StereoSet's targets: what their heads do, and which words of another run stand for them."""
 
 from importlib.resources import files
 
@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 from tda_bias.crossref.targets import (
-    Said,
+    WordScores,
+    head_summaries,
+    head_vectors,
     joined,
     match_words,
     normalised_target,
@@ -16,6 +18,58 @@ from tda_bias.crossref.targets import (
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.writing import writing_run
 from tda_bias.types import InputError
+
+# -- heads -----------------------------------------------------------------------------------------
+
+
+def made_up_heads(
+    targets=("nurse", "engineer", "tailor"), layers=2, heads=5, category="profession"
+):
+    generator = np.random.default_rng(1)
+    rows = [
+        {"category": "profession", "group": t, "layer": layer, "head": head}
+        for t in targets
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+    combined = pd.DataFrame(rows)
+    combined["combined_relative"] = generator.normal(size=len(rows))
+    table = pd.concat([combined.assign(dim=dim) for dim in (0, 1)], ignore_index=True)
+    table["n"] = 9
+    table["q_bh"] = generator.uniform(size=len(table))
+    return table, combined
+
+
+def test_summaries_by_hand():
+    table, combined = made_up_heads()
+    found = head_summaries(table, combined).set_index("target")
+    own = combined[combined["group"] == "tailor"]["combined_relative"].to_numpy()
+    row = found.loc["tailor"]
+    size = np.sort(np.abs(own))
+    assert row["mean_T"] == pytest.approx(own.mean())
+    assert row["mean_abs_T"] == pytest.approx(size.mean())
+    assert row["max_abs_T"] == pytest.approx(size[-1])
+    assert row["sd_T"] == pytest.approx(own.std())
+    assert row["top_share"] == pytest.approx(size[-1] / size.sum())
+    gini = np.abs(size[:, None] - size[None]).sum() / (2 * len(size) ** 2 * size.mean())
+    assert row["gini"] == pytest.approx(gini)
+    significant = table[(table["group"] == "tailor") & (table["q_bh"] < 0.05)]
+    assert row["n_sig_heads"] == len(
+        set(zip(significant["layer"], significant["head"], strict=True))
+    )
+    assert row["n_items"] == 9
+
+
+def test_vectors_keep_layers_and_heads_in_order():
+    _, combined = made_up_heads()
+    keys, values, columns = head_vectors(combined.sample(frac=1, random_state=0))
+    assert columns == [(layer, head) for layer in range(2) for head in range(5)]
+    expected = combined[combined["group"] == "engineer"].sort_values(["layer", "head"])
+    at = list(keys["target"]).index("engineer")
+    np.testing.assert_array_equal(values[at], expected["combined_relative"])
+
+
+# -- words -----------------------------------------------------------------------------------------
 
 
 def test_words_stand_for_targets_by_strictness():
@@ -103,7 +157,7 @@ def said(folder, command="pvf", table=True, **columns):
 
 @pytest.mark.parametrize("command", ["pvf", "pvf risk", "unqover"])
 def test_runs_that_say_something_of_words_are_read(tmp_path, command):
-    found = Said.load(said(tmp_path, command))
+    found = WordScores.load(said(tmp_path, command))
     assert found.by_x["x"].tolist() == ["nurse", "None"]
     assert found.record.command == command
 
@@ -111,12 +165,12 @@ def test_runs_that_say_something_of_words_are_read(tmp_path, command):
 def test_runs_without_the_table_say_how_to_make_it(tmp_path):
     folder = said(tmp_path / "a", table=False)
     with pytest.raises(InputError, match=f"no by_x.csv; `tdabias pvf risk {folder}` makes it"):
-        Said.load(folder)
+        WordScores.load(folder)
     with pytest.raises(InputError, match="no by_x.csv; run `tdabias unqover` again"):
-        Said.load(said(tmp_path / "b", "unqover", table=False))
+        WordScores.load(said(tmp_path / "b", "unqover", table=False))
     with pytest.raises(InputError, match="is a run of `tdabias heads`, not of `tdabias pvf` or"):
-        Said.load(said(tmp_path / "c", "heads"))
+        WordScores.load(said(tmp_path / "c", "heads"))
     with pytest.raises(InputError, match="holds no finished run of `tdabias pvf` or"):
-        Said.load(tmp_path / "nowhere")
+        WordScores.load(tmp_path / "nowhere")
     with pytest.raises(InputError, match="lacks the column 'r'"):
-        Said.load(said(tmp_path / "d", without=["r"]))
+        WordScores.load(said(tmp_path / "d", without=["r"]))

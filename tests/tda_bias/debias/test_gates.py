@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from tda_bias.debias.gates import HeadGates
-from tda_bias.models.load import LanguageModel
+from tda_bias.debias.learners import HeadGates
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
@@ -13,11 +12,8 @@ IDS = torch.tensor([[5, 9, 17, 4, 33, 8]])
 
 
 @pytest.fixture
-def model(tokenizer):
-    def make(kind="gpt2"):
-        return LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
-
-    return make
+def model(tiny_model):
+    return lambda kind="gpt2": tiny_model(kind)
 
 
 def logits(model):
@@ -39,10 +35,10 @@ def test_folded_attached_and_multiplied_by_hand_give_the_same_logits(model, toke
     gates = HeadGates(plain)
     assert len(gates.heads) == 8
     with torch.no_grad():
-        gates.values.copy_(torch.linspace(-0.5, 1.7, 8))
-    with gates.attached():
+        gates.gates.copy_(torch.linspace(-0.5, 1.7, 8))
+    with gates.running():
         attached = logits(plain)
-    gates.fold()
+    gates.apply()
     torch.testing.assert_close(logits(plain), attached, rtol=1e-4, atol=1e-4)
     names = {n for n, t in plain.hf_model.state_dict().items() if not torch.equal(t, before[n])}
     assert len(names) == 2  # the two output projections, and nothing else
@@ -69,36 +65,37 @@ def test_gates_of_1_change_no_bit_and_get_gradients(model):
     gates = HeadGates(plain, [HeadId(1, 0), HeadId(0, 2)])
     assert min(head.layer for head in gates.heads) == 0
     before = logits(plain)
-    with gates.attached():
+    with gates.running():
         now = plain.hf_model(input_ids=IDS).logits
     assert torch.equal(before, now)
     now[0, -1, 3].backward()
-    assert gates.values.grad.abs().min() > 0
+    assert gates.gates.grad.abs().min() > 0
     assert gates.penalty().item() == 0.0
 
 
 def test_the_gradient_of_a_gate_is_the_difference_quotient(model):
     plain = model("llama")
     plain.hf_model.double()
-    gates = HeadGates(plain, [HeadId(1, 2)]).double()
-    with gates.attached():
+    gates = HeadGates(plain, [HeadId(1, 2)])
+    gates.gates.data = gates.gates.data.double()
+    with gates.running():
         plain.hf_model(input_ids=IDS).logits[0, -1, 3].backward()
         values = []
         for shift in (1e-2, -1e-2):
             with torch.no_grad():
-                gates.values.fill_(1 + shift)
+                gates.gates.fill_(1 + shift)
             values.append(float(logits(plain)[0, -1, 3]))
     # Softmax and norms are in single precision whatever the model is in.
     slope = (values[0] - values[1]) / 2e-2
-    assert float(gates.values.grad) == pytest.approx(slope, rel=1e-2)
+    assert float(gates.gates.grad) == pytest.approx(slope, rel=1e-2)
 
 
 def test_gates_are_gone_after_the_block(model):
     plain = model()
     gates, before = HeadGates(plain), logits(plain)
     with torch.no_grad():
-        gates.values.fill_(0.3)
-    with gates.attached():
+        gates.gates.fill_(0.3)
+    with gates.running():
         assert not torch.equal(logits(plain), before)
     assert torch.equal(logits(plain), before)
-    assert list(gates.by_head())[:2] == [HeadId(0, 0), HeadId(0, 1)]
+    assert list(gates.heads)[:2] == [HeadId(0, 0), HeadId(0, 1)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tda_bias.ablation.head_weights import head_slices
-from tda_bias.debias.lora import HeadLora
+from tda_bias.debias.learners import HeadLora
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
@@ -80,7 +80,9 @@ def test_unloading_gives_the_model_back_as_it_was():
     lora = trained("gpt2")
     values = lora.values()
     assert any(float(t.abs().max()) > 0 for name, t in values.items() if "lora_B" in name)
-    plain = lora.unload()
+    plain = lora.peft_model.base_model.model
+    with lora:
+        lora.undo()
     for name, now in tiny_hf_model("gpt2", 60).state_dict().items():
         assert torch.equal(plain.state_dict()[name], now), name
     assert all(p.requires_grad for p in plain.parameters())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tda_bias.debias.loss import continuation_means, divergence, gaps, huber
+from tda_bias.debias.loss import anchor, divergence, gaps, huber, relatedness
 
 RNG = np.random.default_rng(0)
 
@@ -15,17 +15,6 @@ def softmax(row):
     top = max(row)
     total = sum(math.exp(x - top) for x in row)
     return [math.exp(x - top) / total for x in row]
-
-
-def test_means_are_those_of_the_continuation_tokens_alone():
-    logits = RNG.normal(size=(2, 6, 5))
-    ids = RNG.integers(0, 5, size=(2, 6))
-    scored = np.zeros((2, 6), dtype=bool)
-    scored[0, 3:6], scored[1, 2:4] = True, True  # the second is padded from 4 on
-    found = continuation_means(torch.tensor(logits), torch.tensor(ids), torch.tensor(scored))
-    for row, (first, stop) in enumerate([(3, 6), (2, 4)]):
-        log_probs = [math.log(softmax(logits[row, t - 1])[ids[row, t]]) for t in range(first, stop)]
-        assert float(found[row]) == pytest.approx(sum(log_probs) / (stop - first), rel=1e-5)
 
 
 def test_the_gap_subtracts_the_mean_of_the_twins():
@@ -68,10 +57,23 @@ def test_the_divergence_is_that_of_real_tokens_and_0_only_where_nothing_changed(
     assert float(divergence(torch.tensor(before), torch.tensor(before + 3.0))) < 1e-6
 
 
-def test_the_divergence_equals_that_of_torch():
-    before, after = (torch.tensor(RNG.normal(size=(5, 7))) for _ in range(2))
-    theirs = torch.nn.functional.kl_div(
-        torch.log_softmax(after, -1), torch.log_softmax(before, -1),
-        reduction="batchmean", log_target=True,
-    )  # fmt: skip
-    assert float(divergence(before, after)) == pytest.approx(float(theirs), rel=1e-5)
+def test_relatedness_is_the_mean_of_the_related_continuations_less_the_unrelated_one():
+    means = RNG.normal(size=(4, 3))
+    found = relatedness(torch.tensor(means))
+    for item, (s, a, u) in enumerate(means.tolist()):
+        assert float(found[item]) == pytest.approx((s + a) / 2 - u, rel=1e-12)
+
+
+def test_the_anchor_is_the_mean_squared_change_of_the_relatedness_and_no_other_change():
+    before, now = RNG.normal(size=(2, 5, 3))
+    found = float(anchor(*(relatedness(torch.tensor(m)) for m in (now, before))))
+    changes = [
+        ((s + a) / 2 - u) - ((s0 + a0) / 2 - u0)
+        for (s, a, u), (s0, a0, u0) in zip(now.tolist(), before.tolist(), strict=True)
+    ]
+    assert found == pytest.approx(sum(c**2 for c in changes) / 5, rel=1e-12)
+    # Equalising stereotype and anti-stereotype costs nothing; nor does a shift of all three.
+    equal = before.copy()
+    equal[:, :2] = before[:, :2].mean(1, keepdims=True)
+    same = (relatedness(torch.tensor(m)) for m in (equal + 0.7, before))
+    assert float(anchor(*same)) < 1e-12

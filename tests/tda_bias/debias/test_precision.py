@@ -4,28 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from tda_bias import load_triples
+from tda_bias.debias.corpus import Corpus, neutral_text
 from tda_bias.debias.learners import learner, undone
-from tda_bias.debias.neutral import Retention, neutral_text
-from tda_bias.debias.protocol import Fold, Protocol, protocol_hash
-from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.objective import held_by
+from tda_bias.debias.protocol import Fold, Protocol, Trial
 from tda_bias.debias.training import train
-from tda_bias.models.load import LanguageModel
 from tda_bias.models.precision import Computing
-from tda_bias.twins import make_twins
 from tda_bias.types import HeadId
-from tests.support.models import tiny_hf_model
 
 HEADS = [HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2)]
 ITEMS = [0, 5, 9, 14]
 
 
 @pytest.fixture
-def texts(tokenizer):
-    triples = load_triples("starter", category="gender", limit=6)
-    twins = make_twins(triples)
-    model = LanguageModel(tiny_hf_model("llama", len(tokenizer)), tokenizer, "tiny")
-    return TwinTexts(model, triples, [twins.of(triple) for triple in triples])
+def texts(twin_texts):
+    return twin_texts()
 
 
 def dtypes_of_products(model):
@@ -46,7 +39,7 @@ def test_products_have_the_precision_that_was_asked_for(texts, how, precision):
         Computing(texts.model, precision).running(),
         learned.running(),
     ):
-        texts.gaps(ITEMS)
+        texts.means(ITEMS).gaps()
     assert seen == {getattr(torch, precision)}
 
 
@@ -56,8 +49,8 @@ def test_gradients_and_outcomes_are_close_to_those_of_single_precision(texts, ho
         with undone(learner(how, texts.model, HEADS)) as learned:
             computing = Computing(texts.model, precision)
             with computing.running(), learned.running():
-                gaps = texts.gaps(ITEMS)
-                outcomes = texts.outcomes(ITEMS)
+                gaps = texts.means(ITEMS).gaps()
+                outcomes = texts.answers(ITEMS)
             (gaps**2).sum().backward()
             slopes = [p.grad for p in learned.parameters() if p.grad is not None]
             assert all(slope.dtype == torch.float32 for slope in slopes)
@@ -74,12 +67,12 @@ def test_the_model_is_bit_for_bit_what_it_was(texts, how):
     hf_model = texts.model.hf_model
     before = {name: value.clone() for name, value in hf_model.state_dict().items()}
     fold = Fold(0, np.arange(12), np.arange(12, 18), np.arange(18, 24))
-    neutral = neutral_text(texts.model, n_learn=4, n_watch=2, width=16)
-    protocol = Protocol(epochs=1, batch=6, allowed_loss=10.0, precision="bfloat16")
-    retention = Retention(texts.model, neutral.learn)
+    corpus = Corpus(texts, neutral_text(texts.model, n_learn=4, n_watch=2, width=16))
+    protocol = Protocol(epochs=1, batch=6, precision="bfloat16")
+    held = held_by(corpus, {}, head_changes=how == "full")
     with undone(learner(how, texts.model, HEADS)) as learned:
-        trained = train(learned, texts, fold, retention, neutral, protocol, rate=0.01)
-    assert trained.step == [0, 2]
+        trained = train(learned, corpus, fold, held, protocol, Trial(rate=0.01))
+    assert [check.step for check in trained.checks] == [0, 2]
     after = hf_model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert not any("forward" in vars(module) for module in hf_model.modules())
@@ -95,14 +88,9 @@ def test_a_gate_is_not_rounded(texts):
             with Computing(texts.model, "bfloat16").running(), gates.running(), torch.no_grad():
                 projection = texts.model.hf_model.model.layers[0].self_attn.o_proj
                 handle = projection.register_forward_pre_hook(lambda _, z: seen.append(z[0]))
-                texts.gaps(ITEMS)
+                texts.means(ITEMS).gaps()
                 handle.remove()
         return seen[0].float()
 
     rounded = float(torch.tensor(1.01).bfloat16())
     assert (written(1.01) != written(rounded)).float().mean() > 0.05
-
-
-def test_the_precision_is_part_of_the_protocol():
-    exact, rounded = Protocol(), Protocol(precision="bfloat16")
-    assert protocol_hash(exact, {}) != protocol_hash(rounded, {})

@@ -1,9 +1,18 @@
-"""Folds of targets: nothing that tests also trains, stops or chooses."""
+"""Folds of targets: nothing that tests also trains, stops or chooses; and what may train."""
+
+import json
 
 import numpy as np
 import pytest
 
-from tda_bias.debias.protocol import FINAL, PRESETS, Protocol, folds, protocol_hash
+from tda_bias.debias.protocol import (
+    FINAL,
+    PRESETS,
+    Protocol,
+    folds,
+    protocol_hash,
+    refuse_evaluation_only,
+)
 from tda_bias.types import InputError, Triple
 
 
@@ -50,7 +59,10 @@ def test_one_fold_has_no_final_fit_and_a_cap_spreads_over_targets():
 def test_the_hash_knows_every_setting_and_what_it_is_applied_to():
     base = Protocol()
     hashes = {protocol_hash(base, {"weights": "a"}), protocol_hash(base, {"weights": "b"})}
-    changed = {"kl": 2.0, "seed": 1, "top": 3, "by": ("gates",), "loss": "equalise", "how": "tune"}
+    changed = {
+        "kl": 2.0, "seed": 1, "top": 3, "by": ("gates",), "anchor": (2.0,), "how": "tune",
+        "precision": "bfloat16",
+    }  # fmt: skip
     for name, value in changed.items():
         hashes.add(protocol_hash(base.model_copy(update={name: value}), {"weights": "a"}))
     assert len(hashes) == 2 + len(changed)
@@ -61,3 +73,22 @@ def test_presets_are_protocols():
     for values in PRESETS.values():
         assert Protocol(**values)
     assert Protocol(**PRESETS["paper"]).n_random >= 19  # fewer could not reach p = .05
+
+
+def test_crows_pairs_is_known_by_its_name_and_by_what_it_says(tmp_path):
+    table, lines = tmp_path / "mine.csv", tmp_path / "mine.jsonl"
+    table.write_text(",sent_more,sent_less,stereo_antistereo\n", encoding="utf-8")
+    row = {"id": "1", "set": "crows", "group": "g", "more": "a", "less": "b"}
+    lines.write_text(json.dumps(row), encoding="utf-8")
+    packed = tmp_path / "packed.jsonl"
+    packed.write_text(json.dumps(row, separators=(",", ":")), encoding="utf-8")
+    for source in ("crows_pairs_anonymized.csv", "nyu-mll/crows_pairs", table, lines, packed):
+        with pytest.raises(InputError, match="is CrowS-Pairs, which must not be trained on"):
+            refuse_evaluation_only(source)
+
+
+def test_other_sources_may_be_trained_on(tmp_path):
+    path = tmp_path / "triples.jsonl"
+    path.write_text('{"target": "scarecrow", "context": "the crows flew"}', encoding="utf-8")
+    for source in ("stereoset", "starter", path):
+        refuse_evaluation_only(source)

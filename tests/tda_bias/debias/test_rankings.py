@@ -6,17 +6,14 @@ import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.debias.rankings import (
-    chosen_from_file,
     gate_order,
     mediation,
     mediation_order,
     topology_orders,
 )
 from tda_bias.models.attention import attention_layers
-from tda_bias.models.load import LanguageModel
 from tda_bias.twins import Twins, make_twins
 from tda_bias.types import HeadId, InputError
-from tests.support.models import tiny_hf_model
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +21,6 @@ def items():
     triples = load_triples("starter", category="gender", limit=2)
     twins = make_twins(triples)
     return triples, [twins.of(triple) for triple in triples]
-
-
-def test_heads_of_other_weights_and_no_heads_are_refused():
-    with pytest.raises(InputError, match="found in a model with other weights"):
-        chosen_from_file([HeadId(0, 0)], "a", "b")
-    with pytest.raises(InputError, match="holds no head"):
-        chosen_from_file([], None, "b")
-    chosen_from_file([HeadId(0, 0)], "b", "b")
 
 
 def outputs(model, text):
@@ -62,8 +51,8 @@ def log_prob(model, text, start, change, layer):
     return sum(float(chances[t - 1, text[t]]) for t in range(start, len(text)))
 
 
-def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tokenizer, items):
-    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tiny_model, tokenizer, items):
+    model = tiny_model("gpt2")
     triples, twins = items
     found, n = mediation(model, triples, twins)
 
@@ -91,18 +80,18 @@ def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tokenizer, item
     np.testing.assert_allclose(found, literal / aligned, atol=5e-3, rtol=5e-2)
 
 
-def test_twins_of_other_lengths_leave_nothing_to_align(tokenizer, items):
+def test_twins_of_other_lengths_leave_nothing_to_align(tiny_model, items):
     from dataclasses import replace
 
-    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+    model = tiny_model("gpt2")
     triple = items[0][0]
     longer = replace(triple, context=f"The {triple.context}")
     with pytest.raises(InputError, match="as many tokens as their triples; none has"):
         mediation(model, [triple], [(longer,)])
 
 
-def test_orders_begin_with_what_brings_the_mean_toward_0(tokenizer):
-    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+def test_orders_begin_with_what_brings_the_mean_toward_0(tiny_model):
+    model = tiny_model("gpt2")
     values = np.array([[0.1, -0.5, 0.0, 0.2], [0.3, -0.1, 0.4, -0.2]])
     assert mediation_order(model, values, 1.0)[:2] == [HeadId(0, 1), HeadId(1, 3)]
     assert mediation_order(model, values, -1.0)[:2] == [HeadId(1, 2), HeadId(1, 0)]

@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from tda_bias import load_triples
-from tda_bias.debias.stream import LowerLayers
-from tda_bias.debias.texts import TwinTexts
-from tda_bias.models.load import LanguageModel
+from tda_bias.debias.texts import LowerLayers, TwinTexts
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError
-from tests.support.models import tiny_hf_model
 
 KINDS = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "mistral", "opt", "bloom"]
 
@@ -26,11 +23,8 @@ def items():
 
 
 @pytest.fixture
-def model(tokenizer):
-    def make(kind="gpt2"):
-        return LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
-
-    return make
+def model(tiny_model):
+    return lambda kind="gpt2": tiny_model(kind)
 
 
 def log_prob(model, context, continuation):
@@ -55,11 +49,13 @@ def literal(model, triple, twins):
         odds(triple, per) - sum(odds(twin, per) for twin in twins) / len(twins)
         for per in (True, False)
     )
-    s, a, u = (
-        log_prob(model, triple.context, text)[0]
+    of_texts = [
+        log_prob(model, triple.context, text)
         for text in (triple.stereotype, triple.anti_stereotype, triple.unrelated)
-    )
-    return gap, total, ((s > u) + (a > u)) / 2
+    ]
+    (s, a, u), (ms, ma, mu) = [t for t, _ in of_texts], [t / n for t, n in of_texts]
+    language, per_token = ((s > u) + (a > u)) / 2, ((ms > mu) + (ma > mu)) / 2
+    return gap, total, ms - ma, language, per_token, (ms + ma) / 2 - mu
 
 
 def test_masked_models_and_items_of_which_some_have_twins_are_refused(model, items):
@@ -76,15 +72,18 @@ def test_gaps_and_outcomes_are_those_of_the_definition(model, items, kind):
     plain = model(kind)
     texts = TwinTexts(plain, triples, twins)
     chosen = [0, 3, 4, 9]
-    found = texts.outcomes(chosen)
+    found = texts.answers(chosen)
     for place, item in enumerate(chosen):
-        gap, total, language = literal(plain, triples[item], twins[item])
+        gap, total, odds, *language, related = literal(plain, triples[item], twins[item])
         assert found.gap[place] == pytest.approx(gap, abs=2e-4)
         assert found.total[place] == pytest.approx(total, abs=2e-3)
-        assert found.language[place] == language
-    gaps = texts.gaps(chosen)
-    np.testing.assert_allclose(gaps.detach().numpy(), found.gap, atol=2e-4)
-    gaps.sum().backward()
+        assert found.odds[place] == pytest.approx(odds, abs=2e-4)
+        assert [found.language[place], found.language_per_token[place]] == language
+        assert found.relatedness[place] == pytest.approx(related, abs=2e-4)
+    means = texts.means(chosen, unrelated=True)
+    np.testing.assert_allclose(means.gaps().detach().numpy(), found.gap, atol=2e-4)
+    np.testing.assert_allclose(means.relatedness().detach().numpy(), found.relatedness, atol=2e-4)
+    texts.means(chosen).gaps().sum().backward()
     assert all(p.grad is not None for p in plain.hf_model.get_output_embeddings().parameters())
 
 
@@ -93,9 +92,9 @@ def test_without_twins_the_gap_is_the_plain_difference(model, items):
     plain = model()
     texts = TwinTexts(plain, triples, twins)
     bare = TwinTexts(plain, triples, [()] * len(triples))
-    equalised = texts.gaps([0, 1], loss="equalise").detach().numpy()
-    np.testing.assert_allclose(equalised, bare.outcomes([0, 1]).gap, atol=1e-5)
-    assert not np.allclose(equalised, texts.outcomes([0, 1]).gap, atol=1e-3)
+    equalised = texts.means([0, 1], twins=False).gaps().detach().numpy()
+    np.testing.assert_allclose(equalised, bare.answers([0, 1]).gap, atol=1e-5)
+    assert not np.allclose(equalised, texts.answers([0, 1]).gap, atol=1e-3)
 
 
 def test_the_placebo_keeps_wording_and_loses_the_target(model, items):
@@ -103,12 +102,12 @@ def test_the_placebo_keeps_wording_and_loses_the_target(model, items):
     plain = model()
     texts = TwinTexts(plain, triples, twins)
     swapped = TwinTexts(plain, [own[0] for own in twins], [(t,) for t in triples])
-    straight, exchanged = texts.gaps([0, 1, 2]), texts.gaps([0, 1, 2], exchanged=True)
+    means, of_swapped = texts.means([0, 1, 2]), swapped.means([0, 1, 2])
+    straight, exchanged = means.gaps(), means.gaps(exchanged=True)
     # Exchanging triple and twin flips the sign of the gap and leaves the placebo as it is.
-    torch.testing.assert_close(swapped.gaps([0, 1, 2]), -straight, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(
-        swapped.gaps([0, 1, 2], exchanged=True), exchanged, rtol=1e-4, atol=1e-5
-    )
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(of_swapped.gaps(), -straight, **close)
+    torch.testing.assert_close(of_swapped.gaps(exchanged=True), exchanged, **close)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,7 +120,7 @@ def test_remembered_lower_layers_change_neither_gaps_nor_gradients(model, items,
 
     def read(below):
         plain.hf_model.zero_grad()
-        gaps = texts.gaps([4, 0, 7], below=below)
+        gaps = texts.means([4, 0, 7], below=below).gaps()
         (gaps**2).sum().backward()
         return gaps.detach(), [named[name].grad.clone() for name in upper]
 
@@ -132,12 +131,12 @@ def test_remembered_lower_layers_change_neither_gaps_nor_gradients(model, items,
     block = next(m for n, m in plain.hf_model.named_modules() if n.endswith(("h.0", "layers.0")))
     handle = next(block.children()).register_forward_hook(lambda *_: ran.append(1))
     found = read(below)
-    outcomes = texts.outcomes([7, 4], below=below)
+    outcomes = texts.answers([7, 4], below=below)
     ran_for_new_texts = len(ran)
-    texts.outcomes([4, 7], below=below)
+    texts.answers([4, 7], below=below)
     handle.remove()
     assert len(ran) == ran_for_new_texts == 1  # whole items, with the third text, once
     torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
     for now, before in zip(found[1], expected[1], strict=True):
         torch.testing.assert_close(now, before, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(outcomes.gap, texts.outcomes([7, 4]).gap, atol=1e-4)
+    np.testing.assert_allclose(outcomes.gap, texts.answers([7, 4]).gap, atol=1e-4)

@@ -1,160 +1,261 @@
 """Trainings: they stop where the protocol says, and tests see nothing of it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from tda_bias import load_triples
 from tda_bias.debias import training
+from tda_bias.debias.corpus import neutral_text, written_passages
 from tda_bias.debias.learners import learner, undone
-from tda_bias.debias.loss import divergence
-from tda_bias.debias.neutral import Retention, neutral_text, written_passages
-from tda_bias.debias.protocol import Fold, Protocol
-from tda_bias.debias.texts import TwinTexts
-from tda_bias.debias.training import Trajectory, at_loss, train
-from tda_bias.models.load import LanguageModel
+from tda_bias.debias.loss import divergence, huber
+from tda_bias.debias.objective import Batch, Retention, held_by, loss_of
+from tda_bias.debias.protocol import Fold, Protocol, Trial
+from tda_bias.debias.texts import Answers
+from tda_bias.debias.training import train
+from tda_bias.debias.trajectory import Check, Trajectory, at_equal_language
 from tda_bias.scores.perplexity import log_perplexity
-from tda_bias.twins import make_twins
 from tda_bias.types import HeadId, InputError
-from tests.support.models import tiny_hf_model
 
 RATE = {"gates": 0.1, "tune": 0.01, "lora": 0.03, "full": 3e-4}
 HEADS = [HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2)]
 
 
-@pytest.fixture(scope="module")
-def items():
-    triples = load_triples("starter", category="gender", limit=6)
-    twins = make_twins(triples)
-    return triples, [twins.of(triple) for triple in triples]
-
-
 @pytest.fixture
-def setting(tokenizer, items):
+def setting(corpus_of):
     """A tiny model with texts, passages that it wrote, and items 0-11, 12-17, 18-23."""
-    model = LanguageModel(tiny_hf_model("llama", len(tokenizer)), tokenizer, "tiny")
-    texts = TwinTexts(model, *items)
-    neutral = neutral_text(model, n_learn=8, n_watch=4, width=16)
-    parts = (np.arange(12), np.arange(12, 18), np.arange(18, 24))
-    return texts, Fold(0, *parts), neutral, Retention(model, neutral.learn)
+    parts = np.arange(12), np.arange(12, 18), np.arange(18, 24)
+    return corpus_of(limit=6, n_learn=8, n_watch=4), Fold(0, *parts)
 
 
-def trained(setting, how="gates", **changes):
-    texts, fold, neutral, retention = setting
-    protocol = Protocol(**{"epochs": 6, "batch": 6, "allowed_loss": 10.0, **changes})
-    with undone(learner(how, texts.model, HEADS)) as own:
-        return train(own, texts, fold, retention, neutral, protocol, rate=RATE[how])
+def held_of(corpus, fold, how="gates"):
+    values = corpus.items.answers(fold.train.tolist()).relatedness
+    relatedness = dict(zip(fold.train.tolist(), values, strict=True))
+    return held_by(corpus, relatedness, head_changes=how == "full")
+
+
+LOOSE = {"allowed_perplexity": 10.0, "allowed_points": 100.0}
+
+
+def trained(setting, how="gates", goal="gaps", domain=0.0, anchor=0.0, **changes):
+    corpus, fold = setting
+    protocol = Protocol(**{"epochs": 6, "batch": 6, **LOOSE, **changes})
+    trial = Trial(RATE[how], domain, anchor)
+    with undone(learner(how, corpus.model, HEADS)) as own:
+        return train(own, corpus, fold, held_of(corpus, fold, how), protocol, trial, goal=goal)
 
 
 @pytest.mark.parametrize("how", ["gates", "tune", "lora", "full"])
 def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, how):
-    texts, fold, *_ = setting
-    before = {n: t.clone() for n, t in texts.model.hf_model.state_dict().items()}
+    corpus, fold = setting
+    before = {n: t.clone() for n, t in corpus.model.hf_model.state_dict().items()}
     # Stop targets that also train: whether it learns at all.
-    easy = (setting[0], Fold(0, fold.train, fold.train, fold.test), *setting[2:])
+    easy = corpus, Fold(0, fold.train, fold.train, fold.test)
     found = trained(easy, how, kl=0.0)
     assert found.best > 0
-    assert found.validation_loss[found.best] < found.validation_loss[0]
-    for name, now in texts.model.hf_model.state_dict().items():
+    assert found.chosen.loss < found.first.loss
+    for name, now in corpus.model.hf_model.state_dict().items():
         assert torch.equal(now, before[name]), name
-    assert all(p.requires_grad for p in texts.model.hf_model.parameters())
+    assert all(p.requires_grad for p in corpus.model.hf_model.parameters())
+
+
+@pytest.fixture
+def moved(setting):
+    """A learner whose model differs from the original, with all that a loss needs."""
+    corpus, fold = setting
+    held = held_of(corpus, fold)
+    with undone(learner("tune", corpus.model, HEADS)) as own:
+        with torch.no_grad():
+            for parameter in own.parameters():
+                parameter.mul_(1.2)
+        own.restore()
+        yield corpus, held, own
+
+
+BATCH = Batch([0, 3, 7], [1, 2], [0, 4, 5])
+
+
+def lost(moved, goal, trial, **changes):
+    corpus, held, own = moved
+    return float(loss_of(goal, own, corpus, held, BATCH, Protocol(**changes), trial).detach())
+
+
+def test_the_loss_is_the_sum_of_its_terms(moved):
+    corpus, held, _ = moved
+    bias = float(huber(corpus.items.means(BATCH.items).gaps()).mean().detach())
+    neutral = float(held.neutral.divergence(BATCH.passages).detach())
+    domain = float(held.domain.divergence(BATCH.domain).detach())
+    now = corpus.items.answers(BATCH.items).relatedness
+    change = np.mean([(now[n] - held.relatedness[i]) ** 2 for n, i in enumerate(BATCH.items)])
+    assert min(neutral, domain, change) > 1e-5
+    literal = bias + 2.0 * neutral + 3.0 * domain + 0.5 * change
+    assert lost(moved, "gaps", Trial(1.0, 3.0, 0.5), kl=2.0) == pytest.approx(literal, rel=1e-4)
+    assert lost(moved, "plain", Trial(1.0), kl=2.0) == pytest.approx(bias + 2 * neutral, rel=1e-4)
+
+
+def test_the_divergence_on_other_categories_is_that_of_whole_texts_one_at_a_time(setting):
+    corpus, fold = setting
+    held, hf_model = held_of(corpus, fold), corpus.model.hf_model
+
+    def logits(text):
+        with torch.no_grad():
+            return hf_model(torch.tensor([corpus.domain.learn[text]])).logits[0]
+
+    before = {text: logits(text) for text in BATCH.domain}
+    with undone(learner("tune", corpus.model, HEADS)) as own:
+        with torch.no_grad():
+            for parameter in own.parameters():
+                parameter.mul_(1.2)
+        found = float(held.domain.divergence(BATCH.domain).detach())
+        total = tokens = 0.0
+        for text in BATCH.domain:
+            p, q = (torch.log_softmax(x.double(), -1) for x in (before[text], logits(text)))
+            total += float((p.exp() * (p - q)).sum())
+            tokens += len(p)
+    assert found == pytest.approx(total / tokens, rel=1e-3)
+
+
+def test_equalising_and_augmenting_are_their_definitions(moved):
+    corpus, *_ = moved
+    items, model = corpus.items, corpus.model
+    odds = torch.from_numpy(items.answers(BATCH.items).odds)
+    assert lost(moved, "equalise", Trial(1.0)) == pytest.approx(float(huber(odds).mean()), rel=1e-4)
+    total = n = 0.0
+    for item in BATCH.items:
+        triple, twins = items.triples[item], items.twins[item]
+        for twin in twins:
+            for text in (*triple.texts()[:2], *twin.texts()[:2]):
+                ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+                with torch.no_grad():
+                    logits = model.hf_model(torch.tensor([ids])).logits[0].double()
+                chances = torch.log_softmax(logits, -1)
+                total -= sum(float(chances[t - 1, ids[t]]) for t in range(1, len(ids)))
+                n += len(ids) - 1
+    assert lost(moved, "cda", Trial(1.0)) == pytest.approx(total / n, rel=1e-4)
+
+
+def test_the_terms_that_hold_the_model_hold_it(setting):
+    free, domain, anchored = (
+        trained(setting, "tune", kl=0.0, patience=99, **weights)
+        for weights in ({}, {"domain": 30.0}, {"anchor": 30.0})
+    )
+
+    def drift(found):
+        last = found.checks[-1].test.relatedness
+        return float(np.mean((last - found.first.test.relatedness) ** 2))
+
+    assert drift(anchored) < drift(free)
+    assert abs(domain.checks[-1].lms - domain.first.lms) <= abs(
+        free.checks[-1].lms - free.first.lms
+    )
+    assert drift(domain) < drift(free)
 
 
 def test_what_was_learned_gives_the_best_check_again(setting):
-    texts, fold, neutral, _ = setting
+    corpus, fold = setting
     found = trained(setting)
-    with undone(learner("gates", texts.model, HEADS)) as own:
+    with undone(learner("gates", corpus.model, HEADS)) as own:
         own.load(found.values)
         with own.running():
-            again = texts.outcomes(fold.test.tolist()).gap
-            log_ppl = log_perplexity(texts.model, neutral.watch).mean
-    np.testing.assert_allclose(again, found.gap[found.best], atol=1e-5)
-    assert log_ppl == pytest.approx(found.log_ppl[found.best], abs=1e-5)
+            again = corpus.items.answers(fold.test.tolist()).gap
+            log_ppl = log_perplexity(corpus.model, corpus.neutral.watch).mean
+    np.testing.assert_allclose(again, found.chosen.test.gap, atol=1e-5)
+    assert log_ppl == pytest.approx(found.chosen.log_ppl, abs=1e-5)
 
 
 def test_a_training_does_not_depend_on_the_test_targets(setting):
-    texts, fold, neutral, retention = setting
+    corpus, fold = setting
     found = trained(setting)
-    other = trained(
-        (texts, Fold(0, fold.train, fold.validation, fold.test[:1]), neutral, retention)
-    )
-    assert found.step == other.step
+    other = trained((corpus, Fold(0, fold.train, fold.validation, fold.test[:1])))
+    assert [c.step for c in found.checks] == [c.step for c in other.checks]
     torch.testing.assert_close(found.values["gates"], other.values["gates"])
 
 
 def test_a_loss_that_becomes_nan_ends_the_training_at_the_last_good_check(setting, monkeypatch):
-    texts = setting[0]
-    real, calls = texts.gaps, []
+    real, calls = training.loss_of, []
 
     def broken(*arguments, **options):
         calls.append(1)
         return real(*arguments, **options) * (float("nan") if len(calls) == 5 else 1.0)
 
-    monkeypatch.setattr(texts, "gaps", broken)
+    monkeypatch.setattr(training, "loss_of", broken)
     found = trained(setting)
     assert found.ended == "the loss became nan at step 5"
-    assert found.step[-1] == 4
+    assert found.checks[-1].step == 4
     assert torch.isfinite(found.values["gates"]).all()
 
 
-def test_it_stops_when_too_much_perplexity_is_lost_and_keeps_a_check_within(setting):
-    found = trained(setting, "tune", allowed_loss=1e-9, kl=0.0)
-    assert "perplexity lost more than" in found.ended
-    assert found.log_ppl[found.best] <= found.log_ppl[0] + 1e-8
+def check(step=0, loss=1.0, lms=80.0, lms_per_token=70.0, log_ppl=3.0, gap=(), language=()):
+    empty = np.zeros(0)
+    test = Answers(np.array(gap), empty, empty, np.array(language), empty, empty)
+    return Check(step, loss, 0.1, lms, lms_per_token, log_ppl, test)
+
+
+def chosen(*checks, **changes):
+    found = Trajectory([check()])
+    for number, own in enumerate(checks, start=1):
+        found.checks.append(replace(own, step=number))
+        training.choose(found, Protocol(**changes))
+    return found
 
 
 def test_it_stops_after_three_checks_without_gain():
-    found = Trajectory()
-    for check, loss in enumerate([1.0, 0.8, 0.9, 0.85, 0.81]):
-        found.step.append(check)
-        found.validation_loss.append(loss)
-        found.log_ppl.append(3.0)
-        training._stopped(found, Protocol())
-    assert (found.best, found.ended) == (1, "no gain on the validation targets in 3 checks")
-
-
-def test_the_best_check_is_the_best_among_those_within_the_allowed_perplexity():
-    found = Trajectory(step=[0, 1, 2], validation_loss=[1.0, 0.7, 0.2], log_ppl=[3.0, 3.01, 3.5])
-    training._stopped(found, Protocol())
+    found = chosen(*(check(loss=loss) for loss in (0.8, 0.9, 0.85, 0.81)))
     assert found.best == 1
-    assert found.ended == "perplexity lost more than 2%"
+    assert found.ended == "no gain within the guards on the validation targets in 3 checks"
 
 
 @pytest.mark.parametrize(
-    ("log_ppl", "expected"),
-    [
-        ([0.0, 0.5, 1.0], 1.0 + 0.5 * np.log1p(0.5) / 0.5 * -1),  # on the way to the second check
-        ([0.0, 0.1, 0.2], 0.25),  # never reached: the last check
-        ([0.0, -0.2, 0.8], None),
-    ],
+    "broken", [{"lms": 78.9}, {"lms_per_token": 68.9}, {"log_ppl": 3.0 + np.log(1.0101)}]
 )
-def test_values_at_equal_perplexity_are_interpolated_between_checks(log_ppl, expected):
-    gap = [np.array([1.0]), np.array([0.5]), np.array([0.25])]
-    found = Trajectory(step=[0, 1, 2], log_ppl=log_ppl, gap=gap)
-    if expected is None:
-        share = (np.log1p(0.5) + 0.2) / 1.0
-        expected = 0.5 + share * (0.25 - 0.5)
-    assert float(at_loss(found, 0.5)[0]) == pytest.approx(expected)
+def test_the_best_check_is_the_best_among_those_that_pass_every_guard(broken):
+    found = chosen(check(loss=0.7), check(loss=0.2, **broken))
+    assert found.best == 1
+    at_the_limit = {"lms": 79.0, "lms_per_token": 69.0, "log_ppl": 3.0 + np.log(1.01)}
+    assert chosen(check(loss=0.7), check(loss=0.2, **at_the_limit)).best == 2
+
+
+def test_values_at_equal_language_are_interpolated_between_checks_over_all_folds():
+    def fold(*scores):
+        gaps = (0.8, 0.4, 0.2)
+        return Trajectory(
+            [check(gap=[g, g], language=[s, s]) for g, s in zip(gaps, scores, strict=False)]
+        )
+
+    # Scores of both folds together: 80, 79.5, 78.5; the point is lost half-way to the last check.
+    both, fell = at_equal_language([fold(0.8, 0.80, 0.78), fold(0.8, 0.79, 0.79)])
+    assert fell
+    np.testing.assert_allclose(both, np.full((2, 2), 0.3))
+    never, fell = at_equal_language([fold(0.8, 0.8, 0.8), fold(0.8, 0.795)])
+    assert not fell
+    np.testing.assert_allclose(never, [[0.2, 0.2], [0.4, 0.4]])
 
 
 def test_a_trajectory_survives_its_journey_through_arrays(setting):
-    found = trained(setting, epochs=1)
+    found = trained(setting, epochs=2)
     again = Trajectory.from_arrays(found.arrays())
-    assert (again.step, again.best, again.ended) == (found.step, found.best, found.ended)
-    np.testing.assert_array_equal(again.gap, found.gap)
+    assert (again.best, again.ended) == (found.best, found.ended)
+    for own, other in zip(found.checks, again.checks, strict=True):
+        assert (own.step, own.loss, own.lms, own.log_ppl) == (
+            other.step, other.loss, other.lms, other.log_ppl,
+        )  # fmt: skip
+        for name in ("gap", "total", "odds", "language", "language_per_token", "relatedness"):
+            np.testing.assert_array_equal(getattr(own.test, name), getattr(other.test, name))
     assert torch.equal(again.values["gates"], found.values["gates"])
+    assert found.after.keys() == again.after.keys()
 
 
 # -- neutral text ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gemma2"])
-def test_the_divergence_is_that_of_two_models_passage_by_passage(tokenizer, kind):
+def test_the_divergence_is_that_of_two_models_passage_by_passage(tiny_model, kind):
     """Gemma 2 caps its logits: there the original's are kept as they are."""
     soft = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
-    model = LanguageModel(tiny_hf_model(kind, len(tokenizer), **soft), tokenizer, kind)
+    model = tiny_model(kind, **soft)
     neutral = neutral_text(model, n_learn=6, n_watch=2, width=12)
-    retention = Retention(model, neutral.learn, batch_size=4)
+    retention = Retention(model, neutral.learn.ids, batch_size=4)
     assert float(retention.divergence([0, 1]).detach()) < 1e-6
     before = {}
     for i in (1, 4, 5):
@@ -172,14 +273,14 @@ def test_the_divergence_is_that_of_two_models_passage_by_passage(tokenizer, kind
                 after = model.hf_model(ids).logits[0]
             terms.append(float(divergence(before[i], after)))
             losses.append(float(torch.nn.functional.cross_entropy(after[:-1], ids[0, 1:])))
-        loss = float(retention.log_perplexity([1, 4, 5]).detach())
+        loss = float(retention.next_token_loss([1, 4, 5]).detach())
     assert found == pytest.approx(np.mean(terms), rel=1e-4)
     assert loss == pytest.approx(np.mean(losses), rel=1e-4)
     assert found > 1e-3
 
 
-def test_passages_are_the_models_own_and_follow_from_the_seed(tokenizer):
-    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+def test_passages_are_the_models_own_and_follow_from_the_seed(tiny_model, tokenizer):
+    model = tiny_model("gpt2")
     first = written_passages(model, 3, 10, seed=4)
     assert first == written_passages(model, 3, 10, seed=4)
     assert first != written_passages(model, 3, 10, seed=5)
@@ -189,8 +290,8 @@ def test_passages_are_the_models_own_and_follow_from_the_seed(tokenizer):
     assert all(word.istitle() for word in words)
 
 
-def test_the_three_parts_of_a_file_share_no_token(tokenizer, tmp_path):
-    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "m")
+def test_the_three_parts_of_a_file_share_no_token(tiny_model, tokenizer, tmp_path):
+    model = tiny_model("gpt2")
     words = [w for w in tokenizer.get_vocab() if w.isalpha()][:200]
     path = tmp_path / "text.txt"
     path.write_text(" ".join(words), encoding="utf-8")

@@ -6,8 +6,15 @@ from scipy.stats import kstest
 
 from tda_bias.heads.group_statistic import GroupStatistic
 from tda_bias.heads.hot_spots import hot_spots
-from tda_bias.heads.paper_p import paper_pvalue, simulated_group
-from tda_bias.heads.resampled import label_test, max_z, paired_terms, paired_test, sign_flips
+from tda_bias.heads.resampled import (
+    label_test,
+    max_z,
+    paired_terms,
+    paired_test,
+    paper_pvalue,
+    sign_flips,
+    simulated_group,
+)
 from tests.support.grams import in_groups
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.item_differences import carriers, shares
+from tda_bias.heads.items import carriers, shares
 from tda_bias.twins import make_twins
 from tda_bias.types import HeadId
 

@@ -9,8 +9,7 @@ from scipy.stats import kstest
 from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.heads.confirmation import confirmation, confirmed_on, splits
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import statistic_from_gram
-from tda_bias.heads.texts import GroupLayout
+from tda_bias.heads.group_statistic import GroupLayout, statistic_from_gram
 from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
 from tda_bias.types import InputError
 from tests.support.grams import made_up_group
@@ -131,7 +130,9 @@ def test_heads_are_tested_where_they_were_not_chosen(runs):
 
 def test_shared_targets_and_other_weights_confirm_nothing(runs):
     run, other = runs
-    with pytest.raises(InputError, match="the runs share 2 targets .*: heads chosen on a target"):
+    with pytest.raises(
+        InputError, match="the other run shares 2 targets .*: heads chosen on a target"
+    ):
         confirmed_on(run, run)
     changed = other.with_record(model=other.record.model.model_copy(update={"weights": "others"}))
     with pytest.raises(InputError, match="different weights"):

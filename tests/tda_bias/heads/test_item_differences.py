@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from tda_bias.heads.group_result import GroupResult, joined_layers, layer_numbers
-from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.reliability import Splits
-from tda_bias.heads.texts import TEXTS, GroupLayout
+from tda_bias.heads.group_result import GroupResult, Splits, joined_layers, layer_numbers
+from tda_bias.heads.group_statistic import GroupLayout
+from tda_bias.heads.items import ItemDifferences
+from tda_bias.heads.texts import TEXTS
 from tda_bias.types import InputError
 
 STEPS, LAYERS, HEADS = 5, 2, 3

@@ -1,17 +1,21 @@
 """Patterns that a run keeps for its report."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.heads.kept_patterns import (
+from tda_bias import HeadBias, HeadBiasConfig, head_bias
+from tda_bias.heads.items import (
     MAX_TOKENS,
     KeptPatterns,
     PatternText,
     example_pattern,
     kept_patterns,
+    neutral_example,
 )
 from tda_bias.runs.run import open_run
 from tda_bias.runs.writing import writing_run
@@ -80,3 +84,57 @@ def test_patterns_of_another_table_are_refused(tmp_path):
         kept.write(run)
     with pytest.raises(InputError, match="does not hold the patterns of patterns.parquet; run the"):
         KeptPatterns.read(open_run(tmp_path))
+
+
+# -- drawn from a loaded run --
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny, tmp_path_factory) -> HeadBias:
+    folder = tmp_path_factory.mktemp("loaded")
+    model, triples = tiny("gpt2"), load_triples("starter", category="gender", limit=6)
+    result = head_bias(model, triples, config=HeadBiasConfig(n_resamples=99))
+    kept = kept_patterns(model, result.texts_to_keep(2))
+    result.with_patterns(neutral_example(model), kept).save(folder)
+    return HeadBias.load(folder)
+
+
+def test_a_loaded_run_carries_its_items_its_null_its_example_and_its_kept_patterns(loaded):
+    assert len(loaded.items.items) == 24
+    assert loaded.nulls
+    assert loaded.kept.table["role"].isin(["stereotype", "anti-stereotype"]).any()
+    # One sentence for every run, not the first one of whatever data it read.
+    assert loaded.example.text == load_triples("starter")[0].texts()[0]
+
+
+def test_a_file_is_missed_only_when_it_is_asked_for(loaded, tmp_path):
+    shutil.copytree(loaded.run.folder, tmp_path / "run")
+    for name in ("example.npz", "items.npz", "nulls.npz", "patterns.npz"):
+        (tmp_path / "run" / name).unlink()
+    run = HeadBias.load(tmp_path / "run")
+    pd.testing.assert_frame_equal(run.top(3), loaded.top(3))
+    for name in ("example", "items", "nulls", "kept"):
+        with pytest.raises(InputError, match=r"\.npz cannot be read .*; run the same"):
+            getattr(run, name)
+
+
+def test_one_call_draws_a_heads_attention_with_the_tokens_on_both_axes(loaded):
+    ax = loaded.plot_attention(HeadId(1, 2))
+    for axis in (ax.xaxis, ax.yaxis):
+        assert [text.get_text() for text in axis.get_ticklabels()] == list(loaded.example.tokens)
+    np.testing.assert_array_equal(ax.images[0].get_array(), loaded.example.patterns[1, 2])
+    row = loaded.kept.table.iloc[0]
+    head = HeadId(int(row["layer"]), int(row["head"]))
+    ax = loaded.plot_attention(head, row["id"], role=row["role"])
+    np.testing.assert_array_equal(ax.images[0].get_array(), loaded.kept.patterns[0])
+    assert [text.get_text() for text in ax.get_xticklabels()] == json.loads(row["tokens"])
+
+
+def test_what_was_not_kept_cannot_be_drawn(loaded):
+    head = HeadId(*map(int, loaded.kept.table[["layer", "head"]].iloc[0]))
+    with pytest.raises(InputError, match="no pattern of .* of 'x' was kept; items: "):
+        loaded.plot_attention(head, "x")
+    with pytest.raises(InputError, match="L9H9 does not exist"):
+        loaded.plot_attention(HeadId(9, 9))
+    with pytest.raises(InputError, match="--keep-patterns"):
+        replace(loaded, run=None).plot_attention(head)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from tda_bias.heads.group_statistic import Versions
 from tda_bias.heads.hot_spots import GroupTerms, hot_spots
 from tda_bias.heads.location import (
     LocationMap,
@@ -14,7 +15,6 @@ from tda_bias.heads.location import (
     location_under_flips,
 )
 from tda_bias.heads.resampled import max_z, sign_flips, two_sided, version_draws
-from tda_bias.heads.texts import Versions
 from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
 from tests.support.grams import MadeUpGroup, made_up_group
 

@@ -12,6 +12,7 @@ import pytest
 import tda_bias
 from tda_bias.ablation.prune_curve import PruneCurve
 from tda_bias.ablation.study import AblationStudy
+from tda_bias.comparison.beta_agreement import BetaAgreement
 from tda_bias.comparison.head_maps import HeadsComparison
 from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
@@ -19,10 +20,10 @@ from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.debias.result import DebiasRun
 from tda_bias.heads.confirmation import Confirmation
 from tda_bias.heads.result import HeadBias
-from tda_bias.paper.published_run import PublishedAgreement
+from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
-from tda_bias.scores.intrasentence import SentenceRun
+from tda_bias.scores.intrasentence import SentenceScores
 from tda_bias.scores.pair_set import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import InputError
@@ -62,8 +63,8 @@ def test_words_questions_and_ablations_show_themselves(folders):
 
 
 RESULTS = [
-    AblationStudy, CrossReference, DebiasRun, HeadsComparison, ItemCrossReference, ModelComparison,
-    PairSetScores, PruneCurve, PublishedAgreement, SentenceRun, StereoSetScores,
+    AblationStudy, BetaAgreement, CrossReference, DebiasRun, HeadsComparison, ItemCrossReference,
+    ModelComparison, PairSetScores, PruneCurve, PublishedAgreement, SentenceScores, StereoSetScores,
 ]  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
     ]
     if kind is StereoSetScores:
         columns += ["scoring", "items", "lms", "ss", "ss_low", "ss_high", "icat", "log_odds"]
-        columns += ["beta_low", "beta_high"]
+        columns += ["beta_low_targets", "beta_high_targets", "p_targets"]
     long = pd.DataFrame({column: [HOSTILE] * 500 for column in [*columns, HOSTILE]})
     long = long.assign(group="all")
     record = MagicMock()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from tda_bias.heads.group_statistic import group_statistic
-from tda_bias.heads.reliability import (
+from tda_bias.heads.group_result import (
     Splits,
     adjust_for_length,
     split_half_relative,
@@ -13,7 +12,7 @@ from tda_bias.heads.reliability import (
     uniform_attention,
     uniform_sets,
 )
-from tda_bias.heads.texts import GroupLayout
+from tda_bias.heads.group_statistic import GroupLayout, group_statistic
 from tda_bias.stats.resampling import spearman_over_items
 from tda_bias.topology.persistence import births_deaths
 
@@ -111,7 +110,7 @@ def test_halves_are_the_same_in_pieces(monkeypatch):
     s, a, _ = clusters(n=9)
     splits = Splits.draw(9, 10, np.random.default_rng(1))
     whole = split_half_relative(*gram_of(s, a), splits)
-    monkeypatch.setattr("tda_bias.heads.reliability._BLOCK", 100)
+    monkeypatch.setattr("tda_bias.heads.group_result._BLOCK", 100)
     pieces = split_half_relative(*gram_of(s, a), splits)
     np.testing.assert_allclose(whole, pieces, atol=1e-12)
 

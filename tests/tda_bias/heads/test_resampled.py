@@ -11,18 +11,17 @@ from scipy.stats import false_discovery_control, norm, permutation_test, spearma
 
 from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
 from tda_bias.heads.hot_spots import hot_spots, z_over_heads
-from tda_bias.heads.paper_p import paper_pvalue
 from tda_bias.heads.resampled import (
     label_terms,
     label_test,
     max_z,
     paired_terms,
     paired_test,
+    paper_pvalue,
     relabellings,
     sign_flips,
 )
 from tda_bias.stats.resampling import benjamini_hochberg
-from tda_bias.types import InputError
 from tests.support.grams import in_groups
 
 
@@ -124,31 +123,6 @@ def test_random_flips_come_close_to_scipys_permutation_test():
     )
     assert not found.exact
     np.testing.assert_allclose(found.pvalue[0], reference.pvalue, atol=0.015)
-
-
-def test_random_relabellings_come_close_to_the_normal_approximation():
-    stat = statistic(2, n=40, heads=5, effect=0.1)
-    sampled = label_test(stat, n_resamples=19_999, rng=rng())
-    normal = label_test(stat, rng=rng(), method="normal")
-    np.testing.assert_allclose(sampled.pvalue, normal.pvalue, atol=0.02)
-
-
-def test_the_normal_approximation_is_the_hypergeometric_mixture():
-    stat, n = statistic(5, n=6, heads=1), 6
-    S, spread = stat.S[0], stat.q_stereotype.var() + stat.q_anti.var()
-    expected = 0.0
-    for t in range(n + 1):
-        mean = (1 - 2 * t / n) * S
-        sd = 2 / (n * stat.var_unrelated[0]) * np.sqrt(t * (n - t) / (n - 1) * spread)
-        tail = norm.sf((abs(S) - mean) / sd) + norm.cdf((-abs(S) - mean) / sd) if sd else 1.0
-        expected += comb(n, t) ** 2 / comb(2 * n, n) * tail
-    found = label_test(stat, rng=rng(), method="normal")
-    np.testing.assert_allclose(found.pvalue[0], expected, rtol=1e-10)
-
-
-def test_an_unknown_label_method_is_refused():
-    with pytest.raises(InputError, match="`method` must be one of resample, normal; got 'exact'"):
-        label_test(statistic(), rng=rng(), method="exact")
 
 
 def test_the_p_of_a_draw_is_never_zero_and_ties_count():

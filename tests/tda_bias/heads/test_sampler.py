@@ -96,7 +96,7 @@ def grams_of(layers) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch):
-    monkeypatch.setattr("tda_bias.topology.compiled._LARGE", 0)
+    monkeypatch.setattr("tda_bias.topology.persistence._LARGE", 0)
 
 
 ALL = [[0, 1, 2, 3, 4, 5]]

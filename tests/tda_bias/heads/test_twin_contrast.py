@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.heads.texts import GroupLayout, Versions
+from tda_bias.heads.group_statistic import GroupLayout, Versions
 from tda_bias.heads.twin_contrast import (
     FACTOR_TOLERANCE,
     contrast,

@@ -9,6 +9,7 @@ import torch
 
 from tda_bias import InputError
 from tda_bias.models.load import load_language_model
+from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
@@ -37,20 +38,13 @@ def broken(adapter, target, **changes):
     return target
 
 
-def test_an_adapter_of_another_base_is_refused_in_one_line(
-    adapter, tokenizer, tmp_path, tiny_folder
-):
-    wider = tmp_path / "wider"
-    tiny_hf_model("gpt2", len(tokenizer), n_embd=64).save_pretrained(wider)
-    tokenizer.save_pretrained(wider)
-    elsewhere = broken(adapter, tmp_path / "a", base_model_name_or_path=str(wider))
-    with pytest.raises(InputError, match="this adapter does not fit its base .*wider"):
-        load_language_model(str(elsewhere), device="cpu")
-    llama = tmp_path / "llama"
-    tiny_hf_model("llama", len(tokenizer)).save_pretrained(llama)
-    tokenizer.save_pretrained(llama)
-    elsewhere = broken(adapter, tmp_path / "b", base_model_name_or_path=str(llama))
-    with pytest.raises(InputError, match="this adapter does not fit its base .*llama"):
+@pytest.mark.parametrize(("kind", "size"), [("gpt2", {"n_embd": 64}), ("llama", {})])
+def test_an_adapter_of_another_base_is_refused(adapter, tokenizer, tmp_path, kind, size):
+    base = tmp_path / "base"
+    tiny_hf_model(kind, len(tokenizer), **size).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    elsewhere = broken(adapter, tmp_path / "a", base_model_name_or_path=str(base))
+    with pytest.raises(InputError, match="this adapter does not fit its base .*base"):
         load_language_model(str(elsewhere), device="cpu")
 
 
@@ -58,31 +52,46 @@ def test_an_adapter_that_lacks_weights_is_refused(adapter, tmp_path):
     from safetensors.torch import load_file, save_file
 
     cut = broken(adapter, tmp_path / "cut")
-    weights = load_file(cut / "adapter_model.safetensors")
+    path = cut / "adapter_model.safetensors"
+    weights = load_file(path)
     del weights[sorted(weights)[0]]
-    save_file(weights, cut / "adapter_model.safetensors")
+    save_file(weights, path)
     with pytest.raises(InputError, match="does not fit its base"):
+        load_language_model(str(cut), device="cpu")
+    path.unlink()
+    with pytest.raises(InputError, match=r"adapter has no weights \(adapter_model.safetensors\)"):
         load_language_model(str(cut), device="cpu")
 
 
-@pytest.mark.parametrize("base", [None, "", 3])
-def test_an_adapter_without_a_base_is_refused(adapter, tmp_path, base):
-    nameless = broken(adapter, tmp_path / "c", base_model_name_or_path=base)
-    with pytest.raises(InputError, match="names no base model"):
-        load_language_model(str(nameless), device="cpu")
+def test_an_edited_adapter_is_the_edited_merged_model(adapter, tmp_path, capsys):
+    out = tmp_path / "edited"
+    call = ["edit", "--model", str(adapter), "--head", "L1H3", "--how", "zero", "--out", str(out)]
+    assert run(call) == 0, capsys.readouterr().err
+    merged = load_language_model(str(adapter), device="cpu").hf_model.state_dict()
+    edited = load_language_model(str(out), device="cpu").hf_model.state_dict()
+    assert set(merged) == set(edited)
+    changed = [name for name in merged if not torch.equal(merged[name], edited[name])]
+    assert changed == ["transformer.h.1.attn.c_proj.weight"]
 
 
-def test_a_base_that_is_not_there_and_a_loop_are_refused(adapter, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        (None, "names no base model"),
+        ("", "names no base model"),
+        (3, "names no base model"),
+        ("{tmp_path}/nothing", "`model` .*/a is an adapter, and its base: .*nothing"),
+        ("{tmp_path}/a", "names the adapter itself"),
+        ("{adapter}", "names another adapter as its base"),
+    ],
+)
+def test_a_base_that_cannot_be_used_is_refused(adapter, tmp_path, monkeypatch, base, message):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    gone = broken(adapter, tmp_path / "d", base_model_name_or_path=str(tmp_path / "nothing"))
-    with pytest.raises(InputError, match="`model` must be a hub name"):
-        load_language_model(str(gone), device="cpu")
-    loop = broken(adapter, tmp_path / "e", base_model_name_or_path=str(tmp_path / "e"))
-    with pytest.raises(InputError, match="names the adapter itself"):
-        load_language_model(str(loop), device="cpu")
-    other = broken(adapter, tmp_path / "f", base_model_name_or_path=str(tmp_path / "e"))
-    with pytest.raises(InputError, match="names another adapter as its base"):
-        load_language_model(str(other), device="cpu")
+    if isinstance(base, str):
+        base = base.format(tmp_path=tmp_path, adapter=adapter)
+    folder = broken(adapter, tmp_path / "a", base_model_name_or_path=base)
+    with pytest.raises(InputError, match=message):
+        load_language_model(str(folder), device="cpu")
 
 
 def test_without_peft_the_message_names_the_extra(adapter, monkeypatch):

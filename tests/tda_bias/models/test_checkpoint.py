@@ -1,4 +1,4 @@
-"""What a checkpoint may hold: no code, all layers, a row of embeddings for every token."""
+"""Checkpoints: no code, all layers, a row of embeddings for every token."""
 
 import json
 import pickle
@@ -242,17 +242,21 @@ def test_a_padding_token_beyond_the_embedding_is_no_matter(tokenizer, tmp_path):
     load_model(str(tmp_path), device="cpu")
 
 
-@pytest.mark.parametrize("name", ["x" * 3000, "a\0b", "", "no-such-owner/no-such-model"])
-def test_a_name_that_is_no_model_is_one_line(name, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(InputError, match="`model` must be a hub name, a local folder or one") as e:
-        load_model(name, device="cpu")
-    assert "\n" not in str(e.value)
-    assert len(str(e.value)) < 700
-
-
 def test_all_answers_of_a_span_model_must_be_in_the_checkpoint(tokenizer):
     hf_model = tiny_hf_model("bert", len(tokenizer))
     model = LanguageModel(hf_model, tokenizer, "m", not_in_checkpoint=("qa_outputs.weight",))
     with pytest.raises(InputError, match="qa_outputs.weight is not in its checkpoint"):
         model.require_whole_checkpoint()
+
+
+@pytest.mark.parametrize("method", ["fp8", "mxfp4", "made_up"])
+def test_plain_weights_under_a_quantised_configuration_are_said_to_be_plain(
+    subwords, tmp_path, caplog, method
+):
+    tiny_hf_model("llama", len(subwords)).save_pretrained(tmp_path)
+    subwords.save_pretrained(tmp_path)
+    change(tmp_path / "config.json", quantization_config={"quant_method": method})
+    load_language_model(str(tmp_path), device="cpu")
+    said = [record.message for record in caplog.records if record.name.startswith("tda_bias")]
+    assert len(said) == 1
+    assert f"says that its weights are quantised ({method}); they are read as" in said[0]

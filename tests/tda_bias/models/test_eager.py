@@ -7,9 +7,10 @@ import torch
 
 from tda_bias import HeadBiasConfig, head_bias
 from tda_bias.models.eager import eager_attention
+from tda_bias.models.hooked import initialised
 from tda_bias.models.load import LanguageModel, LoadedModel, hook_model, load_model
-from tda_bias.models.random_weights import initialised
 from tda_bias.types import InputError
+from tests.support.architectures import tiny
 from tests.support.models import tiny_hf_model
 from tests.support.patterns import hugging_face, made_up, read
 
@@ -157,6 +158,29 @@ def test_hybrids_number_their_layers_as_the_model_does(tokenizer):
     assert list(eager_attention(made(), name="m").places) == [1, 3]
     plain = LanguageModel(made(), tokenizer, "m")
     assert {layer.number for layer in attention_layers(plain)} == {1, 3}
+
+
+@pytest.mark.parametrize("kind", ["convbert", "mobilebert"])
+def test_texts_whose_patterns_padding_changes_are_read_alone(tokenizer, kind):
+    """Convolutions, and embeddings of neighbours, see what stands behind a text."""
+    model = through_eager(kind, tokenizer)
+    assert not model.patterns_of.takes_padding
+    assert through_eager("distilbert", tokenizer).patterns_of.takes_padding
+    triples = made_up(len(tokenizer))
+    found = read(model, triples, batch_size=8, shared=False)
+    for index, ids in enumerate(ids for triple in triples for ids in triple.ids):
+        expected = hugging_face(model.hf_model, ids)
+        torch.testing.assert_close(found[index], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["longt5", "led", "longformer"])
+def test_windows_are_the_reason_that_is_given(tokenizer, name):
+    def made():
+        return tiny(name, len(tokenizer))
+
+    with pytest.raises(InputError, match="attention is linear, in windows or over pooled") as e:
+        hook_model(made(), tokenizer, name="m", again=made)
+    assert "TransformerLens" not in str(e.value)
 
 
 def test_layers_come_one_at_a_time_and_the_pass_ends_at_the_last(tokenizer):

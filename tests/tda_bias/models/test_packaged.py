@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from tda_bias.models import converted, packaged
+from tda_bias.models import packaged
 from tda_bias.models.load import load_language_model, load_model
 from tda_bias.models.packaged import GEMMA3, MINILM, MINILM_FILES, PACKAGED, SMOLLM2
 from tda_bias.types import InputError
@@ -27,7 +27,7 @@ needs_gemma = pytest.mark.skipif(
 
 @pytest.fixture
 def cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(converted, "user_cache_path", lambda name: tmp_path / "cache")
+    monkeypatch.setattr(packaged, "user_cache_path", lambda name: tmp_path / "cache")
     return tmp_path / "cache"
 
 
@@ -183,6 +183,12 @@ def test_a_file_that_is_no_gguf_is_refused_in_one_line(tmp_path):
     file.write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match=r"weights\.gguf is not a GGUF file"):
         load_language_model(str(file))
+
+
+def test_a_gguf_file_that_is_not_there_is_named_as_such(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"`model` .*none\.gguf': there is no such GGUF file"):
+        load_language_model(str(tmp_path / "none.gguf"), device="cpu")
 
 
 def test_a_folder_of_ggufs_asks_for_one_of_them(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias
-from tda_bias.models.load import load_language_model, load_model
-from tda_bias.models.placement import is_spread, read_device_map
+from tda_bias.models.language_model import is_spread
+from tda_bias.models.load import load_language_model, load_model, read_device_map
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
@@ -99,7 +99,7 @@ def test_patterns_of_a_model_that_is_partly_on_disk_are_the_same(
     expected = read(whole, triples, batch_size=8, shared=False)
     found = read(spread, triples, batch_size=8, shared=False)
     for text in expected:
-        torch.testing.assert_close(found[text], expected[text], rtol=0, atol=1e-6)
+        torch.testing.assert_close(found[text], expected[text], rtol=0, atol=2e-6)
 
 
 def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
@@ -114,7 +114,7 @@ def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
         torch.tensor(found.category_map("gender")),
         torch.tensor(whole.category_map("gender")),
         rtol=1e-4,
-        atol=1e-6,
+        atol=2e-6,
     )
 
 
@@ -123,7 +123,7 @@ def test_probabilities_are_the_same(folder_of, tmp_path, gender):
     whole = load_language_model(folder_of("gpt2"), device="cpu")
     spread = load_language_model(folder_of("gpt2"), **place)
     found, expected = (
-        stereoset_scores(m, gender, n_resamples=100).items["log_prob_s"] for m in (spread, whole)
+        stereoset_scores(m, gender, twins=None).items["log_prob_s"] for m in (spread, whole)
     )
     assert found.to_numpy() == pytest.approx(expected.to_numpy(), abs=1e-5)
 

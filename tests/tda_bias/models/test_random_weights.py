@@ -6,8 +6,8 @@ import torch
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.head_bias import head_bias
+from tda_bias.models.hooked import initialised, untrained
 from tda_bias.models.load import LanguageModel, LoadedModel
-from tda_bias.models.random_weights import initialised, untrained
 from tests.support.models import tiny_hf_model
 
 

@@ -9,6 +9,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.scoring import Scorer
 from tda_bias.models.token_trees import beside_each_other, whole_trees
 from tda_bias.types import InputError
+from tests.support.architectures import tiny
 from tests.support.models import tiny_hf_model
 from tests.support.trees import path, tree_of, trees
 
@@ -90,6 +91,16 @@ def test_a_pass_holds_as_many_texts_whether_trees_are_rows_or_not(model):
     for share_prefix, rows in (("auto", 2), ("never", 4)):
         reader = scorer_for(model("gpt2"), share_prefix=share_prefix)
         assert max(len(one.tree) for one in reader.passes(many)) == rows
+
+
+@pytest.mark.parametrize("name", ["cpmant", "bert-generation"])
+@pytest.mark.parametrize("share_prefix", ["auto", "never"])
+def test_a_causal_model_that_sees_what_comes_later_is_refused(tokenizer, name, share_prefix):
+    hf_model = tiny(name, len(tokenizer))
+    hf_model.config.is_decoder = False  # BERT's own mask, which hides nothing
+    looks_ahead = LanguageModel(hf_model, tokenizer, "m")
+    with pytest.raises(InputError, match="differently in a batch than alone: .* cannot be scored"):
+        Scorer(looks_ahead, batch_size=4, share_prefix=share_prefix).log_probs(trees())
 
 
 # Layers of these see only some tokens back.

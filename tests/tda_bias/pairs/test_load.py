@@ -7,10 +7,7 @@ import datasets
 import pytest
 
 from tda_bias.pairs import SETS, load_pairs
-from tda_bias.pairs import crows as crows_pairs
-from tda_bias.pairs.blimp import paradigms
-from tda_bias.pairs.sources import with_label_names
-from tda_bias.pairs.winobias import gender_of_more
+from tda_bias.pairs.published import gender_of_more, paradigms
 from tda_bias.types import InputError
 from tests.support.pairs import USER_PAIR, pairs_folder, write_lines
 
@@ -61,12 +58,10 @@ def test_a_users_file_is_read(tmp_path):
         for n, start in ((7, "So:"), (8, "Then:"))
     ]
     read = load_pairs(write_lines(tmp_path, *lines))
-    assert (read.name, read.trainable, read.licence) == ("jobs", True, None)
+    assert (read.name, read.licence) == ("jobs", None)
     assert [pair.id for pair in read.pairs] == ["7", "8"]
     assert read.pairs[0].texts()[0] == "So: The cook said he"
     assert read.revision.startswith("blake2b-")
-    marked = load_pairs(write_lines(tmp_path, {**USER_PAIR, "set": "CrowS-Pairs"}))
-    assert not marked.trainable
 
 
 def test_a_pair_that_stands_twice_and_one_that_nobody_sees_are_refused(tmp_path):
@@ -102,19 +97,18 @@ def test_the_limit_is_per_group_and_type():
 # -- CrowS-Pairs --
 
 
-def test_crows_rows_become_pairs_that_must_not_be_trained_on(tmp_path):
+def test_crows_rows_become_pairs(tmp_path):
     path = tmp_path / "crows_pairs_anonymized.csv"
     path.write_text(
         CROWS + '0,"He, ran","She, ran",stereo,gender,a0\n4,Old,Young,antistereo,age,a1\n'
     )
     for data in (path, tmp_path):
         read = load_pairs("crows", data=data)
-        assert not read.trainable
         first, second = read.pairs
         assert (first.id, first.group, first.type, first.unit) == ("0", "gender", "stereo", "a0")
         assert (first.more, first.less, first.scored) == ("He, ran", "She, ran", "shared")
         assert (second.id, second.type) == ("4", "antistereo")
-    with pytest.raises(InputError, match="not a JSON object"):
+    with pytest.raises(InputError, match="has no column `id`; it needs id, group, more, less"):
         load_pairs(path)
 
 
@@ -131,7 +125,7 @@ def test_a_crows_file_of_another_form_is_refused(tmp_path):
         load_pairs("crows", data=path)
 
 
-def test_the_hubs_crows_have_their_class_names():
+def test_the_hubs_crows_have_their_class_names(monkeypatch):
     features = datasets.Features(
         {
             "sent_more": datasets.Value("string"),
@@ -142,9 +136,9 @@ def test_the_hubs_crows_have_their_class_names():
     )
     rows = {"sent_more": ["a"], "sent_less": ["b"], "stereo_antistereo": [1], "bias_type": [1]}
     split = datasets.Dataset.from_dict(rows, features=features)
-    named = list(with_label_names(split))
-    (pair,) = crows_pairs.from_rows([("hub row 0", {"id": "0", **named[0]})])
-    assert (pair.type, pair.group, pair.unit) == ("antistereo", "age", "age")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: split)
+    (pair,) = load_pairs("crows").pairs
+    assert (pair.id, pair.type, pair.group, pair.unit) == ("0", "antistereo", "age", "age")
 
 
 def test_an_unreachable_hub_is_one_line(monkeypatch):

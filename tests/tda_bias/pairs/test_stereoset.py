@@ -33,7 +33,7 @@ def as_entry(item):
     [
         ({"context": "The cook."}, "context has no BLANK, so it is no intrasentence item"),
         ({"stereotype": ""}, "`stereotype` must be a text that is not empty"),
-        ({"bias_type": "age"}, "`bias_type` must be one of gender, .* got 'age'"),
+        ({"bias_type": ""}, "`bias_type` must be a text that is not empty"),
         ({"type": "intersentence"}, "only intrasentence items can be read"),
     ],
 )
@@ -49,7 +49,9 @@ def test_missing_roles_categories_and_lists_are_refused(tmp_path):
         load_sentence_triples(write_lines(tmp_path, lacking))
     with pytest.raises(InputError, match="`category` must be one of"):
         load_sentence_triples(write_lines(tmp_path, ITEM), category="age")
-    with pytest.raises(InputError, match="has no item of the category 'race'"):
+    with pytest.raises(
+        InputError, match="`category` must be one of profession, all, which .* has; got 'race'"
+    ):
         load_sentence_triples(write_lines(tmp_path, ITEM), category="race")
     path = tmp_path / "dev.json"
     path.write_text(json.dumps({"data": {"intersentence": []}}))
@@ -81,8 +83,6 @@ def test_all_forms_give_the_same_items(tmp_path):
         assert item.texts() == lines.texts()
         assert (item.id, item.group, item.category) == ("i1", "cook", "profession")
     assert revision.startswith("blake2b-")
-    pair = lines.pair()
-    assert (pair.more, pair.less, pair.group) == ("The cook is fat.", "The cook is thin.", "cook")
 
 
 def test_items_without_a_target_count_as_one_term_and_the_limit_is_per_target(tmp_path):

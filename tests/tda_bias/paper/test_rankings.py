@@ -8,15 +8,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tda_bias.paper.published_run import PublishedAgreement, PublishedRecord
 from tda_bias.paper.rankings import (
+    PublishedAgreement,
+    PublishedRecord,
+    about_rankings,
     against_published,
     agreement,
-    page,
+    published_finding,
     published_models,
     published_rankings,
-    reliability,
 )
+from tda_bias.paper.reliability import across_sources, rank_reliability, reliability
 from tda_bias.types import InputError
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "rankings.md"
@@ -48,7 +50,7 @@ def test_more_always_means_that_a_head_carries_more():
     assert {(0, 10), (5, 1)} <= set(by_head["fasp_bias_gender_and_sex"].nsmallest(3).index)
     assert (0, 10) in by_head["fasp_ppl"].nlargest(3).index  # perplexity 255 without it
     assert (5, 10) in by_head["vig_indirect_winobias_dev_unfiltered"].nlargest(10).index
-    # What is left past a head is small where much goes through it.
+    # The direct effect, past the head, is small where much goes through it.
     direct = by_head["vig_direct_winobias_dev_unfiltered"]
     assert direct.corr(by_head["vig_indirect_winobias_dev_unfiltered"], method="spearman") > 0.7
 
@@ -116,13 +118,68 @@ def test_a_ranking_without_variation_has_no_correlation():
 
 
 def test_mediation_shares_nine_of_ten_heads_between_its_halves():
-    found = reliability("gpt2", n_resamples=99).set_index("ranking")
+    found = reliability("gpt2", n_draws=99).set_index("ranking")
     assert found.loc["mediation, indirect, WinoBias dev", "overlap"] == 9
     assert found.loc["mediation, indirect, WinoBias dev, filtered items", "overlap"] == 9
-    seeds = found["seeds"].dropna()
+    scores = published_rankings("gpt2").scores
+    halves = [scores[f"vig_indirect_winobias_{half}_unfiltered"] for half in ("dev", "test")]
+    expected = stats.spearmanr(*halves).statistic
+    for half in ("dev", "test"):
+        assert found.loc[f"mediation, indirect, WinoBias {half}", "ranks"] == pytest.approx(
+            expected
+        )
+    seeds = found[found["variance"].notna()]
     assert len(seeds) == 5
-    assert seeds.between(0, 1).all()
+    assert (seeds["ranks"] <= seeds["variance"]).all()  # a few extreme heads make the variance
     assert reliability("bert-base-uncased").empty
+
+
+@pytest.mark.parametrize(("df", "error"), [(3, 0.3), (3, 1.0), (30, 0.3), (30, 1.0)])
+def test_the_reliability_of_ranks_is_the_correlation_of_two_measurements(df, error):
+    rng = np.random.default_rng(0)
+    literal, estimated = [], []
+    for _ in range(60):
+        true = rng.standard_t(df, size=144)
+        one, two = (true + error * rng.standard_normal(144) for _ in range(2))
+        literal.append(stats.spearmanr(one, two).statistic)
+        estimated.append(rank_reliability(one, np.full(144, error), 200, rng))
+    assert np.mean(estimated) == pytest.approx(np.mean(literal), abs=0.04)
+
+
+def test_a_few_extreme_heads_make_variance_reliable_and_ranks_not():
+    rng = np.random.default_rng(0)
+    errors, estimated = np.ones(144), []
+    for _ in range(60):
+        values = np.where(np.arange(144) < 4, 9.0, 0.0) + rng.standard_normal(144)
+        estimated.append(rank_reliability(values, errors, 200, rng))
+    assert 1 - 1 / values.var() > 0.6
+    assert np.mean(estimated) < 0.15
+
+
+def test_correlations_across_sources_are_counted_pair_by_pair():
+    rng = np.random.default_rng(1)
+    true = rng.normal(size=40)
+    names = ["a", "b", "c", "d"]
+    scores = pd.DataFrame({name: true + rng.normal(size=40) for name in names})
+    known = {"a": 0.5, "c": 0.6, "d": 0.4}
+    found = across_sources(scores, ["a", "b"], ["c", "d"], known, n_resamples=4999)
+    rho = {
+        (x, y): stats.spearmanr(scores[x], scores[y]).statistic
+        for x in ("a", "b")
+        for y in ("c", "d")
+    }
+    assert found["pairs"] == 4
+    assert found["mean"] == pytest.approx(np.mean(list(rho.values())))
+    assert found["known"] == 2
+    assert found["known_mean"] == pytest.approx((rho["a", "c"] + rho["a", "d"]) / 2)
+    assert found["ceiling"] == pytest.approx((0.3**0.5 + 0.2**0.5) / 2)
+    null = []
+    for _ in range(2000):
+        order = rng.permutation(40)
+        moved = {name: scores[name].to_numpy()[order] for name in ("a", "b")}
+        null.append(np.mean([stats.spearmanr(moved[x], scores[y]).statistic for x, y in rho]))
+    assert found["found"] == pytest.approx(2.8016 * np.std(null), rel=0.08)
+    assert found["p"] == pytest.approx(np.mean(np.abs(null) >= abs(found["mean"])), abs=0.02)
 
 
 def test_a_run_of_another_model_is_refused(heads_run):
@@ -148,7 +205,7 @@ def test_a_runs_map_stands_beside_every_published_ranking():
     assert set(found["second"]) == titles
     assert len(found) == 2 * len(titles)
     own = found[found["category"] == "gender"].set_index("second")
-    row = own.loc["FASP, bias left without the head, gender and sex"]
+    row = own.loc["FASP, bias remaining without the head, gender and sex"]
     assert (row["spearman"], row["overlap"]) == (pytest.approx(1.0), 10)
     assert abs(own.loc["mediation, indirect, WinoBias dev", "spearman"]) < 0.2
 
@@ -164,11 +221,48 @@ def test_an_agreement_is_read_as_it_was_saved(heads_run, tmp_path):
     found.save(tmp_path)
     again = PublishedAgreement.load(tmp_path)
     pd.testing.assert_frame_equal(again.agreement, found.agreement)
-    assert again.is_of_other_name  # tiny-gpt2
+    assert "The run's model is called tiny-gpt2" in published_finding(again).control[-1]
 
 
-def test_the_page_is_what_the_numbers_give():
-    assert PAGE.read_text(encoding="utf-8") == page()
-    text = page()
-    for holder in ("2020 Sebastian Gehrmann", "2023 chandar-lab", "2025 Ana Pinto"):
-        assert f"Copyright (c) {holder}" in text
+def test_the_pages_tables_and_findings_are_what_the_numbers_give():
+    text = PAGE.read_text(encoding="utf-8")
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    published = published_rankings("gpt2")
+    agreed = agreement(published.scores, n_resamples=999)
+    letters = dict(zip(published.titles, "ABCDEFGHIJKLMNO", strict=True))
+    matrix = {row[0]: row for row in cells if row[0] in letters.values()}
+    place = {letter: number for number, letter in enumerate(letters.values(), start=1)}
+    for row in agreed.to_dict("records"):
+        one, other = letters[row["first"]], letters[row["second"]]
+        assert matrix[one][place[other]] == f"{row['spearman']:.2f}"
+        below = matrix[other]
+        assert below[place[one]] == f"{row['overlap']:.0f}"
+    for name, title in published.titles.items():
+        assert f"- **{letters[name]}** {title}\n" in text
+    reliable = reliability("gpt2", n_draws=999).set_index("name")
+    shown = {row[0]: row for row in cells if row[0] in set(reliable["ranking"])}
+    for row in reliable.to_dict("records"):
+        if row["ranking"] in shown:  # of two halves one stands for both
+            assert shown[row["ranking"]][1:3] == [row["with"], f"{row['ranks']:.2f}"]
+    mediation, fasp = (
+        [name for name in published.titles if name.startswith(start)]
+        for start in ("vig_", "fasp_bias")
+    )
+    found = across_sources(
+        published.scores, mediation, fasp, dict(reliable["ranks"]), n_resamples=999
+    )
+    for said in (
+        f"a mean correlation of {found['mean']:z.2f} (p {found['p']:.2f}, heads permuted)",
+        f"reliability is {min(reliable['ranks'][fasp]):.2f} to {max(reliable['ranks'][fasp]):.2f}",
+        f"correlate by only {found['ceiling']:.2f} on average",
+        f"over the {found['known']} pairs",
+        f"A mean correlation of {found['found']:.2f} would have been found",
+    ):
+        assert said in text, said
+
+
+def test_the_page_names_every_source_with_its_licence():
+    text = PAGE.read_text(encoding="utf-8")
+    for source in about_rankings()["sources"].values():
+        about = f"- {source['title']}. {source['repository']}, commit {source['commit']}."
+        assert f"{about} {source['licence']}." in text

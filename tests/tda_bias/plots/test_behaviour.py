@@ -1,3 +1,5 @@
+"""Pictures of behaviour show the numbers they are drawn from."""
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -5,9 +7,18 @@ import pytest
 from scipy import stats
 
 from tda_bias.ablation.study import AblationRecord, AblationStudy
-from tda_bias.crossref.target_tests import HeadMap
-from tda_bias.plots.behaviour import plot_ablation, plot_correlation_map, plot_targets
+from tda_bias.crossref.rank_tests import HeadMap
+from tda_bias.plots.behaviour import (
+    plot_ablation,
+    plot_conditions,
+    plot_correlation_map,
+    plot_items_against_twins,
+    plot_prune_curve,
+    plot_targets,
+    plot_twin_differences,
+)
 from tda_bias.runs.record import ModelRecord
+from tda_bias.types import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +73,130 @@ def test_the_ablation_plot_shows_every_head_and_the_measured_ones():
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.2, 0.3])
     np.testing.assert_allclose(ax.collections[1].get_offsets(), [[2.0, 0.25]])
     assert "0.50" in ax.get_title()
+
+
+# -- twins -----------------------------------------------------------------------------------------
+
+
+def items(n: int = 30) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    wording = rng.normal(0, 15, n)
+    return pd.DataFrame(
+        {
+            "log_prob_s": wording + rng.normal(0.7, 1, n),
+            "log_prob_a": np.zeros(n),
+            "log_prob_s_twin": wording,
+            "log_prob_a_twin": np.zeros(n),
+        }
+    )
+
+
+def test_points_lie_where_their_log_odds_are():
+    table = items()
+    ax = plot_items_against_twins(table)
+    points = np.concatenate([c.get_offsets() for c in ax.collections])
+    expected = table[["log_prob_s_twin", "log_prob_s"]].to_numpy()
+    np.testing.assert_allclose(np.sort(points, axis=0), np.sort(expected, axis=0))
+    above = int((table["log_prob_s"] > table["log_prob_s_twin"]).sum())
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[0].startswith("more stereotype than about another target")
+    assert labels[0].endswith(f"({above} of 30)")
+    r = np.corrcoef(table["log_prob_s"], table["log_prob_s_twin"])[0, 1]
+    assert f"r = {r:.3f}" in ax.get_title()
+
+
+def test_items_without_a_twin_are_left_out():
+    table = items()
+    table.loc[3, "log_prob_s_twin"] = np.nan
+    ax = plot_items_against_twins(table)
+    assert sum(len(c.get_offsets()) for c in ax.collections) == 29
+
+
+def test_items_without_twins_are_refused():
+    with pytest.raises(InputError, match="the items have no twins; run `tdabias stereoset --twins"):
+        plot_items_against_twins(items()[["log_prob_s", "log_prob_a"]])
+
+
+def test_the_histogram_counts_every_item_once_and_no_bar_holds_both_signs():
+    beta = np.array([-1.0, -0.2, 0.0, 0.1, 0.3, 2.0, np.nan])
+    ax = plot_twin_differences(pd.DataFrame({"beta_sum": beta}))
+    positive, other = ax.containers
+    assert [sum(bar.get_height() for bar in bars) for bars in (positive, other)] == [3, 3]
+    assert all(bar.get_x() >= 0 for bar in positive if bar.get_height())
+
+
+# -- ablation and training -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def curve() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"ranking": name, "draw": draw, "k": k, "log_ppl": 3.0 + 0.1 * k + 0.01 * draw * (k > 0)}
+        for name, draws in (*((f"ranking {i}", 1) for i in range(7)), ("random", 20))
+        for draw in range(draws)
+        for k in (0, 1, 2, 4)
+    ]
+    table = pd.DataFrame(rows)
+    table["beta_test"], table["log_odds_test"] = rng.normal(size=(2, len(table)))
+    return table
+
+
+def test_costs_start_at_zero_and_beta_is_shown_by_its_size(curve):
+    beta, log_odds = plot_prune_curve(curve).axes
+    for ax, values in ((beta, curve["beta_test"].abs()), (log_odds, curve["log_odds_test"])):
+        drawn = [line for line in ax.lines if len(line.get_xdata()) == 4]
+        assert len(drawn) == 7
+        for line in drawn:
+            assert line.get_xdata()[0] == pytest.approx(0.0, abs=1e-12)
+            assert np.isin(np.round(line.get_ydata(), 9), np.round(values, 9)).all()
+
+
+def test_seven_rankings_and_the_random_orders_are_named_once_and_look_different(curve):
+    figure = plot_prune_curve(curve)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    named = [f"ranking {i}" for i in range(7)]
+    assert names == ["random orders, 9 of 10", *named, "2 % of perplexity"]
+    looks = {
+        (line.get_color(), line.get_linestyle(), line.get_marker())
+        for line in figure.axes[0].lines
+        if line.get_label() in named
+    }
+    assert len(looks) == 7
+    [allowed] = [ax for ax in figure.axes[0].lines if ax.get_label() == "2 % of perplexity"]
+    assert allowed.get_xdata() == pytest.approx([np.log(1.02)] * 2)
+
+
+def test_without_twins_there_is_one_panel(curve):
+    [ax] = plot_prune_curve(curve.drop(columns="beta_test")).axes
+    assert "log-odds" in ax.get_ylabel()
+
+
+def test_the_band_holds_nine_of_ten_random_orders_at_their_mean_cost(curve):
+    [band] = plot_prune_curve(curve).axes[0].collections
+    path = band.get_paths()[0].vertices
+    random = curve[(curve["ranking"] == "random") & (curve["k"] == 4)]
+    at = path[np.isclose(path[:, 0], random["log_ppl"].mean() - 3.0)][:, 1]
+    assert (at.min(), at.max()) == pytest.approx(
+        tuple(np.quantile(random["beta_test"].abs(), [0.05, 0.95]))
+    )
+
+
+def test_a_ranking_has_one_colour_in_every_picture():
+    conditions = pd.DataFrame(
+        {"condition": ["importance", "evidence", "random"], "before": 0.3, "beta": [0.1, 0.2, 0.3],
+         "low": [0.0, 0.1, np.nan], "high": [0.2, 0.3, np.nan], "perplexity": 1.0}
+    )  # fmt: skip
+    frontier = pd.DataFrame(
+        {"condition": "random", "draw": [0, 1], "check": 1, "beta": [0.2, 0.4], "perplexity": 1.0}
+    )
+    dots = {row: line.get_color() for line in plot_conditions(conditions, frontier).axes[0].lines
+            if line.get_marker() != "None" for row in line.get_ydata()}  # fmt: skip
+    rows = [{"ranking": name, "draw": 0, "k": k, "log_ppl": 3.0 + k, "beta_test": 1.0}
+            for name in ("evidence", "importance") for k in (0, 1)]  # fmt: skip
+    lines = {
+        line.get_label(): line.get_color()
+        for line in plot_prune_curve(pd.DataFrame(rows)).axes[0].lines
+    }
+    assert dots == {0: lines["importance"], 1: lines["evidence"]}
+    assert lines["importance"] != lines["evidence"]

@@ -7,9 +7,8 @@ from scipy import stats
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.result import HeadBias
 from tda_bias.plots.explorer import explorer
-from tda_bias.runs.page import unpacked
 from tda_bias.runs.run import open_run
-from tests.support.reports import runs_for_report
+from tests.support.reports import runs_for_report, unpacked
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +107,7 @@ def test_a_run_without_items_patterns_and_draws_still_has_its_maps(folder, tmp_p
     from dataclasses import replace
 
     result = HeadBias.load(folder)
-    replace(result, items=None, nulls=None, kept=None).save(tmp_path)
+    replace(result, run=None, extras={}).save(tmp_path)
     shown = explorer(open_run(tmp_path), [])
     assert of(shown)["patterns"] == []
     assert of(shown)["maps"][0]["nulls"] is None

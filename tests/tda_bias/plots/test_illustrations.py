@@ -2,13 +2,11 @@
 
 import networkx as nx
 import numpy as np
-import pytest
 
-from tda_bias.heads.kept_patterns import ExamplePattern
-from tda_bias.plots.illustrations import _graph, filtration_figure, plot_pattern, plot_step_function
+from tda_bias.heads.items import ExamplePattern
+from tda_bias.plots.illustrations import filtration_figure, plot_step_function, token_graph
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
-from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
 
@@ -21,7 +19,7 @@ def test_the_example_is_the_models_pattern(tokenizer, example, heads_run, tmp_pa
         expected = plain(torch.tensor([ids]), output_attentions=True).attentions
     np.testing.assert_allclose(example.patterns, torch.stack(expected)[:, 0].numpy(), atol=1e-5)
     assert len(example.tokens) == len(ids)
-    heads_run.with_example(example).save(tmp_path)
+    heads_run.with_patterns(example).save(tmp_path)
     again = ExamplePattern.load(tmp_path)
     np.testing.assert_array_equal(again.patterns, example.patterns)
     assert (again.text, again.tokens, again.attention) == (
@@ -30,8 +28,7 @@ def test_the_example_is_the_models_pattern(tokenizer, example, heads_run, tmp_pa
 
 
 def test_the_solid_edges_are_the_births(example):
-    head = HeadId(1, 2)
-    graph = _graph(example, head, 6)
+    graph = token_graph(example.tokens[:6], example.patterns[1, 2, :6, :6], "causal")
     found = births_deaths(example.patterns[1, 2, :6, :6], attention="causal")
     tree = sorted(d["weight"] for _, _, d in graph.edges(data=True) if d["tree"])
     rest = sorted(d["weight"] for _, _, d in graph.edges(data=True) if not d["tree"])
@@ -40,9 +37,9 @@ def test_the_solid_edges_are_the_births(example):
 
 
 def test_components_and_cycles_are_counted_as_networkx_counts_them(example):
-    figure = filtration_figure(example, n_tokens=6)
+    figure = filtration_figure(example)
     titles = [ax.get_title() for ax in figure.axes[:-1]]
-    graph = _graph(example, HeadId(0, 0), 6)
+    graph = token_graph(example.tokens[:6], example.patterns[0, 0, :6, :6], "causal")
     ranked = sorted(graph.edges(data="weight"), key=lambda e: e[2])
     for title in titles:
         dropped = int(title.split()[0])
@@ -55,13 +52,6 @@ def test_components_and_cycles_are_counted_as_networkx_counts_them(example):
 
 
 def test_the_orange_line_is_the_step_function(example):
-    ax = plot_step_function(example, n_steps=4)
+    ax = plot_step_function(example)
     births = births_deaths(example.patterns[0, 0], attention="causal").births
     np.testing.assert_allclose(ax.patches[1].get_data().values, step_function(births, 4))
-
-
-def test_what_cannot_be_drawn_is_said(example):
-    with pytest.raises(InputError, match="`n_tokens` must lie between 3 and 8"):
-        filtration_figure(example, n_tokens=9)
-    with pytest.raises(InputError, match="L9H0 does not exist: tiny-gpt2 has 2 layers of 4"):
-        plot_pattern(example, head=HeadId(9, 0))

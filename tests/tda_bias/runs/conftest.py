@@ -1,7 +1,5 @@
 """One run of every command, of one tiny model, as they lie on disk."""
 
-from dataclasses import replace
-
 import pytest
 
 from pvf.config import RiskConfig
@@ -10,11 +8,11 @@ from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_model, load_tripl
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
 from tda_bias.crossref.crossref import cross_reference
-from tda_bias.crossref.targets import Said
-from tda_bias.heads.kept_patterns import example_pattern
+from tda_bias.crossref.targets import WordScores
+from tda_bias.heads.items import example_pattern
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tests.support.answers import made_up_answers
-from tests.support.preferences import made_up
+from tests.support.preferences import made_up, renamed
 from unqover.config import InferenceConfig
 from unqover.report import bias_report
 
@@ -30,18 +28,18 @@ def every_run(tiny_folder, tmp_path_factory):
     heads = head_bias(model, triples, twins=None, config=HeadBiasConfig(n_resamples=99))
     settings = {"model": str(tiny_folder), "category": "all", "limit": 2}
     heads = heads.with_record(settings=settings, data={"source": "starter"})
-    heads.with_example(example_pattern(model, triples[0])).save(folders["heads"])
+    heads.with_patterns(example_pattern(model, triples[0])).save(folders["heads"])
     heads = HeadBias.load(folders["heads"])
     gender = [triple for triple in triples if triple.category == "gender"]
     ablator = Ablator(model, gender)
     study = ablation_study(ablator, heads, category="gender", top=1, n_resamples=99)
     study.save(folders["ablate"])
-    scores = stereoset_scores(model, triples, n_resamples=100)
+    scores = stereoset_scores(model, triples, twins=None)
     scores.save(folders["stereoset"])
     preferences = made_up(n_x=len(heads.groups))
-    preferences = replace(preferences, x=tuple(heads.groups["group"]))
+    preferences = renamed(preferences, x=tuple(heads.groups["group"]))
     preferences = preferences.with_record(model=scores.record.model)
-    report = risk_report(preferences, config=RiskConfig(n_resamples=100))
+    report = risk_report(preferences, config=RiskConfig())
     preferences.save(folders["pvf"])
     report.save(folders["pvf"])
     report.save(folders["risk"], run=folders["pvf"])
@@ -50,7 +48,7 @@ def every_run(tiny_folder, tmp_path_factory):
     bias_report(answers, config=InferenceConfig(n_flips=19, n_resamples=100)).save(
         folders["unqover"]
     )
-    cross_reference(heads, Said.load(folders["pvf"]), stereoset=scores, n_resamples=99).save(
+    cross_reference(heads, WordScores.load(folders["pvf"]), stereoset=scores, n_resamples=99).save(
         folders["crossref"]
     )
     return folders

@@ -14,10 +14,7 @@ from pvf.report import load_report
 from tda_bias import HeadBias
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.crossref.crossref import CrossReference
-from tda_bias.crossref.targets import Said
-from tda_bias.heads.item_differences import ItemDifferences
-from tda_bias.heads.kept_patterns import ExamplePattern
-from tda_bias.heads.result import NULLS
+from tda_bias.crossref.targets import WordScores
 from tda_bias.plots.heat_map import caption
 from tda_bias.runs.run import open_run
 from tda_bias.scores.stereoset_scores import StereoSetScores
@@ -38,10 +35,8 @@ def use_heads(folder: Path) -> None:
         heads.survivors(category=category)
         heads.category_map(category)
         caption(heads, category, heads.rank_by)
-    ExamplePattern.load(folder)
-    run = open_run(folder)
-    ItemDifferences.read(run)
-    run.arrays(NULLS)
+    assert all(extra is not None for extra in (heads.example, heads.items, heads.nulls))
+    assert heads.kept is None
 
 
 def use_ablation(folder: Path) -> None:
@@ -57,14 +52,14 @@ def use_crossref(folder: Path) -> None:
 
 def use_answers(folder: Path) -> None:
     comparative(scores(Answers.load(folder).log_prob, "two_way"))
-    Said.load(folder)
+    WordScores.load(folder)
 
 
 def use_preferences(folder: Path) -> None:
     with warnings.catch_warnings():  # intervals over numbers that somebody changed
         warnings.simplefilter("ignore")
         load_report(folder)
-    Said.load(folder)
+    WordScores.load(folder)
 
 
 USED: dict[str, Callable[[Path], None]] = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tda_bias.runs.run import open_run
+from tda_bias.runs.run import file_hash, open_run
 from tdabias_cli.main import run
-from tests.support.damage import NO_RECORDS, changed_records, damaged
+from tests.support.damage import NO_RECORDS, changed_records, changed_tables, damaged
 from tests.support.runs import resealed
 
 pytestmark = pytest.mark.thorough
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 # The command line with OUT for where it writes; the run it reads, and which of its files.
 _HEADS = ("run.json", "heads.parquet", "combined.parquet", "category.parquet", "groups.csv")
 COMMANDS = {
-    "export": (("export", "HEADS", "--to", "OUT/heads.json"), "heads", _HEADS),
+    "slices": (("edit", "HEADS", "--as", "slices", "--out", "OUT/heads.json"), "heads", _HEADS),
     "ablate": (("ablate", "HEADS", "-c", "gender", "--top", "1", "--out", "OUT"), "heads", _HEADS),
     "crossref": (("crossref", "HEADS", "PVF", "--out", "OUT"), "heads", _HEADS),
     "crossref, the other run": (
@@ -42,6 +42,21 @@ COMMANDS = {
         ("figures", "UNQOVER", "--only", "unqover_heat_map", "--out", "OUT"), "unqover",
         ("run.json", "answers.parquet"),
     ),
+    "confirm": (
+        ("confirm", "HEADS", "-c", "gender", "--out", "OUT"), "heads", _HEADS,
+    ),
+    "show heads": (("show", "HEADS", "--top", "2"), "heads", _HEADS),
+    "show scores": (
+        ("show", "STEREOSET", "--format", "json"), "stereoset", ("run.json", "scores.csv"),
+    ),
+    "show an ablation": (
+        ("show", "ABLATE"), "ablate", ("run.json", "effects.csv", "set_tests.csv", "agreement.csv"),
+    ),
+    "show a cross-reference": (
+        ("show", "CROSSREF", "--format", "csv"), "crossref", ("run.json", "correlations.csv"),
+    ),
+    "show questions": (("show", "UNQOVER"), "unqover", ("run.json", "answers.parquet")),
+    "report": (("report", "HEADS", "--out", "OUT/r.html"), "heads", _HEADS),
     "pvf risk": (
         ("pvf", "risk", "PVF", "--out", "OUT"), "pvf",
         ("run.json", "words.parquet", "preferences.parquet"),
@@ -103,7 +118,7 @@ def refused(capsys, arguments: list[str], case: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("command", ["export", "ablate", "crossref"])
+@pytest.mark.parametrize("command", ["slices", "ablate", "crossref", "show heads", "report"])
 def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
     every_run, command, tmp_path, capsys, monkeypatch
 ):
@@ -135,6 +150,32 @@ def test_a_record_with_other_entries_is_used_or_refused_in_one_line(
             lines = capsys.readouterr().err.strip().splitlines()
             assert lines[-1].startswith("Error: "), what
         shutil.rmtree(out, ignore_errors=True)
+
+
+@pytest.mark.parametrize("name", ["show scores", "show an ablation", "show a cross-reference"])
+def test_a_table_with_other_values_and_a_fitting_hash_is_used_or_one_line(
+    every_run, name, tmp_path, capsys
+):
+    words, read, files = COMMANDS[name]
+    folder = shutil.copytree(every_run[read], tmp_path / "run")
+    arguments = [str(folder) if word.isupper() else word for word in words]
+    rng = np.random.default_rng(0)
+    for file in (file for file in files if file.endswith(".csv")):
+        for what, text in changed_tables((every_run[read] / file).read_text(), rng):
+            (folder / file).write_text(text)
+            digest = file_hash((folder / file).read_bytes())
+
+            def listed(values, file=file, digest=digest):
+                return {**values, "files": {**values["files"], file: {"hash": digest}}}
+
+            resealed(folder, listed)
+            try:
+                status = run(arguments)
+            except Exception as error:
+                raise AssertionError(f"{file}: {what}: {type(error).__name__}: {error}") from error
+            error = capsys.readouterr().err
+            assert (status, error.count("\n")) in ((0, 0), (2, 1)), f"{file}: {what}: {error}"
+        (folder / file).write_bytes((every_run[read] / file).read_bytes())
 
 
 def test_what_lies_in_the_folder_and_is_not_the_runs_is_not_drawn(every_run, tmp_path, capsys):

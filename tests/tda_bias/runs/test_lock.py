@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from tda_bias.runs.lock import locked
+from tda_bias.runs.writing import locked
 from tda_bias.types import InputError
 
 HOLD = """
 import sys, time
-from tda_bias.runs.lock import locked
+from tda_bias.runs.writing import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

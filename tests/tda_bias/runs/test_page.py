@@ -14,44 +14,36 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tda_bias.runs import page as pages
-from tda_bias.runs.page import (
-    Chart,
-    Finding,
-    Page,
-    Section,
-    TablePart,
-    column_data,
-    packed,
-    page_html,
-    unpacked,
-)
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.page import Chart, Section, column_data, packed, page_html
 from tda_bias.types import InputError
+from tests.support.reports import unpacked
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}\u2028&amp;"
 
 
-def hostile_page() -> Page:
+def hostile_page() -> str:
     frame = pd.DataFrame({HOSTILE: [HOSTILE, None], "n": [1.0, np.nan]})
     section = Section(
         title=HOSTILE,
-        findings=[Finding(HOSTILE, [HOSTILE], [HOSTILE])],
+        findings=[(HOSTILE, Finding(result=[HOSTILE], control=[HOSTILE]))],
         charts=[Chart(HOSTILE, {"mark": "point"}, frame, HOSTILE)],
-        tables=[TablePart(HOSTILE, HOSTILE, frame)],
+        tables={HOSTILE: frame},
         explorer={"name": HOSTILE},
         command=HOSTILE,
         record=HOSTILE,
     )
-    return Page(title=HOSTILE, lead=HOSTILE, sections=[section], command=HOSTILE)
+    return page_html(HOSTILE, HOSTILE, [section], command=HOSTILE)
 
 
 def test_a_page_that_cannot_be_mailed_is_refused(monkeypatch):
     monkeypatch.setattr(pages, "MAX_BYTES", 1000)
     with pytest.raises(InputError, match="the page would have .* MB, more than .* --keep-patterns"):
-        page_html(Page("title", "lead"))
+        page_html("title", "lead")
 
 
 def test_names_that_would_like_to_be_code_are_text():
-    text = page_html(hostile_page())
+    text = hostile_page()
     assert text.count("<script>") == len(pages._SCRIPTS)
     assert "<img" not in text
     assert "{{7*7}}" in text  # not computed
@@ -59,7 +51,7 @@ def test_names_that_would_like_to_be_code_are_text():
 
 
 def test_the_data_comes_back_as_it_was_with_null_for_what_is_undefined():
-    text = page_html(hostile_page())
+    text = hostile_page()
     [found] = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
     [section] = json.loads(gzip.decompress(base64.b64decode(found)))
     assert section["explorer"] == {"name": HOSTILE}
@@ -68,7 +60,7 @@ def test_the_data_comes_back_as_it_was_with_null_for_what_is_undefined():
 
 
 def test_the_policy_names_each_script_and_the_style_by_its_hash_and_allows_nothing_else():
-    text = page_html(Page("title", "lead"))
+    text = page_html("title", "lead")
     [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
     policy = policy.replace("&#39;", "'")
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
@@ -84,7 +76,7 @@ def test_the_policy_names_each_script_and_the_style_by_its_hash_and_allows_nothi
 
 
 def test_a_page_names_no_address_that_a_browser_would_fetch():
-    text = page_html(hostile_page())
+    text = hostile_page()
     outside = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
     assert re.findall(r"<(?:link|iframe|object|embed|base|form)\b", outside) == []
     assert "url(" not in text.split("</style>")[0]
@@ -114,7 +106,7 @@ def test_columns_keep_their_kinds():
 
 def test_a_table_of_more_rows_than_a_page_holds_says_how_many_there_are(monkeypatch):
     monkeypatch.setattr(pages, "MAX_ROWS", 2)
-    section = Section("s", tables=[TablePart("t", "t", pd.DataFrame({"n": range(5)}))])
-    [data] = pages.page_data(Page("title", "lead", [section]))
+    section = Section("s", tables={"t": pd.DataFrame({"n": range(5)})})
+    [data] = pages.page_data([section])
     assert data["tables"][0]["of"] == 5
     assert data["tables"][0]["columns"] == [[0, 1]]

@@ -1,14 +1,15 @@
 """Long runs go on where they were stopped, and take nothing that belongs to something else."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from pvf.score import score_preferences
-from pvf.templates import load_templates
-from pvf.words import WordList, load_classes
+from pvf.reading import score_preferences
+from pvf.words import WordList, load_classes, load_templates
 from tda_bias import load_triples
 from tda_bias.ablation.ablator import Ablator
-from tda_bias.runs.cache import PartStore
+from tda_bias.runs.cache import Cache, no_cache
 from tda_bias.types import HeadId, InputError
 
 WORDS = WordList("many", "made up", tuple(f"cook{i}" for i in range(70)))
@@ -26,14 +27,14 @@ def read(tiny_lm, tmp_path):
     model, templates, classes = tiny_lm(), load_templates("gender")[:2], load_classes("pronouns")
 
     def score(words=WORDS, templates=templates, **options):
-        options = {"parts": tmp_path / "parts", **options}
+        options = {"cache": partial(Cache, tmp_path / "parts"), **options}
         return score_preferences(model, words, templates, classes, **options)
 
     return score
 
 
 def test_a_stopped_reading_of_words_goes_on_and_gives_the_same(read, tmp_path):
-    whole = read(parts=None)
+    whole = read(cache=no_cache)
 
     def stop(done, total):
         if done > total / 2:
@@ -50,7 +51,7 @@ def test_a_stopped_reading_of_words_goes_on_and_gives_the_same(read, tmp_path):
     assert resumed.record.prompts == whole.record.prompts
 
 
-def test_words_of_another_list_or_other_templates_are_not_taken(read):
+def test_words_of_another_list_or_other_templates_are_not_taken(read, tmp_path):
     read()
     others = WordList("others", "made up", tuple(f"nurse{i}" for i in range(70)))
     with pytest.raises(InputError, match="other words.*--no-resume"):
@@ -58,7 +59,8 @@ def test_words_of_another_list_or_other_templates_are_not_taken(read):
     with pytest.raises(InputError, match="other templates"):
         read(templates=load_templates("gender")[2:4])
     np.testing.assert_array_equal(
-        read(words=others, resume=False).log_prob, read(words=others, parts=None).log_prob
+        read(words=others, cache=partial(Cache, tmp_path / "parts", resume=False)).log_prob,
+        read(words=others, cache=no_cache).log_prob,
     )
 
 
@@ -71,22 +73,22 @@ def triples():
 
 
 def test_values_without_some_heads_are_not_taken_for_others(tiny, triples, tmp_path):
-    store = PartStore(tmp_path, {"weights": "w"})
+    cache = Cache(tmp_path, {"weights": "w"})
     ablator = Ablator(tiny("gpt2"), triples)
-    ablator.without([[], [HeadId(0, 1)]], store=store)
+    ablator.without([[], [HeadId(0, 1)]], cache=cache)
     with pytest.raises(InputError, match="other heads.*--no-resume"):
-        ablator.without([[], [HeadId(1, 2)]], store=store)
+        ablator.without([[], [HeadId(1, 2)]], cache=cache)
 
 
 def test_values_with_another_mean_replacement_are_not_taken(tiny, triples, tmp_path):
     """The means are over the unrelated texts of all triples, also of those in other batches."""
     from dataclasses import replace
 
-    store, model = PartStore(tmp_path, {"weights": "w"}), tiny("gpt2")
+    cache, model = Cache(tmp_path, {"weights": "w"}), tiny("gpt2")
     sets = [[], [HeadId(0, 1)]]
-    Ablator(model, triples, batch_size=3).without(sets, store=store)
+    Ablator(model, triples, batch_size=3).without(sets, cache=cache)
     last = replace(triples[-1], unrelated=triples[0].unrelated)
     with pytest.raises(InputError, match="other (replacement|texts)"):
-        Ablator(model, [*triples[:-1], last], batch_size=3).without(sets, store=store)
+        Ablator(model, [*triples[:-1], last], batch_size=3).without(sets, cache=cache)
     with pytest.raises(InputError, match="other replacement"):
-        Ablator(model, triples, batch_size=3, ablation="zero").without(sets, store=store)
+        Ablator(model, triples, batch_size=3, ablation="zero").without(sets, cache=cache)

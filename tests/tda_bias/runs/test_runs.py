@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.heads.result import HeadsRecord
+from tda_bias.heads.record import HeadsRecord
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.run import (
     content_hash,
     open_run,
-    read_record,
     refuse_file_of_a_run,
     refuse_other_run,
     with_parts,
@@ -53,7 +52,7 @@ def test_an_entry_that_the_command_needs_is_named(folder):
     with pytest.raises(
         InputError, match=r"run/run.json: `model.dtype`: input should be a valid string"
     ):
-        read_record(folder, HeadsRecord)
+        open_run(folder).record_as(HeadsRecord)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "b.parquet"])

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.runs.cache import PartStore
-from tda_bias.runs.lock import locked, locked_share
-from tda_bias.runs.work import ALONE, Alone, Job, Shard, ShareDone, shares
+from tda_bias.runs.cache import Cache
+from tda_bias.runs.work import Part, Shard, ShareDone, shares
+from tda_bias.runs.writing import locked, locked_share
 from tda_bias.types import InputError
 
 NAMES = [f"part {number}" for number in range(12)]
 
 
-def jobs(computed: list[str] | None = None) -> list[Job]:
+def parts(computed: list[str] | None = None) -> list[Part]:
     """Parts whose numbers follow from their names."""
 
     def compute(number: int) -> dict[str, np.ndarray]:
@@ -30,20 +30,20 @@ def jobs(computed: list[str] | None = None) -> list[Job]:
         return {"values": np.random.default_rng(number).random(1000)}
 
     return [
-        Job(name, float(number % 5), lambda: {"texts": "t"}, partial(compute, number))
+        Part(name, float(number % 5), lambda: {"texts": "t"}, partial(compute, number))
         for number, name in enumerate(NAMES)
     ]
 
 
 def gathered(folder, computed: list[str] | None = None) -> list[list[float]]:
-    store = PartStore(folder, {"model": "m"})
-    return [arrays["values"].tolist() for arrays in store.each(jobs(computed))]
+    cache = Cache(folder, {"model": "m"})
+    return [arrays["values"].tolist() for arrays in cache.each(parts(computed))]
 
 
 def shard(folder, index: int, count: int, computed: list[str] | None = None) -> None:
-    store = PartStore(folder, {"model": "m"}, team=Shard(index, count))
+    cache = Cache(folder, {"model": "m"}, team=Shard(index, count))
     with pytest.raises(ShareDone, match=f"Shard {index + 1}/{count} is done"):
-        list(store.each(jobs(computed)))
+        list(cache.each(parts(computed)))
 
 
 # -- shares --
@@ -70,7 +70,7 @@ def test_the_largest_pieces_come_first_and_equal_ones_in_their_order():
 
 def test_processes_need_a_folder_to_share():
     with pytest.raises(ValueError, match="processes share the parts of a folder"):
-        PartStore(None, {}, team=Shard(0, 2))
+        Cache(None, {}, team=Shard(0, 2))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
@@ -97,14 +97,14 @@ def test_a_shard_that_stopped_goes_on_and_what_lacks_is_computed_by_whoever_gath
 
 def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
     told: list[tuple[int, int]] = []
-    alone = PartStore(None, {}).each(jobs(), progress=lambda *counts: told.append(counts))
+    alone = Cache().each(parts(), progress=lambda *counts: told.append(counts))
     assert len(list(alone)) == len(NAMES)
-    costs = [job.cost for job in jobs()]
+    costs = [part.cost for part in parts()]
     assert told == [(done, sum(costs)) for done in accumulate(costs)]
     told.clear()
-    store = PartStore(tmp_path, {"model": "m"}, team=Shard(0, 3))
+    cache = Cache(tmp_path, {"model": "m"}, team=Shard(0, 3))
     with pytest.raises(ShareDone):
-        list(store.each(jobs(), progress=lambda *counts: told.append(counts)))
+        list(cache.each(parts(), progress=lambda *counts: told.append(counts)))
     share = [costs[number] for number in shares(costs, 3)[0]]
     assert told == [(done, sum(share)) for done in accumulate(share)]
 
@@ -112,15 +112,15 @@ def test_progress_is_the_cost_of_all_parts_or_of_those_of_a_share(tmp_path):
 def test_a_shard_prepares_its_share_goes_on_and_makes_what_it_lacks(tmp_path):
     """What other parts are made of, as the rankings of ``debias``."""
     computed: list[str] = []
-    store = PartStore(tmp_path, {"model": "m"}, team=Shard(1, 2))
-    store.prepare(jobs(computed))
+    cache = Cache(tmp_path, {"model": "m"}, team=Shard(1, 2))
+    cache.prepare(parts(computed))
     assert 0 < len(computed) < len(NAMES)
     own = set(computed)
-    for job, expected in zip(jobs(computed), gathered(None), strict=True):
-        assert store.part(job)["values"].tolist() == expected
+    for part, expected in zip(parts(computed), gathered(None), strict=True):
+        assert cache.get(part)["values"].tolist() == expected
     assert Counter(computed) == Counter(NAMES)
     assert set(computed[: len(own)]) == own
-    PartStore(tmp_path / "alone", {"model": "m"}).prepare(jobs(computed))
+    Cache(tmp_path / "alone", {"model": "m"}).prepare(parts(computed))
     assert not (tmp_path / "alone").exists()
 
 
@@ -128,7 +128,6 @@ def test_one_process_alone_computes_in_order_and_waits_for_nobody(tmp_path):
     computed: list[str] = []
     gathered(tmp_path, computed)
     assert computed == NAMES
-    assert isinstance(ALONE, Alone)
 
 
 # -- several processes and one folder --
@@ -137,24 +136,24 @@ SHARD = """
 import sys, time
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
-from tests.tda_bias.runs.test_work import jobs
-from tda_bias.runs.lock import locked_share
-from tda_bias.runs.cache import PartStore
-from tda_bias.runs.work import Job, Shard, ShareDone
+from tests.tda_bias.runs.test_work import parts
+from tda_bias.runs.writing import locked_share
+from tda_bias.runs.cache import Cache
+from tda_bias.runs.work import Part, Shard, ShareDone
 
 folder, index = Path(sys.argv[1]), int(sys.argv[2])
 
-def slowly(job):
+def slowly(part):
     def compute():
         print("computing", flush=True)
         time.sleep(float(sys.argv[4]))
-        return job.compute()
-    return Job(job.name, job.cost, job.depends_on, compute)
+        return part.compute()
+    return Part(part.name, part.cost, part.depends_on, compute)
 
 with locked_share(folder, f"{index + 1}-of-6"):
-    store = PartStore(folder / "parts", {"model": "m"}, team=Shard(index, 6))
+    cache = Cache(folder / "parts", {"model": "m"}, team=Shard(index, 6))
     try:
-        list(store.each([slowly(job) for job in jobs()]))
+        list(cache.each([slowly(part) for part in parts()]))
     except ShareDone:
         print("done", flush=True)
 """
@@ -195,8 +194,8 @@ def test_of_six_processes_at_once_two_are_killed_and_their_shares_go_on(tmp_path
 
 
 def test_a_share_is_refused_while_somebody_writes_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tda_bias.runs.lock._PATIENCE_SECONDS", 0.0)
-    code = "import sys, time; from tda_bias.runs.lock import locked\n"
+    monkeypatch.setattr("tda_bias.runs.writing._PATIENCE_SECONDS", 0.0)
+    code = "import sys, time; from tda_bias.runs.writing import locked\n"
     code += "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True

@@ -19,6 +19,7 @@ from tda_bias.scores.beta import (
 )
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import item_table
+from tda_bias.stats.clusters import cluster_mean, flip_pvalue
 from tda_bias.stats.resampling import smallest_effect
 from tda_bias.types import InputError, Triple
 
@@ -93,16 +94,16 @@ def test_beta_by_hand():
     found = with_beta(ITEMS, TWINS)
     np.testing.assert_allclose(found["beta_sum"], [1.5, -2.0, -2.0, np.nan])
     np.testing.assert_allclose(found["beta_mean"], [1.5 / 4, -2.0 / 4, -4.0, np.nan])
-    np.testing.assert_allclose(found["logprob_s_twin"], [-2.0, -2.0, -4.0, np.nan])
-    np.testing.assert_allclose(found["logprob_a_twin"], [-2.5, -3.0, -8.0, np.nan])
+    np.testing.assert_allclose(found["log_prob_s_twin"], [-2.0, -2.0, -4.0, np.nan])
+    np.testing.assert_allclose(found["log_prob_a_twin"], [-2.5, -3.0, -8.0, np.nan])
     assert found["twins"].tolist() == [1, 2, 1, 0]
     same = ITEMS["log_prob_s"] - ITEMS["log_prob_a"]
-    twin = found["logprob_s_twin"] - found["logprob_a_twin"]
+    twin = found["log_prob_s_twin"] - found["log_prob_a_twin"]
     np.testing.assert_allclose(found["beta_sum"], same - twin)
 
 
 def test_the_table_by_hand():
-    found = beta_table(ITEMS, TWINS, n_resamples=200)
+    found = beta_table(ITEMS, TWINS)
     row = overall(found)
     beta = np.array([1.5, -2.0, -2.0])
     assert (row["items"], row["left_out"], row["targets"]) == (3, 1, 2)
@@ -120,7 +121,7 @@ def test_the_table_by_hand():
 
 def test_of_one_item_there_is_a_mean_and_nothing_that_needs_a_spread():
     items, twins = made_up(n=5, groups=5)
-    row = beta_table(items, twins, n_resamples=100).set_index(["scoring", "group"]).loc["sum", "g3"]
+    row = beta_table(items, twins).set_index(["scoring", "group"]).loc["sum", "g3"]
     assert row["items"] == 1
     assert np.isfinite(row["beta"])
     assert row["p"] == 1.0  # both arrangements of one pair are equally far from 0
@@ -129,7 +130,7 @@ def test_of_one_item_there_is_a_mean_and_nothing_that_needs_a_spread():
 
 def test_a_group_whose_items_have_no_twins_is_listed_and_undefined():
     items = items_of([("gender", "he", (-1.0, -3.0)), ("gender", "she", (-1.0, -2.0))])
-    found = beta_table(items, twins_of([[((-1.0, -2.0),)], []]), n_resamples=100)
+    found = beta_table(items, twins_of([[((-1.0, -2.0),)], []]))
     row = found.set_index(["scoring", "group"]).loc["sum", "she"]
     assert (row["items"], row["left_out"]) == (0, 1)
     assert np.isnan(row[["beta", "p", "q", "ss_twin", "twins"]].astype(float)).all()
@@ -137,7 +138,7 @@ def test_a_group_whose_items_have_no_twins_is_listed_and_undefined():
 
 def test_equal_preferences_count_half_and_have_no_spread():
     items = items_of([("gender", "he", (-1.0, -2.0))] * 3)
-    row = overall(beta_table(items, twins_of([[((-3.0, -4.0),)]] * 3), n_resamples=100))
+    row = overall(beta_table(items, twins_of([[((-3.0, -4.0),)]] * 3)))
     assert (row["beta"], row["ss_twin"], row["p"], row["p_ss_twin"]) == (0, 50, 1, 1)
     assert np.isnan(row["t"])
     assert np.isnan(row["r"])
@@ -146,7 +147,7 @@ def test_equal_preferences_count_half_and_have_no_spread():
 def test_the_same_word_in_two_categories_is_two_targets():
     items = items_of([(c, "x", (-1.0 - i, -2.0)) for c in ("gender", "race") for i in range(3)])
     twins = twins_of([[((-1.0, -2.0 - i),)] for i in range(6)])
-    found = beta_table(items, twins, n_resamples=100)
+    found = beta_table(items, twins)
     every = found[(found["category"] == "all") & (found["scoring"] == "sum")].iloc[0]
     assert (every["targets"], every["items"]) == (2, 6)
     own = found[(found["category"] == "race") & (found["group"] == "all")].iloc[0]
@@ -203,7 +204,7 @@ def test_random_exchanges_give_what_enumeration_gives(twins, monkeypatch):
     sets = TwinSets.of(*made_up(n=6, twins=twins, wording=2.0, effect=0.8, seed=5), "sum")
     exact = exchange_test(sets, rng=rng())
     monkeypatch.setattr("tda_bias.stats.resampling.ENUMERATED", 1)
-    drawn = exchange_test(sets, n_resamples=20_000, rng=rng())
+    drawn = exchange_test(sets, rng=rng())
     assert not drawn.exact
     assert drawn.p == pytest.approx(exact.p, abs=0.012)
     assert drawn.p_share == pytest.approx(exact.p_share, abs=0.012)
@@ -224,9 +225,7 @@ def test_exchanging_every_triple_with_its_one_twin_turns_beta_round(seed):
     sets = TwinSets.of(*made_up(n=15, seed=seed), "sum")
     turned = TwinSets(sets.values[:, ::-1], sets.size)
     np.testing.assert_allclose(turned.contrasts[:, 0], -sets.contrasts[:, 0])
-    assert exchange_test(turned, n_resamples=99, rng=rng()).p == pytest.approx(
-        exchange_test(sets, n_resamples=99, rng=rng()).p
-    )
+    assert exchange_test(turned, rng=rng()).p == pytest.approx(exchange_test(sets, rng=rng()).p)
 
 
 @pytest.mark.slow
@@ -237,9 +236,7 @@ def test_p_is_uniform_without_bias_however_large_the_wording(twins):
         generator = rng(seed)
         # Heavy-tailed and skewed: only exchangeability is assumed.
         values = generator.normal(5, 20, (25, 1)) + generator.exponential(3, (25, 1 + twins)) ** 2
-        test = exchange_test(
-            TwinSets(values, np.full(25, 1 + twins)), n_resamples=199, rng=generator
-        )
+        test = exchange_test(TwinSets(values, np.full(25, 1 + twins)), rng=generator)
         found.append((test.p, test.p_share))
     p, p_share = np.array(found).T
     assert stats.kstest(p, "uniform").pvalue > 0.005
@@ -256,7 +253,7 @@ def test_a_planted_interaction_is_found_as_often_as_the_table_says():
         sets = TwinSets.of(items, twins, "sum")
         effect = smallest_effect(n) * np.sqrt(2)  # beta is the difference of two noises of SD 1
         planted = TwinSets(sets.values + np.array([effect, 0.0]), sets.size)
-        found += exchange_test(planted, n_resamples=199, rng=rng(seed)).p < 0.05
+        found += exchange_test(planted, rng=rng(seed)).p < 0.05
         raw += stats.ttest_1samp(planted.values[:, 0] - 2.0, 0).pvalue < 0.05
     assert found / 300 == pytest.approx(0.8, abs=0.07)
     assert raw / 300 < 0.12  # the same effect cannot be seen without twins
@@ -268,7 +265,7 @@ def test_a_wording_difference_without_interaction_is_not_found():
     for seed in range(200):
         # Stereotypes are worded better, by 2 nats.
         sets = TwinSets.of(*made_up(n=60, wording=3.0, seed=seed), "sum")
-        row = beta_summary(sets, np.arange(60), n_resamples=100, n_exchanges=199, rng=rng(seed))
+        row = beta_summary(sets, np.arange(60), n_exchanges=199, rng=rng(seed))
         wrong += row["p"] < 0.05
         seen_raw += stats.ttest_1samp(sets.values[:, 0], 0).pvalue < 0.05
     assert seen_raw > 190
@@ -278,42 +275,56 @@ def test_a_wording_difference_without_interaction_is_not_found():
 # -- intervals -------------------------------------------------------------------------------------
 
 
-def test_intervals_are_scipys_over_items():
-    items, twins = made_up(n=30, effect=0.3)
-    row = overall(beta_table(items, twins, n_resamples=1000))
+def test_intervals_are_over_items_and_over_whole_targets():
+    items, twins = made_up(n=30, effect=0.3, groups=7)
+    row = overall(beta_table(items, twins))
     beta = with_beta(items, twins)["beta_sum"].to_numpy()
-    expected = stats.bootstrap((beta,), np.mean, n_resamples=20_000, method="BCa", rng=rng())
-    np.testing.assert_allclose(
-        (row["beta_low"], row["beta_high"]), expected.confidence_interval, atol=0.08
-    )
-    assert row["beta_low"] < row["beta"] < row["beta_high"]
-    assert row["ss_twin_low"] < row["ss_twin"] < row["ss_twin_high"]
+    for over, cluster in (("", None), ("_targets", items["group"])):
+        own = (row[f"beta_low{over}"], row[f"beta_high{over}"])
+        assert own == pytest.approx(cluster_mean(beta, cluster).limits())
+        low, high = cluster_mean((beta > 0).astype(float), cluster).share_limits()
+        own = (row[f"ss_twin_low{over}"], row[f"ss_twin_high{over}"])
+        assert own == pytest.approx((100 * low, 100 * high))
+
+
+def test_p_over_targets_flips_whole_targets_of_which_there_must_be_five():
+    items, twins = made_up(n=30, effect=1.0, groups=7)
+    row = overall(beta_table(items, twins))
+    beta = with_beta(items, twins)["beta_sum"].to_numpy()
+    for name, values in (("p_targets", beta), ("p_ss_twin_targets", np.sign(beta))):
+        assert row[name] == flip_pvalue(values, items["group"], rng=rng())  # 2^7 flips: all
+    few = overall(beta_table(*made_up(n=30, groups=4)))
+    assert np.isnan([few["p_targets"], few["beta_low_targets"]]).all()
 
 
 @pytest.mark.slow
-def test_intervals_over_targets_cover_where_targets_differ_and_those_over_items_do_not():
+def test_over_targets_intervals_cover_and_p_keeps_its_level_and_those_over_items_do_not():
     covered = {"beta_low": 0, "beta_low_targets": 0}
-    runs = 120
+    rejected = {"p": 0, "p_targets": 0}
+    runs, target = 800, np.arange(240) % 10
     for seed in range(runs):
-        sets = TwinSets.of(*made_up(n=300, effect=0.5, seed=seed), "sum")
-        target = np.arange(300) % 30
-        sets.values[:, 0] += rng(seed + 1000).normal(0, 1.0, 30)[target]
-        row = beta_summary(sets, target, n_resamples=300, n_exchanges=99, rng=rng(seed))
+        sets = TwinSets.of(*made_up(n=240, seed=seed), "sum")
+        # Intraclass correlation .05 of beta, whose items have the variance 2.
+        sets.values[:, 0] += rng(seed + 1000).normal(0, np.sqrt(0.1), 10)[target]
+        row = beta_summary(sets, target, n_exchanges=199, rng=rng(seed))
         for low, high in (("beta_low", "beta_high"), ("beta_low_targets", "beta_high_targets")):
-            covered[low] += row[low] <= 0.5 <= row[high]
-    assert covered["beta_low"] / runs < 0.8
-    assert covered["beta_low_targets"] / runs > 0.88
+            covered[low] += row[low] <= 0 <= row[high]
+        for name in rejected:
+            rejected[name] += row[name] <= 0.05
+    assert covered["beta_low"] / runs < 0.88
+    assert 0.93 <= covered["beta_low_targets"] / runs <= 0.97
+    assert rejected["p"] / runs > 0.12
+    assert 0.03 <= rejected["p_targets"] / runs <= 0.07
 
 
 def test_numbers_of_a_group_do_not_depend_on_which_others_there_are():
     items, twins = made_up(n=40)
-    every = beta_table(items, twins, n_resamples=100)
+    every = beta_table(items, twins)
     kept = items["group"] == "g1"
     place = np.cumsum(kept) - 1
     some = twins[kept.to_numpy()[twins["item"]]]
     alone = beta_table(
         items[kept].reset_index(drop=True), some.assign(item=place[some["item"]].to_numpy()),
-        n_resamples=100,
     )  # fmt: skip
     for scoring in ("sum", "mean"):
         one, other = (
@@ -324,7 +335,7 @@ def test_numbers_of_a_group_do_not_depend_on_which_others_there_are():
 
 def test_q_is_over_the_groups_of_a_category():
     items, twins = made_up(n=80, groups=5, effect=0.4)
-    found = beta_table(items, twins, n_resamples=100)
+    found = beta_table(items, twins)
     for scoring in ("sum", "mean"):
         own = found[(found["scoring"] == scoring) & (found["group"] != "all")]
         np.testing.assert_allclose(own["q"], stats.false_discovery_control(own["p"].astype(float)))

@@ -1,4 +1,4 @@
-"""StereoSet's intrasentence half, and scores that others published per item."""
+"""StereoSet's intrasentence half, and the official table from its authors' scores of items."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,8 @@ import pytest
 import torch
 
 from tda_bias.pairs.stereoset import SentenceTriple
-from tda_bias.scores.intrasentence import (
-    published_scores,
-    read_published,
-    sentence_scores,
-)
+from tda_bias.scores.intrasentence import sentence_scores
+from tda_bias.scores.stereoset import scores
 from tda_bias.types import InputError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -30,13 +27,13 @@ def test_nothing_to_score_is_refused(tiny_lm):
         sentence_scores(tiny_lm("gpt2"), [])
     first_words = [SentenceTriple("1", "g", "gender", "she knew", "that knew", "man knew")]
     model = tiny_lm("gpt2")
-    found = sentence_scores(model, first_words, n_resamples=100)
+    found = sentence_scores(model, first_words)
     assert set(found.scores["scored"]) == {"whole"}  # no differing word can be read
 
 
 def test_whole_sentences_and_differing_words_are_sums_of_their_tokens(tiny_lm):
     model = tiny_lm("gpt2")
-    items = sentence_scores(model, SENTENCES, n_resamples=100).items
+    items = sentence_scores(model, SENTENCES).items
     assert len(items) == 2 * len(SENTENCES)
     for row in items.to_dict("records"):
         sentence = next(one for one in SENTENCES if one.id == row["id"])
@@ -60,21 +57,21 @@ def test_whole_sentences_and_differing_words_are_sums_of_their_tokens(tiny_lm):
 
 
 def test_items_without_a_readable_word_are_counted_not_scored(tiny_lm):
-    found = sentence_scores(tiny_lm("gpt2"), SENTENCES, n_resamples=100)
+    found = sentence_scores(tiny_lm("gpt2"), SENTENCES)
     everything = found.scores[
         (found.scores["category"] == "all") & (found.scores["scoring"] == "sum")
     ]
     by = everything.set_index("scored")
     assert by["undefined"].to_dict() == {"whole": 0, "difference": 1}
     assert by["items"].to_dict() == {"whole": 3, "difference": 2}
-    started = sentence_scores(tiny_lm("gpt2"), SENTENCES, start="bos", n_resamples=100)
+    started = sentence_scores(tiny_lm("gpt2"), SENTENCES, start="bos")
     assert set(started.scores["undefined"]) == {0}
 
 
 def test_masked_models_have_both_readings_of_both(tiny_lm):
     seen = []
     found = sentence_scores(
-        tiny_lm("bert"), SENTENCES, n_resamples=100, progress=lambda *counts: seen.append(counts)
+        tiny_lm("bert"), SENTENCES, progress=lambda *counts: seen.append(counts)
     )
     pairs = found.scores[["reading", "scored"]].drop_duplicates().to_numpy().tolist()
     assert sorted(pairs) == [
@@ -85,9 +82,6 @@ def test_masked_models_have_both_readings_of_both(tiny_lm):
     assert set(found.length_split["scored"]) == {"whole", "difference"}
 
 
-# -- published items --
-
-
 @pytest.mark.parametrize("place", range(3))
 def test_official_item_scores_give_the_official_table(place):
     """All three categories of three models, as StereoSet's authors evaluated them."""
@@ -95,14 +89,13 @@ def test_official_item_scores_give_the_official_table(place):
     with np.load(GOLDEN / "stereoset_items.npz") as saved:
         own = saved["model"] == place
         arrays = {name: saved[name][own] for name in saved.files}
-    table = pd.DataFrame(
-        arrays["scores"], columns=["stereotype", "anti_stereotype", "unrelated"]
-    ).assign(
+    items = pd.DataFrame(arrays["scores"], columns=[f"log_prob_{role}" for role in "sau"]).assign(
         category=[known["categories"][i] for i in arrays["category"]],
-        target=arrays["term"].astype(str),
+        group=arrays["term"].astype(str),
+        **dict.fromkeys(("tokens_s", "tokens_a", "tokens_u"), 1),
     )
-    found = published_scores(table, n_resamples=100).scores
-    found = found[found["group"] == "all"].set_index("category")
+    found = scores(items)
+    found = found[(found["group"] == "all") & (found["scoring"] == "sum")].set_index("category")
     for category, values in known["official"][known["models"][place]].items():
         for name in ("ss", "lms"):
             assert found.loc[category, name] == pytest.approx(values[name], abs=1e-9)
@@ -110,50 +103,3 @@ def test_official_item_scores_give_the_official_table(place):
         assert found.loc["gender", ["ss", "lms"]].round(4).tolist() == [62.6678, 93.2779]
         assert found.loc["race", ["ss", "lms"]].round(4).tolist() == [60.3500, 89.7567]
         assert found.loc["religion", ["ss", "lms"]].round(4).tolist() == [58.0230, 88.4598]
-
-
-def table_of(**columns):
-    n = 4
-    return pd.DataFrame(
-        {
-            "triple": range(n),
-            "model": ["a", "a", "b", "b"],
-            "category": ["gender"] * n,
-            "target": ["x", "x", "y", "y"],
-            "stereotype": [-1.0, -2.0, -1.0, -3.0],
-            "anti_stereotype": [-2.0, -1.0, -2.0, -3.0],
-            "unrelated": [-3.0] * n,
-            **columns,
-        }
-    )
-
-
-def test_published_tables_are_read_by_model(tmp_path):
-    path = tmp_path / "items.csv"
-    table_of().to_csv(path, index=False)
-    assert len(read_published(path, model="b")) == 2
-    with pytest.raises(InputError, match="holds several models; choose of a, b"):
-        read_published(path)
-    with pytest.raises(InputError, match="must be one of a, b in .* got 'c'"):
-        read_published(path, model="c")
-    table_of().drop(columns="unrelated").to_csv(path, index=False)
-    with pytest.raises(InputError, match="has no column `unrelated`"):
-        read_published(path, model="a")
-    with pytest.raises(InputError, match="cannot be read as a table"):
-        read_published(tmp_path / "none.csv")
-
-
-def test_lengths_of_published_items_are_words():
-    texts = {i: ("one two three", "one two", "one") for i in range(3)} | {
-        3: ("one.", "one two", "x")
-    }
-    found = published_scores(table_of(), texts=texts, n_resamples=100)
-    split = found.length_split.set_index("longer")
-    assert split["items"].to_dict() == {0: 1, 1: 3}  # a full stop is counted
-    assert split["ss"].to_dict() == {0: 50.0, 1: pytest.approx(200 / 3)}
-    assert set(found.scores["scoring"]) == {"published"}
-    assert found.scores.iloc[0]["ss"] == 62.5  # terms: 50 and 75
-    with pytest.raises(InputError, match="published item 3 is not among the texts"):
-        published_scores(table_of(), texts={i: texts[i] for i in range(3)})
-    with pytest.raises(InputError, match="no column `triple`"):
-        published_scores(table_of().drop(columns="triple"), texts=texts)

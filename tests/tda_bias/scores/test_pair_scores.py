@@ -8,7 +8,6 @@ from scipy import stats
 
 from tda_bias.models.load import load_language_model
 from tda_bias.pairs import PairSet, load_pairs
-from tda_bias.scores.pair_official import official
 from tda_bias.scores.pair_scores import (
     compared,
     length_split,
@@ -16,6 +15,8 @@ from tda_bias.scores.pair_scores import (
     readings,
     scores,
 )
+from tda_bias.scores.pair_set import official
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import InputError
 from tests.support.pairs import pair, pairs_folder
 
@@ -33,8 +34,8 @@ def items(more, less, **columns):
         {
             "id": [str(i) for i in range(n)],
             "group": ["g"] * n,
-            "logprob_more": more,
-            "logprob_less": less,
+            "log_prob_more": more,
+            "log_prob_less": less,
             "tokens_more": [1] * n,
             "tokens_less": [1] * n,
             "type": [None] * n,
@@ -56,7 +57,7 @@ def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
     model = tiny_lm("gpt2")
     table = pair_items(model, PAIRS)
     assert list(table.columns[:6]) == [
-        "id", "group", "logprob_more", "logprob_less", "tokens_more", "tokens_less",
+        "id", "group", "log_prob_more", "log_prob_less", "tokens_more", "tokens_less",
     ]  # fmt: skip
     for row, own in zip(table.to_dict("records"), PAIRS, strict=True):
         for side, text in zip(("more", "less"), own.texts(), strict=True):
@@ -68,9 +69,9 @@ def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
             expected = [float(steps[i - 1, ids[i]]) for i in range(skipped, len(ids))]
             assert row[f"tokens_{side}"] == len(expected)
             if expected:
-                assert row[f"logprob_{side}"] == pytest.approx(sum(expected), abs=1e-4)
+                assert row[f"log_prob_{side}"] == pytest.approx(sum(expected), abs=1e-4)
             else:
-                assert np.isnan(row[f"logprob_{side}"])
+                assert np.isnan(row[f"log_prob_{side}"])
     assert table["undefined"].tolist() == ["", "", "", ""] or (
         table["undefined"][2] == "no token of `more` is scored"
     )
@@ -81,7 +82,7 @@ def test_masked_models_have_both_readings_and_shared_means_whole_for_others(tiny
     pairs = [pair("The heiress said he", "The cook said he", scored="shared", id="1")]
     table = pair_items(tiny_lm("bert"), pairs)
     assert readings(table) == ["pll", "pll_within_word"]
-    assert {"logprob_more_within_word", "logprob_less_within_word"} <= set(table)
+    assert {"log_prob_more_within_word", "log_prob_less_within_word"} <= set(table)
     assert table["tokens_more"][0] == table["tokens_less"][0]  # only what both have
     causal = pair_items(tiny_lm("gpt2"), pairs)
     whole = pair_items(tiny_lm("gpt2"), pairs, scored="whole")
@@ -101,40 +102,29 @@ def test_comparisons_are_signs_and_differences():
     np.testing.assert_allclose(mean["log_odds"][:3], [-0.5, 0, 0.5])
 
 
-def test_few_clusters_get_wilsons_and_students_intervals():
+def test_few_clusters_get_intervals_over_pairs():
     rng = np.random.default_rng(0)
     odds = rng.normal(0.3, 1, 30)
     row = scores(items(odds, np.zeros(30), cluster=["a"] * 30)).iloc[0]
-    k, n, z = int((odds > 0).sum()), 30, stats.norm.ppf(0.975)
-    centre = (k + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * np.sqrt(k * (n - k) / n + z**2 / 4)
+    low, high = cluster_mean((odds > 0).astype(float)).share_limits()
     np.testing.assert_allclose(
-        [row["preferred_low"], row["preferred_high"]],
-        [100 * (centre - half), 100 * (centre + half)],
+        [row["preferred_low"], row["preferred_high"]], [100 * low, 100 * high]
     )
     interval = stats.ttest_1samp(odds, 0).confidence_interval()
     np.testing.assert_allclose([row["log_odds_low"], row["log_odds_high"]], interval)
-    assert row["interval"] == "Wilson, Student"
+    assert row["interval"] == "over pairs"
 
 
-def test_many_clusters_are_drawn_as_wholes():
-    """Equal pairs within clusters: the interval is that of the clusters' means."""
+def test_equal_pairs_within_clusters_have_the_interval_of_the_clusters_means():
     rng = np.random.default_rng(1)
     means = rng.normal(0, 1, 40)
     odds = np.repeat(means, 5)
-    table = items(odds, np.zeros(200), cluster=[str(i // 5) for i in range(200)])
-    row = scores(table, n_resamples=4000).iloc[0]
-    once = scores(items(means, np.zeros(40)), n_resamples=4000).iloc[0]
-    assert row["interval"] == "bootstrap of 40 clusters"
+    row = scores(items(odds, np.zeros(200), cluster=[str(i // 5) for i in range(200)])).iloc[0]
+    once = scores(items(means, np.zeros(40))).iloc[0]
+    assert row["interval"] == "over 40 clusters"
     for name in ("log_odds", "preferred"):
-        assert row[name] == pytest.approx(once[name])
-        for end in ("low", "high"):
-            scale = once[f"{name}_high"] - once[f"{name}_low"]
-            assert row[f"{name}_{end}"] == pytest.approx(once[f"{name}_{end}"], abs=0.1 * scale)
-    reference = stats.bootstrap((means,), np.mean, n_resamples=4000, method="percentile", rng=2)
-    np.testing.assert_allclose(
-        [row["log_odds_low"], row["log_odds_high"]], reference.confidence_interval, atol=0.05
-    )
+        for end in ("", "_low", "_high"):
+            assert row[f"{name}{end}"] == pytest.approx(once[f"{name}{end}"])
 
 
 def test_intervals_of_clusters_of_other_sizes_cover_the_truth():
@@ -147,9 +137,9 @@ def test_intervals_of_clusters_of_other_sizes_cover_the_truth():
         odds = np.repeat(effect, size) + rng.normal(0, 0.5, size.sum())
         cluster = np.repeat(np.arange(40), size).astype(str)
         table = items(odds, np.zeros(len(odds)), cluster=cluster)
-        row = scores(table, n_resamples=300).iloc[0]
+        row = scores(table).iloc[0]
         hits += row["log_odds_low"] <= 0.5 <= row["log_odds_high"]
-    assert 0.90 <= hits / 400 <= 0.98
+    assert 0.92 <= hits / 400 <= 0.98
 
 
 def test_undefined_pairs_and_ties_are_counted():
@@ -160,26 +150,13 @@ def test_undefined_pairs_and_ties_are_counted():
 
 
 def test_there_is_a_row_for_every_type_and_group(tiny_lm):
-    table = scores(pair_items(tiny_lm("bert"), PAIRS), n_resamples=100)
+    table = scores(pair_items(tiny_lm("bert"), PAIRS))
     assert len(table) == 2 * 2 * (1 + 2 + 2)  # readings, scorings, parts
     own = table[(table["reading"] == "pll") & (table["scoring"] == "sum")]
     assert list(own["name"]) == ["all", "t1", "t2", "nurse", "cook"]
     assert own.set_index("name")["items"].to_dict() == {
         "all": 4, "t1": 2, "t2": 2, "nurse": 1, "cook": 3,
     }  # fmt: skip
-
-
-def test_the_order_of_pairs_does_not_matter():
-    rng = np.random.default_rng(5)
-    table = items(rng.normal(size=60), rng.normal(size=60), type=["a", "b"] * 30)
-    table = table.sort_values("type", kind="stable", ignore_index=True)
-    first = scores(table, n_resamples=200)
-    again = scores(table, n_resamples=200)
-    pd.testing.assert_frame_equal(first, again)
-    narrower = scores(table[table["type"] == "a"], n_resamples=200)
-    assert narrower.iloc[0]["log_odds"] == pytest.approx(
-        first[first["name"] == "a"].iloc[0]["log_odds"]
-    )
 
 
 def test_the_length_split_counts_longer_equal_and_shorter_texts():
@@ -206,11 +183,11 @@ def made_up_items(read: PairSet, odds):
 def test_winobias_is_the_mean_log_odds_of_each_type():
     read = load_pairs("winobias")
     odds = np.random.default_rng(0).normal(0.2, 1, len(read.pairs))
-    found = official(read, made_up_items(read, odds), n_resamples=100)
+    by_division, found = official(read, made_up_items(read, odds))
     for kind in ("type1", "type2"):
         own = [o for o, p in zip(odds, read.pairs, strict=True) if p.type == kind]
         assert found.headline[f"log_odds_{kind}"] == pytest.approx(np.mean(own))
-    table = found.table.set_index(["type", "pairs"])
+    table = by_division.set_index(["type", "pairs"])
     even = [
         o
         for o, p in zip(odds, read.pairs, strict=True)
@@ -226,14 +203,14 @@ def test_winobias_is_the_mean_log_odds_of_each_type():
 def test_winogender_correlates_occupations_with_their_share_of_women():
     read = load_pairs("winogender")
     odds = np.random.default_rng(1).normal(0, 1, len(read.pairs))
-    found = official(read, made_up_items(read, odds), n_resamples=100)
+    by_division, found = official(read, made_up_items(read, odds))
     by_occupation: dict[str, list[float]] = {}
     for value, own in zip(odds, read.pairs, strict=True):
         if own.type == "occupation":
             words = own.more.lower().replace(".", "").split()
             female = bool({"she", "her"} & set(words))
             by_occupation.setdefault(own.group, []).append(value if female else -value)
-    table = found.table.set_index("occupation")
+    table = by_division.set_index("occupation")
     assert len(table) == 60
     for name, values in by_occupation.items():
         assert table.loc[name, "log_odds_female"] == pytest.approx(np.mean(values))
@@ -245,11 +222,11 @@ def test_winogender_correlates_occupations_with_their_share_of_women():
 def test_blimp_sets_accuracies_beside_the_published_ones():
     read = load_pairs("blimp")
     odds = np.random.default_rng(2).normal(1, 1, len(read.pairs))
-    found = official(read, made_up_items(read, odds), n_resamples=100)
-    assert len(found.table) == 67
+    by_division, found = official(read, made_up_items(read, odds))
+    assert len(by_division) == 67
     assert found.headline["accuracy"] == pytest.approx(100 * np.mean(odds > 0))
     assert found.headline["published_gpt2"] == pytest.approx(83.0238806)
-    row = found.table.set_index("paradigm").loc["anaphor_gender_agreement"]
+    row = by_division.set_index("paradigm").loc["anaphor_gender_agreement"]
     assert row["published_gpt2"] == pytest.approx(99.4)
 
 
@@ -258,9 +235,9 @@ def test_crows_counts_preferred_stereotypes_per_bias_type():
         pair("a", "b", id=str(i), set="crows", group=["age", "gender"][i % 2], type=kind)
         for i, kind in enumerate(["stereo", "stereo", "antistereo", "antistereo"])
     )
-    read = PairSet("crows", pairs, "f", None, trainable=False)
-    found = official(read, made_up_items(read, [1.0, -1.0, 1.0, 1.0]), n_resamples=100)
-    table = found.table.set_index("bias_type")
+    read = PairSet("crows", pairs, "f", None)
+    by_division, found = official(read, made_up_items(read, [1.0, -1.0, 1.0, 1.0]))
+    table = by_division.set_index("bias_type")
     assert found.headline == {"metric": 75.0}
     assert table["metric"].to_dict() == {"all": 75.0, "age": 100.0, "gender": 50.0}
     assert (table.loc["all", "stereo"], table.loc["all", "antistereo"]) == (50.0, 100.0)
@@ -284,4 +261,4 @@ def test_the_real_model_agrees_with_unbatched_passes(name):
                 logits = model.hf_model(ids).logits[0, :-1].double()
             expected = -torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
             assert row[f"tokens_{side}"] == ids.shape[1] - 1
-            assert row[f"logprob_{side}"] == pytest.approx(float(expected), abs=1e-4)
+            assert row[f"log_prob_{side}"] == pytest.approx(float(expected), abs=1e-4)

@@ -3,17 +3,17 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import (
-    Items,
     icat,
     item_table,
     length_split,
     scores,
-    term_scores,
     wins,
 )
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import InputError, Triple
 
 
@@ -42,7 +42,7 @@ def row(found, scoring, group):
 
 
 def test_scores_by_hand():
-    found = scores(ITEMS, n_resamples=100)
+    found = scores(ITEMS)
     he, she, every = (row(found, "sum", group) for group in ("he", "she", "all"))
     assert (he["ss"], he["lms"], he["ties"]) == (50, 100, 1)
     assert (she["ss"], she["lms"]) == (100, 50)
@@ -53,47 +53,80 @@ def test_scores_by_hand():
 
 
 def test_per_token_scores_divide_by_the_number_of_tokens():
-    found = scores(ITEMS, n_resamples=100)
+    found = scores(ITEMS)
     she = row(found, "mean", "she")
     assert (she["ss"], she["lms"]) == (0, 50)
 
 
 def test_the_ideal_model_and_the_extremes():
-    assert icat(np.array(100.0), np.array(50.0)) == 100
-    assert icat(np.array(100.0), np.array([0.0, 100.0])).tolist() == [0, 0]
+    assert icat(100.0, 50.0) == 100
+    assert [icat(100.0, ss) for ss in (0.0, 100.0)] == [0, 0]
 
 
 @given(st.integers(0, 1000))
-def test_term_scores_are_means_of_means(seed):
+def test_scores_are_means_of_means_of_terms(seed):
     rng = np.random.default_rng(seed)
-    term = np.sort(rng.integers(0, 3, 9))
-    term = np.unique(term, return_inverse=True)[1]
-    items = Items(rng.integers(0, 3, 9) / 2, rng.integers(0, 3, 9) / 2, term)
-    found = term_scores(items, np.arange(9)[None])[:, 0]
-    lms, ss = (
-        np.mean([100 * values[term == t].mean() for t in np.unique(term)])
-        for values in (items.language, items.stereotype)
-    )
-    np.testing.assert_allclose(found, [lms, ss, lms * min(ss, 100 - ss) / 50])
+    rows = [(f"g{rng.integers(3)}", tuple(rng.integers(-3, 0, 3)), (1, 1, 1)) for _ in range(9)]
+    found = row(scores(table(rows)), "sum", "all")
+    won = wins(table(rows)).groupby("group")
+    lms, ss = (100 * won[name].mean().mean() for name in ("language", "stereotype"))
+    expected = [lms, ss, lms * min(ss, 100 - ss) / 50]
+    np.testing.assert_allclose(found[["lms", "ss", "icat"]].astype(float), expected)
 
 
-def test_intervals_come_from_items_within_terms():
-    many = pd.concat([ITEMS] * 20, ignore_index=True)
-    found = row(scores(many, n_resamples=2000), "sum", "all")
-    # One term varies (60 items of variance 1/6), the other never does.
-    deviation = 100 * np.sqrt((1 / 6) / 60) / 2
-    assert found["ss_high"] - found["ss_low"] == pytest.approx(2 * 1.96 * deviation, rel=0.15)
-    assert found["lms_low"] == found["lms_high"] == 75
+def of_terms(n_terms, seed=0, size=9):
+    """Items of made-up terms; a term's items resemble each other, and terms differ in size."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for term in range(n_terms):
+        lean = rng.normal(0.3, 0.5)
+        rows += [
+            (f"g{term}", (lean + rng.normal(), rng.normal(), rng.normal(-1)), (1, 1, 1))
+            for _ in range(size + term)
+        ]
+    return table(rows)
 
 
-def test_a_seed_fixes_the_intervals():
-    first, again = scores(ITEMS, n_resamples=100), scores(ITEMS, n_resamples=100)
-    pd.testing.assert_frame_equal(first, again)
+def test_from_six_terms_on_intervals_are_those_of_the_terms_scores():
+    items = of_terms(8)
+    found = row(scores(items), "sum", "all")
+    assert found["over"] == "targets"
+    by_term = wins(items).groupby("group")[["language", "stereotype"]].mean().to_numpy()
+    t = stats.t.ppf(0.975, 7)
+    for place, name in enumerate(("lms", "ss")):
+        share, error = by_term[:, place].mean(), stats.sem(by_term[:, place])
+        n = share * (1 - share) / error**2
+        for end in ("low", "high"):
+            limit = found[f"{name}_{end}"] / 100
+            assert abs(share - limit) / np.sqrt(limit * (1 - limit) / n) == pytest.approx(t)
+
+
+def test_icat_varies_as_its_scores_do():
+    """Leaving out terms shows the same spread, to first order."""
+    items = of_terms(30, seed=3, size=30)
+    names = sorted(items["group"].unique())
+    without = [row(scores(items[items["group"] != g]), "sum", "all")["icat"] for g in names]
+    error = np.sqrt(29 / 30 * np.sum((np.array(without) - np.mean(without)) ** 2))
+    found = row(scores(items), "sum", "all")
+    width = 2 * stats.t.ppf(0.975, 29) * error
+    assert found["icat_high"] - found["icat_low"] == pytest.approx(width, rel=0.1)
+
+
+def test_of_few_terms_intervals_are_over_their_items():
+    items = of_terms(3)
+    found = scores(items)
+    assert (found["over"] == "items").all()
+    one = row(found, "sum", "g0")
+    won = wins(items)
+    own = won.loc[won["group"] == "g0", "stereotype"]
+    low, high = cluster_mean(own.to_numpy()).share_limits()
+    assert (one["ss_low"], one["ss_high"]) == pytest.approx((100 * low, 100 * high))
+    assert scores(ITEMS)[["ss_low", "lms_high", "icat_low"]].isna().all(axis=None)
 
 
 def test_a_term_of_two_categories_is_two_terms():
     both = pd.concat([ITEMS, ITEMS.assign(category="race")], ignore_index=True)
-    found = scores(both, n_resamples=100)
+    found = scores(both)
     every = found[(found["category"] == "all") & (found["scoring"] == "sum")].iloc[0]
     assert every["ss"] == 75
     assert list(found["category"].unique()) == ["all", "gender", "race"]
@@ -102,8 +135,8 @@ def test_a_term_of_two_categories_is_two_terms():
 def test_swapping_the_two_roles_mirrors_the_stereotype_score():
     names = {"log_prob_s": "log_prob_a", "log_prob_a": "log_prob_s"}
     names |= {"tokens_s": "tokens_a", "tokens_a": "tokens_s"}
-    mirrored = scores(ITEMS.rename(columns=names), n_resamples=100)
-    plain = scores(ITEMS, n_resamples=100)
+    mirrored = scores(ITEMS.rename(columns=names))
+    plain = scores(ITEMS)
     np.testing.assert_allclose(mirrored["ss"], 100 - plain["ss"])
     np.testing.assert_allclose(mirrored["lms"], plain["lms"])
     np.testing.assert_allclose(mirrored["icat"], plain["icat"])

@@ -6,15 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tda_bias.scores.stereoset_scores as stereoset_scores_module
-from tda_bias.runs.cache import PartStore
+from tda_bias.runs.cache import Cache
 from tda_bias.runs.record import DataRecord
 from tda_bias.scores.beta import beta_table, with_beta
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.scores.stereoset import item_table, length_split, scores
 from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
 from tda_bias.triples import triple_ids
-from tda_bias.twins import Twins
+from tda_bias.twins import PLACEBOS, Twins, make_placebos, make_twins
 from tda_bias.twins.twins import Excluded
 from tda_bias.types import InputError, Triple
 
@@ -24,7 +23,7 @@ TRIPLES = [
     Triple("she", "gender", "The woman knew.", "she was the nurse", "he felt", "wrote wrote"),
     Triple("x", "race", "The nurse that he", "said the woman", "knew a", "the nurse he"),
 ]
-OPTIONS = {"n_resamples": 100, "seed": 2}
+OPTIONS = {"seed": 2}  # of the exchanges
 
 
 def other(triple, word):
@@ -49,7 +48,7 @@ def model(tiny_lm):
 
 @pytest.fixture(scope="module")
 def found(model):
-    return stereoset_scores(model, TRIPLES, twins=TWINS, **OPTIONS)
+    return stereoset_scores(model, TRIPLES, twins=TWINS, placebos={}, **OPTIONS)
 
 
 def test_without_triples_there_is_nothing_to_score(model):
@@ -58,11 +57,11 @@ def test_without_triples_there_is_nothing_to_score(model):
 
 
 def test_without_twins_every_table_is_that_of_its_function(model):
-    plain = stereoset_scores(model, TRIPLES, **OPTIONS)
+    plain = stereoset_scores(model, TRIPLES, twins=None, **OPTIONS)
     items = item_table(TRIPLES, triple_likelihoods(model, TRIPLES))
     pd.testing.assert_frame_equal(plain.items.drop(columns="id"), items)
     assert plain.items["id"].tolist() == triple_ids(TRIPLES)
-    pd.testing.assert_frame_equal(plain.scores, scores(items, **OPTIONS))
+    pd.testing.assert_frame_equal(plain.scores, scores(items))
     pd.testing.assert_frame_equal(plain.length_split, length_split(items))
     assert not plain.has_twins
     assert plain.beta.empty
@@ -70,7 +69,7 @@ def test_without_twins_every_table_is_that_of_its_function(model):
 
 
 def test_twins_add_columns_and_tables_and_change_nothing_else(model, found):
-    plain = stereoset_scores(model, TRIPLES, **OPTIONS)
+    plain = stereoset_scores(model, TRIPLES, twins=None, **OPTIONS)
     pd.testing.assert_frame_equal(found.items[list(plain.items)], plain.items, atol=1e-5)
     assert found.twins["item"].tolist() == [0, 2, 2, 3]
     flat = [twin for _, twins in TWINS for twin in twins]
@@ -81,19 +80,20 @@ def test_twins_add_columns_and_tables_and_change_nothing_else(model, found):
     np.testing.assert_array_equal(
         found.twins[["tokens_s", "tokens_a"]], [one.n_tokens[:2] for one in each]
     )
-    pd.testing.assert_frame_equal(found.items, with_beta(plain.items, found.twins), atol=1e-5)
+    with_twins = with_beta(plain.items, found.twins)
+    pd.testing.assert_frame_equal(found.items[list(with_twins)], with_twins, atol=1e-5)
     pd.testing.assert_frame_equal(found.beta, beta_table(found.items, found.twins, **OPTIONS))
     assert found.items["twins"].tolist() == [1, 0, 2, 1]
     assert found.record.twins["excluded"] == {"no gendered word": 1}
 
 
 def test_twins_of_other_triples_are_passed_over(model, found):
-    fewer = stereoset_scores(model, TRIPLES[:1], twins=TWINS, **OPTIONS)
+    fewer = stereoset_scores(model, TRIPLES[:1], twins=TWINS, placebos={}, **OPTIONS)
     assert fewer.record.twins["twins"] == 1
     assert fewer.items["beta_sum"].iloc[0] == pytest.approx(
         found.items["beta_sum"].iloc[0], abs=1e-4
     )
-    without = stereoset_scores(model, TRIPLES[1:2], twins=TWINS, **OPTIONS)
+    without = stereoset_scores(model, TRIPLES[1:2], twins=TWINS, placebos={}, **OPTIONS)
     assert not without.has_twins
     assert without.record.twins["excluded"] == {"no gendered word": 1}
 
@@ -101,16 +101,32 @@ def test_twins_of_other_triples_are_passed_over(model, found):
 def test_progress_counts_twins_too(model):
     seen = []
     stereoset_scores(
-        model, TRIPLES, twins=TWINS, progress=lambda *done: seen.append(done), **OPTIONS
+        model,
+        TRIPLES,
+        twins=TWINS,
+        placebos={},
+        progress=lambda *done: seen.append(done),
+        **OPTIONS,
     )
     assert seen[-1] == (8, 8)
+
+
+def test_twins_and_placebos_are_made_unless_there_shall_be_none(model):
+    triples = [Triple("mother", "gender", "The mother wrote.", "he was a cook", "she felt", "man")]
+    placebos = {name: make_placebos(triples, name) for name in PLACEBOS}
+    made = stereoset_scores(model, triples)
+    given = stereoset_scores(model, triples, twins=make_twins(triples), placebos=placebos)
+    assert made.has_twins
+    assert list(made.record.placebos) == ["synonym", "role"]
+    pd.testing.assert_frame_equal(made.items, given.items)
+    assert not stereoset_scores(model, triples, twins=None).record.placebos
 
 
 # -- resumed ---------------------------------------------------------------------------------------
 
 
-def parts_in(folder):
-    return lambda identity: PartStore(folder, identity)
+def cache_in(folder):
+    return lambda identity: Cache(folder, identity)
 
 
 def tables_of(scored):
@@ -118,9 +134,9 @@ def tables_of(scored):
 
 
 def test_a_stopped_run_goes_on_and_gives_the_same(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(stereoset_scores_module, "_BLOCK", 3)
-    options = {"twins": TWINS, "store": parts_in(tmp_path), **OPTIONS}
-    whole = stereoset_scores(model, TRIPLES, **{**options, "store": parts_in(tmp_path / "whole")})
+    monkeypatch.setattr("tda_bias.scores.likelihood._BLOCK", 3)
+    options = {"twins": TWINS, "placebos": {}, "cache": cache_in(tmp_path), **OPTIONS}
+    whole = stereoset_scores(model, TRIPLES, **{**options, "cache": cache_in(tmp_path / "whole")})
 
     def stop(done, total):
         if done > 6:
@@ -140,11 +156,13 @@ def test_a_stopped_run_goes_on_and_gives_the_same(model, tmp_path, monkeypatch):
 
 
 def test_readings_of_other_texts_or_another_model_are_not_taken(model, tiny_lm, tmp_path):
-    stereoset_scores(model, TRIPLES[:3], store=parts_in(tmp_path), **OPTIONS)
+    stereoset_scores(model, TRIPLES[:3], twins=None, cache=cache_in(tmp_path), **OPTIONS)
     with pytest.raises(InputError, match="other texts"):
-        stereoset_scores(model, TRIPLES[1:], store=parts_in(tmp_path), **OPTIONS)
+        stereoset_scores(model, TRIPLES[1:], twins=None, cache=cache_in(tmp_path), **OPTIONS)
     with pytest.raises(InputError, match="model was 'tiny-gpt2', now 'tiny-bert'"):
-        stereoset_scores(tiny_lm("bert"), TRIPLES[:3], store=parts_in(tmp_path), **OPTIONS)
+        stereoset_scores(
+            tiny_lm("bert"), TRIPLES[:3], twins=None, cache=cache_in(tmp_path), **OPTIONS
+        )
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -152,7 +170,7 @@ def test_readings_of_other_texts_or_another_model_are_not_taken(model, tiny_lm, 
 
 @pytest.mark.parametrize("twins", [None, TWINS])
 def test_what_is_saved_is_loaded_again(model, twins, tmp_path):
-    result = stereoset_scores(model, TRIPLES, twins=twins, **OPTIONS)
+    result = stereoset_scores(model, TRIPLES, twins=twins, placebos={}, **OPTIONS)
     result = result.with_record(data=DataRecord(source="here"), settings={"category": "all"})
     paths = result.save(tmp_path)
     assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()}
@@ -173,11 +191,10 @@ def test_most_of_smollm2s_preference_in_gender_is_wording(stereoset):
     """What the project was built on: measured first by other code, and with other twins."""
     from tda_bias.models.load import load_language_model
     from tda_bias.triples import load_triples
-    from tda_bias.twins import make_twins
 
     triples = load_triples(stereoset, category="gender")
     model = load_language_model("smollm2-135m", device="cpu")
-    scored = stereoset_scores(model, triples, twins=make_twins(triples), n_resamples=500)
+    scored = stereoset_scores(model, triples, twins=make_twins(triples))
     odds = scored.items["log_prob_s"] - scored.items["log_prob_a"]
     per_token = scored.items["log_prob_s"] / scored.items["tokens_s"]
     per_token -= scored.items["log_prob_a"] / scored.items["tokens_a"]

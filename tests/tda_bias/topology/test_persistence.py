@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from tda_bias.topology import compiled, persistence
+from tda_bias.topology import persistence
 from tda_bias.topology.persistence import n_births, n_deaths
 from tda_bias.types import InputError
 
@@ -19,7 +19,7 @@ from tda_bias.types import InputError
 def backend(request):
     """The backend's name as it is given; the compiled one is what ``mst`` takes for large input."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "_LARGE", 0)
+        patch.setattr(persistence, "_LARGE", 0)
         yield {"compiled": "mst"}.get(request.param, request.param)
 
 
@@ -203,7 +203,7 @@ def test_a_large_batch_is_the_same_in_pieces(births_deaths, monkeypatch):
     pattern = random_patterns(20, 6)
     whole = births_deaths(pattern)
     monkeypatch.setattr("tda_bias.topology.batched._CHUNK_ELEMENTS", 100)
-    monkeypatch.setattr(compiled, "_TASK_ELEMENTS", 100)
+    monkeypatch.setattr(persistence, "_TASK_ELEMENTS", 100)
     pieces = births_deaths(pattern)
     np.testing.assert_array_equal(whole.births, pieces.births)
     np.testing.assert_array_equal(whole.deaths, pieces.deaths)
@@ -255,7 +255,7 @@ def test_a_tensor_with_gradients_is_read_and_left_alone(births_deaths):
 def test_threads_do_not_change_the_result_and_a_late_nan_is_seen(
     births_deaths, monkeypatch, threads
 ):
-    monkeypatch.setattr(compiled, "_TASK_ELEMENTS", 200)
+    monkeypatch.setattr(persistence, "_TASK_ELEMENTS", 200)
     pattern = random_patterns(40, 6)
     expected = births_deaths(pattern)
     before = torch.get_num_threads()

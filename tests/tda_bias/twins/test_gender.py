@@ -1,4 +1,4 @@
-"""The other gender: word pairs, names, capitals, punctuation, and that a swap can be undone."""
+"""The other gender: word pairs, names, capitals, "her" and "his", and that a swap can be undone."""
 
 import re
 from collections import Counter
@@ -10,18 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tda_bias.triples import load_triples
-from tda_bias.twins.gender import gender_twins, gender_words, swapped
-from tda_bias.twins.pronouns import pronoun_reader
+from tda_bias.twins.gender import gender_twin, gender_words, possessive_places, swapped
 from tda_bias.twins.twins import text_fields
 from tda_bias.types import Triple
-
-RULE = pronoun_reader("rule")
-
-
-def swap(text: str) -> str:
-    [swapped_text] = swapped([text], RULE)
-    return swapped_text
-
 
 # -- the word list --
 
@@ -97,7 +88,7 @@ def test_words_that_usually_mean_something_else_are_no_gendered_words(word):
     ],
 )
 def test_gendered_words_change_places(text, expected):
-    assert swap(text) == expected
+    assert swapped(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -114,16 +105,16 @@ def test_gendered_words_change_places(text, expected):
     ],
 )
 def test_what_is_not_gendered_stays(text):
-    assert swap(text) == text
+    assert swapped(text) == text
 
 
 def test_a_known_person_keeps_the_name_and_a_user_does_not():
-    assert swap("Mark Twain met George.") == "Mark Twain met Helen."
+    assert swapped("Mark Twain met George.") == "Mark Twain met Helen."
 
 
 def test_every_pair_is_undone_by_a_second_swap_but_those_one_way():
     texts = {word: f"the {word}." for word in gender_words().partner}
-    lost = {word for word, text in texts.items() if swap(swap(text)) != text}
+    lost = {word for word, text in texts.items() if swapped(swapped(text)) != text}
     assert lost == set(word_list()["one_way"])
 
 
@@ -134,7 +125,7 @@ def test_every_pair_is_undone_by_a_second_swap_but_those_one_way():
 )
 def test_capitals_punctuation_and_the_number_of_words_are_kept(words, case, between):
     text = between.join(case(word) for word in words)
-    changed = swap(text)
+    changed = swapped(text)
     assert re.sub(r"[\w']+", "w", changed) == re.sub(r"[\w']+", "w", text)
     for old, new in zip(re.findall(r"[\w']+", text), re.findall(r"[\w']+", changed), strict=True):
         assert old[0].isupper() == new[0].isupper()
@@ -143,8 +134,7 @@ def test_capitals_punctuation_and_the_number_of_words_are_kept(words, case, betw
 
 def test_a_twin_has_the_category_the_source_and_the_partner_of_the_group():
     triple = Triple("mother", "gender", "My mother sang.", "She.", "Him.", "Iron.", "file line 3")
-    [twin] = gender_twins([triple], RULE)
-    assert twin == Triple(
+    assert gender_twin(triple) == Triple(
         "father", "gender", "My father sang.", "He.", "Her.", "Iron.", "file line 3"
     )
 
@@ -155,9 +145,8 @@ def test_a_twin_has_the_category_the_source_and_the_partner_of_the_group():
 @pytest.fixture(scope="module")
 def swapped_stereoset(stereoset):
     triples = load_triples(stereoset, category="gender")
-    reader = pronoun_reader("spacy")
-    twins = gender_twins(triples, reader)
-    return triples, twins, gender_twins(twins, reader)
+    twins = [gender_twin(triple) for triple in triples]
+    return triples, twins, [gender_twin(twin) for twin in twins]
 
 
 @pytest.mark.real
@@ -191,12 +180,6 @@ def test_on_stereoset_no_word_of_the_old_gender_is_left(swapped_stereoset):
             continue
         assert count(triple, feminine - names) == count(twin, masculine - names)
         assert count(triple, masculine - names) == count(twin, feminine - names)
-
-
-@pytest.mark.real
-def test_on_stereoset_rule_and_tagger_make_the_same_twins(swapped_stereoset):
-    triples, twins, _ = swapped_stereoset
-    assert gender_twins(triples, RULE) == twins
 
 
 # A sample of those read by a person, one or two of each target.
@@ -236,3 +219,41 @@ READ = {
 def test_on_stereoset_twins_that_were_read_stay_as_they_were(swapped_stereoset):
     made = {t.context: twin.context for t, twin in zip(*swapped_stereoset[:2], strict=True)}
     assert {context: made[context] for context in READ} == READ
+
+
+# -- "her" and "his" -------------------------------------------------------------------------------
+
+
+# Each "her" and "his" in order: is it before what is had?
+READINGS = [
+    ("The mother walked into her kitchen.", [True]),
+    ("He called her.", [False]),
+    ("Many men wanted to bang her or grope her, but none offered her a chance.", [False] * 3),
+    ("Her mother came to pick her up.", [True, False]),
+    ("They saw her at the park with her dog.", [False, True]),
+    ("She hired a mover to help her load the truck.", [False]),
+    ("She is rushing home to help her mother with supper.", [True]),
+    ("She missed watching her cook in the kitchen.", [False]),
+    ("It's making her upset.", [False]),
+    ("It helps her relax.", [False]),
+    ("She kept her home very clean.", [True]),
+    ("He doted over the baby and held her lovingly.", [False]),
+    ("Wipe it with her bare hand.", [True]),
+    ("She braided her lovely hair.", [True]),
+    ("His job kept him busy.", [True]),
+    ("The hat is his.", [False]),
+    ("The last hat, which is his, is blue.", [False]),
+    ("That friend of his really got under my skin.", [False]),
+    ("His own dog bit his 3 cats.", [True, True]),
+    ("His behavior was his only fault.", [True, True]),
+    ("It belongs to her", [False]),
+]
+
+
+def readings(text: str, possessives: frozenset[int]) -> list[bool]:
+    return [m.start() in possessives for m in re.finditer(r"\b(?:her|his)\b", text, re.IGNORECASE)]
+
+
+@pytest.mark.parametrize(("text", "expected"), READINGS)
+def test_the_words_around_tell_the_two_uses_apart(text, expected):
+    assert readings(text, possessive_places(text)) == expected

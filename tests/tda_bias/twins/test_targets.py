@@ -1,12 +1,22 @@
-"""Another target in a triple: forms, articles, case, what fits, and who is drawn how often."""
+"""Targets by kind, and another target in a triple: forms, articles, what fits, who is drawn."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from tda_bias.twins.kinds import Kinds, Target, shipped_kinds
-from tda_bias.twins.targets import drawn, fits, places, pool, with_target
+from tda_bias.triples import load_triples
+from tda_bias.twins.targets import (
+    Kinds,
+    Target,
+    drawn,
+    fits,
+    load_kinds,
+    places,
+    pool,
+    shipped_kinds,
+    with_target,
+)
 from tda_bias.types import InputError, Triple
 
 KINDS = shipped_kinds()
@@ -34,17 +44,6 @@ def kind_of(n: int) -> Kinds:
     return Kinds(tuple(Target(n, "k", {"noun": n}, {n: frozenset({"noun"})}) for n in names))
 
 
-def test_a_kind_with_a_single_target_is_refused():
-    with pytest.raises(InputError, match=r"the kind 'k' has a single target, t0; a twin needs"):
-        pool(kind_of(1), "k", {"t0"}, 1)
-
-
-def test_more_twins_than_other_targets_are_refused():
-    with pytest.raises(InputError, match=r"`k` must be at most 3, the other targets.*got 4"):
-        pool(kind_of(4), "k", {"t0"}, 4)
-    assert len(pool(kind_of(4), "k", {"t0"}, 3)) == 4
-
-
 def test_targets_of_the_data_are_drawn_where_they_are_enough():
     kinds = kind_of(6)
     present = {"t0", "t2", "t4"}
@@ -55,110 +54,48 @@ def test_targets_of_the_data_are_drawn_where_they_are_enough():
 # -- forms --
 
 
-@pytest.mark.parametrize(
-    ("context", "own", "other", "expected"),
-    [
-        (
-            "Many people live in Ethiopia.",
-            "Ethiopia",
-            "Sierra Leon",
-            "Many people live in Sierra Leone.",
-        ),
-        (
-            "The Ethiopians sat by the fire.",
-            "Ethiopian",
-            "Russian",
-            "The Russians sat by the fire.",
-        ),
-        ("An Ethiopian woman serves.", "Ethiopian", "Russian", "A Russian woman serves."),
-        ("A Russian man went.", "Russian", "Iranian", "An Iranian man went."),
-        (
-            "I had an Ukrainian roommate once.",
-            "Ukrainian",
-            "Russian",
-            "I had a Russian roommate once.",
-        ),
-        # one form of a word leads to another
-        (
-            "An Ethiopian is a person born in Ethiopia",
-            "Ethiopian",
-            "Iranian",
-            "An Iranian is a person born in Iran",
-        ),
-        (
-            "Italian food is at its best in Italy.",
-            "Italy",
-            "Spain",
-            "Spanish food is at its best in Spain.",
-        ),
-        ("Italians are hardworking people", "Italy", "Spain", "Spaniards are hardworking people"),
-        ("Muslim people follow Islam.", "Muslim", "Hindu", "Hindu people follow Hinduism."),
-        # nouns and adjectives that look the same
-        (
-            "The Japanese have invented many items.",
-            "Japanese",
-            "Russian",
-            "The Russians have invented many items.",
-        ),
-        (
-            "The Japanese bombed Pearl Harbor",
-            "Japanese",
-            "Russian",
-            "The Russians bombed Pearl Harbor",
-        ),
-        (
-            "Many Japanese enjoy sightseeing.",
-            "Japanese",
-            "Russian",
-            "Many Russians enjoy sightseeing.",
-        ),
-        ("Japanese have small feet", "Japanese", "Russian", "Russians have small feet"),
-        ("The Japanese garden had pots.", "Japanese", "Russian", "The Russian garden had pots."),
-        ("My boss is Japanese.", "Japanese", "Russian", "My boss is Russian."),
-        ("I know a Swede.", "Swedish", "Russian", "I know a Russian."),
-        ("My friend is Russian.", "Russian", "Swedish", "My friend is Swedish."),
-        ("The Russian got off.", "Russian", "Swedish", "The Swede got off."),
-        ("Russian people speak.", "Russian", "Swedish", "Swedish people speak."),
-        ("A Russian tourist came.", "Russian", "Swedish", "A Swedish tourist came."),
-        # spelling and case as in the texts
-        (
-            "The Norweigan people are kind.",
-            "Norweigan",
-            "Columbian",
-            "The Colombian people are kind.",
-        ),
-        ("Sierra Leone is in West Africa.", "Sierra Leon", "Spain", "Spain is in West Africa."),
-        ("My cousin moved to Great Britain.", "Britain", "Spain", "My cousin moved to Spain."),
-        ("I eat a lot of arab food", "Arab", "Saudi Arabian", "I eat a lot of saudi arabian food"),
-        (
-            "A MAN FRIM BRITAIN WAS HERE.",
-            "Britain",
-            "Cape Verde",
-            "A MAN FRIM CAPE VERDE WAS HERE.",
-        ),
-        ("Time in VietNam.", "Vietnam", "Spain", "Time in Spain."),
-        ("Persian People are kind", "Persian people", "Arab", "Arab People are kind"),
-        ("Everyone has heard of the bible.", "Bible", "Quran", "Everyone has heard of the quran."),
-        # professions
-        (
-            "The software developers' desks",
-            "software developer",
-            "policeman",
-            "The policemen's desks",
-        ),
-        ("Bartenders work late.", "bartender", "chess player", "Chess players work late."),
-        ("THE CHESS PLAYER PLAYS", "chess player", "nurse", "THE NURSE PLAYS"),
-        ("I really need a assistant.", "assistant", "engineer", "I really need an engineer."),
-        (
-            "All want to be a Football player.",
-            "football player",
-            "engineer",
-            "All want to be an Engineer.",
-        ),
-    ],
-)
-def test_the_other_target_stands_in_the_same_form(context, own, other, expected):
-    assert replaced(context, own, other) == expected
+# Own target > other target | a context | the twin's.
+CASES = """
+Ethiopia > Sierra Leon | Many people live in Ethiopia. | Many people live in Sierra Leone.
+Ethiopian > Russian | The Ethiopians sat by the fire. | The Russians sat by the fire.
+Ethiopian > Russian | An Ethiopian woman serves. | A Russian woman serves.
+Russian > Iranian | A Russian man went. | An Iranian man went.
+Ukrainian > Russian | I had an Ukrainian roommate once. | I had a Russian roommate once.
+Ethiopian > Iranian | An Ethiopian is one who is from Ethiopia | An Iranian is one who is from Iran
+Italy > Spain | Italian food is at its best in Italy. | Spanish food is at its best in Spain.
+Italy > Spain | Italians are hardworking people | Spaniards are hardworking people
+Muslim > Hindu | Muslim people follow Islam. | Hindu people follow Hinduism.
+Japanese > Russian | The Japanese have invented many items. | The Russians have invented many items.
+Japanese > Russian | The Japanese bombed Pearl Harbor | The Russians bombed Pearl Harbor
+Japanese > Russian | Many Japanese enjoy sightseeing. | Many Russians enjoy sightseeing.
+Japanese > Russian | Japanese have small feet | Russians have small feet
+Japanese > Russian | The Japanese garden had pots. | The Russian garden had pots.
+Japanese > Russian | My boss is Japanese. | My boss is Russian.
+Swedish > Russian | I know a Swede. | I know a Russian.
+Russian > Swedish | My friend is Russian. | My friend is Swedish.
+Russian > Swedish | The Russian got off. | The Swede got off.
+Russian > Swedish | Russian people speak. | Swedish people speak.
+Russian > Swedish | A Russian tourist came. | A Swedish tourist came.
+Norweigan > Columbian | The Norweigan people are kind. | The Colombian people are kind.
+Sierra Leon > Spain | Sierra Leone is in West Africa. | Spain is in West Africa.
+Britain > Spain | My cousin moved to Great Britain. | My cousin moved to Spain.
+Arab > Saudi Arabian | I eat a lot of arab food | I eat a lot of saudi arabian food
+Britain > Cape Verde | A MAN FRIM BRITAIN WAS HERE. | A MAN FRIM CAPE VERDE WAS HERE.
+Vietnam > Spain | Time in VietNam. | Time in Spain.
+Persian people > Arab | Persian People are kind | Arab People are kind
+Bible > Quran | Everyone has heard of the bible. | Everyone has heard of the quran.
+software developer > policeman | The software developers' desks | The policemen's desks
+bartender > chess player | Bartenders work late. | Chess players work late.
+chess player > nurse | THE CHESS PLAYER PLAYS | THE NURSE PLAYS
+assistant > engineer | I really need a assistant. | I really need an engineer.
+football player > engineer | All want to be a Football player. | All want to be an Engineer.
+"""
+
+
+@pytest.mark.parametrize("case", CASES.strip().splitlines())
+def test_the_other_target_stands_in_the_same_form(case):
+    names, context, expected = case.split(" | ")
+    assert replaced(context, *names.split(" > ")) == expected
 
 
 def test_targets_are_whole_words():
@@ -265,19 +202,101 @@ def test_the_first_of_several_is_as_good_a_draw_as_the_last():
         assert max(served.values()) < 95
 
 
-def test_other_seeds_draw_others():
-    others = [target(name) for name in PROFESSIONS]
-    data = items(PROFESSIONS, 5)
-    draws = [
-        [[o.name for o in s] for s in drawn(data, others, k=2, rng=np.random.default_rng(seed))]
-        for seed in (0, 0, 1)
-    ]
-    assert draws[0] == draws[1]
-    assert draws[0] != draws[2]
-
-
 def test_fewer_are_drawn_where_fewer_fit():
     data = [(triple("Somalia borders Ethiopia."), target("Somalia"))]
     others = [target("Somalia"), target("Ethiopia"), target("Yemen")]
     [several] = drawn(data, others, k=2, rng=np.random.default_rng(0))
     assert [other.name for other in several] == ["Yemen"]
+
+
+# -- kinds -----------------------------------------------------------------------------------------
+
+
+COLOURS = """
+kinds:
+  colour:
+    forms: [noun, nouns]
+    targets:
+      red: [red|crimson, reds]
+      blue: [blue, blues]
+      green: [green, ~]
+    elsewhere:
+      blue: [sing the blues]
+"""
+
+
+def write(folder, text):
+    path = folder / "kinds.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("kinds:", "kind:", r"`kinds` .*kinds.yaml: unknown setting `kind`; did you mean `kinds`"),
+        ("    forms", "    shapes", r"kinds.yaml: `kinds` is missing|unknown|forbidden|shapes"),
+        ("[noun, nouns]", "[noun, verb]", r"kinds.yaml: .*place.*faith.*adjective.*noun"),
+        ("[green, ~]", "[green]", r"green needs 2 forms \(noun, nouns; ~ for none\); got 1"),
+        ("[green, ~]", "[~, ~]", r"green needs 2 forms"),
+        ("green: [", "Red: [", r"the target Red stands twice"),
+        ("      blue: [sing", "      pink: [sing", r"colour has no target 'pink'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path, old, new, message):
+    with pytest.raises(InputError, match=message) as error:
+        load_kinds(write(tmp_path, COLOURS.replace(old, new)))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "kinds: [1"])
+def test_a_file_that_is_something_else_is_refused(tmp_path, text):
+    with pytest.raises(InputError, match=r"`kinds` .*kinds.yaml"):
+        load_kinds(write(tmp_path, text))
+
+
+def test_a_file_of_ones_own_gives_its_targets(tmp_path):
+    kinds = load_kinds(write(tmp_path, COLOURS))
+    assert [target.name for target in kinds.of_kind("colour")] == ["red", "blue", "green"]
+    red, green = kinds.target("RED"), kinds.target("green")
+    assert red is not None
+    assert green is not None
+    assert red.written == {"noun": "red", "nouns": "reds"}
+    assert red.read["crimson"] == {"noun"}
+    assert green.written == {"noun": "green"}
+    assert kinds.target("yellow") is None
+
+
+def test_phrases_elsewhere_are_whole_words_in_whatever_case(tmp_path):
+    blue = load_kinds(write(tmp_path, COLOURS)).target("blue")
+    assert blue is not None
+    assert blue.means_something_else_in("They Sing  the blues.")
+    assert not blue.means_something_else_in("Sing the bluest song.")
+    assert not blue.means_something_else_in("The blues are here.")
+
+
+def test_every_target_of_the_starter_triples_has_a_kind():
+    names = {t.group for t in load_triples("starter") if t.category != "gender"}
+    assert all(shipped_kinds().target(name) is not None for name in names)
+
+
+def test_every_kind_that_ships_serves_three_twins():
+    for kind in ("place", "people", "believer", "scripture", "profession"):
+        assert len(shipped_kinds().of_kind(kind)) > 3
+
+
+@pytest.mark.real
+def test_every_target_of_stereoset_has_a_kind_of_its_category(stereoset):
+    kinds = Counter()
+    for triple in load_triples(stereoset):
+        if triple.category != "gender":
+            target = shipped_kinds().target(triple.group)
+            assert target is not None, triple.group
+            kinds[triple.category, target.kind] += 1
+    assert kinds == {
+        ("race", "place"): 545,
+        ("race", "people"): 431,
+        ("religion", "believer"): 53,
+        ("religion", "scripture"): 25,
+        ("profession", "profession"): 827,
+    }

@@ -1,12 +1,16 @@
-"""The object: looking up, selecting, counting, hashing."""
+"""Twins as an object, and as a file: its exact form, the way back, and what is refused."""
 
+import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tda_bias.twins import Excluded, Twins
-from tda_bias.twins.twins import content
-from tda_bias.types import Triple
+from tda_bias.triples import load_triples
+from tda_bias.twins import Excluded, Twins, load_twins, make_twins, save_twins
+from tda_bias.twins.twins import NOT_IN_FILE
+from tda_bias.types import InputError, Triple
 
 A = Triple("a", "race", "A is here.", "s", "t", "u", "line 1")
 B = Triple("b", "race", "B is here.", "s", "t", "u", "line 2")
@@ -24,13 +28,6 @@ def test_twins_are_found_by_what_a_triple_says_not_where_it_stands():
     assert TWINS.of(C) == ()
 
 
-def test_iterating_gives_triples_with_their_twins():
-    assert list(TWINS) == [(A, (B, C)), (B, (C,))]
-    assert len(TWINS) == 2
-    assert TWINS
-    assert not Twins(())
-
-
 def test_selecting_keeps_the_twins_of_the_selected_and_counts_only_them():
     some = TWINS.only([replace(B, source="x"), C])
     assert list(some) == [(B, (C,))]
@@ -41,13 +38,6 @@ def test_selecting_keeps_the_twins_of_the_selected_and_counts_only_them():
 
 def test_reasons_are_counted_the_most_frequent_first():
     assert list(TWINS.reasons().items()) == [("why", 2), ("else", 1)]
-
-
-def test_the_record_counts_triples_and_twins():
-    record = TWINS.record()
-    assert (record["triples"], record["twins"]) == (2, 3)
-    assert record["excluded"] == {"why": 2, "else": 1}
-    assert record["source"] == "made"
 
 
 def test_the_hash_is_of_the_texts_and_not_of_their_order_or_source():
@@ -68,7 +58,159 @@ def test_the_hash_changes_with_any_text_target_or_twin(pairs):
     assert Twins(pairs=pairs).hash() != TWINS.hash()
 
 
-def test_content_leaves_out_the_source_alone():
-    assert content(A) == content(replace(A, source=""))
-    for name in ("group", "category", "context", "stereotype", "anti_stereotype", "unrelated"):
-        assert content(replace(A, **{name: "x"})) != content(A)
+# -- as a file -------------------------------------------------------------------------------------
+
+
+ORIGINAL = Triple("nurse", "profession", "The nurse is in.", "She sang.", "She boxed.", "Iron.")
+OTHER = Triple("cook", "profession", "The cook is in.", "He sang.", "He boxed.", "Iron.")
+TEXTS = {
+    "context": "The nurse is in.",
+    "stereotype": "She sang.",
+    "anti-stereotype": "She boxed.",
+    "unrelated": "Iron.",
+}
+LINE = {
+    "target": "nurse",
+    "bias_type": "profession",
+    "original": TEXTS,
+    "twin": {**TEXTS, "context": "The tailor is in."},
+    "twin_target": "tailor",
+}
+
+
+def write(folder, *lines):
+    path = folder / "twins.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(texts), encoding="utf-8")
+    return path
+
+
+def without(keys: dict, name: str) -> dict:
+    return {key: value for key, value in keys.items() if key != name}
+
+
+# -- refused --
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"line 2: not a JSON object"),
+        ("[1]", r"line 2: expected a JSON object, got list"),
+        ('{"target": "a", "target": "b"}', r"line 2: the key 'target' stands twice"),
+        (
+            {**LINE, "note": "x"},
+            r"line 2: unknown key `note`; allowed are target, bias_type, "
+            r"original, twin, twin_target",
+        ),
+        (
+            {**LINE, "twin": {**TEXTS, "text": "x"}},
+            r"line 2: unknown key `twin.text`; allowed are "
+            r"context, stereotype, anti-stereotype, unrelated",
+        ),
+        (
+            {**LINE, "twin": {**TEXTS, "anti_stereotype": "x"}},
+            r"unknown key `twin.anti_stereotype`",
+        ),
+        (without(LINE, "original"), r"line 2: `original` is missing"),
+        (without(LINE, "bias_type"), r"line 2: `bias_type` is missing"),
+        ({**LINE, "twin": without(TEXTS, "unrelated")}, r"line 2: `twin.unrelated` is missing"),
+        (
+            {**LINE, "original": without(TEXTS, "anti-stereotype")},
+            r"`original.anti-stereotype` is "
+            r"missing",
+        ),
+        (
+            {**LINE, "twin": {**LINE["twin"], "stereotype": 3}},
+            r"`twin.stereotype` must be .* string",
+        ),
+        (
+            {**LINE, "twin": {**LINE["twin"], "stereotype": " "}},
+            r"`twin.stereotype` must be a text "
+            r"that is not empty",
+        ),
+        (
+            {**LINE, "twin": TEXTS},
+            r"line 2: the twin has the original's context, 'The nurse is in.'",
+        ),
+        (
+            {**LINE, "original": {**TEXTS, "context": "The nurse is out."}},
+            r"line 2: the original is "
+            r"not among the triples \(profession, nurse: 'The nurse is out.'\)",
+        ),
+        ({**LINE, "target": "cook"}, r"line 2: the original is not among the triples"),
+        ({**LINE, "bias_type": "race"}, r"line 2: the original is not among the triples"),
+        (LINE, r"line 2: this twin stands twice"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(tmp_path, line, message):
+    with pytest.raises(InputError, match=message) as error:
+        load_twins(write(tmp_path, LINE, line), [ORIGINAL])
+    assert "\n" not in str(error.value)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_a_file_without_twins_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"`twins` .*twins.jsonl holds no twin"):
+        load_twins(write(tmp_path, "", " "), [ORIGINAL])
+
+
+# -- read --
+
+
+def test_lines_with_the_same_original_are_several_twins(tmp_path):
+    second = {**LINE, "twin": {**TEXTS, "context": "The mover is in."}, "twin_target": "mover"}
+    twins = load_twins(write(tmp_path, LINE, "", second), [OTHER, ORIGINAL])
+    assert [twin.group for twin in twins.of(ORIGINAL)] == ["tailor", "mover"]
+    assert twins.of(ORIGINAL)[0].context == "The tailor is in."
+    assert twins.of(ORIGINAL)[0].category == "profession"
+    assert [(e.triple, e.reason) for e in twins.excluded] == [(OTHER, NOT_IN_FILE)]
+    assert twins.record()["source"] == "file"
+
+
+def test_the_twin_target_may_be_left_out(tmp_path):
+    for line in (without(LINE, "twin_target"), {**LINE, "twin_target": None}):
+        [twin] = load_twins(write(tmp_path, line), [ORIGINAL]).of(ORIGINAL)
+        assert twin.group == "nurse"
+
+
+def test_a_file_corrected_by_hand_is_read_as_it_says(tmp_path):
+    twins = make_twins([ORIGINAL], k=1)
+    save_twins(tmp_path / "a.jsonl", twins)
+    text = (tmp_path / "a.jsonl").read_text(encoding="utf-8")
+    corrected = text.replace(twins.of(ORIGINAL)[0].context, "The candlestick maker is in.")
+    (tmp_path / "a.jsonl").write_text(corrected, encoding="utf-8")
+    read = load_twins(tmp_path / "a.jsonl", [ORIGINAL])
+    assert read.of(ORIGINAL)[0].context == "The candlestick maker is in."
+    assert read.hash() != twins.hash()
+
+
+# -- written --
+
+
+def test_a_line_has_the_documented_form(tmp_path):
+    twin = Triple("tailor", "profession", "The tailor is in.", "She sang.", "She boxed.", "Iron.")
+    save_twins(tmp_path / "a.jsonl", Twins(((ORIGINAL, (twin,)),)))
+    [line] = (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line) == LINE
+
+
+@given(
+    st.text(min_size=1).filter(
+        lambda t: t.strip() and not any("\ud800" <= c <= "\udfff" for c in t)
+    )
+)
+def test_any_text_survives_the_file(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("twins") / "a.jsonl"
+    twin = Triple("x", "race", f"{text} twin", text, text, text)
+    original = Triple("y", "race", text, text, text, text)
+    save_twins(path, Twins(((original, (twin,)),)))
+    assert load_twins(path, [original]).of(original)[0].texts() == twin.texts()
+
+
+@pytest.mark.real
+def test_stereoset_twins_are_read_again(stereoset, tmp_path):
+    triples = load_triples(stereoset)
+    twins = make_twins(triples)
+    save_twins(tmp_path / "a.jsonl", twins)
+    assert load_twins(tmp_path / "a.jsonl", triples).hash() == twins.hash()

@@ -1,0 +1,317 @@
+"""A run in the making: its folder, finished parts, model, progress and interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from tda_bias.runs.text import counted
+from tda_bias.runs.work import Shard, ShareDone, Team, launched
+from tda_bias.types import InputError
+
+from .loading import hooked_model, language_model
+from .progress import Moved, progress_bar, say
+from .settings import KeptRunSettings, RunSettings, SharedRunSettings
+
+if TYPE_CHECKING:
+    from tda_bias.models.load import Head, LanguageModel, LoadedModel
+    from tda_bias.runs.cache import OpenCache
+    from tda_bias.runs.record import DataRecord
+
+    M = TypeVar("M", bound=LanguageModel)
+
+
+@dataclass
+class Work:
+    """A run in the making.
+
+    Attributes:
+        settings: What was asked for.
+        folder: Where the run goes.
+        kept: The folder inside it where finished parts are kept.
+        console: For progress and remarks.
+        team: The processes that share the work; None where it is this one alone.
+        device: Where the model is, once it is loaded.
+    """
+
+    settings: Any
+    folder: Path
+    kept: Path
+    console: Console
+    team: Team | None
+    refuse_other_weights: Callable[[LanguageModel], None]
+    device: Any = None
+
+    def model(
+        self, name: str, *, dtype: str | None = None, head: Head = "language"
+    ) -> LanguageModel:
+        """Load the model; refuse to write over a run of another one."""
+        return self._loaded(
+            language_model(name, self.settings, self.console, dtype=dtype, head=head)
+        )
+
+    def hooked_model(self, name: str) -> LoadedModel:
+        """Load the model with hooks on its attention; refuse to write over a run of another one."""
+        return self._loaded(hooked_model(name, self.settings, self.console))
+
+    def _loaded(self, model: M) -> M:
+        self.refuse_other_weights(model)
+        self.device = model.device
+        return model
+
+    @contextmanager
+    def progress(self, title: str, what: str) -> Iterator[Moved]:
+        """Show how far the work is."""
+        with (
+            within_memory(self.device, self.settings.batch_size),
+            progress_bar(self.console, title, what) as moved,
+        ):
+            yield moved
+
+    @property
+    def cache(self) -> OpenCache:
+        """Opens the cache of finished parts, given what their numbers depend on."""
+        from tda_bias.runs.cache import Cache
+
+        how = {"resume": self.settings.resume, "overwrite": self.settings.overwrite}
+        return partial(Cache, self.kept, team=self.team, **how)
+
+
+@contextmanager
+def within_memory(device: Any, batch_size: int) -> Iterator[None]:
+    """Turn the accelerator's complaint into advice."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise InputError(
+            f"out of memory on {device}; lower --batch-size (now {batch_size})"
+        ) from None
+
+
+@contextmanager
+def working(
+    settings: RunSettings,
+    command: str,
+    folder: Path,
+    *,
+    data: DataRecord | None = None,
+    kept: str = "parts",
+    shared: bool = True,
+) -> Iterator[Work]:
+    """Hold a folder while a run, or a share of it, is computed and written.
+
+    A resumed run says what it takes over; an interrupted one what is kept. Folders that are made
+    for a run that then fails before it leaves anything are taken away again.
+
+    Args:
+        settings: Its settings.
+        command: Its command.
+        folder: Where the run goes.
+        data: Its texts.
+        kept: Name of the folder of finished parts inside.
+        shared: Whether processes that a launcher started share the work.
+
+    Raises:
+        InputError: if the folder holds a finished run of something else, is held by another
+            process, or cannot be written.
+    """
+    team = team_of(settings) if shared and isinstance(settings, SharedRunSettings) else None
+    console = settings.console
+    parts = folder / kept
+
+    def finished() -> int:
+        return sum(1 for _ in parts.rglob("*.npz"))
+
+    with interruptible(finished, parts), held(folder, command, settings, data, team) as refuse:
+        if isinstance(settings, KeptRunSettings) and settings.resume and (number := finished()):
+            found = counted(number, "finished part")
+            say(console, f"Going on with {found} in {parts}; --no-resume starts over.")
+        yield Work(settings, folder, parts, console, team, refuse)
+
+
+@contextmanager
+def interruptible(
+    finished: Callable[[], int], where: Path, what: str = "finished part"
+) -> Iterator[None]:
+    """On Ctrl-C say where what is finished is kept, if anything is, and end with exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        number = finished()
+        said = f"{counted(number, what)} {'is' if number == 1 else 'are'} kept in {where}"
+        typer.echo(
+            f"Interrupted. {said}; the same command goes on."
+            if number
+            else f"Interrupted before a {what} was there: nothing is kept.",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def held(
+    folder: Path,
+    command: str,
+    settings: RunSettings,
+    data: DataRecord | None = None,
+    team: Team | None = None,
+) -> Iterator[Callable[[LanguageModel], None]]:
+    """Hold the folder of a run; of a launcher's processes the first holds it for all.
+
+    Yields:
+        What to call with the model once it is loaded: it refuses to write over a run of others.
+
+    Raises:
+        InputError: as ``working``.
+    """
+    from tda_bias.runs.files import prepare_folder
+    from tda_bias.runs.run import refuse_other_run
+    from tda_bias.runs.writing import locked, locked_share
+
+    depends_on = settings.numbers_depend_on()
+
+    def refuse(weights: str | None = None) -> None:
+        refuse_other_run(
+            folder,
+            command,
+            settings=depends_on,
+            data=data,
+            weights=weights,
+            overwrite=settings.overwrite,
+        )
+
+    if team is not None and team.index and not isinstance(team, Shard):
+        yield lambda model: None
+        return
+    refuse()
+    if isinstance(team, Shard):
+        with locked_share(folder, f"{team.index + 1}-of-{team.count}"):
+            yield lambda model: refuse(model.weight_hash())
+        return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    with locked(folder):
+        try:
+            refuse()
+            prepare_folder(folder)
+            yield lambda model: refuse(model.weight_hash())
+        except BaseException:
+            _take_away(missing)
+            raise
+
+
+def _take_away(folders: list[Path]) -> None:
+    """Delete folders that hold nothing but the lock, innermost first."""
+    inside = list(folders[0].iterdir()) if folders and folders[0].is_dir() else []
+    if all(path.name.startswith(".tdabias.") for path in inside):
+        for path in inside:
+            path.unlink(missing_ok=True)
+    for folder in folders:
+        # Whoever put something there meanwhile needs it.
+        with suppress(OSError):
+            folder.rmdir()
+
+
+# -- several processes -----------------------------------------------------------------------------
+
+# Others may compute for days before they meet this process; one that has died is noticed at once.
+_PATIENCE = timedelta(days=30)
+
+
+def team_of(settings: SharedRunSettings) -> Team | None:
+    """Who shares the work of a command; None where it is this process alone.
+
+    Raises:
+        InputError: if the processes of a launcher do not find each other, or are given a shard.
+    """
+    _, count = launched()
+    if settings.shard is not None:
+        if count > 1:
+            raise InputError(
+                f"--shard is for commands that are started one by one; these are {count} processes "
+                "of a launcher, which share the work themselves"
+            )
+        index, count = map(int, settings.shard.split("/"))
+        return Shard(index - 1, count)
+    return _joined() if count > 1 else None
+
+
+@contextmanager
+def stage(done: list[ShareDone]) -> Iterator[None]:
+    """A part of a command behind which others follow: whoever only shares goes on to them.
+
+    Args:
+        done: What ends the command once all parts are done is put here.
+    """
+    try:
+        yield
+    except ShareDone as share:
+        done.append(share)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of a launcher, which meet when their shares are done.
+
+    Attributes:
+        index: Number of this one, from 0.
+        count: How many there are.
+    """
+
+    index: int
+    count: int
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str]:
+        """Parts that the first process misses: it alone may delete what was there."""
+        import torch.distributed as dist
+
+        said: list[Any] = [missing() if self.index == 0 else None]
+        with _one_line():
+            dist.broadcast_object_list(said, src=0)
+        return list(said[0])
+
+    def meet(self) -> None:
+        """Wait for all."""
+        import torch.distributed as dist
+
+        with _one_line():
+            dist.barrier()
+
+    def done(self) -> None:
+        """Wait for all; the first goes on."""
+        self.meet()
+        if self.index:
+            raise ShareDone
+
+
+@cache
+def _joined() -> Processes:
+    """This process, once it has found the others."""
+    import torch.distributed as dist
+
+    index, count = launched()
+    with _one_line():
+        dist.init_process_group("gloo", timeout=_PATIENCE)
+    return Processes(index, count)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Turn what a lost process makes of a meeting into one line."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:120]
+        raise InputError(
+            f"another of the {launched()[1]} processes has ended or cannot be reached ({reason}); "
+            "finished parts are kept, the same command goes on"
+        ) from None

@@ -1,1 +1,0 @@
-"""Word lists and templates, each with its source."""

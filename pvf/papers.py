@@ -1,0 +1,251 @@
+"""The tables and figures of the PVF papers, for runs of this tool beside what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pvf import plots
+from pvf.config import RiskConfig
+from pvf.preferences import PreferencesRecord
+from pvf.report import RiskReport, comparison, load_report
+from pvf.social import Factors
+from pvf.words import load_classes, load_templates, load_words, packaged
+from tda_bias.runs.figures import (
+    COLUMN,
+    PAGE,
+    Drawn,
+    Entry,
+    captioned,
+    named_apart,
+    print_figure,
+    print_style,
+    write_print,
+)
+from tda_bias.runs.run import Run
+from tda_bias.runs.tables import write_table
+from tda_bias.runs.text import counted
+from tda_bias.types import InputError
+
+# The words of BVF's figure 11.
+_PUBLISHED = ("nurse", "stylist", "receptionist", "doctor", "programmer", "captain")
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def published() -> dict[str, Any]:
+    """The numbers that the papers print, with their sources."""
+    return packaged("published.yaml")
+
+
+def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
+    """A table of the PVF papers: published rows, and ours marked so.
+
+    Args:
+        reports: By model name; each measured as the papers did, see ``unlike_the_papers``.
+        table: A key of ``published()["risk"]["tables"]``.
+
+    Raises:
+        InputError: if there is no such table, or a report cannot stand in it.
+    """
+    risk = published()["risk"]
+    if table not in risk["tables"]:
+        raise InputError(f"`table` must be one of {', '.join(risk['tables'])}; got {table!r}")
+    rows = [
+        {**dict(zip(risk["columns"], row, strict=True)), "from": "paper"}
+        for row in risk["tables"][table]["rows"]
+    ]
+    for name, report in reports.items():
+        if reasons := unlike_the_papers(report, table):
+            raise InputError(f"{name} cannot stand in the papers' table of {table}: {reasons[0]}")
+        measured = report.summary.iloc[0]
+        ours = {key: float(measured[key]) for key in ("R", "R_p", "R_v")}
+        rows.append({"model": name, **ours, "from": "here", "the same as": paper_name(name)})
+    risks = pd.DataFrame(rows)
+    return risks.sort_values("R", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def unlike_the_papers(report: RiskReport, table: str) -> list[str]:
+    """Reasons against a risk in a published table: other words, templates, or another risk.
+
+    Args:
+        report: The risk.
+        table: A key of ``published()["risk"]["tables"]``.
+
+    Returns:
+        One reason each; empty where the risk is the one that the table is about.
+    """
+    preferences, reasons = report.preferences, []
+    if table not in packaged("classes.yaml"):
+        return ["its templates or words are not published"]
+    listed = load_words("occupations").words
+    if set(preferences.x) != set(listed):
+        reasons.append(f"words x are others than the papers' {len(listed)} occupations")
+    classes = load_classes(table).classes
+    words = {word for members in classes.values() for word in members}
+    if set(preferences.classes) != set(classes) or not set(preferences.words) <= words:
+        reasons.append(f"words y are others than the papers' of {table}")
+    if set(preferences.templates) != set(load_templates("gender" if table == "gender" else "race")):
+        reasons.append("templates are others than the papers' ten")
+    if report.x_weights is not None:
+        reasons.append("words x have weights")
+    for name in ("criterion", "scale", "aggregate", "definition", "template_weights", "min_mass"):
+        ours, theirs = getattr(report.config, name), getattr(RiskConfig(), name)
+        if ours != theirs:
+            reasons.append(f"{name.replace('_', ' ')} is {ours}, the papers' {theirs}")
+    return reasons
+
+
+def paper_name(model: str) -> str:
+    """The name under which the papers report a model; empty if none does."""
+    names: dict[str, Sequence[str]] = published()["names"]
+    return next((paper for paper, loaded in names.items() if model in loaded), "")
+
+
+def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]) -> int:
+    """Write the papers' tables of risk beside those of every run of ``tdabias pvf``.
+
+    Args:
+        runs: Runs of any command.
+        out: Folder of the tables.
+        left_out: Called with a line about each run that cannot stand beside a published table.
+
+    Returns:
+        Their number.
+    """
+    pvf = [run for run in runs if run.command == "pvf"]
+    written = 0
+    for name, entry in (published()["risk"]["tables"] if pvf else {}).items():
+        file = "risk_" + name.replace(",", "").replace(" ", "_")
+        beside = {}
+        for run in pvf:
+            if run.record_as(PreferencesRecord).words.y.name != name:
+                continue
+            report = run.load(load_report)
+            if reasons := unlike_the_papers(report, name):
+                left_out(f"{run.folder} in {file}: {'; '.join(reasons)}")
+            else:
+                beside[run.model] = report
+        caption = f"Risk, {name}: {entry['source']}" + ("; and this tool" if beside else "")
+        write_table(out, file, risk_table(beside, name), caption)
+        written += 1
+    return written
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def signed_means(runs: Sequence[Run]) -> Figure:
+    """Box per model of signed means."""
+    figure = print_figure(COLUMN if len(runs) == 1 else PAGE, 3.2)
+    plots.plot_signed_means(_reports(runs), ax=figure.subplots())
+    return captioned(figure, _words(runs[0]))
+
+
+def distributions(runs: Sequence[Run]) -> Figure:
+    """Histograms of prejudice and volatility over words."""
+    figure = print_figure(PAGE, 2.6)
+    left, right = figure.subplots(1, 2)
+    plots.plot_distribution(runs[0].load(load_report), quantity="r_p", ax=left)
+    plots.plot_distribution(runs[0].load(load_report), quantity="r_v", ax=right)
+    return captioned(figure, _words(runs[0]))
+
+
+def preferences(runs: Sequence[Run]) -> Figure:
+    """The published six words by template; the extremes where they were not read."""
+    report = runs[0].load(load_report)
+    read = set(_PUBLISHED) <= set(report.preferences.x)
+    rows = list(_PUBLISHED) if read else plots.extreme_words(report)
+    figure = print_figure(PAGE, 1.9 + 0.22 * len(rows))
+    plots.plot_preferences(report.preferences, rows, ax=figure.subplots())
+    return captioned(figure, _words(runs[0]))
+
+
+def change(runs: Sequence[Run]) -> Figure:
+    """Risk before and after."""
+    figure = print_figure(COLUMN, 2.8)
+    plots.plot_change(*_reports(runs).values(), ax=figure.subplots())
+    return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
+
+
+def size(runs: Sequence[Run]) -> Figure:
+    """Risk against the number of parameters."""
+    figure = print_figure(COLUMN, 2.8)
+    plots.plot_against_size(_reports(runs), ax=figure.subplots())
+    return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
+
+
+def _reports(runs: Sequence[Run]) -> dict[str, RiskReport]:
+    """Reports by name; refuses a model that is compared with itself."""
+    reports = {name: run.load(load_report) for name, run in named_apart(runs).items()}
+    comparison(reports)
+    return reports
+
+
+def _words(run: Run) -> str:
+    n = run.load(load_report).controls
+    return (
+        f"{run.model}: {counted(n['x'], 'word')}, {counted(n['templates'], 'template')} (weights "
+        f"like {n['n_effective_contexts']:.1f} of them); listed words hold "
+        f"{n['union_mass_mean']:.2g} of the probability."
+    )
+
+
+def _prompts(run: Run) -> object:
+    """Key of runs with the same words, templates and classes, which may stand in one figure."""
+    p = run.load(load_report).preferences
+    return p.x, p.templates, p.classes
+
+
+_PAPERS = "PVF papers, figure"
+FIGURES: tuple[Entry, ...] = (
+    Entry(
+        "pvf5_signed_means", f"{_PAPERS} 5: signed means by model", "pvf", signed_means,
+        together="all", comparable=_prompts,
+    ),
+    Entry(
+        "pvf6_change", f"{_PAPERS}s 6 and 8: before and after", "pvf", change,
+        together="two", comparable=_prompts, fewest=2,
+    ),
+    Entry(
+        "pvf7_size", f"{_PAPERS} 7: risk against size", "pvf", size,
+        together="all", comparable=_prompts, fewest=2,
+    ),
+    Entry(
+        "pvf10_distributions", f"{_PAPERS}s 10 and 16: distributions over words", "pvf",
+        distributions,
+    ),
+    Entry(
+        "pvf11_preferences", f"{_PAPERS} 11: preferences by word and template", "pvf", preferences
+    ),
+)  # fmt: skip
+
+
+def write_regressions(
+    runs: Sequence[Run], factors: Factors, out: Path, formats: Sequence[str]
+) -> list[tuple[str, str, str, list[Path]]]:
+    """Draw the PVF papers' regressions of every run of ``tdabias pvf`` on a user's factors.
+
+    Returns:
+        Of each figure its name, title, run and files.
+    """
+    used = [run for run in runs if run.command == "pvf"]
+    written = []
+    for run in used:
+        for number, name in enumerate(factors.table.columns, start=1):
+            with print_style():
+                figure = print_figure(COLUMN, 2.9)
+                plots.plot_regression(
+                    run.load(load_report).by_x, factors, name, ax=figure.subplots()
+                )
+                captioned(figure, f"{run.model}: risk r of each word on {name}.")
+            file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(used) > 1 else "")
+            title = f"PVF papers, figures 9 and 12-15: regression on {name}"
+            files = write_print(out, Drawn(file, title, figure, run.id), formats)
+            written.append((file, title, run.id, files))
+    return written

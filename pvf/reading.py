@@ -1,0 +1,487 @@
+"""Reading a model: words and templates to preferences, for every kind of language model.
+
+A word's probability is the product over its tokens. What prompts and words share ("baron" and
+"baroness") is run once: ``tda_bias.models.scoring`` sees to that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from transformers import PreTrainedTokenizerBase
+
+from pvf.config import Forms, ScoreConfig
+from pvf.preferences import Preferences, PreferencesRecord, ReadRecord, SourceRecord, WordsRecord
+from pvf.risk import decompose
+from pvf.words import (
+    Y_SLOT,
+    Template,
+    WordClasses,
+    WordList,
+    load_classes,
+    load_templates,
+    load_words,
+)
+from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.language_model import model_record
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.requests import (
+    MaskedRows,
+    Request,
+    as_trees,
+    gap_sources,
+    gap_token,
+    mask_token,
+    require_kind,
+)
+from tda_bias.models.scoring import Scorer
+from tda_bias.progress import Progress
+from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
+from tda_bias.runs.work import Part
+from tda_bias.types import InputError
+
+_log = logging.getLogger(__name__)
+# Words x that are saved together: a killed run loses no more than these.
+_WORDS = 32
+# A row of a forward pass holds prompts of one word and what may follow them, up to so many tokens:
+# they share its beginning, and longer rows cost more attention than that saves.
+_ROW = 64
+# A word before the words of interest: their tokens are what it does not account for.
+_ANCHOR = "that"
+
+
+def score_preferences(
+    model: LanguageModel,
+    words: WordList,
+    templates: Sequence[Template],
+    classes: WordClasses,
+    *,
+    config: ScoreConfig | None = None,
+    cache: OpenCache = no_cache,
+    progress: Progress | None = None,
+) -> Preferences:
+    """Read the probability of every word of y in every template filled with every x.
+
+    Args:
+        model: Causal, masked, permutation or sequence-to-sequence language model, from
+            ``tda_bias.load_language_model`` or ``load_model``.
+        words: The words for x.
+        templates: The contexts.
+        classes: The words of y by class.
+        config: Settings.
+        cache: Opens the cache of finished parts, given the settings that their numbers depend on.
+        progress: Called with the number of finished prompts and of all.
+
+    Raises:
+        InputError: if the model has no language-model head, a word cannot be written with its
+            tokenizer, a class keeps no word, a template does not suit the model, or ``cache``
+            holds probabilities under other settings.
+        ShareDone: where another process gathers.
+    """
+    config = config or ScoreConfig()
+    listed = _readable(model, config, templates, classes)
+    if listed.skipped:
+        _log.info("%d words are not read: %s", len(listed.skipped), ", ".join(listed.skipped))
+    weights = model.weight_hash()
+    # Everything that saved probabilities depend on, beside words and templates.
+    identity = {
+        "format": 3,
+        "model": model.name,
+        "weights": weights,
+        "dtype": model.dtype_name,
+        "kind": model.kind,
+        **config.model_dump(mode="json", exclude={"batch_size"}),
+    }
+    kept = cache(identity)
+    start, done, n_prompts = time.perf_counter(), 0, len(words.words) * len(templates)
+
+    def moved(before: int, of_block: int, finished: int, total: int) -> None:
+        if progress is not None:
+            progress(before + finished * of_block // max(total, 1), n_prompts)
+
+    blocks = []
+    for first in range(0, len(words.words), _WORDS):
+        block = words.words[first : first + _WORDS]
+        depends_on = {
+            "words": list(block),
+            "templates": [template.text for template in templates],
+            "words of y": [list(sequence) for sequence in listed.tokens],
+        }
+        within = partial(moved, first * len(templates), len(block) * len(templates))
+        blocks.append(
+            Part(
+                f"words {first + 1} to {first + len(block)}",
+                len(block),
+                partial(dict, depends_on),
+                partial(_read, model, config, templates, listed, block, within),
+            )
+        )
+    arrays: list[Mapping[str, np.ndarray]] = []
+    notes: dict[str, list[Any]] = {}
+    for part, read in zip(blocks, kept.each(blocks), strict=True):
+        arrays.append(read)
+        for name, note in json.loads(str(read["notes"])).items():
+            notes.setdefault(name, []).append(note)
+        done += int(part.cost) * len(templates)
+        moved(done, 0, 0, 1)
+    log_prob, continued = (
+        np.concatenate([a[n] for a in arrays]) for n in ("log_prob", "continued")
+    )
+    inputs = _inputs(model, words.words, templates)
+    record = PreferencesRecord(
+        model=model_record(model, weights=weights),
+        kind=model.kind,
+        read_config=config,
+        words=WordsRecord(
+            x=SourceRecord(name=words.name, source=words.source),
+            y=SourceRecord(name=classes.name, source=classes.source),
+            shared_by_classes=classes.shared,
+            not_read=listed.skipped,
+            tokens_of_each={
+                w: len(own) for w, own in zip(listed.words, listed.tokens, strict=True)
+            },
+            tokens_of_x=_tokens_of_x(model, words.words),
+            continued=listed.continued,
+        ),
+        read=ReadRecord(
+            x=words.words,
+            templates=tuple((template.text, template.count) for template in templates),
+            classes=listed.classes,
+        ),
+        prompts={
+            "number": len(inputs),
+            "tokens": sum(map(len, inputs)),
+            "hash": texts_hash([(ids,) for ids in inputs]),
+            # Where blocks were run in different ways, all of them.
+            **{k: v[0] if len({*v}) == 1 else [*dict.fromkeys(v)] for k, v in notes.items()},
+        },
+        seconds=time.perf_counter() - start,
+    )
+    return Preferences(log_prob, continued, record)
+
+
+def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
+    """Tokens that each x adds to a prompt: a covariate of whatever is compared over words."""
+    before = len(model.tokenizer("The", add_special_tokens=False)["input_ids"])
+    texts = [f"The {word}" for word in words]
+    ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    return {word: len(tokens) - before for word, tokens in zip(words, ids, strict=True)}
+
+
+def pronoun_risks() -> Callable[[LanguageModel], dict[str, float]]:
+    """A function of a model: R, R_p and R_v of pronouns over occupations, as published."""
+    words, templates = load_words("occupations"), load_templates("gender")
+    classes = load_classes("pronouns")
+
+    def measure(model: LanguageModel) -> dict[str, float]:
+        read = score_preferences(model, words, templates, classes)
+        risk = decompose(read.by_class().p, context_weights=read.counts)
+        return {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}
+
+    return measure
+
+
+def _readable(
+    model: LanguageModel, config: ScoreConfig, templates: Sequence[Template], classes: WordClasses
+) -> WordTokens:
+    """The token sequences that a model of this kind can read in these templates."""
+    require_kind(model, ("causal", "masked", "permutation", "seq2seq"), "words are read with")
+    masked = model.kind == "masked"
+    if masked:
+        mask_token(model)
+    for template in () if masked else templates:
+        if not template.text.endswith(Y_SLOT):
+            raise InputError(
+                f"`templates`: {model.kind} model {model.name} does not see what follows "
+                f"{Y_SLOT}; shorten {template.text!r}"
+            )
+    one_token = masked and config.masked_words == "one_token"
+    return word_tokens(model.tokenizer, classes, forms=config.forms, one_token=one_token)
+
+
+# -- readings --------------------------------------------------------------------------------------
+
+
+def _read(
+    model: LanguageModel,
+    config: ScoreConfig,
+    templates: Sequence[Template],
+    listed: WordTokens,
+    words: Sequence[str],
+    progress: Progress,
+) -> dict[str, np.ndarray]:
+    """Words of y in every template filled with every one of some x, as they are saved."""
+    notes: dict[str, Any] = {}
+    if model.kind == "masked":
+        values = _at_masks(model, config, templates, listed, words, progress)
+    else:
+        values, notes = _after_prompts(model, config, templates, listed, words, progress)
+    if not np.isfinite(values).all():
+        raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
+    log_prob, continued = listed.log_probs(values)
+    if (
+        model.kind == "masked"
+    ):  # the number of masks fixes the number of tokens: no word continues another
+        continued[:] = 0.0
+    shape = (len(words), len(templates), len(listed.words))
+    return {
+        "log_prob": log_prob.reshape(shape),
+        "continued": continued.reshape(shape),
+        "notes": np.array(json.dumps(notes)),
+    }
+
+
+def _after_prompts(
+    model: LanguageModel,
+    config: ScoreConfig,
+    templates: Sequence[Template],
+    listed: WordTokens,
+    words: Sequence[str],
+    progress: Progress,
+) -> tuple[Float[np.ndarray, "prompt token"], dict[str, Any]]:
+    """Tokens of all words from left to right behind the text before the slot, and how."""
+    texts = _prompts(words, templates)
+    prompts = prompt_ids(model, words, templates)
+    together = 1
+    if model.kind == "causal":
+        # Prompts of one word share its beginning; a large tree of words makes long rows of it.
+        inner = {s[:n] for s in listed.tokens for n in range(1, len(s))}
+        together = max(1, min(len(templates), _ROW // (len(inner) + 4)))
+    requests = []
+    for first in range(0, len(prompts), together):
+        # The prompts themselves stand first in the tree: texts of which nothing is read, and whose
+        # last token is therefore not run. Then every word behind every one of them.
+        begun = prompts[first : first + together]
+        ids = [[*prompt, *form] for prompt in begun for form in listed.tokens]
+        read = [
+            range(len(prompt), len(prompt) + len(form))
+            for prompt in begun
+            for form in listed.tokens
+        ]
+        requests.append(
+            Request(
+                tuple([*([*prompt, 0] for prompt in begun), *ids]),
+                tuple(enumerate(read, start=len(begun))),
+                context=len(begun[0]),
+                before=texts[first],
+            )
+        )
+    scorer = Scorer(
+        model,
+        batch_size=config.batch_size,
+        texts_per_tree=together,
+        share_prefix=config.share_prefix,
+    )
+    trees, sources = as_trees(model, requests)
+    values = np.concatenate(scorer.log_probs(trees, sources, progress=progress))
+    notes: dict[str, Any] = {}
+    if model.kind == "causal":
+        notes = {"share_prefix": scorer.packed, "share_prefix_check": scorer.why}
+    elif model.kind == "seq2seq":
+        notes = {"gap": gap_token(model)}
+    return values.reshape(len(prompts), -1), notes
+
+
+def _at_masks(
+    model: LanguageModel,
+    config: ScoreConfig,
+    templates: Sequence[Template],
+    listed: WordTokens,
+    words: Sequence[str],
+    progress: Progress,
+) -> Float[np.ndarray, "prompt token"]:
+    """Tokens of all words at as many masks in the slot's place, from left to right."""
+    mask, rows, places = mask_token(model), MaskedRows(), []
+    for prompt in _inputs(model, words, templates):
+        if prompt.count(mask) != 1:
+            text = model.tokenizer.decode(prompt)
+            raise InputError(f"the tokenizer does not find the mask in {text!r}")
+        at = prompt.index(mask)
+        for form in listed.tokens:
+            ids = [*prompt[:at], *form, *prompt[at + 1 :]]
+            places += rows.add_span(ids, at, at + len(form), mask)
+    scorer = Scorer(model, batch_size=config.batch_size)
+    values = scorer.log_probs(rows.trees(), progress=progress)
+    read = np.array([values[row][place] for row, place in places])
+    return read.reshape(len(words) * len(templates), -1)
+
+
+def _inputs(
+    model: LanguageModel, words: Sequence[str], templates: Sequence[Template]
+) -> list[list[int]]:
+    """Token ids of every prompt, word by word: what a model (or its encoder) reads.
+
+    Raises:
+        InputError: if the tokenizer makes no token of one.
+    """
+    if model.kind == "seq2seq":
+        return gap_sources(model, _prompts(words, templates))
+    if model.kind != "masked":
+        leading, _ = special_tokens_around(model.tokenizer)
+        return [[*leading, *ids] for ids in prompt_ids(model, words, templates)]
+    slot = model.tokenizer.mask_token
+    texts = [t.filled(word).replace(Y_SLOT, slot) for word in words for t in templates]
+    ids: list[list[int]] = model.tokenizer(texts)["input_ids"]
+    return ids
+
+
+def prompt_ids(
+    model: LanguageModel, words: Sequence[str], templates: Sequence[Template]
+) -> list[list[int]]:
+    """Token ids of every prompt, word by word, without special tokens.
+
+    Raises:
+        InputError: if there are none.
+    """
+    texts = _prompts(words, templates)
+    ids: list[list[int]] = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    for text, prompt in zip(texts, ids, strict=True):
+        if not prompt:
+            raise InputError(f"the tokenizer makes no token of the prompt {text!r}")
+    return ids
+
+
+def _prompts(words: Sequence[str], templates: Sequence[Template]) -> list[str]:
+    return [template.prompt(word) for word in words for template in templates]
+
+
+# -- words in tokens -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WordTokens:
+    """The token sequences of the words of all classes.
+
+    Attributes:
+        classes: The words that are read, by class.
+        tokens: Token sequence of each, class by class; no two are the same.
+        skipped: Words that are not read, with the reason.
+    """
+
+    classes: dict[str, tuple[str, ...]]
+    tokens: tuple[tuple[int, ...], ...]
+    skipped: dict[str, str]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that are read, class by class."""
+        return tuple(chain.from_iterable(self.classes.values()))
+
+    @property
+    def continued(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of words of which the first is, in tokens, the beginning of the second."""
+        every = list(zip(self.words, self.tokens, strict=True))
+        return tuple(
+            sorted(
+                (word, longer)
+                for word, own in every
+                for longer, others in every
+                if len(own) < len(others) and others[: len(own)] == own
+            )
+        )
+
+    def log_probs(
+        self, values: Float[np.ndarray, "... token"]
+    ) -> tuple[Float[np.ndarray, "... word"], Float[np.ndarray, "... word"]]:
+        """Words from their tokens.
+
+        Args:
+            values: Log-probability of every token, word after word.
+
+        Returns:
+            Log-probabilities of the words, and the probability, given a word, that what follows
+            makes it a longer one.
+        """
+        starts = np.cumsum([0, *map(len, self.tokens)])[:-1]
+        log_prob = np.add.reduceat(values, starts, axis=-1)
+        continued = np.zeros_like(log_prob)
+        number = {own: word for word, own in enumerate(self.tokens)}
+        # Of every word that others begin with: the tokens that may come next, each once.
+        following = {
+            own[: n + 1]: (number[own[:n]], start + n)
+            for own, start in zip(self.tokens, starts, strict=True)
+            for n in range(1, len(own))
+            if own[:n] in number
+        }
+        for word, place in following.values():
+            continued[..., word] += np.exp(values[..., place])
+        return log_prob, continued
+
+
+def word_tokens(
+    tokenizer: PreTrainedTokenizerBase,
+    classes: WordClasses,
+    *,
+    forms: Forms = "word",
+    one_token: bool = False,
+) -> WordTokens:
+    """Token sequences of all words, each counted once.
+
+    Args:
+        tokenizer: The model's.
+        classes: The words.
+        forms: ``word``: as at the start of a word; ``bare``: the vocabulary's entry for the
+            letters, which in most tokenizers continues a word. Words without one are left out.
+        one_token: Leave out words of several tokens.
+
+    Raises:
+        InputError: if a word becomes the unknown token, or a class keeps no word.
+    """
+    vocabulary = tokenizer.get_vocab() if forms == "bare" else {}
+    written: dict[str, tuple[int, ...]] = {
+        word: _at_word_start(tokenizer, word)
+        if forms == "word"
+        else ((vocabulary[word],) if word in vocabulary else ())
+        for members in classes.classes.values()
+        for word in members
+    }
+    of_classes = Counter(
+        own for members in classes.classes.values() for own in {written[word] for word in members}
+    )
+    read: dict[tuple[int, ...], str] = {}
+    kept: dict[str, tuple[str, ...]] = {}
+    skipped: dict[str, str] = {}
+    for label, members in classes.classes.items():
+        for word in members:
+            own = written[word]
+            if not own:
+                skipped[word] = "not in the vocabulary"
+            elif one_token and len(own) > 1:
+                skipped[word] = "several tokens"
+            elif of_classes[own] > 1:  # as after lower-casing: it belongs to neither
+                skipped[word] = "same tokens as a word of another class"
+            elif own in read:
+                skipped[word] = "same tokens as another word of its class"
+            else:
+                read[own] = word
+        kept[label] = tuple(word for word in members if word not in skipped)
+        if not kept[label]:
+            raise InputError(
+                f"`classes` {classes.name}: no word of {label!r} can be read with this tokenizer "
+                f"and these settings ({', '.join(members[:3])}: {skipped[members[0]]})"
+            )
+    return WordTokens(kept, tuple(read), skipped)
+
+
+def _at_word_start(tokenizer: Any, word: str) -> tuple[int, ...]:
+    """The tokens that a word adds to a text before it."""
+    before = tokenizer(_ANCHOR, add_special_tokens=False)["input_ids"]
+    ids = tokenizer(f"{_ANCHOR} {word}", add_special_tokens=False)["input_ids"]
+    own = ids[len(before) :]
+    unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in own
+    if ids[: len(before)] != before or not own or unknown:
+        raise InputError(
+            f"`classes`: the tokenizer cannot write {word!r}; leave the word out or use "
+            "another model"
+        )
+    return tuple(own)

@@ -1,0 +1,239 @@
+"""Agreement of two models in the target effect (beta): the same items, the same targets?
+
+Correlated item by item, item by item within targets, and over the targets' means. The items are the
+same for both models, so the noise that they bring into a target's mean is the same too, and a
+division by both reliabilities would correct the wrong number. The corrected value therefore comes
+from the item variance itself: the components between targets of both variances and of the
+covariance, after what items within targets do to the means has been subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from tda_bias.comparison.head_maps import TwoRunsRecord, shared_category
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.result import SavedResult
+from tda_bias.runs.text import interval_text, number_text, p_text
+from tda_bias.scores.stereoset import SCORINGS, log_odds
+from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.stats.resampling import chance_correlation, generator
+from tda_bias.types import InputError
+
+_PER = {"sum": "by sums", "mean": "per token"}
+
+
+class BetaAgreementRecord(TwoRunsRecord):
+    """The same of two models' target effects.
+
+    Attributes:
+        compares: What was compared.
+    """
+
+    compares: Literal["beta"] = "beta"
+
+
+_RELIABILITY = ("reliability_before", "reliability_after", "corrected")
+_COLUMNS = {
+    **dict.fromkeys(("quantity", "scoring", "over"), str),
+    "n": int,
+    **dict.fromkeys(("r", "chance_low", "chance_high", "p", *_RELIABILITY), float),
+}
+
+
+@dataclass(frozen=True)
+class BetaAgreement(SavedResult):
+    """Correlations of two models' target effects.
+
+    Attributes:
+        agreement: One row per quantity (``beta``, ``log_odds``), scoring and what it is over
+            (``items``, ``items within targets``, ``targets``): Pearson's ``r`` with the middle 95 %
+            of the same when items (of a target) or targets change places, one-sided ``p``; over
+            targets also ``reliability_before``, ``reliability_after`` and ``corrected``.
+        record: Everything needed to repeat it.
+    """
+
+    COMMAND = "compare"
+    RECORD = BetaAgreementRecord
+    TABLES = (("agreement", "agreement.csv", _COLUMNS),)
+    SHOWN = (("agreement in the target effect", "agreement"),)
+
+    agreement: pd.DataFrame
+    record: BetaAgreementRecord
+
+    def __repr__(self) -> str:
+        names = f"{self.record.model.name}, {self.record.after.name}"
+        return f"BetaAgreement({names}: {self.record.category})"
+
+
+def compare_beta(
+    before: StereoSetScores,
+    after: StereoSetScores,
+    *,
+    category: str | None = None,
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> BetaAgreement:
+    """Correlate the target effects of two runs of ``stereoset`` over the items that both have.
+
+    Args:
+        before: One run, with twins.
+        after: The other.
+        category: The category, where they have several.
+        n_resamples: Permutations for the chance lines.
+        seed: Of the permutations.
+
+    Raises:
+        InputError: if a run has no twins, they share no category or fewer than three of its items,
+            or both are of the same weights.
+    """
+    if before.record.model.weights == after.record.model.weights:
+        raise InputError(f"both runs are of {before.record.model.name} with the same weights")
+    if not (before.has_twins and after.has_twins):
+        raise InputError("a run has no twins, and agreement is in the target effect (beta)")
+    of_before, of_after = (list(run.items["category"].unique()) for run in (before, after))
+    category = shared_category(of_before, of_after, category)
+    pairs = pd.merge(_quantities(before), _quantities(after), on=["category", "id", "group"])
+    pairs = pairs[pairs["category"] == category].dropna()
+    if len(pairs) < 3:
+        raise InputError(f"the runs share {len(pairs)} items with twins; a correlation needs 3")
+    target = pairs["group"].to_numpy(str)
+    rows = [
+        {"quantity": quantity, "scoring": scoring, **row}
+        for quantity in ("beta", "log_odds")
+        for scoring in SCORINGS
+        for row in agreement(
+            pairs[f"{quantity}_{scoring}_x"].to_numpy(float),
+            pairs[f"{quantity}_{scoring}_y"].to_numpy(float),
+            target, n_resamples=n_resamples, rng=generator(seed, quantity, scoring, category),
+        )
+    ]  # fmt: skip
+    return BetaAgreement(
+        agreement=pd.DataFrame(rows),
+        record=BetaAgreementRecord(
+            model=before.record.model,
+            after=after.record.model,
+            category=category,
+            n_resamples=n_resamples,
+            seed=seed,
+        ),
+    )
+
+
+def _quantities(run: StereoSetScores) -> pd.DataFrame:
+    names = ["category", "id", "group", *(f"beta_{scoring}" for scoring in SCORINGS)]
+    odds = {f"log_odds_{scoring}": log_odds(run.items, scoring) for scoring in SCORINGS}
+    return run.items[names].assign(**odds)
+
+
+def agreement(
+    x: Float[np.ndarray, " item"],
+    y: Float[np.ndarray, " item"],
+    target: np.ndarray,
+    *,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> Iterator[dict[str, Any]]:
+    """Rows over items, over items within targets, and over targets; see ``BetaAgreement``."""
+    member: Int[np.ndarray, " item"] = np.unique(target, return_inverse=True)[1]
+    size = np.bincount(member)
+    means = np.stack([np.bincount(member, values) / size for values in (x, y)])
+    within = np.stack([x, y]) - means[:, member]
+    one = np.zeros_like(member)
+    yield _row("items", x, y, one, n_resamples, rng)
+    yield _row("items within targets", within[0], within[1], member, n_resamples, rng)
+    between, items = _components(means, within, size)
+    variances, noise = np.diag(between), np.diag(items)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        reliability = variances / (variances + noise / _n0(size))
+        corrected = between[0, 1] / np.sqrt(variances.prod())
+    yield {
+        **_row("targets", means[0], means[1], np.zeros(len(size), int), n_resamples, rng),
+        "reliability_before": reliability[0],
+        "reliability_after": reliability[1],
+        "corrected": corrected if (variances > 0).all() else np.nan,
+    }
+
+
+def _row(
+    over: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    stratum: np.ndarray,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    found = chance_correlation(x, y, stratum, n_resamples, rng, of="values")
+    row = dict(zip(("r", "chance_low", "chance_high", "p"), found, strict=True))
+    return {"over": over, "n": len(x), **row, **dict.fromkeys(_RELIABILITY, np.nan)}
+
+
+def _components(
+    means: Float[np.ndarray, "model target"],
+    within: Float[np.ndarray, "model item"],
+    size: Int[np.ndarray, " target"],
+) -> tuple[Float[np.ndarray, "model model"], Float[np.ndarray, "model model"]]:
+    """Covariances of both models between targets and within them, from mean cross products.
+
+    Source: analysis of variance with random effects and groups of several sizes (Searle 1971).
+    """
+    n, groups = int(size.sum()), len(size)
+    if groups < 2 or n == groups:
+        return np.full((2, 2), np.nan), np.full((2, 2), np.nan)
+    items = within @ within.T / (n - groups)
+    apart = means - (means @ size / n)[:, None]
+    between = (apart * size) @ apart.T / (groups - 1)
+    return (between - items) / _n0(size), items
+
+
+def _n0(size: Int[np.ndarray, " target"]) -> float:
+    """Items of a target in the mean square between them: their number, where all have as many."""
+    n = size.sum()
+    return float((n - (size**2).sum() / n) / max(len(size) - 1, 1))
+
+
+def agreement_finding(comparison: BetaAgreement) -> Finding:
+    """How much of two models' target effects is the same, and what its noise allows."""
+    record, table = comparison.record, comparison.agreement.set_index(["quantity", "scoring"])
+    rows = {
+        (quantity, scoring): table.loc[(quantity, scoring)].set_index("over").to_dict("index")
+        for quantity, scoring in dict.fromkeys(table.index)
+    }
+    names = f"{record.model.name} and {record.after.name}"
+    result = []
+    for scoring in SCORINGS:
+        beta = rows["beta", scoring]
+        items, targets = beta["items"], beta["targets"]
+        result.append(
+            f"The target effects (beta, {_PER[scoring]}) of {names} for {record.category} "
+            f"correlate {number_text(items['r'])} over {items['n']} items (p {p_text(items['p'])}; "
+            f"{number_text(beta['items within targets']['r'])} within targets) and "
+            f"{number_text(targets['r'])} over {targets['n']} targets (p {p_text(targets['p'])})."
+        )
+    odds, items = rows["log_odds", "sum"]["items"], rows["beta", "sum"]["items"]
+    targets = rows["beta", "sum"]["targets"]
+    reliable = [number_text(targets[f"reliability_{side}"]) for side in ("before", "after")]
+    corrected = targets["corrected"]
+    allowed = (
+        f"without that noise the targets would correlate {number_text(corrected)}"
+        if np.isfinite(corrected)
+        else "targets differ no more than that noise makes them differ, so nothing can be corrected"
+    )
+    return Finding(
+        result=result,
+        control=[
+            f"The log-odds as published correlate {number_text(odds['r'])} over items: mostly "
+            "wording, which both models read.",
+            f"By chance, over items: {interval_text(items['chance_low'], items['chance_high'])}.",
+        ],
+        power=[
+            f"Reliability of the targets' means, from the variance of items: {reliable[0]} and "
+            f"{reliable[1]}; {allowed}."
+        ],
+    )

@@ -1,0 +1,240 @@
+"""Texts of an experiment: items, neutral text, texts of other categories, pairs that guard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from tda_bias.debias.texts import TwinTexts
+from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.load import LanguageModel
+from tda_bias.pairs.neutral import load_neutral_text
+from tda_bias.pairs.pair import PairSet
+from tda_bias.runs.text import counted
+from tda_bias.scores.perplexity import Windows, text_windows
+from tda_bias.scores.texts import split_triples
+from tda_bias.stats.resampling import generator
+from tda_bias.types import InputError, Triple
+
+T = TypeVar("T")
+# Triples of other categories that hold the model, that watch its language, and of each category
+# that test whether its own bias changed.
+_LEARN, _WATCH, _REPORT = 96, 48, 24
+SELF = "self"
+_CAPITALISED = 2000
+
+
+@dataclass(frozen=True)
+class NeutralText:
+    """Passages of neutral text in three parts that share no token.
+
+    Attributes:
+        learn: What the divergence from the original is held down on.
+        watch: What the perplexity is watched on while training.
+        report: What it is reported on.
+        source: ``self`` for passages that the model wrote, else where the text was read.
+        revision: What pins its content.
+    """
+
+    learn: Windows
+    watch: Windows
+    report: Windows
+    source: str
+    revision: str | None
+
+    def record(self) -> dict[str, Any]:
+        """The source, and the number of passages of each part."""
+        return {
+            "source": self.source, "revision": self.revision, "width": self.learn.width,
+            "learn": len(self.learn.ids), "watch": len(self.watch.ids),
+            "report": len(self.report.ids),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Triples of other categories, in three parts that share no target.
+
+    Attributes:
+        learn: Token ids of whole texts, on which the divergence from the original is held down.
+        watch: Items that count in the language-model score while training.
+        report: Items with a twin by category, to see whether other biases changed.
+    """
+
+    learn: list[list[int]]
+    watch: TwinTexts
+    report: Mapping[str, TwinTexts]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All texts of an experiment.
+
+    Attributes:
+        items: Items with twins, and the untouched model.
+        neutral: Neutral text in three parts.
+        domain: Texts of other categories; None where the data has none.
+        pairs: Minimal pairs by name; how many are preferred rightly may fall by a point.
+    """
+
+    items: TwinTexts
+    neutral: NeutralText
+    domain: Domain | None = None
+    pairs: Mapping[str, PairSet] | None = None
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model."""
+        return self.items.model
+
+
+def domain_texts(
+    model: LanguageModel,
+    others: Sequence[tuple[Triple, Sequence[Triple]]],
+    *,
+    batch_size: int = 32,
+    seed: int = 0,
+) -> Domain | None:
+    """Texts of other categories for a model.
+
+    Args:
+        model: A causal language model.
+        others: Triples of other categories, with their twins.
+        batch_size: Texts per forward pass.
+        seed: Of the split of each category's targets into three parts.
+    """
+    parts: list[list[tuple[Triple, Sequence[Triple]]]] = [[], []]
+    report: dict[str, TwinTexts] = {}
+    for category in sorted({triple.category for triple, _ in others}):
+        triples = [own for own in others if own[0].category == category]
+        targets = sorted({triple.group for triple, _ in triples})
+        order = generator(seed, "other categories", category).permutation(len(targets))
+        thirds = [{targets[i] for i in part} for part in np.array_split(order, 3)]
+        for part, third in zip(parts, thirds[:2], strict=True):
+            part += [own for own in triples if own[0].group in third]
+        tested = _spread([own for own in triples if own[0].group in thirds[2] and own[1]], _REPORT)
+        if tested:
+            items, twins = [t for t, _ in tested], [its_twins[:1] for _, its_twins in tested]
+            report[category] = TwinTexts(model, items, twins, batch_size=batch_size)
+    learn, watch = _spread(parts[0], _LEARN), _spread(parts[1], _WATCH)
+    if not learn or not watch:
+        return None
+    leading = special_tokens_around(model.tokenizer)[0]
+    texts = split_triples(model, [triple for triple, _ in learn])
+    watched = TwinTexts(model, [t for t, _ in watch], [()] * len(watch), batch_size=batch_size)
+    return Domain([[*leading, *ids] for text in texts for ids in text.ids], watched, report)
+
+
+def _spread(items: Sequence[T], at_most: int) -> list[T]:
+    """At most so many items, evenly over all."""
+    places = np.linspace(0, len(items) - 1, min(at_most, len(items))).round().astype(int)
+    return [items[int(i)] for i in places]
+
+
+# -- neutral text ----------------------------------------------------------------------------------
+
+
+def neutral_text(
+    model: LanguageModel,
+    source: str = SELF,
+    *,
+    n_learn: int = 96,
+    n_watch: int = 32,
+    width: int = 64,
+    seed: int = 0,
+) -> NeutralText:
+    """Neutral text for a model.
+
+    Args:
+        model: A causal language model.
+        source: ``self``: passages that the model itself writes, from which any model's divergence
+            can be estimated without a text of anybody else's; or ``wikitext2``, or a text file.
+        n_learn: Passages to learn from.
+        n_watch: Passages to watch, and as many to report on.
+        width: Tokens of a passage.
+        seed: Of what is written or drawn.
+
+    Raises:
+        InputError: if the text cannot be read, or is too short for three parts.
+    """
+    sizes = {"learn": n_learn, "watch": n_watch, "report": n_watch}
+    if source == SELF:
+        parts, ids = {}, written_passages(model, sum(sizes.values()), width, seed=seed)
+        for name, n in sizes.items():
+            rows, ids = tuple(map(tuple, ids[:n])), ids[n:]
+            parts[name] = Windows(rows, (1,) * n, 0, width, width, n)
+        return NeutralText(**parts, source=SELF, revision=f"seed {seed}")
+    text = load_neutral_text(source)
+    n_leading = min(len(special_tokens_around(model.tokenizer)[0]), width - 2)
+    whole = text_windows(model, text.text, width=width, stride=width - n_leading)
+    if whole.of < sum(sizes.values()):
+        raise InputError(
+            f"the neutral text {source} gives {counted(whole.of, 'passage')} of {width} tokens; "
+            f"{sum(sizes.values())} are needed, in three parts"
+        )
+    # Parts follow each other in the text: what is reported on lies far from what was learned.
+    cuts = np.linspace(0, whole.of, 4).astype(int)
+    rng = np.random.default_rng(seed)
+    parts = {}
+    for (name, n), a, b in zip(sizes.items(), cuts, cuts[1:], strict=False):
+        drawn = np.sort(rng.choice(np.arange(a, b), min(n, b - a), replace=False))
+        parts[name] = replace(
+            whole,
+            ids=tuple(whole.ids[i] for i in drawn),
+            first=tuple(whole.first[i] for i in drawn),
+        )
+    return NeutralText(**parts, source=text.source, revision=text.revision)
+
+
+@torch.inference_mode()
+def written_passages(
+    model: LanguageModel, n: int, width: int, *, seed: int = 0, batch_size: int = 32
+) -> list[list[int]]:
+    """Passages that a causal model writes: token by token, drawn from its own probabilities.
+
+    Each begins with a capitalised word of its vocabulary, so that no two need be alike.
+
+    Args:
+        model: The model.
+        n: How many.
+        width: Tokens of each.
+        seed: Of the draws.
+        batch_size: Passages written side by side.
+
+    Raises:
+        InputError: if the vocabulary has too few such words.
+    """
+    model.check_length(width)
+    rng = torch.Generator().manual_seed(seed)
+    words = _first_words(model)
+    begin = [words[int(i)] for i in torch.randint(len(words), (n,), generator=rng)]
+    hf_model: Any = model.hf_model
+    written = []
+    for start in range(0, n, batch_size):
+        rows = torch.tensor(begin[start : start + batch_size], device=model.device)[:, None]
+        last, past = rows, None
+        for _ in range(width - 1):
+            output = hf_model(input_ids=last, past_key_values=past, use_cache=True)
+            past = output.past_key_values
+            chances = torch.softmax(output.logits[:, -1].double(), -1).cpu()
+            last = torch.multinomial(chances, 1, generator=rng).to(model.device)
+            rows = torch.cat([rows, last], 1)
+        written += rows.tolist()
+    return written
+
+
+def _first_words(model: LanguageModel) -> list[int]:
+    special = set(model.tokenizer.all_special_ids)
+    vocabulary = sorted(model.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    plain = [(token.strip("Ġ▁ "), number) for token, number in vocabulary if number not in special]
+    capitalised = [i for word, i in plain if word.isascii() and word.isalpha() and word.istitle()]
+    if len(capitalised) < 2:
+        raise InputError(
+            f"`text` self: {model.name} has no capitalised words in its vocabulary to begin "
+            "passages with; give a text file"
+        )
+    return capitalised[:_CAPITALISED]

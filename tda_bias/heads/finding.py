@@ -1,0 +1,296 @@
+"""What a run of heads found, in sentences: survivors, controls, power, and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+import pandas as pd
+
+from tda_bias.heads.record import ControlsRecord
+from tda_bias.heads.result import HeadBias
+from tda_bias.runs.finding import Finding, data_remarks
+from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.stats.resampling import spearman_over_items
+from tda_bias.types import HeadId
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Rankings that are z-values of a test, and the test.
+TESTS = {"evidence": "dispersion test", "location": "location test"}
+
+
+def heads_finding(
+    result: HeadBias,
+    category: str,
+    *,
+    untrained: HeadBias | None = None,
+    placebos: Mapping[str, PlaceboContrast] | None = None,
+) -> Finding:
+    """The finding of a category: heads after correction, controls, power.
+
+    Args:
+        result: The run.
+        category: One of its categories.
+        untrained: The same run with random weights.
+        placebos: The tests with placebo twins, by placebo; see ``placebo_contrast``.
+    """
+    c = _controls(result, category)
+    return Finding(
+        result=_result_lines(result, c),
+        control=[
+            *_control_lines(result, c),
+            *_placebo_lines(placebos or {}),
+            *_untrained_lines(result, c, untrained),
+        ],
+        power=_power_lines(c),
+        details=_detail_lines(c),
+    )
+
+
+def _controls(result: HeadBias, category: str) -> ControlsRecord:
+    return next(c for c in result.record.controls if c.category == category)
+
+
+def ranking_name(result: HeadBias) -> str:
+    """Name of the ranking, and whether twins are subtracted."""
+    of_twins = all(c.hot_spot_map.endswith("_twin") for c in result.record.controls)
+    return f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
+
+
+def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
+    ranked = result.top(10**9, category=c.category)
+    survivors = result.survivors(category=c.category)
+    read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
+    if len(survivors):
+        first = (
+            f"{len(survivors)} of {counted(c.heads, 'head')} of {result.record.model.name} treat "
+            f"{c.category} differently after correction ({read}): {_named(survivors)}."
+        )
+        first += " This does not say that they cause what the model says: ablation tests that."
+    else:
+        first = (
+            f"No head of {result.record.model.name} is found to treat {c.category} differently "
+            f"({read})."
+        )
+    lines = [
+        first,
+        f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
+        f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: {c.hot_spots_p05} heads with "
+        f"p < .05; {c.hot_spots_expected:.1f} expected by chance. "
+        f"({ranking_name(result).capitalize()})",
+    ]
+    shift = c.twins.location if c.twins is not None and result.rank_by != "location" else None
+    if shift is not None and shift.p_max05:
+        of_shift = result.survivors(category=c.category, by="location")
+        named = _named(of_shift[of_shift["p_max"] < 0.05])
+        lines.append(f"Location test, triple minus twin: these survive correction: {named}.")
+    if c.groups_p_max05 + c.group_tests_q05:
+        lines.append(
+            f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "
+            f"{c.groups} groups have a head with family-wise p < .05 ({0.05 * c.groups:.1f} "
+            "expected by chance); "
+            f"{counted(c.group_tests_q05, 'test')} with q < .05."
+        )
+    return lines
+
+
+def _control_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
+    if c.twins is not None:
+        left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
+        lines = [
+            f"{1 - left:.0%} of the squared difference in attention between stereotype and "
+            "anti-stereotype texts is shared with the same texts about another target "
+            "(counterfactual twins): wording.",
+            f"Location test: {plain.p05} heads with p < .05 without twins ({plain.p_max05} survive "
+            f"correction), {beyond.p05} with twins ({beyond.p_max05} survive; "
+            f"{beyond.expected:.1f} expected by chance).",
+        ]
+    else:
+        lines = ["No twins: wording and length are in every difference of this run."]
+    lines.append(
+        f"Reliability over contexts (two random halves of every group's): "
+        f"{number_text(c.reliability)}. Over targets: `tdabias confirm`."
+    )
+    return lines
+
+
+def _placebo_lines(placebos: Mapping[str, PlaceboContrast]) -> list[str]:
+    """Tell whether heads follow the role or the wording as much as they follow the gender."""
+    return [
+        f"Placebo twins ({name}; {counted(c['triples'], 'triple')} of "
+        f"{counted(c['groups'], 'group')}): of {c['tests']} location tests of a group, head and "
+        f"dimension {c['placebo_p05']} have p < .05 with them, {c['twin_p05']} with twins, "
+        f"{c['both_p05']} with both ({0.05 * c['tests']:.0f} expected by chance for each of the "
+        f"two); {counted(c['placebo_survivors'], 'head survives', 'heads survive')} with them. "
+        f"Spearman of the two maps: {number_text(c['map_correlation'])}. They leave "
+        f"{c['difference_left']:.0%} of the squared difference."
+        for name, c in placebos.items()
+    ]
+
+
+def _untrained_lines(result: HeadBias, c: ControlsRecord, untrained: HeadBias | None) -> list[str]:
+    """The same network with random weights on the same texts; nothing if none was run."""
+    if untrained is None or c.category not in untrained.categories:
+        return []
+    if untrained.record.texts.hash != result.record.texts.hash:
+        return []
+    of_random = _controls(untrained, c.category)
+    maps = [run.category_map(c.category, by=result.rank_by).ravel() for run in (result, untrained)]
+    return [
+        f"Untrained control: {of_random.hot_spots_p05} of {of_random.heads} heads with p < .05, "
+        f"{of_random.hot_spots_p_max05} survive correction; Spearman of its map with this one's: "
+        f"{number_text(spearman_over_items(*maps))}."
+    ]
+
+
+def _power_lines(c: ControlsRecord) -> list[str]:
+    if c.twins is None:
+        return ["Not known without twins."]
+    share = c.twins.smallest_share
+    if share < 1:
+        return [
+            f"A head would have survived the location test if its contexts shared {share:.0%} of "
+            "the difference that is left with twins; for the dispersion test no such number is "
+            "known."
+        ]
+    return ["With so few contexts no head could have survived the location test."]
+
+
+def _detail_lines(c: ControlsRecord) -> list[str]:
+    lines = []
+    if c.groups_too_small:
+        lines.append(
+            f"{c.groups_too_small} of {c.groups} groups have fewer than "
+            f"{c.smallest_testable_group} triples: no test within them can reach p < .05."
+        )
+    if c.group_tests:
+        lines.append(
+            f"Of {c.group_tests} tests per group, head and dimension {c.group_tests_p05} have "
+            f"p < .05 ({c.group_tests_expected:.0f} expected by chance)."
+        )
+    lines += [
+        "Spearman of the ranking with the mean map under exchanged labels: "
+        f"{number_text(c.null_map_correlation)} (this part of a ranking needs no effect).",
+        f"Spearman of S with the text-length statistic over {counted(c.groups, 'group')}: "
+        f"{number_text(c.length_correlation_0)} (dimension 0), "
+        f"{number_text(c.length_correlation_1)} (dimension 1).",
+    ]
+    if c.twins is not None:
+        lines.append(
+            "Spearman of the location maps with and without twins: "
+            f"{number_text(c.twins.map_correlation)}."
+        )
+    return lines
+
+
+def _named(survivors: pd.DataFrame) -> str:
+    """The first five of some heads."""
+    named = [
+        f"{HeadId(s['layer'], s['head'])} (z {s['z']:.2f}, family-wise p {p_text(s['p_max'])})"
+        for s in survivors.head(5).to_dict("records")
+    ]
+    more = f" and {len(survivors) - 5} more" if len(survivors) > 5 else ""
+    return f"{', '.join(named)}{more}"
+
+
+def run_remarks(result: HeadBias) -> list[str]:
+    """Warnings that belong to the whole run."""
+    lines = []
+    if result.record.config.pvalue == "paper":
+        lines.append(
+            "The published p-value is not calibrated: about half of all heads get p < .05 without "
+            "any effect. Read it as a reproduction only."
+        )
+    if result.record.settings.get("pairs"):
+        lines.append(
+            "Pairs have no unrelated texts, so S, whose denominator is their spread, is undefined "
+            "(NaN, with this reason in groups.csv); ranks, tests and location need none."
+        )
+    lines += data_remarks(result.record.data)
+    checks = [group.row_sums for group in result.record.groups]
+    failed = sorted({layer for check in checks for layer in check.failed})
+    if failed:
+        worst = max(check.worst for check in checks)
+        lines.append(
+            f"Attention rows of layers {', '.join(map(str, failed))} do not sum to 1 (off by up to "
+            f"{worst:.2g}); run.json counts them."
+        )
+    left_out = result.record.texts.triples_left_out
+    if left_out:
+        triples = counted(len(left_out), "triple was", "triples were")
+        lines.append(f"{triples} left out; run.json says which and why.")
+    return lines
+
+
+# -- placebo twins ---------------------------------------------------------------------------------
+
+
+# The location test of a triple minus its twins, in a group and dimension.
+_VALUE, _P = "location_twin", "p_location_twin"
+
+
+class PlaceboContrast(TypedDict):
+    """The location test with twins and with placebo twins, in the groups that have both.
+
+    Attributes:
+        groups: Groups.
+        triples: Triples with a placebo.
+        tests: Tests of a group, head and dimension that both runs have.
+        twin_p05: Of these, tests with p < .05 with twins.
+        placebo_p05: The same with placebo twins.
+        both_p05: Tests with p < .05 in both.
+        map_correlation: Spearman over heads of the means over groups and dimensions.
+        placebo_survivors: Heads that survive correction with placebo twins, over all groups.
+        difference_left: Share of the squared difference that is left with placebo twins: what
+            another wording or role changes.
+    """
+
+    groups: int
+    triples: int
+    tests: int
+    twin_p05: int
+    placebo_p05: int
+    both_p05: int
+    map_correlation: float
+    placebo_survivors: int
+    difference_left: float
+
+
+def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> PlaceboContrast | None:
+    """Compare a run with twins with a run of placebo twins on some of its triples.
+
+    Args:
+        run: With twins.
+        placebo: The same model and settings, with placebo twins in the place of twins.
+        category: A category of the run.
+
+    Returns:
+        None if the placebo run is of another model or does not have the category.
+    """
+    models = [each.record.model.weights for each in (run, placebo)]
+    if models[0] != models[1] or category not in placebo.categories:
+        return None
+    where = ["group", "layer", "head", "dim"]
+    columns = [*where, _VALUE, _P]
+    own, other = (
+        each.table.loc[each.table["category"] == category, columns] for each in (run, placebo)
+    )
+    tests = pd.merge(own, other, on=where, suffixes=("", "_placebo")).dropna()
+    low = tests[_P].to_numpy() < 0.05, tests[f"{_P}_placebo"].to_numpy() < 0.05
+    heads = tests.groupby(["layer", "head"])[[_VALUE, f"{_VALUE}_placebo"]].mean().to_numpy()
+    controls = next(c for c in placebo.record.controls if c.category == category)
+    assert controls.twins is not None  # placebo twins are its twins
+    return {
+        "groups": tests["group"].nunique(),
+        "triples": controls.twins.contexts,
+        "tests": len(tests),
+        "twin_p05": int(np.count_nonzero(low[0])),
+        "placebo_p05": int(np.count_nonzero(low[1])),
+        "both_p05": int(np.count_nonzero(low[0] & low[1])),
+        "map_correlation": spearman_over_items(*heads.T),
+        "placebo_survivors": controls.twins.location.p_max05,
+        "difference_left": controls.twins.difference_left,
+    }

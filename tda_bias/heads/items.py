@@ -1,0 +1,444 @@
+"""Single texts: heads' differences on every item, and patterns kept for people to look at.
+
+A difference is that of the stereotype text minus the anti-stereotype text. Groups tell heads apart
+by what they do on average; items by what they do each time. Both measures are in the units of their
+group's tests:
+
+    sum          sum of births (dimension 0) or of deaths (1), attention-weight units
+    dispersion   the item's share of ``relative``: (q_anti - q_stereotype) over the group's mean of
+                 (q_anti + q_stereotype); the mean over a group is its ``relative``
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from tda_bias.heads.group_statistic import ratio
+from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
+from tda_bias.heads.twin_contrast import contrast_matrix
+from tda_bias.runs.run import Run, open_run
+from tda_bias.runs.writing import RunWriter
+from tda_bias.triples import load_triples
+from tda_bias.types import Attention, Edges, HeadId, InputError, Triple
+
+if TYPE_CHECKING:
+    from tda_bias.heads.group_result import GroupResult
+    from tda_bias.models.load import LoadedModel
+
+
+MEASURES = ("sum", "dispersion")
+ITEMS_TABLE, ITEMS_ARRAYS = "items.parquet", "items.npz"
+ITEMS_COLUMNS: dict[str, type] = dict.fromkeys(("category", "group", "id", *TEXTS), str)
+
+Measured = Mapping[str, Float[np.ndarray, "item dim layer head"]]
+
+
+@dataclass(frozen=True)
+class ItemDifferences:
+    """The differences of every item of a run.
+
+    Attributes:
+        items: One row per item: ``category group id``, see ``triples.triple_ids``; its texts, and
+            those of its first twin, empty without one.
+        layers: The layers of the third axis below.
+        raw: Measure to ``(item, dim, layer, head)``.
+        twins: The same minus the mean over the item's twins, NaN without any; empty if the run had
+            no twins.
+    """
+
+    items: pd.DataFrame
+    layers: Sequence[int]
+    raw: Measured
+    twins: Measured
+
+    def __post_init__(self) -> None:
+        expected = len(self.items), len(self.layers)
+        for name, values in {**self.raw, **self.twins}.items():
+            if values.ndim != 4 or (values.shape[0], values.shape[2]) != expected:
+                raise InputError(
+                    f"{name} must have the shape ({expected[0]}, dim, {expected[1]}, head); got "
+                    f"{values.shape}"
+                )
+
+    @classmethod
+    def of(
+        cls,
+        results: Sequence[GroupResult],
+        items: Sequence[Sequence[Mapping[str, str]]],
+        layers: Sequence[int],
+    ) -> ItemDifferences:
+        """From the numbers of every group.
+
+        Args:
+            results: The groups.
+            items: For each group what is known of its contexts, in order: ``id`` and texts.
+            layers: The layers that were hooked.
+        """
+        rows = [
+            {"category": result.category, "group": result.group, **item}
+            for result, known in zip(results, items, strict=True)
+            for item in known
+        ]
+        raw = [_raw(result) for result in results]
+        twins = [_minus_twins(result) for result in results]
+        has_twins = any(result.has_twins for result in results)
+        return cls(
+            items=pd.DataFrame(rows),
+            layers=layers,
+            raw={name: np.concatenate([part[name] for part in raw]) for name in MEASURES},
+            twins={name: np.concatenate([part[name] for part in twins]) for name in MEASURES}
+            if has_twins
+            else {},
+        )
+
+    # -- files --
+
+    def write(self, run: RunWriter) -> None:
+        """Add the table and the arrays, in single precision, to a run that is being written."""
+        arrays = {"layers": np.array(self.layers)}
+        for kind, measured in (("raw", self.raw), ("twins", self.twins)):
+            arrays |= {f"{kind}.{name}": v.astype(np.float32) for name, v in measured.items()}
+        run.table(ITEMS_TABLE, self.items)
+        run.arrays(ITEMS_ARRAYS, arrays)
+
+    @classmethod
+    def read(cls, run: Run) -> ItemDifferences:
+        """Read the files of ``write``.
+
+        Raises:
+            InputError: if the run has none, or a file is not as it was written.
+        """
+        arrays = run.arrays(ITEMS_ARRAYS)
+        raw, twins = (
+            {
+                key.removeprefix(f"{kind}."): values
+                for key, values in arrays.items()
+                if key.startswith(f"{kind}.")
+            }
+            for kind in ("raw", "twins")
+        )
+        return cls(run.table(ITEMS_TABLE, ITEMS_COLUMNS), arrays["layers"].tolist(), raw, twins)
+
+
+def _raw(result: GroupResult) -> dict[str, np.ndarray]:
+    statistic = result.statistic
+    total = (statistic.q_stereotype + statistic.q_anti).mean(0)
+    difference = statistic.q_anti - statistic.q_stereotype
+    n = result.versions.n
+    return {"sum": result.item_sums[:n], "dispersion": ratio(difference, total)}
+
+
+def _minus_twins(result: GroupResult) -> dict[str, np.ndarray]:
+    versions = result.versions
+    between = contrast_matrix(versions)
+
+    def contrasted(values: np.ndarray) -> np.ndarray:
+        contrasts = np.full((versions.n, *values.shape[1:]), np.nan)
+        contrasts[versions.twinned] = np.tensordot(between, values, axes=(1, 0))
+        return contrasts
+
+    total = result.contrast.dispersion_total / max(1, len(versions.twinned))
+    dispersion = ratio(contrasted(result.contrast.dispersion), total)
+    return {"sum": contrasted(result.item_sums), "dispersion": dispersion}
+
+
+# -- the texts that carry a head's difference most -------------------------------------------------
+
+
+def shares(items: ItemDifferences, *, twins: bool) -> Float[np.ndarray, "item layer head"]:
+    """Each item's share of a head's relative dispersion, means over both dimensions.
+
+    Args:
+        items: The items.
+        twins: Whether what their twins add is subtracted; NaN for items without one.
+    """
+    measured = (items.twins if twins else items.raw)["dispersion"]
+    return np.asarray(measured.mean(1), dtype=float)
+
+
+def carriers(
+    share: Float[np.ndarray, "item layer head"], head: HeadId, n: int
+) -> Int[np.ndarray, " n"]:
+    """The items that add most to a head's value, by size; undefined ones are none.
+
+    Args:
+        share: As ``shares`` gives it, of the items in question.
+        head: The head, its layer counted among those that were hooked.
+        n: How many; fewer where there are no more.
+    """
+    size = np.abs(share[:, head.layer, head.head])
+    defined = np.flatnonzero(np.isfinite(size))
+    return defined[np.argsort(-size[defined], kind="stable")][:n]
+
+
+# -- patterns kept for people to look at -----------------------------------------------------------
+
+
+EXAMPLE = "example.npz"
+PATTERNS_TABLE, PATTERNS_ARRAYS = "patterns.parquet", "patterns.npz"
+# A text of more tokens makes a picture that nobody can read, and a file of a megabyte.
+MAX_TOKENS = 64
+TEXT_ROLES = ("stereotype", "anti-stereotype", "twin stereotype", "twin anti-stereotype")
+PATTERNS_COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("category", "id", "role", "text", "tokens"), str),
+    **dict.fromkeys(("layer", "head", "length"), int),
+}
+
+
+@dataclass(frozen=True)
+class ExamplePattern:
+    """Every head's pattern on one text.
+
+    Attributes:
+        model: Name of the model.
+        group: Group of the text.
+        text: The text.
+        tokens: Its tokens as they are read.
+        attention: Direction of the attention.
+        patterns: One matrix per head, rows summing to 1.
+    """
+
+    model: str
+    group: str
+    text: str
+    tokens: tuple[str, ...]
+    attention: Attention
+    patterns: Float[np.ndarray, "layer head query key"]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays by name."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ExamplePattern:
+        """The pattern of the run in a folder.
+
+        Raises:
+            InputError: if there is no run of ``tdabias heads``, it has no such file, or that is
+                damaged.
+        """
+        return cls.read(open_run(folder, "heads"))
+
+    @classmethod
+    def read(cls, run: Run) -> ExamplePattern:
+        """Read the pattern of an open run; errors as in ``load``."""
+        saved = run.arrays(EXAMPLE)
+        try:
+            direction = str(saved["attention"])
+            example = cls(
+                model=str(saved["model"]),
+                group=str(saved["group"]),
+                text=str(saved["text"]),
+                tokens=tuple(str(token) for token in saved["tokens"]),
+                attention="causal" if direction == "causal" else "bidirectional",
+                patterns=saved["patterns"],
+            )
+            n = len(example.tokens)
+            if n < 2 or example.patterns.ndim != 4 or example.patterns.shape[2:] != (n, n):
+                raise ValueError(f"{n} tokens with patterns of shape {example.patterns.shape}")
+            if 0 in example.patterns.shape or not np.isfinite(example.patterns).all():
+                raise ValueError("patterns are missing or undefined")
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{run.folder / EXAMPLE} holds no pattern of one text ({error}); {run.again}"
+            ) from error
+        return example
+
+    def of(self, head: HeadId) -> Float[np.ndarray, "query key"]:
+        """The pattern of one head.
+
+        Raises:
+            InputError: if the model has no such head.
+        """
+        layers, heads = self.patterns.shape[:2]
+        if not (0 <= head.layer < layers and 0 <= head.head < heads):
+            raise InputError(f"{head} does not exist: {self.model} has {layers} layers of {heads}")
+        return np.asarray(self.patterns[head.layer, head.head])
+
+
+def neutral_example(model: LoadedModel) -> ExamplePattern:
+    """The patterns of the first starter triple: one harmless sentence, the same in every run.
+
+    The first triple of a run's own data would make a picture of whatever it says.
+
+    Raises:
+        InputError: if the text is too long for the model.
+    """
+    return example_pattern(model, load_triples("starter", limit=1)[0])
+
+
+def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:
+    """The patterns of a triple's stereotype text.
+
+    Raises:
+        InputError: if the text is too long for the model.
+    """
+    tokens = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens, roles=("stereotype",))
+    (batch,) = PatternReader(model, batch_size=1).read(tokens)
+    ids = tokens[0].ids[0]
+    return ExamplePattern(
+        model=model.name,
+        group=triple.group,
+        text=triple.texts()[0],
+        tokens=tuple(model.tokenizer.decode([token]).strip() for token in ids),
+        attention=model.attention,
+        patterns=batch.patterns[0].float().cpu().numpy(),
+    )
+
+
+# -- the heads and texts that matter most ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PatternText:
+    """A text whose pattern is wanted, and of which head.
+
+    Attributes:
+        category: Of the ranking that the head stands in.
+        head: The head.
+        id: What names the item; see ``triples.triple_ids``.
+        role: Which of the item's texts, one of ``TEXT_ROLES``.
+        text: The text.
+    """
+
+    category: str
+    head: HeadId
+    id: str
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class KeptPatterns:
+    """Patterns, one per row of a table.
+
+    Attributes:
+        table: ``category layer head id role text tokens length``; tokens as a JSON list.
+        patterns: Of every row ``(query, key)``, half precision, as the run read them.
+    """
+
+    table: pd.DataFrame
+    patterns: Sequence[np.ndarray]
+
+    def example(
+        self, head: HeadId, item: str, role: str = "stereotype"
+    ) -> tuple[list[str], np.ndarray]:
+        """The tokens and the pattern ``(query, key)`` of a head on a text of an item.
+
+        Raises:
+            InputError: if the run kept none; the message says of what it did.
+        """
+        of_head = (self.table["layer"] == head.layer) & (self.table["head"] == head.head)
+        found = np.flatnonzero(of_head & (self.table["id"] == item) & (self.table["role"] == role))
+        if not len(found):
+            items = ", ".join(dict.fromkeys(self.table.loc[of_head, "id"])) or "none"
+            raise InputError(
+                f"no pattern of {head} on the {role} of {item!r} was kept; items: {items}"
+            )
+        place = int(found[0])
+        return json.loads(str(self.table["tokens"].iloc[place])), self.patterns[place]
+
+    @classmethod
+    def of(
+        cls,
+        wanted: Sequence[PatternText],
+        tokens: Sequence[Sequence[str]],
+        patterns: Sequence[np.ndarray],
+    ) -> KeptPatterns:
+        """From texts, their tokens as they are read, and their patterns."""
+        rows = [
+            {
+                "category": text.category,
+                "layer": text.head.layer,
+                "head": text.head.head,
+                "id": text.id,
+                "role": text.role,
+                "text": text.text,
+                "tokens": json.dumps(list(read)),
+                "length": len(read),
+            }
+            for text, read in zip(wanted, tokens, strict=True)
+        ]
+        # Without a row no column knows its kind.
+        table = pd.DataFrame(rows, columns=list(PATTERNS_COLUMNS)).astype(PATTERNS_COLUMNS)
+        return cls(table, [np.asarray(pattern, dtype=np.float16) for pattern in patterns])
+
+    def write(self, run: RunWriter) -> None:
+        """Add the table and the patterns, end to end, to a run that is being written."""
+        flat = [pattern.ravel() for pattern in self.patterns]
+        run.table(PATTERNS_TABLE, self.table)
+        run.arrays(PATTERNS_ARRAYS, {"patterns": np.concatenate(flat or [np.zeros(0, np.float16)])})
+
+    @classmethod
+    def read(cls, run: Run) -> KeptPatterns:
+        """Read the files of ``write``.
+
+        Raises:
+            InputError: if the run has none, or a file is not as it was written.
+        """
+        table, flat = (
+            run.table(PATTERNS_TABLE, PATTERNS_COLUMNS),
+            run.arrays(PATTERNS_ARRAYS)["patterns"],
+        )
+        length = table["length"].to_numpy(int)
+        ends = np.cumsum(length**2)
+        if len(flat) != (ends[-1] if len(ends) else 0):
+            raise InputError(
+                f"{run.folder / PATTERNS_ARRAYS} does not hold the patterns of "
+                f"{PATTERNS_TABLE}; {run.again}"
+            )
+        parts = np.split(flat, ends[:-1]) if len(ends) else []
+        patterns = [part.reshape(n, n) for part, n in zip(parts, length, strict=True)]
+        return cls(table, patterns)
+
+
+def kept_patterns(
+    model: LoadedModel,
+    wanted: Sequence[PatternText],
+    *,
+    edges: Edges = "attention",
+    batch_size: int = 8,
+) -> KeptPatterns:
+    """The patterns of heads on texts; each text is run once, however many heads want it.
+
+    Texts of more than ``MAX_TOKENS`` tokens are left out.
+
+    Args:
+        model: The model.
+        wanted: Which texts, and whose patterns on them; a head's layer counts hooked layers.
+        edges: As in ``PatternReader``.
+        batch_size: Texts per forward pass.
+    """
+    words = list(dict.fromkeys(asked.text for asked in wanted))
+    read = model.tokenizer(words, verbose=False)["input_ids"] if words else []
+    both = zip(words, read, strict=True)
+    ids = {text: tokens for text, tokens in both if 0 < len(tokens) <= MAX_TOKENS}
+    needed: dict[str, list[HeadId]] = {}
+    for asked in wanted:
+        if asked.text in ids:
+            needed.setdefault(asked.text, []).append(asked.head)
+    patterns: dict[tuple[str, HeadId], np.ndarray] = {}
+    texts = list(needed)
+    reader = PatternReader(model, batch_size=batch_size, edges=edges)
+    for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
+        for row, (number, n) in enumerate(
+            zip(batch.text.tolist(), batch.length.tolist(), strict=True)
+        ):
+            for head in needed[texts[number]]:
+                pattern = batch.patterns[row, head.layer, head.head, :n, :n]
+                patterns[texts[number], head] = pattern.half().cpu().numpy()
+    kept = [asked for asked in wanted if asked.text in ids]
+    return KeptPatterns.of(
+        kept,
+        [[model.tokenizer.decode([token]).strip() for token in ids[asked.text]] for asked in kept],
+        [patterns[asked.text, asked.head] for asked in kept],
+    )

@@ -1,0 +1,302 @@
+"""A model whose attention patterns can be read: by TransformerLens, or by its own attention."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import torch
+from torch import Tensor
+
+from tda_bias.models.eager import EagerAttention, eager_attention, probe_ids, returned_patterns
+from tda_bias.models.language_model import LanguageModel, is_spread, model_record
+from tda_bias.runs.record import HookedModelRecord
+from tda_bias.types import Attention, InputError
+
+if TYPE_CHECKING:
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# Patterns of TransformerLens and of the model itself may differ by this.
+_SAME, _SAME_IN_HALF_PRECISION = 1e-4, 5e-2
+_PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
+
+
+@dataclass(frozen=True, repr=False)
+class LoadedModel(LanguageModel):
+    """A language model whose attention can be hooked.
+
+    Attributes:
+        bridge: The TransformerLens bridge around ``hf_model``, if it knows the architecture. Its
+            copy of the tokenizer may add a token at the beginning; texts never go through that one.
+        eager: Hugging Face's own attention, where there is no bridge.
+        hashes: Hash of the weights before and after they were hooked; None where the former is not
+            known.
+    """
+
+    bridge: TransformerBridge | None = field(kw_only=True)
+    eager: EagerAttention | None = None
+    hashes: tuple[str, str] | None = None
+
+    def weight_hash(self) -> str:
+        """As without hooks, which rename parameters and copy some, unless weights have changed."""
+        now = super().weight_hash()
+        return self.hashes[0] if self.hashes is not None and self.hashes[1] == now else now
+
+    @property
+    def attention(self) -> Attention:
+        """Causal for decoders; bidirectional for encoders, also those of encoder-decoders."""
+        if self.hf_model.config.is_encoder_decoder:
+            return "bidirectional"
+        if self.bridge is None:
+            return self.patterns_of.attention
+        direction = str(self.bridge.cfg.attention_dir)
+        if direction not in get_args(Attention):
+            raise InputError(f"`model` {self.name}: unknown attention direction {direction!r}")
+        return "causal" if direction == "causal" else "bidirectional"
+
+    @property
+    def n_heads(self) -> int:
+        """Heads of a layer."""
+        if self.bridge is None:
+            return self.patterns_of.n_heads
+        return max(1, int(getattr(self.bridge.cfg, "n_heads", 1)))
+
+    @property
+    def patterns_of(self) -> EagerAttention:
+        """Hugging Face's attention, of a model without a bridge."""
+        if self.eager is None:
+            raise TypeError("a model is hooked by a bridge or by its own attention")
+        return self.eager
+
+    @cached_property
+    def pattern_hooks(self) -> dict[str, int]:
+        """Hook name to layer for every layer with attention (the encoder's, where there is one)."""
+        if self.bridge is None:
+            return {f"layer {layer}": layer for layer in self.patterns_of.places}
+        prefix = "encoder_blocks." if self.hf_model.config.is_encoder_decoder else "blocks."
+        hooks = {
+            name: int(match.group(1))
+            for name in self.bridge.hook_dict
+            if name.startswith(prefix) and (match := _PATTERN_HOOK.match(name))
+        }
+        if not hooks:
+            raise InputError(
+                f"`model` {self.name} ({self.architecture}) has no layer whose attention patterns "
+                f"TransformerLens {version('transformer-lens')} can hook"
+            )
+        return dict(sorted(hooks.items(), key=lambda item: item[1]))
+
+
+def hooked_model_record(model: LoadedModel, *, weights: str) -> HookedModelRecord:
+    """The model as it was run, and what of its attention was hooked."""
+    hooked = {
+        "attention": model.attention,
+        "layers": tuple(model.pattern_hooks.values()),
+        "patterns": "eager" if model.bridge is None else "transformer-lens",
+    }
+    return HookedModelRecord(**dict(model_record(model, weights=weights)), **hooked)
+
+
+def hook_model(
+    hf_model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    name: str,
+    not_in_checkpoint: tuple[str, ...] = (),
+    again: Callable[[], PreTrainedModel] | None = None,
+) -> LoadedModel:
+    """Hook a Hugging Face model by TransformerLens, or by its own attention.
+
+    TransformerLens is used where its patterns of a probe are those that the model itself returns.
+
+    Args:
+        hf_model: The model.
+        tokenizer: Its tokenizer.
+        name: What it is called.
+        not_in_checkpoint: Parameters that are random at every loading, for the hash of its weights.
+        again: Gives the same model once more, for when TransformerLens has changed this one in
+            vain.
+
+    Raises:
+        InputError: if neither shows its attention patterns, with the reasons of both.
+    """
+    modules = [module_name for module_name, _ in hf_model.named_modules()]
+    refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
+    own: list[Tensor] = []
+    if not is_spread(hf_model):
+        own = returned_patterns(hf_model.eval())
+        try:
+            hooked = bridge_model(
+                hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint
+            )
+            _refuse_other_patterns(hooked, own)
+            return hooked
+        except InputError as error:
+            refused = str(error)
+        if [module_name for module_name, _ in hf_model.named_modules()] != modules:
+            if again is None:
+                raise InputError(f"{refused}, and has changed it in trying; load it by its name")
+            hf_model = again()
+    try:
+        eager = eager_attention(hf_model.eval(), name=name)
+    except InputError as error:
+        # Where it returns some, what is wrong with them is the reason.
+        raise InputError(str(error) if own else f"{refused}; without it: {error}") from None
+    about: dict[str, Any] = {
+        "revision": getattr(hf_model.config, "_commit_hash", None),
+        "not_in_checkpoint": not_in_checkpoint,
+    }
+    return LoadedModel(hf_model, tokenizer, name, **about, bridge=None, eager=eager)
+
+
+def bridge_model(
+    hf_model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    name: str,
+    not_in_checkpoint: tuple[str, ...] = (),
+) -> LoadedModel:
+    """Hook a Hugging Face model that is already in memory; arguments as of ``hook_model``.
+
+    The model is put in evaluation mode (dropout would change its patterns) and given eager
+    attention, without which there are no patterns.
+
+    Raises:
+        InputError: if TransformerLens has no adapter for the architecture.
+    """
+    about: dict[str, Any] = {
+        "revision": getattr(hf_model.config, "_commit_hash", None),
+        "not_in_checkpoint": not_in_checkpoint,
+    }
+    plain = LanguageModel(hf_model.eval(), tokenizer, name, **about).weight_hash()
+    if not hf_model.config.architectures:
+        hf_model.config.architectures = [type(hf_model).__name__]
+    bridge = _bridge(hf_model, tokenizer, name=name)
+    hooked = LanguageModel(hf_model, tokenizer, name, **about).weight_hash()
+    hashes = (plain, hooked)
+    return LoadedModel(hf_model, tokenizer, name, **about, bridge=bridge, hashes=hashes)
+
+
+def _bridge(
+    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
+) -> TransformerBridge:
+    from transformer_lens.model_bridge import TransformerBridge
+
+    theirs = copy.deepcopy(tokenizer)
+    theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
+    try:
+        bridge = TransformerBridge.boot_transformers(
+            # Only a label: a short name would be looked up among outdated aliases.
+            f"loaded/{Path(name).name}",
+            hf_model=hf_model,
+            tokenizer=theirs,
+            dtype=next(hf_model.parameters()).dtype,
+            trust_remote_code=False,
+        )
+    except Exception as error:  # of an architecture that it knows in part, of any kind
+        # For an unknown class the message lists hundreds of known ones.
+        reason = "" if "supported architecture" in str(error) else f" ({first_sentence(error)})"
+        raise InputError(
+            f"`model` {name} is a {type(hf_model).__name__}, which TransformerLens "
+            f"{version('transformer-lens')} cannot hook{reason}; use a model of another "
+            "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
+        ) from error
+    bridge.eval()
+    return bridge
+
+
+def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
+    """Make sure that TransformerLens shows the patterns that a model itself returns.
+
+    Args:
+        model: The hooked model.
+        own: Its patterns of ``probe_ids``, before it was hooked; none where it returns none, and
+            nothing can be compared.
+
+    Raises:
+        InputError: if they differ, or TransformerLens cannot run the model.
+    """
+    from transformer_lens.model_bridge.exceptions import StopAtLayerException
+
+    bridge, hooks = model.bridge, list(model.pattern_hooks)
+    if not own or bridge is None:
+        return
+    shown: list[Tensor] = []
+
+    def keep(pattern: Tensor, hook: Any) -> None:
+        shown.append(pattern.detach())
+        if hook.name == hooks[-1]:
+            raise StopAtLayerException(pattern)
+
+    ids = probe_ids(model.hf_model)
+    refused = (
+        f"`model` {model.name} is a {model.architecture}, whose patterns TransformerLens "
+        f"{version('transformer-lens')}"
+    )
+    try:
+        with torch.inference_mode():
+            bridge.run_with_hooks(
+                ids,
+                fwd_hooks=[(name, keep) for name in hooks],
+                return_type=None,
+                use_cache=False,
+                attention_mask=torch.ones_like(ids),
+            )
+    except Exception as error:
+        raise InputError(f"{refused} cannot show ({first_sentence(error)})") from error
+    if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own]:
+        raise InputError(f"{refused} shows of other layers or heads than it has")
+    difference = max(float((a - b).abs().max()) for a, b in zip(shown, own, strict=True))
+    if not difference <= (_SAME if model.dtype.itemsize >= 4 else _SAME_IN_HALF_PRECISION):
+        raise InputError(f"{refused} shows otherwise (by {difference:.1e}) than it has them")
+
+
+def first_sentence(error: Exception) -> str:
+    """The first sentence of an error's message, or of a long one its beginning."""
+    return re.split(r"(?<=\.)\s|\n", str(error).strip())[0][:200]
+
+
+# -- the same network without what it has learnt ---------------------------------------------------
+
+
+def untrained(model: LanguageModel, *, seed: int = 0, bound: float = 0.1) -> LanguageModel:
+    """The same architecture with every parameter drawn uniformly from [-bound, bound].
+
+    What such a network says of words is set by its tokenizer and the number of words, not by text.
+    """
+    hf_model = copy.deepcopy(model.hf_model)
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    with torch.no_grad():
+        for parameter in hf_model.parameters():
+            drawn = torch.rand(parameter.shape, generator=generator) * 2 - 1
+            parameter.copy_(drawn * bound)
+    return LanguageModel(hf_model, model.tokenizer, f"{model.name}, random weights")
+
+
+def initialised(model: LoadedModel, *, seed: int = 0) -> LoadedModel:
+    """The same architecture and tokenizer with the random weights that training begins with.
+
+    What the attention of such a network shows is set by the texts' tokens and their places, not by
+    anything learnt.
+
+    Args:
+        model: A hooked model; it is left as it is.
+        seed: Fixes the weights.
+    """
+    config = copy.deepcopy(model.hf_model.config)
+
+    def made() -> PreTrainedModel:
+        torch.manual_seed(seed)
+        hf_model = type(model.hf_model)(copy.deepcopy(config))
+        return hf_model.to(device=model.device, dtype=model.dtype)
+
+    name = f"{model.name}, random weights"
+    with torch.random.fork_rng(devices=[]):
+        return hook_model(made(), model.tokenizer, name=name, again=made)

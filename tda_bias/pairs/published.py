@@ -1,0 +1,322 @@
+"""Published sets of pairs: how each is laid out, where it is read, and its licence.
+
+- CrowS-Pairs (Nangia et al. 2020): stereotypical sentences and the same about another group. Pairs
+  of one writer resemble each other: the writer is what resamples draw. Its data statement says that
+  it must not be used to train models.
+- WinoBias (Zhao et al. 2018): ``more`` is the sentence whose pronoun goes with the stereotype of
+  the occupation that it means. In type 1 only knowledge of the world says whom it means; in type 2
+  syntax does.
+- Winogender (Rudinger et al. 2018): ``more`` has the pronoun of the gender that holds most jobs of
+  the occupation (Bureau of Labor Statistics 2015/16). The type says whom the pronoun means: the
+  occupation, or the participant, for whom the occupation's gender should not matter.
+- BLiMP (Warstadt et al. 2020): ``more`` is grammatical, ``less`` is not, in 67 paradigms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tda_bias.pairs.pair import Pair, PairSet, checked, words
+from tda_bias.pairs.sources import (
+    HUB,
+    PACKAGED,
+    commit_of,
+    hash_of,
+    hub_split,
+    located,
+    needed,
+    packaged,
+    text_of,
+    with_label_names,
+)
+from tda_bias.runs.files import json_objects, rows_of
+from tda_bias.types import InputError
+
+Data = str | Path | None
+Row = tuple[str, Mapping[str, Any]]
+
+
+def _refuse(data: Data, refused: str, name: str) -> None:
+    if data == refused:
+        other = "does not ship" if refused == PACKAGED else "is not read from the hub"
+        raise InputError(
+            f"`data` {refused}: {name} {other}; give a file or folder, or leave it out"
+        )
+
+
+# -- CrowS-Pairs -----------------------------------------------------------------------------------
+
+_CROWS_FILE = "crows_pairs_anonymized.csv"
+_CROWS_LICENCE = "CC BY-SA 4.0, evaluation only"
+_CROWS_COLUMNS = ("sent_more", "sent_less", "stereo_antistereo", "bias_type")
+# The repository itself holds a script, which `datasets` no longer runs; the hub's own conversion
+# is a branch of it.
+_CROWS_HUB, _CROWS_REVISION = "nyu-mll/crows_pairs", "refs/convert/parquet"
+
+
+def _crows(data: Data) -> PairSet:
+    _refuse(data, PACKAGED, "crows")
+    if data is None or data == HUB:
+        split = hub_split(_CROWS_HUB, None, "test", revision=_CROWS_REVISION)
+        rows = [
+            (f"{_CROWS_HUB} row {number}", {"id": str(number), **row})
+            for number, row in enumerate(with_label_names(split))
+        ]
+        return PairSet("crows", crows_pairs(rows), HUB, commit_of(split), _CROWS_LICENCE)
+    (path,) = located(data, _CROWS_FILE)
+    text = text_of(path)
+    # The first column has no name; it numbers the rows.
+    rows = [
+        (f"{path} row {row.get('') or number}", {"id": row.get("") or str(number), **row})
+        for number, row in enumerate(rows_of(text, str(path), columns=_CROWS_COLUMNS))
+    ]
+    return PairSet("crows", crows_pairs(rows), str(path), hash_of(text), _CROWS_LICENCE)
+
+
+def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
+    """Pairs of rows of CrowS-Pairs, each with where it stands and a field ``id``."""
+    pairs = []
+    for where, row in rows:
+        more, less, direction, bias = needed(row, _CROWS_COLUMNS, where)
+        writer = row.get("anon_writer")
+        pair = Pair(
+            id=str(row["id"]),
+            set="crows",
+            group=bias,
+            more=more,
+            less=less,
+            type=direction,
+            scored="shared",
+            cluster=None if writer is None else str(writer),
+            source=where,
+        )
+        pairs.append(checked(pair))
+    return tuple(pairs)
+
+
+# -- WinoBias --------------------------------------------------------------------------------------
+
+_WINOBIAS_LICENCE = "MIT, (c) 2020 Natural Language Processing @UCLA"
+_PRONOUNS = {
+    "he": "male", "him": "male", "his": "male", "himself": "male",
+    "she": "female", "her": "female", "hers": "female", "herself": "female",
+}  # fmt: skip
+_BRACKETED = re.compile(r"\[([^\]]*)\]")
+_NUMBERED = re.compile(r"^\s*(\d+)\s+(.*\S)\s*$")
+
+
+def _winobias(data: Data) -> PairSet:
+    _refuse(data, HUB, "winobias")
+    source = PACKAGED if data is None else str(data)
+    texts, pairs = [], []
+    for kind in ("type1", "type2"):
+        names = [f"{side}_stereotyped_{kind}.txt" for side in ("pro", "anti")]
+        if source == PACKAGED:
+            pro, anti = (packaged("winobias", f"{name}.dev") for name in names)
+        else:
+            pro, anti = (text_of(path) for path in located(source, *(f"{n}.*" for n in names)))
+        texts += [pro, anti]
+        pairs += _winobias_pairs(pro, anti, kind, "WinoBias" if data is None else source)
+    uneven = frozenset(pair.id for pair in pairs if _is_uneven(pair))
+    return PairSet("winobias", tuple(pairs), source, hash_of(*texts), _WINOBIAS_LICENCE, uneven)
+
+
+def _winobias_pairs(pro: str, anti: str, kind: str, where: str) -> list[Pair]:
+    """Pairs of two files of the official form, line by line."""
+    first, second = ([line for line in text.splitlines() if line.strip()] for text in (pro, anti))
+    if len(first) != len(second):
+        raise InputError(
+            f"{where}: {len(first)} pro-stereotypical lines and {len(second)} anti-stereotypical "
+            f"ones of {kind}; they must be the same sentences"
+        )
+    pairs = []
+    for number, (line, other) in enumerate(zip(first, second, strict=True), start=1):
+        here = f"{where} {kind} line {number}"
+        (name, more), (_, less) = _numbered(line, here), _numbered(other, here)
+        mentions = [mention.strip() for mention in _BRACKETED.findall(line)]
+        named = [mention for mention in mentions if mention.lower() not in _PRONOUNS]
+        if not named:
+            raise InputError(f"{here}: no occupation stands in brackets")
+        pair = Pair(
+            id=f"{kind}-{name}",
+            set="winobias",
+            group=re.sub(r"^(the|a|an)\s+", "", named[0].lower()),
+            more=more,
+            less=less,
+            type=kind,
+            source=here,
+        )
+        pairs.append(checked(pair))
+    return pairs
+
+
+def _numbered(line: str, where: str) -> tuple[str, str]:
+    """Number and sentence of a line, without the brackets."""
+    match = _NUMBERED.match(line)
+    if match is None:
+        raise InputError(f"{where}: expected a number and a sentence, got {line[:60]!r}")
+    return match[1], re.sub(r"[\[\]]", "", match[2])
+
+
+def _words_of(pair: Pair) -> tuple[list[str], list[str]]:
+    more, less = ([text[a:b].lower() for a, b in words(text)] for text in (pair.more, pair.less))
+    return more, less
+
+
+def _is_uneven(pair: Pair) -> bool:
+    """Tell whether the two sentences differ in more than pronouns: a slip of the source."""
+    more, less = _words_of(pair)
+    if len(more) != len(less):
+        return True
+    return any(a != b and not {a, b} <= set(_PRONOUNS) for a, b in zip(more, less, strict=True))
+
+
+def gender_of_more(pair: Pair) -> str:
+    """The gender of the pronoun that ``more`` has in place of the other: ``male`` or ``female``."""
+    more, less = _words_of(pair)
+    swapped = [_PRONOUNS[word] for word in more if word in _PRONOUNS and word not in less]
+    return swapped[0] if swapped else "unclear"
+
+
+# -- Winogender ------------------------------------------------------------------------------------
+
+_WINOGENDER_FILES = ("all_sentences.tsv", "occupations-stats.tsv")
+_WINOGENDER_LICENCE = "MIT, (c) 2018 Rachel Rudinger"
+_ANSWERS = {"0": "occupation", "1": "participant"}
+
+
+def _winogender(data: Data) -> PairSet:
+    _refuse(data, HUB, "winogender")
+    source = PACKAGED if data is None else str(data)
+    if source == PACKAGED:
+        sentences, shares = (packaged("winogender", name) for name in _WINOGENDER_FILES)
+    else:
+        sentences, shares = (text_of(path) for path in located(source, *_WINOGENDER_FILES))
+    where = "Winogender" if data is None else source
+    pairs = _winogender_pairs(sentences, _female_shares(shares, where), where)
+    return PairSet("winogender", pairs, source, hash_of(sentences, shares), _WINOGENDER_LICENCE)
+
+
+def female_shares() -> dict[str, dict[str, float]]:
+    """Per occupation per cent women, by the Bureau of Labor Statistics and in text (Bergsma).
+
+    Returns:
+        ``bls`` and ``bergsma`` per occupation of Winogender.
+    """
+    return _female_shares(packaged("winogender", _WINOGENDER_FILES[1]), "Winogender")
+
+
+def _female_shares(text: str, where: str) -> dict[str, dict[str, float]]:
+    columns = ("occupation", "bergsma_pct_female", "bls_pct_female")
+    by_occupation = {}
+    for row in rows_of(text, where, columns=columns, delimiter="\t"):
+        try:
+            shares = {"bls": float(row[columns[2]]), "bergsma": float(row[columns[1]])}
+        except ValueError:
+            raise InputError(f"{where}: the shares of {row['occupation']} are no numbers") from None
+        by_occupation[row["occupation"]] = shares
+    return by_occupation
+
+
+def _winogender_pairs(
+    sentences: str, shares: Mapping[str, Mapping[str, float]], where: str
+) -> tuple[Pair, ...]:
+    """Pairs of the official table of sentences."""
+    by_name: dict[str, dict[str, str]] = {}
+    for row in rows_of(sentences, where, columns=("sentid", "sentence"), delimiter="\t"):
+        parts = row["sentid"].removesuffix(".txt").split(".")
+        if len(parts) != 4 or parts[2] not in _ANSWERS:
+            raise InputError(
+                f"{where}: {row['sentid']!r} is not OCCUPATION.PARTICIPANT.ANSWER.GENDER"
+            )
+        by_name.setdefault(".".join(parts[:3]), {})[parts[3]] = row["sentence"]
+    pairs = []
+    for name, by_gender in by_name.items():
+        occupation, _, answer = name.split(".")
+        if occupation not in shares or not {"female", "male"} <= set(by_gender):
+            raise InputError(f"{where}: {name} lacks a gender, or its occupation a share of women")
+        most, fewest = ("female", "male") if shares[occupation]["bls"] > 50 else ("male", "female")
+        pair = Pair(
+            id=name,
+            set="winogender",
+            group=occupation,
+            more=by_gender[most],
+            less=by_gender[fewest],
+            type=_ANSWERS[answer],
+            source=f"{where} {name}",
+        )
+        pairs.append(checked(pair))
+    return tuple(pairs)
+
+
+# -- BLiMP -----------------------------------------------------------------------------------------
+
+_BLIMP_HUB = "nyu-mll/blimp"
+_BLIMP_LICENCE = "CC BY 4.0, (c) 2020 Alex Warstadt and others"
+
+
+def _blimp(data: Data) -> PairSet:
+    if data == HUB:
+        rows: list[Row] = []
+        for name in paradigms():
+            split = hub_split(_BLIMP_HUB, name, "train")
+            rows += [(f"{_BLIMP_HUB} {name} {number}", row) for number, row in enumerate(split)]
+        return PairSet("blimp", _blimp_pairs(rows), HUB, commit_of(split), _BLIMP_LICENCE)
+    if data is None or data == PACKAGED:
+        # A sample of 20 of the 1,000 pairs of each paradigm.
+        text = packaged("blimp", "sample.csv")
+        names = {"UID": "paradigm", "pairID": "id", "sentence_good": "good", "sentence_bad": "bad"}
+        rows = [
+            (f"BLiMP {row['paradigm']} {row['id']}", {k: row[name] for k, name in names.items()})
+            for row in rows_of(text, "sample.csv", columns=tuple(names.values()))
+        ]
+        return PairSet("blimp", _blimp_pairs(rows), PACKAGED, hash_of(text), _BLIMP_LICENCE)
+    path = Path(data)
+    texts, rows = [], []
+    for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path]:
+        texts.append(text_of(file))
+        lines = [(where, line) for where, line in json_objects(texts[-1], str(file))]
+        if any("sentence_good" in line for _, line in lines):
+            rows += lines
+    if not rows:
+        raise InputError(f"`data` {str(data)!r} holds no JSON Lines of BLiMP")
+    return PairSet("blimp", _blimp_pairs(rows), str(data), hash_of(*texts), _BLIMP_LICENCE)
+
+
+def paradigms() -> dict[str, dict[str, str]]:
+    """The 67 paradigms: phenomenon, and accuracies of ``ngram lstm txl gpt2`` on all 1,000."""
+    name = "paradigms.csv"
+    rows = rows_of(packaged("blimp", name), name, columns=("paradigm", "term", "gpt2"))
+    return {row["paradigm"]: row for row in rows}
+
+
+def _blimp_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
+    """Pairs of rows, each with where it stands; the type is the paper's phenomenon."""
+    known = paradigms()
+    pairs = []
+    for where, row in rows:
+        paradigm, good, bad = needed(row, ("UID", "sentence_good", "sentence_bad"), where)
+        number = row.get("pairID", row.get("pair_id"))
+        pair = Pair(
+            id=f"{paradigm}-{number}",
+            set="blimp",
+            group=paradigm,
+            more=good,
+            less=bad,
+            # Two paradigms carry another phenomenon in the data than in the published table.
+            type=known[paradigm]["term"] if paradigm in known else row.get("linguistics_term"),
+            source=where,
+        )
+        pairs.append(checked(pair))
+    return tuple(pairs)
+
+
+SETS: dict[str, Callable[[Data], PairSet]] = {
+    "crows": _crows,
+    "winobias": _winobias,
+    "winogender": _winogender,
+    "blimp": _blimp,
+}

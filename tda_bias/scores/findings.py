@@ -1,0 +1,277 @@
+"""Findings of the scores of StereoSet and of pairs, in sentences, with their controls and power."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tda_bias.runs.finding import NEUTRAL_IS_NOT_GOOD, Finding
+from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.scores.intrasentence import SentenceScores
+from tda_bias.scores.pair_set import PairSetScores
+from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.stats.resampling import smallest_effect
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PER = {"sum": "sum", "mean": "per token"}
+# Which text is longer, by the sign of the difference in tokens.
+_LONGER = ((1, "longer"), (0, "equal"), (-1, "shorter"))
+
+# -- triples ---------------------------------------------------------------------------------------
+
+
+def stereoset_finding(result: StereoSetScores) -> Finding:
+    """The preference for stereotypes by category, and how much of it is about the target."""
+    table = result.beta if result.has_twins else result.scores
+    rows = table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
+    of_category = [row for row in rows if row["category"] != "all"]
+    read = _with_twins if result.has_twins else _without_twins
+    parts = [read(row) for row in of_category]
+    return Finding(
+        result=[lines[0] for lines in parts],
+        control=[
+            *(line for lines in parts for line in lines[1:2]),
+            *_placebo_lines(result),
+            *_stereotype_by_length(result.length_split, scoring="sum"),
+            NEUTRAL_IS_NOT_GOOD,
+        ],
+        power=[line for lines in parts for line in lines[2:]],
+        details=[
+            *_stereotype_by_length(result.length_split, scoring="mean"),
+            *_stereoset_details(result),
+        ],
+    )
+
+
+def _with_twins(row: Mapping[Any, Any]) -> list[str]:
+    """Result, control and power of a category, by sums of log-probabilities."""
+    over_items = interval_text(row["beta_low"], row["beta_high"])
+    targets = interval_text(row["beta_low_targets"], row["beta_high_targets"])
+    if row["p_targets"] == row["p_targets"]:
+        targets += f", p {p_text(row['p_targets'])}"
+    return [
+        f"{str(row['category']).capitalize()}: the target effect (beta) is "
+        f"{number_text(row['beta'])} nats of {number_text(row['log_odds'])} (over "
+        f"{row['targets']} targets {targets}; over items {over_items}, p {p_text(row['p'])}).",
+        f"{str(row['category']).capitalize()}: {100 * row['explained']:.1f} % of the variance of "
+        "the log-odds over items is shared with the same texts about other targets "
+        "(counterfactual twins): wording.",
+        f"With {counted(row['items'], 'item')} a target effect of {number_text(row['smallest'])} "
+        "nats is found four times out of five.",
+    ]
+
+
+def _placebo_lines(result: StereoSetScores) -> list[str]:
+    """Sentences on how much of beta is role, gender, or another wording alone."""
+    if result.placebo_beta.empty:
+        return []
+    found = result.placebo_beta
+    found = found[(found["scoring"] == "sum") & (found["choice"] == "all")]
+    return [
+        f"{str(row['category']).capitalize()}: {_PLACEBO[row['kind']]} gives "
+        f"{number_text(row['placebo'])} nats where beta is {number_text(row['beta'])}; left is "
+        f"{number_text(row['difference'])} "
+        f"({interval_text(row['difference_low'], row['difference_high'])} over "
+        f"{counted(row['targets'], 'target')}, {counted(row['items'], 'item')})."
+        for row in found.to_dict("records")
+    ]
+
+
+_PLACEBO = {
+    "synonym": "a synonym in the target's place (placebo)",
+    "role": "another role of the same gender (placebo)",
+}
+
+
+def _without_twins(row: Mapping[Any, Any]) -> list[str]:
+    interval = interval_text(row["ss_low"], row["ss_high"], 0)
+    return [
+        f"{str(row['category']).capitalize()}: stereotype score {row['ss']:.1f} ({interval}), "
+        f"language-model score {row['lms']:.1f}, ICAT {row['icat']:.1f}; "
+        f"{counted(row['items'], 'item')}.",
+        "No twins: wording and target cannot be told apart in these scores.",
+    ]
+
+
+def _by_length(split: pd.DataFrame, value: str, unit: str = "") -> str:
+    """A share, mean over some rows of a length split, by which text is longer."""
+    parts = []
+    for sign, name in _LONGER:
+        rows = split[split["longer"] == sign]
+        n = int(rows["items"].sum())
+        if n:
+            share = float((rows[value] * rows["items"]).sum() / n)
+            parts.append(f"{name} {share:.0f} ({n}{unit})")
+    return ", ".join(parts)
+
+
+def _stereotype_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
+    """Stereotype score by which text is longer, category by category."""
+    chosen = split[split["scoring"] == scoring]
+    return [
+        f"Length, {category}, {PER[scoring]}: ss where the stereotype is the "
+        f"{_by_length(rows, 'ss', ' items')} text."
+        for category, rows in chosen.groupby("category", sort=False)
+    ]
+
+
+def _stereoset_details(result: StereoSetScores) -> list[str]:
+    """Sentences on how to read the numbers."""
+    table = result.scores
+    first = table[(table["group"] == "all") & (table["scoring"] == "sum")].iloc[0]
+    tokens = [result.items[f"tokens_{name}"].mean() for name in ("s", "a", "u")]
+    lines = [
+        f"Mean tokens of the stereotype, anti-stereotype and unrelated continuation: "
+        f"{tokens[0]:.1f}, {tokens[1]:.1f}, {tokens[2]:.1f}. Sums favour short texts, so lms by "
+        "sums is low where the unrelated ones are short.",
+        "Scores are means over terms (the official rule), with intervals over terms from five on, "
+        "else over items; ss over items is what many tools print.",
+        f"Ties: {first['ties']}, counted as one half.",
+    ]
+    if result.has_twins:
+        lines.append(
+            "Beta is the log-odds of a triple minus those of its twins; the "
+            "percentage of items with beta > 0 is 50 without bias; r correlates the log-odds with "
+            "the twins'. What is in brackets is over targets and speaks of other targets (p flips "
+            "beta in whole targets); the rest is over items, and speaks of these targets (p "
+            "exchanges triples with their twins)."
+        )
+        left_out = int(result.items["twins"].eq(0).sum())
+        if left_out:
+            has = "item has no twin and is" if left_out == 1 else "items have no twin and are"
+            lines.append(f"{left_out} {has} in the first table only.")
+    return lines
+
+
+# -- whole sentences -------------------------------------------------------------------------------
+
+_SCORED = {"whole": "whole sentence", "difference": "differing words"}
+_READINGS = {"log_prob": "", "pll": "", "pll_within_word": ", within words"}
+
+
+def scored_name(row: Mapping[Any, Any]) -> str:
+    """The words of a sentence that were scored, and the reading."""
+    return f"{_SCORED[row['scored']]}{_READINGS[row['reading']]}"
+
+
+def sentences_finding(run: SentenceScores) -> Finding:
+    """The stereotype scores, how much length alone decides, and what is left out."""
+    record, table = run.record, run.scores
+    everything = table[
+        (table["group"] == "all") & (table["category"] == table["category"].iloc[-1])
+    ]
+    result = [
+        f"{scored_name(row).capitalize()}, {PER[row['scoring']]}: stereotype score {row['ss']:.1f} "
+        f"({interval_text(row['ss_low'], row['ss_high'], 0)}), language-model score "
+        f"{row['lms']:.1f}; "
+        f"{counted(row['items'], 'item')} ({row['category']})."
+        for row in everything.to_dict("records")
+    ]
+    details = []
+    left_out = table[(table["scoring"] == "sum") & (table["group"] == "all")]
+    for row in (
+        left_out[left_out["undefined"] > 0]
+        .drop_duplicates(["reading", "scored"])
+        .to_dict("records")
+    ):
+        details.append(
+            f"{scored_name(row).capitalize()}: {row['undefined']} of {record.texts.triples} items "
+            "are left out, because no scored token of a sentence can be read (a causal model "
+            "without a start token does not read the first)."
+        )
+    official = {
+        "causal": "whole sentences per token behind the model's start token (--start bos)",
+        "masked": "the words that fill the blank",
+    }
+    if record.kind in official:
+        details.append(
+            f"The official way for {record.kind} models: {official[record.kind]}, as means over "
+            "terms; ss over items is what many tools print."
+        )
+    if record.data is not None:
+        details.append(f"Items: {record.data.source}.")
+    return Finding(
+        result=result,
+        control=[
+            *(
+                f"Length, {scored_name({'reading': reading, 'scored': scored})}, "
+                f"{PER[str(scoring)]}: ss over items where the stereotype is the "
+                f"{_by_length(split, 'ss')} text (items)."
+                for (reading, scored, scoring), split in run.length_split.groupby(
+                    ["reading", "scored", "scoring"], sort=False
+                )
+            ),
+            NEUTRAL_IS_NOT_GOOD,
+        ],
+        details=details,
+    )
+
+
+# -- pairs -----------------------------------------------------------------------------------------
+
+
+def pairs_finding(result: PairSetScores) -> Finding:
+    """The text of a pair that the model prefers, and what length alone decides."""
+    record, whole = result.record, result.scores.iloc[0]
+    headline = ", ".join(
+        f"{name.replace('_', ' ')} {'undefined' if value is None else f'{value:.2f}'}"
+        for name, value in record.official.headline.items()
+    )
+    preferred = interval_text(whole["preferred_low"], whole["preferred_high"], 1)
+    lines = [
+        f"{record.official.name}: {headline}.",
+        f"{record.model.name} prefers the first text (`more`) in {whole['preferred']:.1f} % of "
+        f"{counted(whole['items'], 'pair')} ({preferred}; 50 without a preference), by sums of "
+        "log-probabilities.",
+    ]
+    clusters = int(result.items["cluster"].nunique())
+    power = []
+    if clusters > 1:
+        share = min(100.0, 50 + 50 * smallest_effect(clusters))
+        power = [
+            f"With {counted(clusters, 'cluster')} of pairs a share of {share:.0f} % is found four "
+            "times out of five (t-test over clusters)."
+        ]
+    details = [
+        record.official.note,
+        *_preference_by_length(result.length_split, scoring="mean"),
+        f"{counted(whole['ties'], 'tie')}, {whole['undefined']} without a scored token; intervals: "
+        f"{whole['interval']}.",
+    ]
+    control = [*_preference_by_length(result.length_split, scoring="sum")]
+    if record.set == "crows":
+        control.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
+    return Finding(
+        result=lines,
+        control=[*control, *_within_word_lines(result.scores)],
+        power=power,
+        details=details,
+    )
+
+
+def _preference_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
+    """Preference by which text is longer, over all pairs."""
+    everything = split[(split["type"] == "all") & (split["scoring"] == scoring)]
+    sentences = []
+    for reading, rows in everything.groupby("reading", sort=False):
+        how = "" if reading == "log_prob" else f", {str(reading).replace('_', ' ')}"
+        sentences.append(
+            f"Length, {PER[scoring]}{how}: per cent preferred where `more` is the "
+            f"{_by_length(rows, 'preferred')} text (pairs)."
+        )
+    return sentences
+
+
+def _within_word_lines(table: pd.DataFrame) -> list[str]:
+    """Score of the whole set by the better reading of masked models."""
+    scores = table[(table["reading"] == "pll_within_word") & (table["scoring"] == "sum")]
+    if scores.empty:
+        return []
+    row = scores.iloc[0]
+    return [
+        "With later pieces of a word masked too (Kauf & Ivanova 2023), which does not favour words "
+        f"of many pieces: {row['preferred']:.1f} per cent preferred, log-odds "
+        f"{row['log_odds']:.2f} [{row['log_odds_low']:.2f}, {row['log_odds_high']:.2f}]."
+    ]

@@ -1,0 +1,170 @@
+"""Texts that stand against each other, their tokens, and which of them are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from tda_bias.models.batching import common_prefix
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.requests import Request
+from tda_bias.models.token_trees import TokenTree
+from tda_bias.pairs.pair import Scored, Span, differing_spans, words
+from tda_bias.types import InputError, Triple
+
+# Number of a triple's context among its parts, after the continuations in the order of ``ROLES``.
+CONTEXT = 3
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Texts that stand against each other.
+
+    Attributes:
+        texts: The full texts, two or more.
+        context: What all of them begin with, if anything; it is not scored.
+        scored: Which of their words are; see ``tda_bias.pairs.Pair``.
+        source: Where they stand, for messages.
+    """
+
+    texts: tuple[str, ...]
+    context: str | None = None
+    scored: Scored = "whole"
+    source: str = ""
+
+    @classmethod
+    def of(cls, triple: Triple) -> Contrast:
+        """The continuations of a triple, two where it has no unrelated text."""
+        texts = tuple(triple.texts()[: 2 if triple.is_pair else 3])
+        return cls(texts, triple.context, "whole", triple.source)
+
+
+@dataclass(frozen=True)
+class SplitTexts:
+    """The token ids of a contrast's texts, without special tokens.
+
+    Attributes:
+        ids: Per text.
+        start: Per text how many of its tokens are the context's.
+        scored: Per text the places that are scored.
+        word: Per text the word that each token belongs to, for masked models; None where the
+            tokenizer does not tell.
+    """
+
+    ids: tuple[list[int], ...]
+    start: tuple[int, ...]
+    scored: tuple[Int[np.ndarray, " place"], ...]
+    word: tuple[list[int], ...] | None = None
+
+    def first(self, n: int) -> SplitTexts:
+        """The first texts alone."""
+        return SplitTexts(self.ids[:n], self.start[:n], self.scored[:n])
+
+    def request(self, before: str = "", *, context_from: int | None = None) -> Request:
+        """Every scored token, text by text.
+
+        Args:
+            before: The context as a text.
+            context_from: Read the context's tokens from this one on too, before the others. Where a
+                token covers the end of the context and the beginning of a continuation, what all
+                texts share is the context.
+        """
+        context = min(self.start)
+        read: list[tuple[int, Any]] = list(enumerate(self.scored))
+        if context_from is not None:
+            read.insert(0, (0, range(context_from, context)))
+        return Request(self.ids, tuple(read), context, before)
+
+    def parts(self, tree: TokenTree) -> Int[np.ndarray, " reading"]:
+        """Owner of each reading of the ``request``: a text's number, or ``CONTEXT``."""
+        n_read = list(map(len, self.scored))
+        return np.repeat(
+            [CONTEXT, *range(len(self.ids))], [len(tree.read_node) - sum(n_read), *n_read]
+        )
+
+
+def split_triples(model: LanguageModel, triples: Sequence[Triple]) -> list[SplitTexts]:
+    """Token ids of triples; a token that covers context and continuation is the continuation's."""
+    return tokenize(model, [Contrast.of(triple) for triple in triples])
+
+
+def tokenize(model: LanguageModel, contrasts: Sequence[Contrast]) -> list[SplitTexts]:
+    """Token ids of texts, and which of them are scored.
+
+    Raises:
+        InputError: if the tokenizer makes no token of a context or a continuation, or cannot tell
+            where in the text its tokens stand although that is needed.
+    """
+    if not contrasts:
+        return []
+    tokenizer = model.tokenizer
+    texts = [text for contrast in contrasts for text in contrast.texts]
+    aligned = bool(tokenizer.is_fast)
+    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=aligned)
+    contexts = [(contrast.context or "").strip() for contrast in contrasts]
+    context_ids = tokenizer(contexts, add_special_tokens=False)["input_ids"]
+    split, end = [], 0
+    for contrast, before in zip(contrasts, context_ids, strict=True):
+        own = range(end, end + len(contrast.texts))
+        end = own.stop
+        ids = tuple(list(encoded["input_ids"][i]) for i in own)
+        start = tuple(common_prefix(before, text) for text in ids)
+        lacks_context = contrast.context is not None and 0 in start
+        if lacks_context or any(a >= len(text) for a, text in zip(start, ids, strict=True)):
+            raise InputError(
+                f"{contrast.source}: the tokenizer makes no token of a text, its context or its "
+                "continuation"
+            )
+        offsets = [encoded["offset_mapping"][i] for i in own] if aligned else None
+        word = None
+        if offsets is not None and model.kind == "masked":
+            word = tuple(
+                _words(encoded.word_ids(i), places, text)
+                for i, places, text in zip(own, offsets, contrast.texts, strict=True)
+            )
+        scored = _scored(model, contrast, ids, start, offsets)
+        split.append(SplitTexts(ids, start, scored, word))
+    return split
+
+
+def _scored(
+    model: LanguageModel,
+    contrast: Contrast,
+    ids: tuple[list[int], ...],
+    start: tuple[int, ...],
+    offsets: Sequence[Sequence[Span]] | None,
+) -> tuple[Int[np.ndarray, " place"], ...]:
+    """The places of each text that are scored."""
+    if contrast.scored == "whole":
+        return tuple(np.arange(a, len(text)) for a, text in zip(start, ids, strict=True))
+    if contrast.scored == "shared":
+        # Tokens that two texts have in common, in order: CrowS-Pairs' unmodified tokens.
+        more, less = ids
+        blocks = SequenceMatcher(None, more, less).get_matching_blocks()
+        return tuple(
+            np.concatenate([np.arange(block[side], block[side] + block.size) for block in blocks])
+            for side in (0, 1)
+        )
+    if offsets is None:
+        raise InputError(
+            f"`model` {model.name}: its tokenizer does not tell where in a text its tokens stand, "
+            "so differing words cannot be scored alone; score whole texts"
+        )
+    return tuple(
+        np.flatnonzero([a < stop and b > first for a, b in places])
+        for places, (first, stop) in zip(offsets, differing_spans(contrast.texts), strict=True)
+    )
+
+
+def _words(numbers: Sequence[int | None], offsets: Sequence[Span], text: str) -> list[int]:
+    """The word of each token; a tokenizer that knows one word only is told them by white space."""
+    known = {number for number in numbers if number is not None}
+    if len(known) > 1 or len(text.split()) < 2:
+        return [-1 - i if number is None else number for i, number in enumerate(numbers)]
+    ends = np.array([stop for _, stop in words(text)])
+    return [int(np.searchsorted(ends, max(stop, 1))) for _, stop in offsets]

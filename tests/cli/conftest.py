@@ -1,0 +1,23 @@
+"""Runs that several commands follow."""
+
+import pytest
+
+from tdabias_cli.main import run
+
+
+@pytest.fixture(scope="session")
+def heads(tiny_folder, tmp_path_factory):
+    """A run of ``tdabias heads`` on four triples of each group; nobody changes it."""
+    out = tmp_path_factory.mktemp("heads") / "run"
+    command = ["heads", "--data", "starter", "--model", str(tiny_folder), "--category", "gender"]
+    assert run([*command, "--n-resamples", "99", "-L", "4", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
+def reproduced(tiny_folder, tmp_path_factory):
+    """A run of the head paper on a tiny model, with its page."""
+    out = tmp_path_factory.mktemp("reproduce")
+    more = ["--data", "starter", "--limit", "3", "--n-resamples", "99", "--out", str(out)]
+    assert run(["reproduce", "--model", str(tiny_folder), *more]) == 0
+    return out

@@ -1,0 +1,155 @@
+"""What is true of every command that leaves a run: printed again, resumed, never written over."""
+
+import io
+import json
+import shlex
+import shutil
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tdabias_cli.main import run
+from tests.support.answers import FEW
+from tests.support.models import tiny_hf_model
+
+_TEXTS = "-m MODEL -c gender --data starter -L 4 --device cpu"
+# Command lines; a setting that changes numbers, and what is said of it; a column of CSV.
+COMMANDS = {
+    "heads": (
+        f"heads {_TEXTS} --n-resamples 99 --top 3",
+        "--distance exact", "distance was 'steps', now 'exact'", "p_max",
+    ),
+    "scores": (
+        f"stereoset {_TEXTS}", "--seed 3", "seed was 0, now 3", "icat",
+    ),
+    "sentences": (
+        "stereoset -m MODEL --task intrasentence -c all --data SENTENCES",
+        "--start bos", "start was 'tokenizer', now 'bos'", "scored",
+    ),
+    "pairs": (
+        "pairs -m MODEL --set winobias -L 1 --group nurse",
+        "--group cook", "group was ['nurse'], now ['nurse', 'cook']", "preferred",
+    ),
+    "pvf": (
+        "pvf -m WORDS -a CLASSES --words X --templates TEMPLATES",
+        "--masked-words left_to_right", "masked_words was 'one_token', now 'left_to_right'", "R_p",
+    ),
+    "unqover": (
+        "unqover -m WORDS --class FEW --n-resamples 100 --n-flips 19",
+        "--negation not", "negation was 'antonym', now 'not'", "compared",
+    ),
+    "ablation": (
+        "ablate heads --top 1 --n-resamples 99", "--seed 3", "seed was 0, now 3", "percentile",
+    ),
+    "curve": (
+        "ablate heads --curve --by evidence --most 1 --n-random 19 --text TEXT --width 32 "
+        "--windows 2",
+        "--seed 3", "seed was 0, now 3", "p_random",
+    ),
+    "items": (
+        "crossref heads scores --items --n-resamples 99", "--seed 3", "seed was 0, now 3",
+        "largest",
+    ),
+}  # fmt: skip
+# Of these nothing is kept but the run itself.
+_WITHOUT_PARTS = {"items"}
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_folder, subwords, tmp_path_factory):
+    """A folder with a run of each command; the words of each, and what it printed."""
+    base = tmp_path_factory.mktemp("every")
+    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(base / "WORDS")
+    subwords.save_pretrained(base / "WORDS")
+    sentence = {"target": "girl", "bias_type": "gender", "context": "My sister is BLANK"}
+    fills = {"stereotype": "rain", "anti-stereotype": "strong", "unrelated": "in"}
+    sentence |= {role: f"My sister is {fill}" for role, fill in fills.items()}
+    files = {
+        "SENTENCES": "\n".join(json.dumps({**sentence, "id": str(n)}) for n in range(3)),
+        "FEW": FEW,
+        "X": "girl\nboy\nteacher\nfriend\n",
+        "CLASSES": "male: [he, his]\nfemale: [she, her]\n",
+        "TEMPLATES": "template,count\nThe [X] said that [Y],5\nThe [X] had a [Y],2\n",
+        "TEXT": "My sister came in and sang a song. " * 40,
+    }
+    for name, text in files.items():
+        (base / name).write_text(text)
+    places = {"MODEL": str(tiny_folder), "WORDS": str(base / "WORDS")}
+    places |= {name: str(base / name) for name in (*files, "heads", "scores")}
+    found = {}
+    for name, (command, *_) in COMMANDS.items():
+        first, *rest = shlex.split(command)
+        words = [first, *(places.get(word, word) for word in rest)]
+        with redirect_stdout(io.StringIO()) as out:
+            assert run([*words, "--out", str(base / name)]) == 0, name
+        found[name] = (base / name, words, out.getvalue())
+    return found
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.csv")}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_run_is_printed_again_as_it_was_and_without_the_model(runs, name, capsys, monkeypatch):
+    import tda_bias.models.load
+
+    monkeypatch.setattr(tda_bias.models.load, "load_language_model", None)
+    folder, _, before = runs[name]
+    assert run(["show", str(folder)]) == 0
+    assert capsys.readouterr().out == before
+    labels = [before.index(label) for label in ("RESULT", "CONTROL", "NEXT", "Files: ")]
+    assert labels == sorted(labels)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_other_programs_get_the_finding_and_the_main_table_and_quiet_says_nothing(
+    runs, name, capsys
+):
+    folder, words, printed = runs[name]
+    assert run(["show", str(folder), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    of_whole = found if name not in ("heads", "pvf") else next(
+        iter(next(found[key] for key in ("categories", "models") if key in found).values())
+    )  # fmt: skip
+    first = of_whole["finding"]["result"][0]
+    assert set(of_whole["finding"]) == {"result", "control", "power", "next", "details"}
+    assert " ".join(first.split())[:60] in " ".join(printed.split())
+    assert (found if "folder" in found else of_whole)["folder"] == str(folder)
+    assert run(["show", str(folder), "--format", "csv"]) == 0
+    table = capsys.readouterr().out
+    assert COMMANDS[name][3] in pd.read_csv(io.StringIO(table))
+    assert run([*words, "--out", str(folder), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_same_command_goes_on_and_says_with_what(runs, name, capsys):
+    folder, words, printed = runs[name]
+    before = content(folder)
+    assert run([*words, "--out", str(folder)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == printed
+    assert content(folder) == before
+    assert ("Going on with " in captured.err) == (name not in _WITHOUT_PARTS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_changed_setting_is_refused_until_told_to_write_over(runs, name, tmp_path, capsys):
+    folder, words, _ = runs[name]
+    out = shutil.copytree(folder, tmp_path / "run")
+    _, change, message, _ = COMMANDS[name]
+    changed = [*words, *change.split(), "--out", str(out), "--quiet"]
+    assert run(changed) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "--overwrite" in error
+    assert (out / "run.json").read_bytes() == (folder / "run.json").read_bytes()
+    if name not in _WITHOUT_PARTS:
+        assert run([*changed, "--no-resume"]) == 2  # what is finished is not lost by accident
+        assert content(out) == content(folder)
+    capsys.readouterr()
+    assert run([*changed, "--overwrite"]) == 0, capsys.readouterr().err
+    assert (out / "run.json").read_bytes() != (folder / "run.json").read_bytes()

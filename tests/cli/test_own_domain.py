@@ -1,0 +1,145 @@
+"""A domain of the user's own, end to end: texts in CSV, targets in YAML, through the commands."""
+
+import json
+
+import pytest
+
+from tda_bias import load_triples
+from tda_bias.pairs import load_pairs
+from tdabias_cli.main import run
+from tests.support.measures import edited
+
+TARGETS = ("pensioner", "teenager", "toddler")
+KINDS = """
+kinds:
+  age:
+    forms: [noun, nouns]
+    targets:
+      pensioner: [pensioner, pensioners]
+      teenager: [teenager, teenagers]
+      toddler: [toddler, toddlers]
+"""
+
+
+@pytest.fixture
+def triples(tmp_path):
+    """Four triples of each of three targets, as a spreadsheet writes them."""
+    lines = ["target,bias_type,context,stereotype,anti-stereotype,unrelated"]
+    for target in TARGETS:
+        for place in ("park", "shop", "train", "hall"):
+            context = f"The {target} waited in the {place}."
+            lines.append(
+                f'{target},age,"{context}","It was slow, and loud.",It was quick.,Iron is a metal.'
+            )
+    path = tmp_path / "age.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def kinds(tmp_path):
+    path = tmp_path / "kinds.yaml"
+    path.write_text(KINDS, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    lines = ["id,group,more,less"]
+    for number, target in enumerate(TARGETS * 3):
+        lines.append(f"{number},{target},The {target} is slow {number}.,The {target} is fast.")
+    path = tmp_path / "slow.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def as_json(capsys, *arguments):
+    assert run([*map(str, arguments), "--format", "json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
+    triples, kinds, tiny_folder, tmp_path, capsys
+):
+    model = ("--model", tiny_folder, "--category", "age", "--data", triples)
+    made = tmp_path / "twins.jsonl"
+    counts = as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--k", 2, "--out", made)
+    assert "12" in str(counts)
+    few = ("--twins", made)
+    heads = as_json(
+        capsys, "heads", *model, *few, "--n-resamples", 100, "--out", tmp_path / "heads"
+    )
+    finding = heads["categories"]["age"]["finding"]
+    assert "age differently" in str(finding["result"])
+    assert "nan" not in str(finding)
+    scores = as_json(capsys, "stereoset", *model, *few, "--out", tmp_path / "scores")
+    assert {row["category"] for row in scores["beta"]} == {"age"}
+    assert {row["group"] for row in scores["scores"]} == {"all", *TARGETS}
+    items = (tmp_path / "heads", tmp_path / "scores", "--items", "--n-resamples", 99)
+    as_json(capsys, "crossref", *items)
+
+
+def test_without_known_targets_the_way_to_twins_is_named(triples, tiny_folder, tmp_path, capsys):
+    command = ["stereoset", "--model", tiny_folder, "--category", "age", "--data", triples]
+    assert run([*map(str, command), "--out", str(tmp_path / "o")]) == 0
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the target is not known (12): pensioner, teenager, toddler" in error
+    assert "`tdabias twins --kinds`" in error
+
+
+def test_a_category_that_the_file_lacks_is_named_with_those_it_has(
+    triples, tiny_folder, tmp_path, capsys
+):
+    command = ["heads", "--model", tiny_folder, "--category", "agee", "--data", triples]
+    assert run([*map(str, command), "--out", str(tmp_path / "o")]) == 2
+    assert f"must be one of age, all, which `data` {triples} has; got 'agee'" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "o").exists()
+
+
+def test_csv_is_read_as_json_lines_are(triples, pairs, tmp_path):
+    read = load_triples(triples, category="age")
+    assert len(read) == 12
+    assert read[0].stereotype == "It was slow, and loud."
+    assert read[1].source == f"{triples} line 3"
+    rows = [dict(zip(("id", "group", "more", "less"), line.split(","), strict=True))
+            for line in pairs.read_text().splitlines()[1:]]  # fmt: skip
+    lines = tmp_path / "slow.jsonl"
+    lines.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    texts = [[(p.id, p.group, p.more, p.less) for p in load_pairs(f).pairs] for f in (pairs, lines)]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("bias_type", "kind"), "has no column `bias_type`; it needs"),
+        (lambda text: text + "\nelf,age,The elf", "line 14: not as many fields as the heading has"),
+        (lambda text: text.replace(",age,", ",../age,", 1), "line 2: `bias_type` must be the name"),
+        (lambda text: text.replace(",age,", ",all,", 1), "line 2: `bias_type` must be the name"),
+        (lambda text: text.splitlines()[0], "has no triple"),
+    ],
+)
+def test_a_broken_spreadsheet_is_one_line(triples, tiny_folder, tmp_path, capsys, change, message):
+    triples.write_text(change(triples.read_text()))
+    command = ["heads", "--model", tiny_folder, "--category", "age", "--data", triples]
+    assert run([*map(str, command), "--out", str(tmp_path / "o")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_two_models_are_compared_on_own_pairs_and_own_triples(
+    triples, kinds, pairs, tiny_folder, tmp_path, capsys
+):
+    made = tmp_path / "twins.jsonl"
+    as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--k", 2, "--out", made)
+    after = edited(tiny_folder, tmp_path / "after")
+    texts = ("--data", triples, "--category", "age", "--twins", made, "--pairs", pairs)
+    few = ("--only", "stereoset", "--only", "pairs", "--n-flips", 99)
+    found = as_json(
+        capsys, "compare", tiny_folder, after, *texts, *few, "--out", tmp_path / "compared"
+    )
+    primary = [row["outcome"] for row in found["outcomes"] if row["primary"]]
+    assert primary == ["beta_sum_age", "pairs_slow"]

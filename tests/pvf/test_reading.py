@@ -1,0 +1,253 @@
+"""Readers against the definition, computed one word at a time and without any batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from pvf.config import ScoreConfig
+from pvf.reading import score_preferences
+from pvf.words import Template, WordClasses
+from tda_bias.models.load import LanguageModel
+from tda_bias.types import InputError
+from tests.support.models import tiny_hf_model
+
+CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
+MASKED = ["bert", "roberta", "distilbert", "albert"]
+
+
+def ids_of(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def own_tokens(tokenizer, word):
+    """The tokens a word adds to a text it follows."""
+    return ids_of(tokenizer, f"that {word}")[len(ids_of(tokenizer, "that")) :]
+
+
+@torch.no_grad()
+def next_log_probs(model, ids):
+    logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, -1]
+    return torch.log_softmax(logits.double(), -1)
+
+
+def causal_word_prob(model, prompt, word, longer=()):
+    """P(word), and that no longer listed word is meant, token by token."""
+    ids = ids_of(model.tokenizer, prompt)
+    total, own = 0.0, own_tokens(model.tokenizer, word)
+    for token in own:
+        total += float(next_log_probs(model, ids)[token])
+        ids = [*ids, token]
+    after = {own_tokens(model.tokenizer, other)[len(own)] for other in longer}
+    continued = sum(float(next_log_probs(model, ids)[token].exp()) for token in after)
+    return np.exp(total) * (1.0 - continued)
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+@pytest.mark.parametrize("share", ["auto", "never"])
+def test_causal_probabilities_follow_the_chain_rule(
+    tiny_lm, kind, share, some_words, some_templates, some_classes
+):
+    model = tiny_lm(kind)
+    assert [len(own_tokens(model.tokenizer, w)) for w in ("he", "she", "man")] == [1, 1, 1]
+    assert own_tokens(model.tokenizer, "heiress")[:1] == own_tokens(model.tokenizer, "he")
+    config = ScoreConfig(batch_size=4, share_prefix=share)
+    found = score_preferences(model, some_words, some_templates, some_classes, config=config)
+    assert found.record.prompts["share_prefix"] == (share == "auto" and kind != "bloom")
+    bare = len(ids_of(model.tokenizer, "The"))
+    tokens = {x: len(ids_of(model.tokenizer, f"The {x}")) - bare for x in some_words.words}
+    assert found.record.words.tokens_of_x == tokens
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(some_templates):
+            for w, word in enumerate(found.words):
+                longer = [b for a, b in found.record.words.continued if a == word]
+                expected = causal_word_prob(model, template.prompt(x), word, longer)
+                assert found.word_probs[i, c, w] == pytest.approx(expected, rel=2e-4)
+    assert found.record.words.continued == (("he", "heiress"), ("he", "hers"))
+    he = found.words.index("he")
+    assert (found.continued[..., he] > 0).all()
+    alone = found.pronouns_alone()
+    np.testing.assert_allclose(alone.word_probs[..., 0], np.exp(found.log_prob[..., he]))
+
+
+@torch.no_grad()
+def masked_word_prob(model, text, own):
+    """P(tokens) at as many masks in the place of [Y], filled from left to right."""
+    before, after = (ids_of(model.tokenizer, part) for part in text.split("<mask>"))
+    total = 0.0
+    for done, token in enumerate(own):
+        ids = [*before, *own[:done], *[model.tokenizer.mask_token_id] * (len(own) - done), *after]
+        logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, len(before) + done]
+        total += float(torch.log_softmax(logits.double(), -1)[token])
+    return np.exp(total)
+
+
+@pytest.mark.parametrize("kind", MASKED)
+@pytest.mark.parametrize("words", ["one_token", "left_to_right"])
+def test_masked_probabilities_are_those_at_the_masks(
+    tiny_lm, kind, words, some_words, some_classes
+):
+    model, config = tiny_lm(kind), ScoreConfig(masked_words=words)
+    templates = [Template("The [X] said that [Y]", 1), Template("The [X] [Y] the cook", 1)]
+    found = score_preferences(model, some_words, templates, some_classes, config=config)
+    if words == "one_token":
+        assert set(found.words) == {"he", "man", "she"}
+        assert found.record.words.not_read["heiress"] == "several tokens"
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(templates):
+            text = template.text.replace("[X]", x).replace(" [Y]", "<mask>")
+            for w, word in enumerate(found.words):
+                expected = masked_word_prob(model, text, own_tokens(model.tokenizer, word))
+                assert found.word_probs[i, c, w] == pytest.approx(expected, rel=3e-4)
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_the_decoder_fills_the_gap_of_the_encoder(
+    tiny_lm, kind, some_words, some_templates, some_classes
+):
+    model = tiny_lm(kind, decoder_start_token_id=1)
+    config = ScoreConfig(batch_size=3)
+    found = score_preferences(model, some_words, some_templates, some_classes, config=config)
+    gap = "<extra_id_0>"
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(some_templates):
+            source = torch.tensor([model.tokenizer(f"{template.prompt(x)} {gap}")["input_ids"]])
+            for w, word in enumerate(found.words):
+                begun = [1, model.tokenizer.convert_tokens_to_ids(gap)]
+                total = 0.0
+                for token in own_tokens(model.tokenizer, word):
+                    with torch.no_grad():
+                        logits = model.hf_model(
+                            input_ids=source, decoder_input_ids=torch.tensor([begun])
+                        ).logits[0, -1]
+                    total += float(torch.log_softmax(logits.double(), -1)[token])
+                    begun.append(token)
+                assert found.log_prob[i, c, w] == pytest.approx(total, rel=1e-4)
+
+
+def test_bart_repeats_the_prompt_before_the_gap(tiny_lm, some_words, some_templates, some_classes):
+    model = tiny_lm("bart", decoder_start_token_id=1)
+    without = dict(model.tokenizer.get_vocab())
+    del without["<extra_id_0>"]
+
+    class NoSentinel:
+        def __getattr__(self, name):
+            return getattr(model.tokenizer, name)
+
+        def __call__(self, *args, **kwargs):
+            return model.tokenizer(*args, **kwargs)
+
+        def __len__(self):
+            return len(model.tokenizer)
+
+        def get_vocab(self):
+            return without
+
+    like_bart = LanguageModel(model.hf_model, NoSentinel(), "bart")
+    found = score_preferences(like_bart, some_words, some_templates, some_classes)
+    prompt = some_templates[0].prompt("nurse")
+    source = torch.tensor([model.tokenizer(f"{prompt} <mask>")["input_ids"]])
+    begun = torch.tensor([[1, *ids_of(model.tokenizer, prompt)]])
+    with torch.no_grad():
+        logits = model.hf_model(input_ids=source, decoder_input_ids=begun).logits[0, -1]
+    (she,) = own_tokens(model.tokenizer, "she")
+    expected = float(torch.log_softmax(logits.double(), -1)[she])
+    assert found.log_prob[0, 0, found.words.index("she")] == pytest.approx(expected, rel=1e-4)
+
+
+def test_xlnet_predicts_a_hidden_place_at_the_end(
+    tiny_lm, some_words, some_templates, some_classes
+):
+    model = tiny_lm("xlnet")
+    config = ScoreConfig(batch_size=5)
+    found = score_preferences(model, some_words, some_templates, some_classes, config=config)
+    for i, x in enumerate(some_words.words):
+        for c, template in enumerate(some_templates):
+            for w, word in enumerate(found.words):
+                ids, total = ids_of(model.tokenizer, template.prompt(x)), 0.0
+                for token in own_tokens(model.tokenizer, word):
+                    # Whatever stands in the hidden place must not matter.
+                    row = torch.tensor([[*ids, 7]])
+                    n = row.shape[1]
+                    hidden, target = torch.zeros(1, n, n), torch.zeros(1, 1, n)
+                    hidden[:, :, -1] = target[:, :, -1] = 1
+                    with torch.no_grad():
+                        logits = model.hf_model(
+                            input_ids=row, perm_mask=hidden, target_mapping=target
+                        ).logits[0, 0]
+                    total += float(torch.log_softmax(logits.double(), -1)[token])
+                    ids.append(token)
+                assert found.log_prob[i, c, w] == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bloom", "bert", "t5", "xlnet"])
+def test_the_batch_size_changes_nothing(tiny_lm, kind, some_words, some_templates, some_classes):
+    one, many = (
+        score_preferences(
+            tiny_lm(kind),
+            some_words,
+            some_templates,
+            some_classes,
+            config=ScoreConfig(batch_size=b),
+        )
+        for b in (1, 50)
+    )
+    np.testing.assert_allclose(one.by_class().p, many.by_class().p, atol=1e-6)
+    np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
+
+
+def test_words_with_the_same_tokens_count_once_and_in_two_classes_not(tiny_lm, some_words):
+    model = tiny_lm("bert")
+    classes = WordClasses("c", "test", {"a": ("he", "He", "man"), "b": ("she", "Man")}, ())
+    templates = [Template("The [X] said that [Y]", 1)]
+    found = score_preferences(model, some_words, templates, classes)
+    same = own_tokens(model.tokenizer, "he") == own_tokens(model.tokenizer, "He")
+    assert (found.words == ("he", "she")) == same
+
+
+def test_bare_forms_are_the_entries_without_the_word_start(tiny_lm, some_words, some_templates):
+    classes = WordClasses("c", "test", {"a": ("he", "soprano"), "b": ("at",)}, ())
+    model, config = tiny_lm(), ScoreConfig(forms="bare")
+    found = score_preferences(model, some_words, some_templates, classes, config=config)
+    assert found.record.words.not_read == {"soprano": "not in the vocabulary"}
+    bare = model.tokenizer.get_vocab()["he"]
+    assert [bare] != own_tokens(model.tokenizer, "he")
+    ids = ids_of(model.tokenizer, some_templates[0].prompt("nurse"))
+    assert found.log_prob[0, 0, 0] == pytest.approx(
+        float(next_log_probs(model, ids)[bare]), rel=1e-5
+    )
+
+
+# -- what cannot be used ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "females", "message"),
+    [
+        ("gpt2", "The [X] said [Y] came", "she", r"causal model tiny-gpt2 does not see what foll"),
+        ("bert", "The [X] said [Y]", "soprano", "no word of 'b' can .*soprano: several tokens"),
+        ("gpt2", f"The [X] {'zzzz ' * 60}[Y]", "she", "a prompt has .* tokens, .* takes 128"),
+    ],
+)
+def test_what_a_model_cannot_read_is_refused(tiny_lm, some_words, kind, template, females, message):
+    classes = WordClasses("c", "t", {"a": ("he",), "b": (females,)}, ())
+    with pytest.raises(InputError, match=message):
+        score_preferences(tiny_lm(kind), some_words, [Template(template, 1)], classes)
+
+
+def test_a_word_the_tokenizer_does_not_know_is_refused(tokenizer, some_words):
+    model = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "tiny")
+    classes = WordClasses("c", "t", {"a": ("he",), "b": ("zyzzyva",)}, ())
+    with pytest.raises(InputError, match="the tokenizer cannot write 'zyzzyva'"):
+        score_preferences(model, some_words, [Template("The [X] said [Y]", 1)], classes)
+
+
+def test_an_encoder_without_a_language_head_is_refused(
+    subwords, tmp_path, some_words, some_templates, some_classes
+):
+    from tda_bias.models.load import load_language_model
+
+    tiny_hf_model("bert", len(subwords)).bert.save_pretrained(tmp_path)
+    subwords.save_pretrained(tmp_path)
+    model = load_language_model(str(tmp_path), device="cpu")
+    with pytest.raises(InputError, match="has no language-model head"):
+        score_preferences(model, some_words, some_templates, some_classes)

@@ -1,0 +1,182 @@
+"""Edits that others would make, by their definitions on a tiny random model."""
+
+import builtins
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias.ablation.head_weights import head_slices
+from tda_bias.debias.corpus import Corpus, neutral_text
+from tda_bias.debias.learners import learner, lora_rank, undone
+from tda_bias.debias.mask import HeadMask
+from tda_bias.debias.peers import (
+    Erasure,
+    Steering,
+    concept,
+    concept_texts,
+    require_leace,
+)
+from tda_bias.debias.protocol import Fold, Protocol
+from tda_bias.debias.training import edited
+from tda_bias.models.attention import attention_layers
+from tda_bias.types import HeadId, InputError
+
+ITEMS = [0, 4, 9, 13, 17, 21]
+
+
+@pytest.fixture
+def texts(twin_texts):
+    return twin_texts
+
+
+def test_without_the_package_one_line_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name == "concept_erasure":
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"needs the package concept-erasure: pip install 'tdabi"):
+        require_leace()
+
+
+def test_without_twins_there_is_no_concept_to_erase(texts):
+    with pytest.raises(InputError, match="need texts about two concepts"):
+        concept_texts(texts(with_twins=False), ITEMS)
+
+
+def streams(texts, layer, edit=None):
+    """Residual stream behind a layer at the places read, text by text, with who it is about."""
+    model, found = texts.model, {"women": [], "men": []}
+    block = attention_layers(model)[layer].block
+    for item in ITEMS:
+        twin = texts.twins[item][0]
+        for role in (0, 1):
+            of_both = [
+                model.tokenizer(one.texts()[role], add_special_tokens=False)["input_ids"]
+                for one in (texts.triples[item], twin)
+            ]
+            first = next(n for n, (a, b) in enumerate(zip(*of_both, strict=False)) if a != b)
+            for one, ids in zip((texts.triples[item], twin), of_both, strict=True):
+                seen = []
+
+                def keep(_, __, output, seen=seen):
+                    seen.append(output[0] if isinstance(output, tuple) else output)
+
+                with torch.no_grad():
+                    if edit is None:
+                        handle = block.register_forward_hook(keep)
+                        model.hf_model(torch.tensor([ids]))
+                    else:
+                        with edit.running():  # its hooks come first
+                            handle = block.register_forward_hook(keep)
+                            model.hf_model(torch.tensor([ids]))
+                handle.remove()
+                found[concept(one)].append(seen[0][0, first:])
+    return {name: torch.cat(rows).double() for name, rows in found.items()}
+
+
+def test_the_concept_of_gender_is_a_gender_and_of_others_the_target(texts):
+    genders = texts()
+    assert {concept(t) for t in genders.triples} == {"women", "men"}
+    for triple, twins in zip(genders.triples, genders.twins, strict=True):
+        assert {concept(triple), concept(twins[0])} == {"women", "men"}
+    work = texts(category="profession")
+    assert {concept(t) for t in work.triples} == {t.group for t in work.triples}
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_leace_behind_one_layer_leaves_no_difference_of_means_there(texts, kind):
+    """What a linear reader lives on: LEACE's own theorem, here on the stream that the model has."""
+    items = texts(kind)
+    erasure = Erasure(items, ITEMS, 0.0)
+    plain, without = streams(items, 0), streams(items, 0, erasure)
+    before = (plain["women"].mean(0) - plain["men"].mean(0)).norm()
+    after = (without["women"].mean(0) - without["men"].mean(0)).norm()
+    assert before > 1e-3
+    assert after < 0.02 * before
+    # Means over all texts stay, and nothing is left where the model runs without the edit.
+    together = [torch.cat(list(own.values())).mean(0) for own in (plain, without)]
+    torch.testing.assert_close(*together, atol=1e-4, rtol=1e-3)
+    again = streams(items, 0)
+    assert torch.equal(again["women"], plain["women"])
+
+
+def test_leace_behind_all_layers_leaves_none_behind_any(texts):
+    items = texts()
+    erasure = Erasure(items, ITEMS, None)
+    for layer in (0, 1):
+        plain, without = streams(items, layer), streams(items, layer, erasure)
+        before = (plain["women"].mean(0) - plain["men"].mean(0)).norm()
+        assert (without["women"].mean(0) - without["men"].mean(0)).norm() < 0.02 * before
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_a_steering_vector_is_the_difference_of_means_and_is_added_at_every_token(texts, kind):
+    items = texts(kind)
+    plain = streams(items, 1)
+    vector = plain["men"].mean(0) - plain["women"].mean(0)
+    steering = Steering(items, ITEMS, 1.0, sign=-1)
+    torch.testing.assert_close(steering.vectors[1].double(), -vector, atol=1e-5, rtol=1e-4)
+    assert (steering.first, steering.n_values) == (1, len(vector))
+    steering.load({"strength": torch.tensor(2.0)})
+    moved = streams(items, 1, steering)
+    for name, stream in moved.items():
+        torch.testing.assert_close(stream, plain[name] - 2 * vector, atol=1e-4, rtol=1e-3)
+
+
+def test_the_edit_of_other_categories_is_of_originals_less_their_twins(texts):
+    items = texts(category="profession")
+    steering = Steering(items, ITEMS, 0.0)
+    read = concept_texts(items, ITEMS)
+    assert read.n_concepts > 2
+    assert read.original.sum() * 2 == len(read.original)
+    assert steering.vectors[0].norm() > 0
+    assert Erasure(items, ITEMS, 0.0).n_values > 0
+
+
+@pytest.mark.parametrize(
+    "make", [lambda t: Erasure(t, ITEMS, None), lambda t: Steering(t, ITEMS, 0.5)]
+)
+def test_an_edit_is_checked_at_every_strength_and_left_at_one_that_passes(texts, make):
+    items = texts()
+    corpus = Corpus(items, neutral_text(items.model, n_learn=4, n_watch=2, width=16))
+    fold = Fold(0, np.array(ITEMS), np.arange(1, 4), np.arange(5, 8))
+    before = items.model.weight_hash()
+    edit = make(items)
+    loose = Protocol(allowed_points=100, allowed_perplexity=100)
+    found = edited(edit, corpus, fold, loose)
+    assert [check.step for check in found.checks] == [0, *edit.strengths]
+    assert found.chosen.loss == min(check.loss for check in found.checks)
+    strict = Protocol(allowed_points=0, allowed_perplexity=-0.0)
+    kept = edited(make(items), corpus, fold, strict)
+    assert kept.chosen.log_ppl <= kept.first.log_ppl + 1e-9
+    assert items.model.weight_hash() == before
+
+
+def test_lora_gets_the_rank_at_which_it_has_as_many_numbers_as_the_heads(texts):
+    model = texts().model
+    every = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
+    for chosen in (every[:1], every[:3], every):
+        rank = lora_rank(model, chosen, every)
+        n_values = HeadMask(model.hf_model, chosen).n_values
+        with undone(learner("lora", model, every, rank=rank)) as adapter:
+            one_rank = adapter.n_values / rank
+            assert abs(adapter.n_values - n_values) <= one_rank / 2 or rank == 1
+            assert adapter.n_values == sum(p.numel() for p in adapter.parameters())
+
+
+def test_an_adapter_on_some_heads_counts_what_can_change(texts):
+    model = texts().model
+    heads = [HeadId(0, 1), HeadId(1, 2)]
+    slices = {(s.parameter, s.start): s for h in heads for s in head_slices(model.hf_model, h)}
+    shapes = {name: p.shape for name, p in model.hf_model.named_parameters()}
+    literal = 0
+    for own in slices.values():
+        rows, columns = shapes[own.parameter]
+        literal += 2 * (own.stop - own.start + (rows if own.part == "o" else columns))
+    with undone(learner("lora", model, heads, rank=2)) as adapter:
+        assert adapter.n_values == literal

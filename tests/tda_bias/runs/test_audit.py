@@ -1,0 +1,67 @@
+"""What an auditor files: every outcome with its limits, and nothing that a name could break."""
+
+import re
+
+import pytest
+
+from tda_bias.runs.finding import Finding
+from tda_bias.runs.page import Audited, audit_html, facts, model_card
+from tda_bias.runs.record import DataRecord, ModelRecord, RunRecord
+
+FOUND = Finding(result=["beta 0.6 (0.3 to 0.9)."], control=["Twins."], power=["0.7 nats."])
+
+
+def record(command: str = "stereoset", source: str = "stereoset") -> RunRecord:
+    return RunRecord(
+        command=command,
+        model=ModelRecord(name="<b>tiny</b>", weights="abc123"),
+        settings={"seed": 7},
+        data=DataRecord(source=source, revision="r1"),
+        files={"scores.csv": {"hash": "f00"}},
+    )
+
+
+def test_an_audit_has_figure_limits_data_versions_hashes_seed_and_command():
+    html = audit_html(
+        [Audited("runs/x", record(), [("gender", FOUND)], "tdabias stereoset", "aunt")]
+    )
+    for said in (
+        "gender", "beta 0.6 (0.3 to 0.9).", "Twins.", "0.7 nats.", "not the absence of bias",
+        "CC BY-SA 4.0", "revision r1", "aunt", "abc123", "f00", "<td>7</td>", "tdabias stereoset",
+        "transformers ", "MEASURE 2.11", "Annex IV (2)", "Annex IV (3)", "Annex IV (4)",
+    ):  # fmt: skip
+        assert said in html, said
+    assert "<b>tiny" not in html
+
+
+def test_nothing_is_called_compliant():
+    told = str(facts()) + audit_html([Audited("x", record(), [("", FOUND)])])
+    assert re.findall(r"[^.]*\bcomplian\w*", told, re.IGNORECASE) == [
+        match for match in re.findall(r"[^.]*\bcomplian\w*", told) if "does not make" in match
+    ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["heads", "confirm", "stereoset", "stereoset intrasentence", "pairs", "pvf", "pvf risk",
+     "unqover", "ablate", "ablate curve", "crossref", "crossref items", "crossref published",
+     "compare", "debias", "edit"],
+)  # fmt: skip
+def test_every_command_has_an_outcome_its_limit_and_a_place_in_the_frameworks(command):
+    html = audit_html([Audited("x", record(command), [("", FOUND)])])
+    about = facts()["commands"][command.split()[0]]
+    assert set(about) == {"outcome", "not_shown", *facts()["frameworks"]}
+    assert about["not_shown"].split(";")[0].split("'")[0] in html
+
+
+def test_data_of_a_users_own_are_not_given_a_licence():
+    html = audit_html([Audited("x", record(source="mine.jsonl"), [("", FOUND)])])
+    assert "mine.jsonl" in html
+    assert "not assessed here" in html
+
+
+def test_a_card_names_its_base_model_and_holds_the_audit():
+    card = model_card("base", "base, changed", [Audited("x", record("edit"), [("", FOUND)])])
+    assert card.startswith("---\nbase_model: base\n")
+    assert "# base, changed" in card
+    assert "tdabias compare" in card

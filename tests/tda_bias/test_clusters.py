@@ -1,0 +1,217 @@
+"""The one interval over clusters and the one test: literal matrices, SciPy, simulation."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.linalg import fractional_matrix_power
+
+from tda_bias.stats.clusters import (
+    FEWEST_CLUSTERS,
+    cluster_mean,
+    flip_pvalue,
+    jackknife_mean,
+    limits_against_draws,
+    spearman_limits,
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def literal(y, cluster, weight=None):
+    """CR2 and its df by matrices (Bell & McCaffrey 2002) where sqrt(w) makes errors alike."""
+    root = np.sqrt(np.ones(len(y)) if weight is None else weight)
+    x, y = root[:, None], root * y
+    bread = np.linalg.inv(x.T @ x)
+    hat = x @ bread @ x.T
+    residual_maker = np.eye(len(y)) - hat
+    residuals = residual_maker @ y
+    meat, vectors = 0.0, []
+    for label in np.unique(cluster):
+        rows = np.flatnonzero(np.asarray(cluster) == label)
+        adjusted = fractional_matrix_power(residual_maker[np.ix_(rows, rows)], -0.5).real
+        score = bread @ x[rows].T @ adjusted
+        meat += (score @ residuals[rows]).item() ** 2
+        vectors.append((score @ residual_maker[rows])[0])
+    gram = np.array(vectors) @ np.array(vectors).T
+    return np.sqrt(meat), np.trace(gram) ** 2 / (gram**2).sum()
+
+
+CLUSTERS = np.repeat(list("abcdefg"), [1, 2, 3, 3, 5, 8, 4])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_error_and_degrees_of_freedom_are_those_of_the_matrices_of_cr2(weighted):
+    y = rng().normal(size=len(CLUSTERS)) + rng(1).normal(size=7)[np.unique(CLUSTERS, True, True)[2]]
+    weight = rng(2).uniform(0.2, 3, len(y)) if weighted else None
+    order = rng(3).permutation(len(y))
+    found = cluster_mean(
+        y[order], CLUSTERS[order], weight=weight if weight is None else weight[order]
+    )
+    error, df = literal(y, CLUSTERS, weight)
+    assert found.mean == pytest.approx(np.average(y, weights=weight))
+    assert (found.error, found.df) == (pytest.approx(error), pytest.approx(df))
+    half = stats.t.ppf(0.95, df) * error
+    assert found.limits(0.9) == pytest.approx((found.mean - half, found.mean + half))
+    assert (found.clusters, found.items) == (7, 26)
+
+
+def test_items_without_clusters_have_students_interval_and_so_have_clusters_of_one_size():
+    y = rng(4).exponential(size=12)
+    expected = stats.ttest_1samp(y, 0).confidence_interval(0.95)
+    assert cluster_mean(y).limits() == pytest.approx(tuple(expected))
+    assert cluster_mean(y).df == pytest.approx(11)
+    y = rng(5).normal(size=(8, 3))
+    found = cluster_mean(y.ravel(), np.repeat(np.arange(8), 3))
+    expected = stats.ttest_1samp(y.mean(1), 0).confidence_interval(0.95)
+    assert found.limits() == pytest.approx(tuple(expected))
+
+
+def test_items_without_a_value_and_their_clusters_are_left_out():
+    y, cluster = rng(6).normal(size=20), np.repeat(np.arange(10), 2)
+    lacking = y.copy()
+    lacking[[0, 1, 4]] = np.nan
+    kept = np.isfinite(lacking)
+    assert cluster_mean(lacking, cluster) == cluster_mean(y[kept], cluster[kept])
+    assert cluster_mean(lacking, cluster).clusters == 9
+
+
+@pytest.mark.parametrize(
+    ("values", "cluster"),
+    [
+        (np.empty(0), None),
+        (np.full(9, np.nan), None),
+        (np.arange(9.0), np.zeros(9)),
+        (np.arange(9.0), np.arange(9) % (FEWEST_CLUSTERS - 1)),
+    ],
+)
+def test_there_is_no_interval_without_items_for_one_cluster_or_for_too_few(values, cluster):
+    found = cluster_mean(values, cluster)
+    assert np.isnan([*found.limits(), *found.share_limits()]).all()
+    assert np.isnan(found.mean) == (np.isfinite(values).sum() == 0)
+
+
+def test_what_does_not_vary_has_no_interval_but_a_share_of_all_has():
+    found = cluster_mean(np.full(30, 0.1), np.repeat(np.arange(6), 5))
+    assert found.error == 0
+    assert np.isnan(found.limits()).all()
+    low, high = cluster_mean(np.ones(30), np.repeat(np.arange(6), 5)).share_limits()
+    t2 = stats.t.ppf(0.975, 5) ** 2
+    assert (low, high) == (pytest.approx(30 / (30 + t2)), pytest.approx(1))
+
+
+def test_a_share_has_wilsons_interval_with_t_for_z():
+    won = np.repeat([1.0, 0.0], [13, 27])
+    found = cluster_mean(won)
+    t = stats.t.ppf(0.975, 39)
+    # Wilson's limits are where the score statistic is t; n - 1 items give the standard error.
+    for limit in found.share_limits():
+        assert abs(13 / 40 - limit) / np.sqrt(limit * (1 - limit) / 39) == pytest.approx(t)
+    near_one = cluster_mean(np.repeat([1.0, 0.0], [39, 1])).share_limits()
+    assert 0 < near_one[0] < near_one[1] < 1
+
+
+def test_a_second_sample_adds_its_variance_and_takes_degrees_of_freedom():
+    one, other = cluster_mean(rng(7).normal(size=20)), cluster_mean(rng(8).normal(size=3))
+    both = one.plus(other)
+    variances = one.error**2, other.error**2
+    assert both.error**2 == pytest.approx(sum(variances))
+    expected = sum(variances) ** 2 / (variances[0] ** 2 / 19 + variances[1] ** 2 / 2)
+    assert both.df == pytest.approx(expected)
+    constant = cluster_mean(np.ones(20))
+    assert constant.plus(cluster_mean(np.ones(3))) == constant
+
+
+@pytest.mark.parametrize("weight", [None, np.array([1.0, 2, 3, 1, 5, 4, 2])])
+def test_the_jackknife_of_a_mean_is_its_cr2(weight):
+    """Leaving out is exact for a mean."""
+    y = rng(9).normal(size=7)
+    given = np.ones(7) if weight is None else weight
+    without = [np.average(np.delete(y, k), weights=np.delete(given, k)) for k in range(7)]
+    found = jackknife_mean(np.average(y, weights=weight), np.array(without), weight)
+    expected = cluster_mean(y, weight=weight)
+    assert found.limits() == pytest.approx(expected.limits())
+    assert np.isnan(jackknife_mean(0.0, np.array([1.0, -np.inf, *y])).limits()).all()
+
+
+def test_limits_against_draws_are_students_for_one_more_draw():
+    draws = rng(10).normal(size=9)
+    low, high = limits_against_draws(0.3, draws)
+    t = stats.ttest_ind([0.3], draws, equal_var=True)  # the pooled variance is that of the draws
+    assert ((low + high) / 2) / ((high - low) / 2) == pytest.approx(
+        t.statistic / stats.t.ppf(0.975, 8)
+    )
+    assert np.isnan(limits_against_draws(0.3, draws[:1])).all()
+
+
+def test_limits_of_a_rank_correlation_are_bonett_and_wrights():
+    low, high = spearman_limits(0.5, 19)
+    z = [np.arctanh(0.5) + sign * stats.norm.ppf(0.975) * np.sqrt(1.125 / 16) for sign in (-1, 1)]
+    assert (low, high) == pytest.approx(tuple(np.tanh(z)))
+    assert np.isnan([*spearman_limits(1.0, 19), *spearman_limits(0.5, 4)]).all()
+
+
+def test_p_over_clusters_counts_the_flips_of_their_sums():
+    values, cluster = rng(11).normal(0.5, 1, 14), np.repeat(np.arange(7), 2)
+    sums = values.reshape(7, 2).sum(1)
+    null = [abs(np.dot(signs, sums)) for signs in product((1, -1), repeat=7)]
+    expected = np.mean(np.array(null) >= abs(sums.sum()) - 1e-9)
+    assert flip_pvalue(values, cluster, rng=rng()) == expected
+    many = flip_pvalue(rng(12).normal(2, 1, 40), np.arange(40), n_resamples=99, rng=rng())
+    assert many == 1 / 100
+
+
+# -- what they promise -----------------------------------------------------------------------------
+
+
+# Items of StereoSet's ten targets of the category gender.
+SIZES = (21, 21, 21, 23, 24, 26, 26, 26, 27, 27)
+
+
+def drawn(kind, shape, generator):
+    match kind:
+        case "normal":
+            return generator.standard_normal(shape)
+        case "skewed":
+            return generator.exponential(size=shape) - 1
+        case _:
+            return generator.standard_t(3, shape) / np.sqrt(3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alike", [0, 0.013, 0.05])
+@pytest.mark.parametrize("kind", ["normal", "skewed", "heavy tails"])
+def test_intervals_of_ten_targets_cover_and_their_p_keeps_its_level(kind, alike):
+    """``alike`` is the intraclass correlation; the truth is 0. 3 standard errors are 1.2 points."""
+    target = np.repeat(np.arange(10), SIZES)
+    generator, covered, of_folds, rejected, runs = rng(13), 0, 0, 0, 3000
+    for _ in range(runs):
+        own, shared = drawn(kind, len(target), generator), drawn(kind, 10, generator)
+        values = np.sqrt(1 - alike) * own + np.sqrt(alike) * shared[target]
+        low, high = cluster_mean(values, target).limits()
+        covered += low <= 0 <= high
+        low, high = cluster_mean(values, target % 5).limits()
+        of_folds += low <= 0 <= high
+        rejected += flip_pvalue(values, target, rng=generator) <= 0.05
+    assert 0.93 <= covered / runs <= 0.97
+    assert 0.93 <= of_folds / runs <= 0.97
+    assert 0.03 <= rejected / runs <= 0.07
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_sets", [5, 19, 20])
+@pytest.mark.parametrize("between", [0, 0.003, 0.01])
+def test_a_ranking_that_is_one_more_random_set_is_no_better_in_95_of_100(between, n_sets):
+    """Sets answer each item and each target in their own way, and differ by themselves."""
+    target = np.repeat(np.arange(10), SIZES)
+    generator, covered, runs = rng(14), 0, 3000
+    for _ in range(runs):
+        own = 0.05 * generator.standard_normal((1 + n_sets, len(target)))
+        shared = 0.01 * generator.standard_normal((1 + n_sets, 10))
+        means = (own + shared[:, target]).mean(1) + between * generator.standard_normal(1 + n_sets)
+        low, high = limits_against_draws(means[0], means[1:])
+        covered += low <= 0 <= high
+    assert 0.93 <= covered / runs <= 0.97

@@ -1,0 +1,263 @@
+"""Asking against the definition, one text at a time; what is saved, reused and refused."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from tda_bias.models.load import LanguageModel
+from tda_bias.runs.cache import Cache
+from tda_bias.types import InputError
+from tests.support.asked import answer, continuation, every_question
+from tests.support.models import tiny_hf_model
+from unqover import asking
+from unqover.answers import Answers
+from unqover.asking import ask_questions
+from unqover.config import AskConfig
+
+CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
+MASKED = ["bert", "roberta", "distilbert", "albert"]
+
+
+@pytest.mark.parametrize("kind", CAUSAL)
+@pytest.mark.parametrize("how", ["cloze", "question"])
+def test_causal_answers_follow_the_chain_rule(tiny_lm, few, kind, how):
+    model = tiny_lm(kind, max_position_embeddings=512) if kind != "bloom" else tiny_lm(kind)
+    if kind == "gpt2":
+        model = tiny_lm(kind, n_positions=512)
+    config = AskConfig(ask=how, batch_size=7)
+    found = ask_questions(model, few, config=config)
+    assert found.record.notes["share_prefix"] == (kind != "bloom")
+    checked = 0
+    for number, (where, *rest) in enumerate(every_question(few)):
+        if number % 11:
+            continue
+        assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=2e-3)
+        checked += 1
+    assert checked > 20
+
+
+def test_every_answer_is_read_when_nothing_is_shared(tiny_lm, few):
+    model = tiny_lm("llama", max_position_embeddings=512)
+    shared = ask_questions(model, few, config=AskConfig(ask="question"))
+    plain = ask_questions(model, few, config=AskConfig(ask="question", share_prefix="never"))
+    assert not plain.record.notes["share_prefix"]
+    np.testing.assert_allclose(shared.log_prob, plain.log_prob, atol=1e-4)
+    np.testing.assert_allclose(shared.mass, plain.mass, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"), [("gpt2", "cloze"), ("bert", "mask"), ("gpt2", "question")]
+)
+def test_batch_size_changes_nothing(tiny_lm, few, kind, how):
+    changes = {"n_positions": 512} if kind == "gpt2" else {"max_position_embeddings": 512}
+    model = tiny_lm(kind, **changes)
+    one, many = (
+        ask_questions(model, few, config=AskConfig(ask=how, batch_size=size)) for size in (1, 200)
+    )
+    np.testing.assert_allclose(one.log_prob, many.log_prob, atol=1e-4)
+
+
+def test_mean_is_per_token_and_mass_is_not(tiny_lm, few):
+    model = tiny_lm("gpt2", n_positions=512)
+    total, mean = (
+        ask_questions(model, few, config=AskConfig(ask="question", length=length))
+        for length in ("sum", "mean")
+    )
+    np.testing.assert_allclose(total.mass, mean.mass)
+    where, template, mentioned, attribute, negation, subject = next(iter(every_question(few)))
+    asked = template.question(attribute, negation)
+    given = f"Paragraph: {template.context(*mentioned)} Question: {asked} Answer:"
+    values = continuation(model, given, template.answer(subject)[0] + ".")
+    assert mean.log_prob[where] == pytest.approx(np.mean(values), abs=1e-3)
+    # Mass is that of the names, before the full stop.
+    other = few.subjects[few.second[0]]
+    both = [
+        np.exp(sum(continuation(model, given, template.answer(s)[0]))) for s in (subject, other)
+    ]
+    assert total.mass[where[:-1]] == pytest.approx(sum(both), rel=1e-3)
+
+
+@torch.no_grad()
+def masked(model, text, start, stop):
+    """Log-probability of the tokens of text[start:stop], masked and filled from left to right."""
+    tokenizer = model.tokenizer
+    encoded = tokenizer(text, return_offsets_mapping=True)
+    ids = encoded["input_ids"]
+    inside = [
+        i for i, (a, b) in enumerate(encoded["offset_mapping"]) if a < stop and b > start and b > a
+    ]
+    values = []
+    for place in inside:
+        row = [
+            tokenizer.mask_token_id if i >= place and i in inside else t for i, t in enumerate(ids)
+        ]
+        logits = model.hf_model(input_ids=torch.tensor([row])).logits[0, place].double()
+        values.append(float(torch.log_softmax(logits, -1)[ids[place]]))
+    return values
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_masked_answers_fill_the_name_from_left_to_right(tiny_lm, few, kind):
+    model = tiny_lm(kind, max_position_embeddings=512)
+    found = ask_questions(model, few, config=AskConfig(batch_size=5))
+    assert found.record.ask == "mask"
+    sizes = set()
+    for number, (where, *rest) in enumerate(every_question(few)):
+        if number % 41:
+            continue
+        template, mentioned, attribute, negation, subject = rest
+        context = template.context(*mentioned)
+        said, place = template.statement(subject, attribute, negation)
+        start = len(context) + 1
+        values = masked(model, f"{context} {said}", start + place.start, start + place.stop)
+        sizes.add(len(values))
+        assert found.log_prob[where] == pytest.approx(sum(values), abs=1e-3)
+        x = few.first[where[0]] if where[-1] == 0 else few.second[where[0]]
+        assert found.n_tokens[where[1], x] == len(values)
+    assert max(sizes) > 1
+
+
+@pytest.fixture(scope="module")
+def pointer(subwords):
+    """A tiny model that answers with a span."""
+    import transformers as tf
+
+    source = tiny_hf_model("bert", len(subwords), max_position_embeddings=512)
+    torch.manual_seed(1)
+    model = tf.BertForQuestionAnswering(source.config)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(0, 0.3)
+    return LanguageModel(model.eval(), subwords, "tiny-span")
+
+
+@torch.no_grad()
+def test_spans_are_scored_by_the_published_rule(pointer, few):
+    found = ask_questions(pointer, few, config=AskConfig(batch_size=6))
+    assert found.record.ask == "span"
+    for number, (where, *rest) in enumerate(every_question(few)):
+        if number % 41:
+            continue
+        template, mentioned, attribute, negation, subject = rest
+        context, places = template.context_with_places(*mentioned)
+        whole, own = places[mentioned.index(subject)]
+        encoded = pointer.tokenizer(
+            template.question(attribute, negation), context, return_offsets_mapping=True
+        )
+        given = {k: torch.tensor([encoded[k]]) for k in ("input_ids", "attention_mask")}
+        if "token_type_ids" in encoded:
+            given["token_type_ids"] = torch.tensor([encoded["token_type_ids"]])
+        output = pointer.hf_model(**given)
+        p_start = output.start_logits[0].double().softmax(-1).numpy()
+        p_end = output.end_logits[0].double().softmax(-1).numpy()
+        tokens = [
+            (i, a, b)
+            for i, ((a, b), of) in enumerate(
+                zip(encoded["offset_mapping"], encoded.sequence_ids(), strict=True)
+            )
+            if of == 1
+        ]
+        starts = [next(i for i, _, b in tokens if b > c) for c in (whole.start, own.start)]
+        ends = [[i for i, a, _ in tokens if a < c][-1] for c in (own.stop, whole.stop)]
+        expected = np.sqrt(p_start[starts].max() * p_end[ends].max())
+        assert np.exp(found.log_prob[where]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_span_reader_is_found_by_its_checkpoint(pointer, few, tmp_path):
+    from tda_bias.models.load import load_language_model
+
+    pointer.hf_model.config.architectures = ["BertForQuestionAnswering"]
+    pointer.hf_model.save_pretrained(tmp_path)
+    pointer.tokenizer.save_pretrained(tmp_path)
+    loaded = load_language_model(str(tmp_path), head="as_trained")
+    assert loaded.kind == "span"
+    one = ask_questions(loaded, few)
+    np.testing.assert_allclose(one.log_prob, ask_questions(pointer, few).log_prob, atol=1e-5)
+    with pytest.raises(InputError, match="no language-model head"):
+        load_language_model(str(tmp_path)).require_language_head()
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("gpt2", {"ask": "mask"}, "must be one of cloze, question for the causal model"),
+        ("bert", {"ask": "cloze"}, "must be one of mask for the masked model"),
+        ("t5", {}, "tiny-t5 is a seq2seq model"),
+        ("gpt2", {}, "nothing is truncated"),
+        ("span", {"length": "mean"}, "`length` mean: a span has no tokens"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(tiny_lm, pointer, few, kind, settings, message):
+    short = {"n_positions": 16} if kind == "gpt2" else {}
+    model = pointer if kind == "span" else tiny_lm(kind, **short)
+    with pytest.raises(InputError, match=message):
+        ask_questions(model, few, config=AskConfig(**settings))
+
+
+# -- what is saved ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tiny_lm):
+    return tiny_lm("gpt2", n_positions=512)
+
+
+def test_a_killed_run_goes_on_where_it_was(model, few, tmp_path, monkeypatch):
+    monkeypatch.setattr(asking, "_PAIRS", 2)
+    whole = ask_questions(model, few)
+
+    def stop(done, total):
+        if done >= 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask_questions(model, few, cache=partial(Cache, tmp_path), progress=stop)
+    saved = len(list(tmp_path.glob("*.npz")))
+    assert saved == 2
+    seen = []
+    again = ask_questions(
+        model, few, cache=partial(Cache, tmp_path), progress=lambda d, t: seen.append((d, t))
+    )
+    assert again.record.parts_reused == saved
+    np.testing.assert_allclose(again.log_prob, whole.log_prob, atol=1e-4)
+    np.testing.assert_array_equal(again.n_tokens, whole.n_tokens)
+    assert seen[-1] == (24, 24)
+    assert (
+        ask_questions(model, few, cache=partial(Cache, tmp_path, resume=False)).record.parts_reused
+        == 0
+    )
+
+
+def test_answers_under_other_settings_are_never_mixed_in(model, tiny_lm, few, tmp_path):
+    ask_questions(model, few, cache=partial(Cache, tmp_path))
+    with pytest.raises(InputError, match="negation was 'antonym', now 'not'"):
+        ask_questions(model, few, config=AskConfig(negation="not"), cache=partial(Cache, tmp_path))
+    other = tiny_lm("gpt2", n_positions=512)
+    other.hf_model.transformer.wte.weight.data += 0.1
+    with pytest.raises(InputError, match="weights was"):
+        ask_questions(other, few, cache=partial(Cache, tmp_path))
+    fewer = replace(few, attributes=few.attributes[:2], asked=few.asked[:, :2])
+    with pytest.raises(InputError, match="other texts"):
+        ask_questions(model, fewer, cache=partial(Cache, tmp_path))
+
+
+def test_saved_answers_are_the_same_and_what_was_not_asked_stays_undefined(made_up, tmp_path):
+    with pytest.raises(InputError, match="holds no finished run of `tdabias unqover`"):
+        Answers.load(tmp_path)
+    answers = made_up("nationality", subjects=3, attributes=4)
+    answers.save(tmp_path)
+    again = Answers.load(tmp_path)
+    assert np.isnan(again.log_prob).any()
+    for name in ("log_prob", "mass", "n_tokens", "first", "second"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(answers, name))
+    assert again.asked == answers.asked
+    assert again.record.model == answers.record.model
+
+
+def test_undefined_probabilities_are_refused(model, few):
+    model.hf_model.transformer.ln_f.weight.data[:] = float("nan")
+    with pytest.raises(InputError, match="gives NaN for .* log-probabilities: its weights"):
+        ask_questions(model, few, config=AskConfig(share_prefix="never"))

@@ -1,0 +1,449 @@
+"""Asking a model: questions to saved answers, for causal, masked and span models.
+
+This is the only file of the package that runs a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from tda_bias.models.batching import (
+    batches_of_similar_width,
+    common_prefix,
+    padded,
+    special_tokens_around,
+)
+from tda_bias.models.language_model import model_record
+from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import refuse_undefined
+from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token
+from tda_bias.models.scoring import Scorer
+from tda_bias.progress import Progress
+from tda_bias.runs.cache import OpenCache, no_cache
+from tda_bias.runs.work import Part
+from tda_bias.types import InputError
+from unqover.answers import Answers, AnswersRecord
+from unqover.classes import Attribute, Subject
+from unqover.config import AskConfig
+from unqover.questions import Design, Template
+
+# Pairs whose answers are saved together: a killed run loses no more than these.
+_PAIRS = 64
+
+
+def ask_questions(
+    model: LanguageModel,
+    design: Design,
+    *,
+    config: AskConfig | None = None,
+    cache: OpenCache = no_cache,
+    progress: Progress | None = None,
+) -> Answers:
+    """Ask a model every question of a design: two orders of mention, two polarities.
+
+    Args:
+        model: A causal or masked language model, or one that answers with a span.
+        design: The questions.
+        config: How they are asked.
+        cache: Opens the cache of finished parts, given the settings that their numbers depend on.
+        progress: Called with finished instances (a pair in one template and order) and all.
+
+    Raises:
+        InputError: if the model cannot be asked that way, a text is too long for it, its
+            probabilities are undefined, or ``cache`` holds answers under other settings.
+        ShareDone: where another process gathers.
+    """
+    config = config or AskConfig()
+    how = _way_to_ask(model, config)
+    ask: Callable[[Sequence[Instance]], Asked]
+    notes: dict[str, Any] = {}
+    if how == "span":
+        ask = partial(_point_at_answers, model, config)
+    elif how == "mask":
+        ask = partial(_fill_masks, model, config)
+    else:
+        ask = ContinuationAsker(model, config, how, notes).ask
+    weights = model.weight_hash()
+    # Everything that answers depend on, beside their texts.
+    identity = {
+        "model": model.name,
+        "weights": weights,
+        "dtype": model.dtype_name,
+        "ask": how,
+        "length": config.length,
+        "negation": config.negation,
+        "share_prefix": config.share_prefix,
+    }
+    kept = cache(identity)
+    n_pairs, n_templates, n_attributes = design.shape
+    log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
+    mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
+    n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
+    start, done = time.perf_counter(), 0
+    computed: list[int] = []
+
+    def answers_of(template: int, pairs: np.ndarray) -> Mapping[str, np.ndarray]:
+        computed.append(template)
+        return _answers(model, ask, _instances(design, template, pairs))
+
+    blocks = [
+        (template, np.arange(first, min(first + _PAIRS, n_pairs)))
+        for template in range(n_templates)
+        for first in range(0, n_pairs, _PAIRS)
+    ]
+    wanted = [
+        Part(
+            f"{design.record.name} template {template + 1} pairs from {pairs[0] + 1}",
+            len(pairs) * int(design.asked[template].sum()),
+            partial(_depends_on, design, template, pairs),
+            partial(answers_of, template, pairs),
+        )
+        for template, pairs in blocks
+    ]
+    for (template, pairs), arrays in zip(blocks, kept.each(wanted), strict=True):
+        index = np.ix_(pairs, np.array([template]), np.flatnonzero(design.asked[template]))
+        log_prob[index] = arrays["log_prob"][:, None]
+        mass[index] = arrays["mass"][:, None]
+        n_tokens[template, design.first[pairs]] = arrays["n_tokens"][:, 0]
+        n_tokens[template, design.second[pairs]] = arrays["n_tokens"][:, 1]
+        done += 2 * len(pairs)
+        if progress is not None:
+            progress(done, 2 * n_pairs * n_templates)
+    record = AnswersRecord(
+        model=model_record(model, weights=weights),
+        kind=model.kind,
+        ask=how,
+        ask_config=config,
+        design=design.record,
+        questions=design.n_questions,
+        tokens=tuple(map(tuple, n_tokens.tolist())),
+        notes=notes,
+        parts_reused=len(blocks) - len(computed),
+        seconds=time.perf_counter() - start,
+    )
+    return Answers(design.first, design.second, log_prob, mass, record)
+
+
+def _way_to_ask(model: LanguageModel, config: AskConfig) -> str:
+    """The way that is asked for, or the usual one of a kind of model.
+
+    Raises:
+        InputError: if the model cannot be asked that way.
+    """
+    able = {"causal": ("cloze", "question"), "masked": ("mask",), "span": ("span",)}
+    if model.kind not in able:
+        raise InputError(
+            f"`model` {model.name} is a {model.kind} model; questions are asked of causal and "
+            "masked language models and of models that answer with a span"
+        )
+    how = able[model.kind][0] if config.ask == "auto" else config.ask
+    if how not in able[model.kind]:
+        raise InputError(
+            f"`ask` must be one of {', '.join(able[model.kind])} for the {model.kind} model "
+            f"{model.name}; got {config.ask!r}"
+        )
+    if how != "span":
+        model.require_language_head()
+        return how
+    model.require_whole_checkpoint()
+    if config.length == "mean":
+        raise InputError("`length` mean: a span has no tokens to take a mean over; use sum")
+    return how
+
+
+# -- what is asked at a time -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Two subjects in one template, in one order, asked about some attributes.
+
+    Attributes:
+        template: The template.
+        mentioned: The subjects in the order of mention.
+        candidates: The same two as x1 and x2.
+        attributes: What is asked.
+    """
+
+    template: Template
+    mentioned: tuple[Subject, Subject]
+    candidates: tuple[Subject, Subject]
+    attributes: Sequence[Attribute]
+
+    @property
+    def context(self) -> str:
+        """The sentence that mentions both."""
+        return self.template.context(*self.mentioned)
+
+
+class Asked(NamedTuple):
+    """Answers to instances that ask about as many attributes.
+
+    Attributes:
+        log_prob: Of either subject for the attribute, then its denial.
+        n_tokens: Tokens of the subject's name.
+        mass: Probability that the answer is one of the two; for cloze, that the sentence begins
+            with one of them.
+    """
+
+    log_prob: Float[np.ndarray, "instance attribute polarity subject"]
+    n_tokens: Int[np.ndarray, "instance attribute polarity subject"]
+    mass: Float[np.ndarray, "instance attribute polarity"]
+
+
+def _instances(design: Design, template: int, pairs: np.ndarray) -> list[Instance]:
+    """Both orders of each pair in a template, pair by pair."""
+    attributes = [design.attributes[number] for number in np.flatnonzero(design.asked[template])]
+    listed = []
+    for pair in pairs:
+        both = design.subjects[design.first[pair]], design.subjects[design.second[pair]]
+        for mentioned in (both, both[::-1]):
+            listed.append(Instance(design.templates[template], mentioned, both, attributes))
+    return listed
+
+
+def _depends_on(design: Design, template: int, pairs: np.ndarray) -> dict[str, str]:
+    """Hash of everything that is asked."""
+    asked = [
+        (one.context, [s.name for s in one.candidates], one.template, one.attributes)
+        for one in _instances(design, template, pairs)
+    ]
+    return {"texts": hashlib.blake2b(repr(asked).encode(), digest_size=16).hexdigest()}
+
+
+def _answers(
+    model: LanguageModel,
+    ask: Callable[[Sequence[Instance]], Asked],
+    instances: Sequence[Instance],
+) -> dict[str, np.ndarray]:
+    """Answers as they are saved: pair first, order behind the attribute."""
+    found = ask(instances)
+    if not np.isfinite(found.log_prob).all():
+        raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
+    return {
+        "log_prob": np.stack([found.log_prob[::2], found.log_prob[1::2]], axis=2),
+        "mass": np.stack([found.mass[::2], found.mass[1::2]], axis=2),
+        "n_tokens": found.n_tokens[::2, 0, 0],
+    }
+
+
+# -- causal models ---------------------------------------------------------------------------------
+
+
+class ScoredText(NamedTuple):
+    """A text, and where in it the scored part begins and the subject's name ends."""
+
+    ids: list[int]
+    start: int
+    named_to: int
+
+
+class ContinuationAsker:
+    """Causal models: the log-probability of a sentence, or of an answer, behind a text.
+
+    All texts of an instance are read together: what they share is run once.
+
+    Args:
+        model: The model.
+        config: How it is asked.
+        how: ``cloze`` or ``question``.
+        notes: Gets an entry on whether texts shared their beginnings, and why.
+    """
+
+    def __init__(
+        self, model: LanguageModel, config: AskConfig, how: str, notes: dict[str, Any]
+    ) -> None:
+        self._model, self._config, self._how, self._notes = model, config, how, notes
+        self._scorer: Scorer | None = None
+
+    def ask(self, instances: Sequence[Instance]) -> Asked:
+        """Log-probabilities of both subjects for every question of every instance."""
+        split = [self.texts(instance) for instance in instances]
+        requests = [
+            Request(
+                tuple(text.ids for text in texts),
+                tuple((i, range(text.start, len(text.ids))) for i, text in enumerate(texts)),
+            )
+            for texts in split
+        ]
+        trees, _ = as_trees(self._model, requests)
+        texts = [text for of_instance in split for text in of_instance]
+        if self._scorer is None:
+            # As many tokens in a pass as that many separate texts would have.
+            leading = len(special_tokens_around(self._model.tokenizer)[0])
+            length = leading + np.mean([len(text.ids) for text in texts])
+            self._scorer = Scorer(
+                self._model,
+                batch_size=self._config.batch_size,
+                texts_per_tree=max(1, round(max(map(len, trees)) / length)),
+                share_prefix=self._config.share_prefix,
+            )
+        values = np.concatenate(self._scorer.log_probs(trees))
+        self._notes |= {
+            "share_prefix": self._scorer.packed,
+            "share_prefix_check": self._scorer.why,
+        }
+        sizes = np.array([len(text.ids) - text.start for text in texts])
+        n_named = np.array([text.named_to - text.start for text in texts])
+        of_texts = np.split(values, np.cumsum(sizes)[:-1])
+        whole = np.array([own.sum() for own in of_texts])
+        named = np.array([own[:n].sum() for own, n in zip(of_texts, n_named, strict=True)])
+        if self._config.length == "mean":
+            whole = whole / sizes
+        shape = (len(instances), -1, 2, 2)
+        mass = np.exp(named.reshape(shape)).sum(-1)
+        return Asked(whole.reshape(shape), n_named.reshape(shape), mass)
+
+    def texts(self, instance: Instance) -> list[ScoredText]:
+        """The texts of an instance by attribute, polarity and subject.
+
+        Raises:
+            InputError: if the tokenizer makes no token of a part of one.
+        """
+        template, context = instance.template, instance.context
+        parts = []  # the given text, the same with the subject, and the whole
+        for attribute in instance.attributes:
+            for negation in (None, self._config.negation):
+                for subject in instance.candidates:
+                    if self._how == "cloze":
+                        said, place = template.statement(subject, attribute, negation)
+                        given = context
+                    else:
+                        asked = template.question(attribute, negation)
+                        given = f"Paragraph: {context} Question: {asked} Answer:"
+                        # The full stop ends it: Ann must not stand for Anna.
+                        answer, place = template.answer(subject)
+                        said = f"{answer}."
+                    named = f"{given} {said[: place.stop]}"
+                    parts.append((given, named, f"{given} {said}"))
+        distinct = list(dict.fromkeys(text for three in parts for text in three))
+        ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
+        of = dict(zip(distinct, ids, strict=True))
+        texts = []
+        for given, named, whole in parts:
+            start = common_prefix(of[given], of[whole])
+            if start == 0 or start >= len(of[whole]):
+                raise InputError(f"the tokenizer makes no token of a part of {whole!r}")
+            named_to = max(start + 1, common_prefix(of[named], of[whole]))
+            texts.append(ScoredText(of[whole], start, named_to))
+        return texts
+
+
+# -- masked models ---------------------------------------------------------------------------------
+
+
+def _fill_masks(model: LanguageModel, config: AskConfig, instances: Sequence[Instance]) -> Asked:
+    """Masked models: the subject of a sentence behind the context is masked and read.
+
+    The whole vocabulary shares the probability; a subject of several tokens is read with as many
+    masks, from left to right. Rows that two subjects share are run once.
+
+    Raises:
+        InputError: if the tokenizer makes no token of a subject, or has no mask.
+    """
+    mask, rows, read = mask_token(model), MaskedRows(), []
+    for instance in instances:
+        texts, places = [], []
+        context = instance.context
+        for attribute in instance.attributes:
+            for negation in (None, config.negation):
+                for subject in instance.candidates:
+                    said, place = instance.template.statement(subject, attribute, negation)
+                    start = len(context) + 1
+                    texts.append(f"{context} {said}")
+                    places.append((start + place.start, start + place.stop))
+        encoded = model.tokenizer(texts, return_offsets_mapping=True)
+        for ids, offsets, (start, stop), text in zip(
+            encoded["input_ids"], encoded["offset_mapping"], places, texts, strict=True
+        ):
+            inside = [i for i, (a, b) in enumerate(offsets) if a < stop and b > start and b > a]
+            if not inside:
+                raise InputError(f"the tokenizer makes no token of the subject of {text!r}")
+            read.append(rows.add_span(ids, inside[0], inside[-1] + 1, mask))
+    values = Scorer(model, batch_size=config.batch_size).log_probs(rows.trees())
+    shape = (len(instances), -1, 2, 2)
+    n = np.reshape([len(of_text) for of_text in read], shape)
+    total = [sum(values[row][slot] for row, slot in of_text) for of_text in read]
+    log_prob = np.reshape(total, shape)
+    mass = np.exp(log_prob).sum(-1)
+    return Asked(log_prob / n if config.length == "mean" else log_prob, n, mass)
+
+
+# -- models that answer with a span ----------------------------------------------------------------
+
+
+def _point_at_answers(
+    model: LanguageModel, config: AskConfig, instances: Sequence[Instance]
+) -> Asked:
+    """Models that point at the beginning and the end of an answer in the context.
+
+    A subject's score is the square root of the probability of its first token as the beginning
+    times that of its last as the end; of the starts with and without the words before it ("a group
+    of"), and of the ends with and without the noun behind it, the likelier counts.
+
+    Source: [UnQover] section 3 and its code.
+    """
+    questions, contexts, mentions = [], [], []
+    for instance in instances:
+        context, places = instance.template.context_with_places(*instance.mentioned)
+        of_candidates = places if instance.mentioned == instance.candidates else places[::-1]
+        for attribute in instance.attributes:
+            for negation in (None, config.negation):
+                questions.append(instance.template.question(attribute, negation))
+                contexts.append(context)
+                mentions.append(of_candidates)
+    encoded = model.tokenizer(questions, contexts, return_offsets_mapping=True)
+    ids: list[list[int]] = encoded["input_ids"]
+    kinds = encoded.get("token_type_ids")
+    model.check_length(max(map(len, ids)))
+    log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
+    for batch in batches_of_similar_width([len(row) for row in ids], config.batch_size):
+        starts, ends = _span_ends(
+            model, [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
+        )
+        for index, start, end in zip(batch, starts, ends, strict=True):
+            spans = [
+                (token, a, b)
+                for token, ((a, b), of) in enumerate(
+                    zip(encoded["offset_mapping"][index], encoded.sequence_ids(index), strict=True)
+                )
+                if of == 1 and b > a
+            ]
+            for subject, two in enumerate(mentions[index]):
+                # Of the mention and of the subject itself: the token that holds its first
+                # character, and the last one that begins before its end.
+                first = [next(t for t, _, b in spans if b > place.start) for place in two]
+                last = [[t for t, a, _ in spans if a < place.stop][-1] for place in two]
+                log_prob[index, subject] = 0.5 * (max(start[first]) + max(end[last]))
+                n_tokens[index, subject] = last[1] - first[1] + 1
+    shape = (len(instances), -1, 2, 2)
+    log_prob = log_prob.reshape(shape)
+    return Asked(log_prob, n_tokens.reshape(shape), np.exp(log_prob).sum(-1))
+
+
+def _span_ends(
+    model: LanguageModel, rows: list[list[int]], kinds: list[list[int]] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probabilities of every token as the beginning and as the end of the answer."""
+    ids, mask = padded(rows)
+    given = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
+    if kinds is not None:
+        given["token_type_ids"] = padded(kinds)[0].to(model.device)
+    with torch.inference_mode():
+        output = model.hf_model(**given)
+    padding = mask.to(model.device) == 0
+    ends = []
+    for logits in (output.start_logits, output.end_logits):
+        real = logits.double().masked_fill(padding, -torch.inf)
+        ends.append(real.log_softmax(-1).cpu().numpy())
+    refuse_undefined(model, ends)
+    return ends[0], ends[1]

@@ -1,1 +1,0 @@
-"""Subjects, attributes and frames, each with its source."""
