@@ -236,7 +236,7 @@ def _study(
 
 
 def _of(heads: HeadBias, category: str) -> dict[str, Any]:
-    """What finished parts depend on, of the run that ranks the heads."""
+    """Settings of the ranking run that finished parts depend on."""
     about = {"weights": heads.record.model.weights, "category": category}
     return {**about, "rank_by": heads.rank_by}
 
@@ -358,7 +358,7 @@ def set_table(study: AblationStudy) -> Table:
 
 
 def agreement_table(study: AblationStudy, end: str = "") -> Table:
-    """Which ranking of heads goes with the size of their effects.
+    """Correlation of each ranking of heads with the size of their effects.
 
     Args:
         study: The study.

@@ -218,7 +218,7 @@ def target_output(result: CrossReference, folder: Path) -> Output:
 
 
 def item_output(result: ItemCrossReference, folder: Path) -> Output:
-    """How many heads go with the preference, in each way to compare."""
+    """Number of heads that go with the preference, for each way to compare."""
     from tda_bias.crossref.item_crossref import item_finding
 
     rows = [

@@ -1,4 +1,4 @@
-"""What commands load: models and texts, by the names that they are given."""
+"""Loading of models and texts by the names that commands are given."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _findings(run: Run) -> list[tuple[str, Finding]]:
 
 
 def _printed(run: Run) -> list[Any]:
-    """What the command prints of a run, without where its files are."""
+    """Printed output of a run, without where its files are."""
     top = int(run.record.settings.get("top") or 10)
     return printed(run, top=top).parts if run.command in PRINTED else []
 

@@ -61,7 +61,7 @@ class ModelOption(CommandSettings):
 
 
 class DeviceOption(CommandSettings):
-    """Where a model is run."""
+    """Device of a model."""
 
     device: Device = Field(
         "auto", description="auto (a GPU where there is one), cpu, cuda, cuda:N, mps"
@@ -69,7 +69,7 @@ class DeviceOption(CommandSettings):
 
 
 class DtypeOption(DeviceOption):
-    """Where a model is run, and with weights of which type."""
+    """Device of a model, and the type of its weights."""
 
     dtype: Dtype = Field(
         "float32", description="type of the weights; half precision can make patterns useless"
@@ -88,25 +88,25 @@ class PlacementSettings(DtypeOption):
 
 
 class BatchOption(CommandSettings):
-    """How many texts are read at once."""
+    """Number of texts read at once."""
 
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
 
 
 class SeedOption(CommandSettings):
-    """Where random draws begin."""
+    """Seed of random draws."""
 
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
 
 
 class ConfidenceOption(CommandSettings):
-    """How wide intervals are."""
+    """Coverage of intervals."""
 
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
 
 
 class LimitOption(CommandSettings):
-    """How many texts are read."""
+    """Number of texts read."""
 
     limit: int | None = Field(
         None, ge=1, le=MAX_COUNT, description="at most so many triples or pairs of each group"
@@ -151,7 +151,7 @@ class TextOption(CommandSettings):
 
 
 class OutputSettings(CommandSettings):
-    """How a command speaks."""
+    """Verbosity of a command."""
 
     format: Format = Field("table", description="what to print")
     quiet: bool = Field(False, description="no progress and no table: errors only")

@@ -58,7 +58,7 @@ def printed(run: Run, *, top: int = 10) -> Output:
 
 
 class _Printed(NamedTuple):
-    """How a run is printed: what loads its result, what prints that, and whether rows are cut."""
+    """The loader and the printer of a kind of run, and whether rows are cut."""
 
     result: str
     output: str

@@ -105,27 +105,11 @@ def score_preferences(
     kept = cache(identity)
     start, done, n_prompts = time.perf_counter(), 0, len(words.words) * len(templates)
 
-    def moved(before: int, of_block: int, finished: int, total: int) -> None:
+    def moved(prompts: int) -> None:
         if progress is not None:
-            progress(before + finished * of_block // max(total, 1), n_prompts)
+            progress(prompts, n_prompts)
 
-    blocks = []
-    for first in range(0, len(words.words), _WORDS):
-        block = words.words[first : first + _WORDS]
-        depends_on = {
-            "words": list(block),
-            "templates": [template.text for template in templates],
-            "words of y": [list(sequence) for sequence in listed.tokens],
-        }
-        within = partial(moved, first * len(templates), len(block) * len(templates))
-        blocks.append(
-            Part(
-                f"words {first + 1} to {first + len(block)}",
-                len(block),
-                partial(dict, depends_on),
-                partial(_read, model, config, templates, listed, block, within),
-            )
-        )
+    blocks = _blocks(model, config, words.words, templates, listed, moved)
     arrays: list[Mapping[str, np.ndarray]] = []
     notes: dict[str, list[Any]] = {}
     for part, read in zip(blocks, kept.each(blocks), strict=True):
@@ -133,7 +117,7 @@ def score_preferences(
         for name, note in json.loads(str(read["notes"])).items():
             notes.setdefault(name, []).append(note)
         done += int(part.cost) * len(templates)
-        moved(done, 0, 0, 1)
+        moved(done)
     log_prob, continued = (
         np.concatenate([a[n] for a in arrays]) for n in ("log_prob", "continued")
     )
@@ -168,6 +152,39 @@ def score_preferences(
         seconds=time.perf_counter() - start,
     )
     return Preferences(log_prob, continued, record)
+
+
+def _blocks(
+    model: LanguageModel,
+    config: ScoreConfig,
+    words: Sequence[str],
+    templates: Sequence[Template],
+    listed: WordTokens,
+    moved: Callable[[int], None],
+) -> list[Part]:
+    """The words x in blocks that are read and saved together; ``moved`` is told of prompts."""
+    parts = []
+    for first in range(0, len(words), _WORDS):
+        block = words[first : first + _WORDS]
+        depends_on = {
+            "words": list(block),
+            "templates": [template.text for template in templates],
+            "words of y": [list(sequence) for sequence in listed.tokens],
+        }
+        before, own = first * len(templates), len(block) * len(templates)
+
+        def within(finished: int, total: int, *, before: int = before, own: int = own) -> None:
+            moved(before + finished * own // max(total, 1))
+
+        parts.append(
+            Part(
+                f"words {first + 1} to {first + len(block)}",
+                len(block),
+                partial(dict, depends_on),
+                partial(_read, model, config, templates, listed, block, within),
+            )
+        )
+    return parts
 
 
 def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
@@ -229,9 +246,8 @@ def _read(
     if not np.isfinite(values).all():
         raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
     log_prob, continued = listed.log_probs(values)
-    if (
-        model.kind == "masked"
-    ):  # the number of masks fixes the number of tokens: no word continues another
+    if model.kind == "masked":
+        # The number of masks fixes the number of tokens: no word continues another.
         continued[:] = 0.0
     shape = (len(words), len(templates), len(listed.words))
     return {

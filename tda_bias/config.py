@@ -21,7 +21,7 @@ from tda_bias.types import (
 
 
 class HeadBiasConfig(BaseModel):
-    """How ``head_bias`` computes; every value is written to the run record."""
+    """Settings of ``head_bias``; every value is written to the run record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -118,7 +118,7 @@ def _with_earlier(triples: Iterable[Triple]) -> Iterator[tuple[Triple, Triple | 
 
 
 def _repeated(triple: Triple, earlier: Triple) -> str:
-    """Which triple repeats which; a source may give several the same name."""
+    """Index of the triple that each repeats; a source may give several the same name."""
     name = Path(triple.source).name
     if triple.source == earlier.source:
         return f"{name} stands again"

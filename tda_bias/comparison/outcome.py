@@ -80,7 +80,7 @@ class Measure(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the measure, without spaces."""
+        """Name of the measure, without spaces."""
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
@@ -252,7 +252,7 @@ def _worst(measured: ClusterMean, guard: Guard, n_items: int) -> float:
     losses below 1 - .05^(1/n), some 3/n (Clopper & Pearson 1934).
     """
     worst = measured.limits(1 - 2 * LEVEL)[1 if guard.worse > 0 else 0]
-    if measured.error == 0:
+    if measured.error == 0 and measured.clusters >= FEWEST_CLUSTERS:
         worst = measured.mean
     if guard.wins:
         unseen = 100 * (1 - LEVEL ** (1 / (n_items * guard.wins)))

@@ -154,7 +154,7 @@ def column_tests(
     *,
     covariates: Float[np.ndarray, "item covariate"] | None = None,
 ) -> ColumnTests:
-    """Which columns go with a quantity over items.
+    """Test which columns go with a quantity over items.
 
     Args:
         columns: One number per item and head.
@@ -272,7 +272,7 @@ def head_map(
     n_resamples: int = 9999,
     rng: np.random.Generator,
 ) -> HeadMap:
-    """Which heads' |T| goes with a quantity over targets.
+    """Test which heads' |T| goes with a quantity over targets.
 
     Args:
         values: T of every head for every target.

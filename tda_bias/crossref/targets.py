@@ -140,7 +140,7 @@ def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple
 
 
 def _names(target: str) -> list[str]:
-    """How a target is written: as it is, spelled right, and as a person."""
+    """Spellings of a target: as it is, spelled right, and as a person."""
     names = [target, normalised_target(target)]
     return [*names, _targets()["person"][target]] if target in _targets()["person"] else names
 
@@ -199,7 +199,7 @@ def signed_quantity(columns: Iterable[str]) -> str:
 
 
 def match_counts(table: pd.DataFrame) -> str:
-    """How many targets were matched how, in words."""
+    """Number of targets by the way they were matched, in words."""
     return ", ".join(f"{kind} {n}" for kind, n in table["match_type"].value_counts().items())
 
 

@@ -62,7 +62,7 @@ class Answers:
 
     @classmethod
     def none(cls) -> Answers:
-        """Of no item."""
+        """Answers of no item."""
         return cls(*(np.zeros(0) for _ in fields(cls)))
 
 

@@ -236,7 +236,7 @@ def _ranks(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]
 
 
 def _pvalues(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
-    """Of every row among all of them: (1 + others at least as large) over all."""
+    """P of every row among all of them: (1 + others at least as large) over all."""
     order = np.sort(maps, axis=0)
     above = np.stack(
         [
@@ -309,7 +309,7 @@ def _refuse_shared(run: HeadBias, groups: Iterable[str], what: str) -> None:
 
 
 def confirmation_finding(result: Confirmation) -> Finding:
-    """Whether heads that stand out on some targets stand out on others."""
+    """Test whether heads that stand out on some targets stand out on others."""
     record = result.record
     which = "all" if record["all_splits"] else "random"
     return Finding(

@@ -142,7 +142,7 @@ def _halved(tested: str) -> str:
 
 
 def reliability(results: Sequence[GroupResult], name: str) -> float:
-    """Of a category's map of a statistic between random halves of the contexts of every group.
+    """Split-half reliability of a category's map of a statistic, over random halves of contexts.
 
     Returns:
         NaN where no group has the statistic, or the map does not vary.

@@ -1,4 +1,4 @@
-"""What a run of heads found, in sentences: survivors, controls, power, and what belongs to it."""
+"""Finding of a run of heads in sentences: survivors, controls, power, remarks."""
 
 from __future__ import annotations
 

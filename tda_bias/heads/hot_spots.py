@@ -245,7 +245,7 @@ def largest_standardised(
     *,
     two_sided: bool = False,
 ) -> Float[np.ndarray, " draw"]:
-    """Of every draw the largest value over usable tests, less its mean and over its SD."""
+    """Largest value of every draw over usable tests, less its mean and over its SD."""
     chosen = slice(None) if usable.all() else torch.from_numpy(np.flatnonzero(usable))
     centre, scale = (torch.from_numpy(of_test[usable]) for of_test in (mean, sd))
     largest = []

@@ -1,4 +1,4 @@
-"""What a run of heads writes of itself: its record, the columns of its tables, their rankings."""
+"""Record of a run of heads, with the columns of its tables and their rankings."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class TokenizedGroup:
         return np.concatenate([self.n_tokens.T.reshape(-1), twins.T.reshape(-1)])
 
     def places(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the texts as they are read (context by context) among all, for triples and twins."""
+        """Index of the texts in the order read (context by context), for triples and twins."""
         n, roles = self.n_tokens.shape
         context = torch.arange(n * roles)
         twin = torch.arange(2 * len(self.twins))

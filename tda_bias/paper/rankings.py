@@ -111,7 +111,7 @@ def agreement(
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """How far rankings of the same heads agree, with what chance gives.
+    """Agreement of rankings of the same heads, beside what chance gives.
 
     Args:
         scores: Columns ``layer head`` and one per ranking.
@@ -263,7 +263,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class PublishedAgreement(SavedResult):
-    """How far a run's maps agree with published rankings.
+    """Agreement of a run's maps with published rankings.
 
     Attributes:
         agreement: As ``against_published``.

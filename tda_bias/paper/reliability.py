@@ -1,4 +1,4 @@
-"""How far published rankings of heads agree with themselves and across sources.
+"""Agreement of published rankings of heads with themselves and across sources.
 
 ``docs/results/rankings.md`` prints what these functions give.
 """
@@ -21,7 +21,7 @@ _FOUND = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
 
 
 def reliability(model: str, *, n_draws: int = 9999, seed: int = 0) -> pd.DataFrame:
-    """How far published rankings of a model agree with themselves.
+    """Agreement of a model's published rankings with themselves.
 
     Returns:
         One row per ranking that its source measured twice or with several seeds: ``name ranking

@@ -1,4 +1,4 @@
-"""How the statistic comes about, drawn: pattern, filtration, step function, swap."""
+"""Drawings of how the statistic comes about: pattern, filtration, step function, swap."""
 
 from __future__ import annotations
 

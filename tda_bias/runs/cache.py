@@ -210,7 +210,7 @@ def _as_read_back(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hash(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Of what a part says of itself and of its arrays, names and shapes included."""
+    """Hash of a part's header and of its arrays, names and shapes included."""
     content = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

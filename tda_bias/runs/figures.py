@@ -1,4 +1,4 @@
-"""How figures look in print, which there are, and how they are written.
+"""Look of figures in print, their list, and how they are written.
 
 Each package lists its figures as entries; what stands here draws any list of them from saved runs.
 """

@@ -212,7 +212,7 @@ def packed(values: np.ndarray) -> dict[str, Any]:
 
 
 def _source(text: str) -> str:
-    """How a policy names a script or a style sheet that stands in the page."""
+    """Hash by which a policy names a script or a style sheet in the page."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -268,7 +268,7 @@ def model_card(base: str, title: str, runs: Sequence[Audited]) -> str:
 
 @cache
 def facts() -> Mapping[str, Any]:
-    """What is said of every command and data set, and of the frameworks."""
+    """Audit notes on every command, data set and framework."""
     return dict(yaml.safe_load(_asset("audit.yaml")))
 
 

@@ -55,7 +55,7 @@ class Team(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of processes."""
 
     def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
         """Names of the parts that are missing, the same for all; None to spread all parts."""

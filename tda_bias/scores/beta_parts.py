@@ -138,7 +138,7 @@ def _kept_tokens(
     other: TripleLikelihood,
     role: int,
 ) -> tuple[Bool[np.ndarray, " token"], Bool[np.ndarray, " token"]]:
-    """Of both texts' continuations in a role, the tokens of words that the swap leaves alone."""
+    """Tokens of words that the swap leaves alone, in both texts' continuations of a role."""
     continuations = [(one.stereotype, one.anti_stereotype)[role].strip() for one in (triple, twin)]
     spans = changed_spans(*continuations)
     kept = []

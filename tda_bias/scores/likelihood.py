@@ -174,7 +174,7 @@ class TextReader:
         return {**about, "dtype": model.dtype_name, "kind": model.kind, "start": self.start}
 
     def _hash(self, block: Sequence[Contrast]) -> str:
-        """Of the tokens of some contrasts, and of what of them is scored in which way."""
+        """Hash of some contrasts' tokens, and of what of them is scored in which way."""
         return texts_hash(
             [
                 (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))

@@ -47,7 +47,7 @@ def permutations_within(
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Which member of every set stands for its first one, draw by draw.
+    """Draw the member of every set that stands for its first one.
 
     Attributes:
         member: ``(draw, set)``; 0 is the member that really came first.

@@ -1,4 +1,4 @@
-"""What making twins gave, in numbers and in sentences."""
+"""Summary of making twins, in numbers and in sentences."""
 
 from __future__ import annotations
 

@@ -101,11 +101,11 @@ class Twins:
         )
 
     def reasons(self) -> dict[str, int]:
-        """How many triples were left out, by reason, the most frequent first."""
+        """Number of triples left out, by reason, the most frequent first."""
         return dict(Counter(e.reason for e in self.excluded).most_common())
 
     def record(self) -> dict[str, Any]:
-        """How the twins came about, and what identifies them, for run records and saved parts."""
+        """Record of how the twins came about, with what identifies them."""
         return {
             **self.made,
             "triples": len(self.pairs),

@@ -35,7 +35,7 @@ def offline(monkeypatch):
     def gone(*_, **__):
         raise InputError("neither in the cache nor could it be fetched")
 
-    for name in ("pairs.load.hub_split", "pairs.stereoset.hub_split", "triples._hub_split"):
+    for name in ("pairs.published.hub_split", "pairs.stereoset.hub_split", "triples._hub_split"):
         monkeypatch.setattr(f"tda_bias.{name}", gone)
     monkeypatch.setattr("tda_bias.pairs.neutral.hub_split", gone)
 

@@ -35,7 +35,7 @@ def nothing_there(monkeypatch):
     def gone(*_, **__):
         raise InputError("could not be fetched")
 
-    for name in ("pairs.load", "pairs.stereoset", "pairs.neutral"):
+    for name in ("pairs.published", "pairs.stereoset", "pairs.neutral"):
         monkeypatch.setattr(f"tda_bias.{name}.hub_split", gone)
     return {
         "data": "starter", "sentences": "stereoset", "crows": "hub", "blimp": None,

@@ -78,6 +78,13 @@ def test_few_items_have_a_change_and_no_interval(n):
     assert found.reason == "fewer than five items have no interval"
 
 
+def test_few_items_keep_no_guard_even_where_nothing_changes():
+    guard = Guard(0.1, 1, "0.1")
+    found = paired_change(paired(np.ones(4), np.ones(4), np.arange(4)), guard=guard)
+    assert np.isnan(found.worst)
+    assert not is_kept(guard, found.worst)
+
+
 def test_a_distance_has_no_p_because_it_cannot_be_below_0():
     found = paired_change(paired(np.zeros(8), np.ones(8), np.arange(8)), tested=False)
     assert np.isnan(found.p)
