@@ -250,7 +250,7 @@ def _run(
     protocol: Protocol,
 ) -> DebiasRun:
     from tda_bias.debias.experiment import fixed_experiment
-    from tda_bias.debias.result import run_debias
+    from tda_bias.debias.run_debias import run_debias
     from tda_bias.plots.behaviour import plot_conditions
     from tda_bias.runs.figures import print_style
 

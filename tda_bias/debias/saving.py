@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import yaml
@@ -16,6 +16,7 @@ from tda_bias.ablation.head_weights import Slice, export_record, head_slices
 from tda_bias.debias.corpus import SELF
 from tda_bias.debias.experiment import Experiment, Trained
 from tda_bias.debias.learners import HeadLora, learner
+from tda_bias.debias.result import DebiasRecord
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.runs.files import to_json
 from tda_bias.runs.finding import Finding
@@ -23,9 +24,6 @@ from tda_bias.runs.page import Audited, audit_html
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError
-
-if TYPE_CHECKING:
-    from tda_bias.debias.result import DebiasRecord
 
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
 # So many texts show whether two models are the same.

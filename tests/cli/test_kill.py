@@ -13,8 +13,8 @@ from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
 
-# Twenty moments in all.
-MOMENTS = {"heads": 14, "pvf": 6}
+# Ten moments in all.
+MOMENTS = {"heads": 7, "pvf": 3}
 # What takes long to import is there before a process begins.
 PRELOADED = [
     "accelerate", "numba", "torch._dynamo", "transformers.generation.utils",

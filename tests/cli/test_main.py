@@ -88,7 +88,8 @@ def hooked_model(self, name):
     if {kept}:
         write_text(self.kept / 'finished.npz', 'x')
     print('at work', flush=True)
-    time.sleep(60)
+    for _ in range(600):  # one long sleep would miss a signal that comes just before it
+        time.sleep(0.1)
 work.Work.hooked_model = hooked_model
 """
 

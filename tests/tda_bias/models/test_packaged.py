@@ -248,7 +248,7 @@ def test_gemma_is_the_base_model_with_its_windows():
 
 
 @pytest.mark.real
-@pytest.mark.slow
+@pytest.mark.long
 @needs_gemma
 def test_gemmas_scores_on_stereosets_gender_items_are_those_measured_before(stereoset, tmp_path):
     from tdabias_cli.main import run
@@ -256,6 +256,6 @@ def test_gemmas_scores_on_stereosets_gender_items_are_those_measured_before(ster
     command = ["stereoset", "--model", "gemma3-270m", "--category", "gender", "--quiet"]
     assert run([*command, "--data", str(stereoset), "--out", str(tmp_path / "run")]) == 0
     beta = pd.read_csv(tmp_path / "run" / "beta.csv").set_index(["scoring", "group"])
-    measured = {"log_odds": 4.488, "beta": 0.626, "beta_low": 0.327, "beta_high": 0.943, "r": 0.988}
+    measured = {"log_odds": 4.488, "beta": 0.626, "beta_low": 0.331, "beta_high": 0.921, "r": 0.988}
     assert beta.loc[("sum", "all"), list(measured)].to_dict() == pytest.approx(measured, abs=1e-3)
     assert beta.loc[("mean", "all"), "beta"] == pytest.approx(0.079, abs=1e-3)

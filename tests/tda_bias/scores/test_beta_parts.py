@@ -218,18 +218,3 @@ def test_parts_and_placebos_are_saved_and_loaded(found, tmp_path):
             getattr(loaded, name), getattr(found, name), check_dtype=False
         )
     assert loaded.record.placebos["synonym"]["triples"] == 2
-
-
-@pytest.mark.real
-@pytest.mark.slow
-def test_smollm2s_parts_are_those_that_other_code_found(stereoset):
-    from tda_bias.models.load import load_language_model
-    from tda_bias.triples import load_triples
-    from tda_bias.twins import make_twins
-
-    triples = load_triples(stereoset, category="gender")
-    model = load_language_model("smollm2-135m", device="cpu")
-    scored = stereoset_scores(model, triples, twins=make_twins(triples))
-    means = scored.beta_parts.set_index("part")["mean"]
-    expected = [0.667, 0.633, 0.034, 0.390, 0.120, 0.412, 0.271, -0.30]
-    np.testing.assert_allclose(means[list(PARTS)], expected, atol=0.002)

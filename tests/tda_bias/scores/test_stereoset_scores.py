@@ -9,6 +9,7 @@ import pytest
 from tda_bias.runs.cache import Cache
 from tda_bias.runs.record import DataRecord
 from tda_bias.scores.beta import beta_table, with_beta
+from tda_bias.scores.beta_parts import PARTS
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.scores.stereoset import item_table, length_split, scores
 from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
@@ -185,22 +186,28 @@ def test_what_is_saved_is_loaded_again(model, twins, tmp_path):
     assert repr(loaded) == repr(result)
 
 
-@pytest.mark.real
-@pytest.mark.slow
-def test_most_of_smollm2s_preference_in_gender_is_wording(stereoset):
-    """What the project was built on: measured first by other code, and with other twins."""
-    from tda_bias.models.load import load_language_model
+# -- on the real model and data --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def smollm2_scores(smollm2, stereoset):
+    """Scores of SmolLM2 on StereoSet's gender items, with twins and placebos."""
     from tda_bias.triples import load_triples
 
     triples = load_triples(stereoset, category="gender")
-    model = load_language_model("smollm2-135m", device="cpu")
-    scored = stereoset_scores(model, triples, twins=make_twins(triples))
-    odds = scored.items["log_prob_s"] - scored.items["log_prob_a"]
-    per_token = scored.items["log_prob_s"] / scored.items["tokens_s"]
-    per_token -= scored.items["log_prob_a"] / scored.items["tokens_a"]
+    return stereoset_scores(smollm2, triples)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_most_of_smollm2s_preference_in_gender_is_wording(smollm2_scores):
+    """What the project was built on: measured first by other code, and with other twins."""
+    items = smollm2_scores.items
+    odds = items["log_prob_s"] - items["log_prob_a"]
+    per_token = items["log_prob_s"] / items["tokens_s"] - items["log_prob_a"] / items["tokens_a"]
     assert (odds.mean(), odds.std()) == pytest.approx((3.98, 15.2), rel=0.01)
     assert (per_token.mean(), per_token.std()) == pytest.approx((0.176, 1.16), rel=0.01)
-    rows = scored.beta[scored.beta["group"] == "all"].set_index("scoring")
+    rows = smollm2_scores.beta[smollm2_scores.beta["group"] == "all"].set_index("scoring")
     assert rows.loc["sum", "beta"] == pytest.approx(0.70, abs=0.1)
     assert rows.loc["sum", "beta_sd"] == pytest.approx(2.5, abs=0.3)
     assert rows.loc["sum", "ss_twin"] == pytest.approx(65, abs=3)
@@ -208,3 +215,11 @@ def test_most_of_smollm2s_preference_in_gender_is_wording(stereoset):
     assert rows.loc["mean", "beta"] == pytest.approx(0.083, abs=0.01)
     assert rows.loc["mean", "r"] == pytest.approx(0.965, abs=0.005)
     assert (rows["p"] < 0.002).all()
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_smollm2s_parts_of_beta_are_those_that_other_code_found(smollm2_scores):
+    means = smollm2_scores.beta_parts.set_index("part")["mean"]
+    expected = [0.667, 0.633, 0.034, 0.390, 0.120, 0.412, 0.271, -0.30]
+    np.testing.assert_allclose(means[list(PARTS)], expected, atol=0.002)
