@@ -311,7 +311,7 @@ def _annotation(name: str, field: FieldInfo) -> Any:
         return Annotated[several, typer.Argument(help=_help(field), autocompletion=complete)]
     flag, panel = _flag(name, field), "Advanced" if name in _ADVANCED else None
     if plain is bool:
-        # What a file of settings switches on can be switched off; a quiet file is nobody's.
+        # What a file of settings switches on can be switched off; quiet and verbose stand in none.
         flags = flag if name in ("quiet", "verbose") else f"{flag}/--no-{flag.removeprefix('--')}"
         switch = typer.Option(flags, help=_help(field), rich_help_panel=panel)
         return Annotated[bool | None, switch]
@@ -357,7 +357,7 @@ def _type_name(field: FieldInfo) -> str:
             if hasattr(rule, attribute)
         }
         low, high = ends.get("ge", ends.get("gt", "")), ends.get("le", ends.get("lt", ""))
-        # A limit that nobody reaches but by a slip is no news.
+        # A limit that only a slip reaches is not worth a word.
         high = "" if high != "" and high >= MAX_COUNT else high
         return f"<{name} {low}..{high}>" if ends else f"<{name}>"
     return f"<{name}>"

@@ -106,7 +106,7 @@ class _RiskSettings(RunSettings, RiskConfig):
 
 
 class RiskSettings(_RiskSettings):
-    """Everything ``tdabias pvf risk`` can be told; model and words are those of the runs."""
+    """Settings of ``tdabias pvf risk``; model and words are those of the runs."""
 
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
         description="Folders that `tdabias pvf` wrote."
@@ -125,7 +125,7 @@ class RiskSettings(_RiskSettings):
 
 
 class PvfSettings(ScoreSettings, _RiskSettings):
-    """Everything ``tdabias pvf`` can be told: reading and risk."""
+    """Settings of ``tdabias pvf``: reading and risk."""
 
 
 class SocialSettings(OutputSettings):

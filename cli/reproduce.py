@@ -20,7 +20,7 @@ from .settings import OutputSettings, TriplesSettings, folder_name
 
 
 class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
-    """Everything ``tdabias reproduce`` can be told; defaults are what the head paper did."""
+    """Settings of ``tdabias reproduce``; defaults are what the head paper did."""
 
     category: str = Field("all", description="which categories")
     pvalue: PValue = Field("paper", description="which p-value the q columns use")

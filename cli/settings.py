@@ -44,7 +44,7 @@ Several = BeforeValidator(lambda value: (value,) if isinstance(value, str) else 
 
 
 class CommandSettings(BaseModel):
-    """Something that a command can be told: checked once, and fixed from there on."""
+    """Settings of a command, checked once and fixed from there on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

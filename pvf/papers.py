@@ -113,7 +113,7 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
     Args:
         runs: Runs of any command.
         out: Folder of the tables.
-        left_out: Called with a line about each run that cannot stand beside a published table.
+        left_out: Called with a line about each run that no published table can be compared with.
 
     Returns:
         Their number.

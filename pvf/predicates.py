@@ -84,7 +84,7 @@ def _is_person(token: Token) -> bool:
 
 
 def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
-    """Tell whether a pronoun is likely to mean the subject: one clause away, nobody between."""
+    """Tell whether a pronoun is likely to mean the subject: one clause away, no other between."""
     clause = pronoun.head
     if pronoun.dep_ not in _SUBJECTS or clause.head != verb or clause == verb:
         return False

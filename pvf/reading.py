@@ -162,7 +162,16 @@ def _blocks(
     listed: WordTokens,
     moved: Callable[[int], None],
 ) -> list[Part]:
-    """The words x in blocks that are read and saved together; ``moved`` is told of prompts."""
+    """The words x in blocks that are read and saved together.
+
+    Args:
+        model: The model.
+        config: Settings.
+        words: The words x.
+        templates: The contexts.
+        listed: Words of y in tokens.
+        moved: Called with the number of finished prompts.
+    """
     parts = []
     for first in range(0, len(words), _WORDS):
         block = words[first : first + _WORDS]
@@ -277,18 +286,18 @@ def _after_prompts(
     for first in range(0, len(prompts), together):
         # The prompts themselves stand first in the tree: texts of which nothing is read, and whose
         # last token is therefore not run. Then every word behind every one of them.
-        begun = prompts[first : first + together]
-        ids = [[*prompt, *form] for prompt in begun for form in listed.tokens]
+        batch = prompts[first : first + together]
+        ids = [[*prompt, *form] for prompt in batch for form in listed.tokens]
         read = [
             range(len(prompt), len(prompt) + len(form))
-            for prompt in begun
+            for prompt in batch
             for form in listed.tokens
         ]
         requests.append(
             Request(
-                tuple([*([*prompt, 0] for prompt in begun), *ids]),
-                tuple(enumerate(read, start=len(begun))),
-                context=len(begun[0]),
+                tuple([*([*prompt, 0] for prompt in batch), *ids]),
+                tuple(enumerate(read, start=len(batch))),
+                context=len(batch[0]),
                 before=texts[first],
             )
         )

@@ -21,7 +21,7 @@ def in_threads(tasks: Sequence[Task]) -> None:
     """Run tasks that release the interpreter most of their time.
 
     Raises:
-        Exception: the first that a task raised, in their order; tasks not yet begun are dropped.
+        Exception: the first that a task raised, in their order; tasks not yet started are dropped.
     """
     before = torch.get_num_threads()
     threads = min(before, len(tasks))

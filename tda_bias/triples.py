@@ -8,19 +8,27 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from tda_bias.runs.files import json_objects, read_text, rows_of
-from tda_bias.runs.text import is_visible
+from tda_bias.runs.files import read_text, rows_of
+from tda_bias.sources import (
+    STEREOSET,
+    Item,
+    chosen,
+    commit_of,
+    hub_split,
+    items_of_split,
+    items_of_text,
+    texts_by_role,
+    visible_text,
+)
 from tda_bias.types import ROLES, InputError, Triple, in_order
 
-HUB_DATASET = "McGill-NLP/stereoset"
 # Examples in a remark; characters of a target's name, which stands in tables and figures.
 _NAMED, _NAME_LENGTH = 3, 200
 
@@ -57,9 +65,7 @@ def load_triples(
         raise InputError(f"`data` {source} has no triple")
     refuse_unknown_category(category, (triple.category for triple in distinct), source)
     triples = [triple for triple in distinct if category in ("all", triple.category)]
-    if groups:
-        triples = _only(triples, groups)
-    return triples if limit is None else _at_most(triples, limit)
+    return chosen(triples, groups, limit, of="triples", division="category")
 
 
 def refuse_unknown_category(category: str, there: Iterable[str], source: str | Path) -> None:
@@ -118,7 +124,7 @@ def _with_earlier(triples: Iterable[Triple]) -> Iterator[tuple[Triple, Triple | 
 
 
 def _repeated(triple: Triple, earlier: Triple) -> str:
-    """Index of the triple that each repeats; a source may give several the same name."""
+    """Name of the triple that another repeats; a source may give several the same name."""
     name = Path(triple.source).name
     if triple.source == earlier.source:
         return f"{name} stands again"
@@ -155,7 +161,7 @@ def source_revision(source: str | Path) -> str | None:
     """Pin the content of a source: the hub's commit, or a hash of the file's bytes."""
     source = _resolved(source)
     if source == "stereoset":
-        return hub_revision(_hub_split().info.download_checksums or {})
+        return commit_of(_hub_split())
     if source == "starter":
         raw = files("tda_bias.data").joinpath("starter.jsonl").read_bytes()
     else:
@@ -163,169 +169,56 @@ def source_revision(source: str | Path) -> str | None:
     return "blake2b-" + hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
-def hub_revision(addresses: Iterable[str]) -> str | None:
-    """The commit in addresses of the form ``hf://datasets/OWNER/NAME@COMMIT/FILE``, if any."""
-    for address in addresses:
-        if match := re.search(r"@([0-9a-f]{40})/", address):
-            return match.group(1)
-    return None
-
-
-def _only(triples: list[Triple], groups: Sequence[str]) -> list[Triple]:
-    known = sorted({t.group for t in triples})
-    for group in groups:
-        if group not in known:
-            close = get_close_matches(group, known, n=3, cutoff=0.4)
-            hint = (
-                f"did you mean {' or '.join(close)}" if close else f"there are {', '.join(known)}"
-            )
-            raise InputError(f"`group` {group!r} does not occur in this category; {hint}")
-    return [t for t in triples if t.group in groups]
-
-
-def _at_most(triples: list[Triple], limit: int) -> list[Triple]:
-    seen: dict[tuple[str, str], int] = {}
-    kept = []
-    for triple in triples:
-        key = (triple.category, triple.group)
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= limit:
-            kept.append(triple)
-    return kept
-
-
-def _read(source: str | Path) -> Iterator[Triple]:
-    source = _resolved(source)
-    if source == "stereoset":
-        return from_dataset(_hub_split())
-    if source == "starter":
-        text = files("tda_bias.data").joinpath("starter.jsonl").read_text(encoding="utf-8")
-        return _from_json_lines(text, "starter")
-    return _from_file(Path(source))
-
-
-# -- the hub ---------------------------------------------------------------------------------------
-
-
 @cache
 def _hub_split() -> Any:
     """The data set, loaded once: its triples and its revision are asked for apart."""
-    import datasets
-
-    try:
-        return datasets.load_dataset(HUB_DATASET, "intersentence", split="validation")
-    except Exception as error:  # the hub's clients raise many kinds; all mean the same to the user
-        raise InputError(
-            f"`data` stereoset: {HUB_DATASET} is neither in the cache nor could it be fetched "
-            f"({type(error).__name__}); use --data starter, or --data PATH with a dev.json"
-        ) from error
+    instead = "use --data starter, or --data PATH with a dev.json"
+    return hub_split(STEREOSET, "intersentence", "validation", given="stereoset", instead=instead)
 
 
-def from_dataset(split: Any) -> Iterator[Triple]:
-    """Triples of a ``datasets.Dataset`` in the hub's form; label names come from its features."""
-    names = _label_names(split.features["sentences"])
-    for number, row in enumerate(split):
-        sentences = row["sentences"]
-        if isinstance(sentences, Mapping):  # a sequence of records arrives as a dict of lists
-            pairs = list(zip(sentences["gold_label"], sentences["sentence"], strict=True))
-        else:
-            pairs = [(s["gold_label"], s["sentence"]) for s in sentences]
-        labelled = [(names[p[0]] if isinstance(p[0], int) else p[0], p[1]) for p in pairs]
-        yield _triple(row, labelled, f"{HUB_DATASET} item {row.get('id', number)}")
+def _read(source: str | Path) -> Iterator[Triple]:
+    return map(_triple, _items(_resolved(source)))
 
 
-def _label_names(feature: Any) -> list[str]:
-    inner = getattr(feature, "feature", feature)
-    if isinstance(inner, list):
-        inner = inner[0]
-    label = inner["gold_label"]
-    label = getattr(label, "feature", label)
-    return [str(name) for name in label.names]
-
-
-# -- files -----------------------------------------------------------------------------------------
-
-
-def _from_file(path: Path) -> Iterator[Triple]:
+def _items(source: str | Path) -> Iterator[Item]:
+    if source == "stereoset":
+        return items_of_split(_hub_split())
+    if source == "starter":
+        text = files("tda_bias.data").joinpath("starter.jsonl").read_text(encoding="utf-8")
+        return items_of_text(text, "intersentence", "starter")
+    path = Path(source)
     text = read_text(path, setting="data", named=("stereoset", "starter"))
     if not text.strip():
         raise InputError(f"`data` {path} is empty")
-    whole = _parse_or_none(text)
-    if isinstance(whole, dict) and "data" in whole:
-        return _from_dev_json(whole, str(path))
     if path.suffix.lower() == ".csv":
-        return _from_csv(text, str(path))
-    return _from_json_lines(text, str(path))
+        return _items_of_csv(text, str(path))
+    return items_of_text(text, "intersentence", str(path))
 
 
-def _from_dev_json(content: dict[str, Any], source: str) -> Iterator[Triple]:
-    data = content["data"]
-    items = data.get("intersentence") if isinstance(data, dict) else None
-    if not isinstance(items, list):
-        raise InputError(
-            f"`data` {source} has no list data.intersentence: is it StereoSet's dev.json?"
-        )
-    for number, item in enumerate(items):
-        where = f"{source} item {number}"
-        if not isinstance(item, dict) or not isinstance(item.get("sentences"), list):
-            raise InputError(f"{where}: expected an object with a list of sentences")
-        where = f"{source} item {item.get('id', number)}"
-        pairs = []
-        for sentence in item["sentences"]:
-            if not isinstance(sentence, dict):
-                raise InputError(f"{where}: a sentence must be an object")
-            pairs.append((sentence.get("gold_label"), sentence.get("sentence")))
-        yield _triple(item, pairs, where)
-
-
-def _from_json_lines(text: str, source: str) -> Iterator[Triple]:
-    for where, item in json_objects(text, source):
-        if item.get("type", "intersentence") != "intersentence":
-            raise InputError(f"{where}: only intersentence items can be read, got {item['type']!r}")
-        yield _triple(item, [(role, item.get(role)) for role in ROLES if role in item], where)
-
-
-def _from_csv(text: str, source: str) -> Iterator[Triple]:
+def _items_of_csv(text: str, source: str) -> Iterator[Item]:
     columns = ("target", "bias_type", "context", *ROLES)
     for number, row in enumerate(rows_of(text, source, columns=columns), start=2):
-        yield _triple(row, [(role, row[role]) for role in ROLES], f"{source} line {number}")
-
-
-def _parse_or_none(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+        yield Item(row, [(role, row[role]) for role in ROLES], f"{source} line {number}")
 
 
 # -- one item --------------------------------------------------------------------------------------
 
 
-def _triple(item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where: str) -> Triple:
-    """One validated triple from its fields and (label, sentence) pairs in any order."""
-    by_role: dict[str, str] = {}
-    for label, sentence in sentences:
-        if label not in ROLES:
-            raise InputError(f"{where}: the label must be one of {', '.join(ROLES)}; got {label!r}")
-        if label in by_role:
-            raise InputError(f"{where}: the role {label} stands twice")
-        by_role[label] = _sentence(sentence, label, where)
-    for role in ROLES:
-        if role not in by_role:
-            raise InputError(f"{where}: the role {role} is missing")
+def _triple(item: Item) -> Triple:
+    by_role = texts_by_role(item)
     if by_role["stereotype"].split() == by_role["anti-stereotype"].split():
         raise InputError(
-            f"{where}: the stereotype and the anti-stereotype are the same text, so that nothing "
-            "can be compared"
+            f"{item.where}: the stereotype and the anti-stereotype are the same text, so that "
+            "nothing can be compared"
         )
     return Triple(
-        group=_name(item.get("target"), "target", where),
-        category=checked_category(item.get("bias_type"), where),
-        context=_sentence(item.get("context"), "context", where),
+        group=_name(item.row.get("target"), "target", item.where),
+        category=checked_category(item.row.get("bias_type"), item.where),
+        context=visible_text(item.row.get("context"), "context", item.where),
         stereotype=by_role["stereotype"],
         anti_stereotype=by_role["anti-stereotype"],
         unrelated=by_role["unrelated"],
-        source=where,
+        source=item.where,
     )
 
 
@@ -345,18 +238,10 @@ def checked_category(value: Any, where: str) -> str:
 
 
 def _name(value: Any, key: str, where: str) -> str:
-    name = _sentence(value, key, where).strip()
+    name = visible_text(value, key, where).strip()
     if not name.isprintable() or len(name) > _NAME_LENGTH:
         raise InputError(
             f"{where}: `{key}` must be a name of one line, at most {_NAME_LENGTH} characters; got "
             f"{name[:40]!r}{'...' if len(name) > 40 else ''}"
         )
     return name
-
-
-def _sentence(value: Any, name: str, where: str) -> str:
-    if not isinstance(value, str) or not is_visible(value):
-        raise InputError(f"{where}: `{name}` must be a text that is not empty; got {value!r}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise InputError(f"{where}: `{name}` holds half of a surrogate pair, which is no character")
-    return value

@@ -211,7 +211,7 @@ class Template:
 
     @property
     def name(self) -> str:
-        """Its text, by which it is told from the others of its class."""
+        """Its text, which distinguishes it from the others of its class."""
         return self.frame.context + (f" [{self.noun}]" if self.noun else "")
 
     def context(self, first: Subject, second: Subject) -> str:

@@ -55,7 +55,7 @@ class Report:
         subjects: One row per subject and attribute.
         joint: Main effects and interaction of a joint class; empty for others.
         by_x: One row per attribute, in the columns that head results are joined on.
-        controls: What must stand beside the numbers.
+        controls: Controls to report with the numbers.
     """
 
     answers: Answers
@@ -99,8 +99,8 @@ def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> R
         config: Numbers of flips and resamples; those of the saved run if None, else the usual ones.
     """
     if config is None:
-        told = answers.record.settings
-        kept = {name: told[name] for name in InferenceConfig.model_fields if name in told}
+        given = answers.record.settings
+        kept = {name: given[name] for name in InferenceConfig.model_fields if name in given}
         config = validated(InferenceConfig, kept)
     compared = {scale: comparative(scores(answers.log_prob, scale)) for scale in SCALES}
     added = {scale: _sums(answers, of_scale.C) for scale, of_scale in compared.items()}

@@ -410,7 +410,7 @@ def write_edited_model(
         probes: Texts on which logits are compared.
         mean_over: Texts over which the mean is taken, for ``mean``.
         batch_size: Texts per forward pass, for ``mean``.
-        about: Further entries of ``edit.json``, which lies in the folder and is read by nobody.
+        about: Further entries of ``edit.json``, which no program reads.
 
     Raises:
         InputError: if the folder exists or cannot be written, a head does not exist, the

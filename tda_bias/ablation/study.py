@@ -1,7 +1,7 @@
 """Effects of removing the top heads of a run, beside its rankings of heads.
 
 The heads are removed one at a time and together, against random heads of the same layers; and over
-all heads, the topological maps and two other attributions are held against the effect.
+all heads, the topological maps and two other attributions are compared with the effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tda_bias.runs.work import Part
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
 from tda_bias.types import Ablation, HeadId, InputError, RankBy
 
-# Decimals of an effect that are told apart.
+# Decimals to which effects are distinguished.
 _DIGITS = 5
 
 

@@ -118,7 +118,7 @@ class CrossReference(SavedResult):
 
     @property
     def quantities(self) -> list[str]:
-        """The quantities that heads were held against."""
+        """The quantities that heads were compared with."""
         return list(dict.fromkeys(self.heads["quantity"]))
 
     def head_map(self, quantity: str) -> HeadMap:

@@ -1,6 +1,6 @@
 """Rank correlations over targets or items and their tests by permutation: no model is imported.
 
-Many columns (heads) are held against one quantity under one set of permutations, so that the
+Many columns (heads) are compared with one quantity under one set of permutations, so that the
 largest correlation of each permutation gives family-wise p-values. A correlation over targets has
 as many observations as there are targets; ``power`` says how large it must be to be seen.
 Categories differ for reasons of their own, so draws permute targets within their category.

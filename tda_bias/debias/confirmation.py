@@ -16,12 +16,12 @@ from tda_bias.debias.saving import ABOUT
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
-from tda_bias.pairs.sources import hash_of
 from tda_bias.runs.files import read_text, write_text
 from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import now
 from tda_bias.runs.text import counted, interval_text, p_text
 from tda_bias.scores.pair_scores import compared, pair_items
+from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue
 from tda_bias.stats.resampling import generator
 from tda_bias.triples import load_triples
@@ -126,7 +126,7 @@ def _looks(folder: Path) -> list[dict[str, Any]]:
 
 
 def note_look(folder: Path, about: dict[str, Any], source: str) -> None:
-    """Write down that a look was taken, before anybody sees what it shows."""
+    """Write down that a look was taken, before its result is seen."""
     content = hash_of(_text(source))
     entry = {"protocol": about["protocol"], "when": now(), "pairs": source, "hash": content}
     write_text(folder / LOOKS, json.dumps([*_looks(folder), entry], indent=2) + "\n")

@@ -152,7 +152,7 @@ def neutral_text(
     Args:
         model: A causal language model.
         source: ``self``: passages that the model itself writes, from which any model's divergence
-            can be estimated without a text of anybody else's; or ``wikitext2``, or a text file.
+            can be estimated without other texts; or ``wikitext2``, or a text file.
         n_learn: Passages to learn from.
         n_watch: Passages to watch, and as many to report on.
         width: Tokens of a passage.

@@ -20,7 +20,7 @@ from tda_bias.debias.texts import LowerLayers
 from tda_bias.models.batching import padded
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
-from tda_bias.models.token_trees import below_each_other
+from tda_bias.models.token_trees import one_per_row
 from tda_bias.stats.resampling import generator
 
 # Texts of other categories in a step, for each neutral passage: these are about as long.
@@ -89,7 +89,7 @@ class Retention:
         if below is None:
             return _logits(self._model, inputs)
         names = [(self._name, i) for i in texts]
-        with below.skipped(names, list(map(len, ids)), below_each_other(ids), inputs):
+        with below.skipped(names, list(map(len, ids)), one_per_row(ids), inputs):
             return _logits(self._model, inputs)
 
     def _read(self, head: nn.Module, ids: Sequence[Sequence[int]]) -> list[Tensor]:

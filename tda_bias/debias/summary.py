@@ -86,7 +86,7 @@ def conditions_table(
             own_left = abs(row["beta_at_lms"])
             count = (sizes <= own_left + tolerance(own_left)).sum(0)
             row["p"] = float(permutation_pvalue(count, len(random), exact=False))
-    first = rows[0]  # of a ranking, which is held against random sets: it has all columns
+    first = rows[0]  # of a ranking, which is compared with random sets: it has all columns
     low, high = cluster_mean(_items(results[0], "gap", before=True), target).limits()
     untouched = {
         "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",

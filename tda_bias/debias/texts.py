@@ -24,8 +24,8 @@ from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import (
     Grid,
     TokenTree,
-    below_each_other,
-    beside_each_other,
+    one_per_row,
+    packed_rows,
     separate_paths,
     whole_trees,
 )
@@ -323,10 +323,10 @@ class TwinTexts:
         trees = [text.tree for text in used]
         if self._scorer.packed:
             rows = whole_trees(trees)
-            grid = beside_each_other(rows.rows)
+            grid = packed_rows(rows.rows)
         else:
             rows = separate_paths(trees)
-            grid = below_each_other(rows.rows)
+            grid = one_per_row(rows.rows)
         tree_pass, lengths = self._scorer.pass_of(rows, grid), list(map(len, rows.rows))
         skipped: AbstractContextManager[None] = nullcontext()
         if below is not None:

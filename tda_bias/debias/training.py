@@ -64,7 +64,7 @@ def train(
     below = LowerLayers(corpus.model, learner.first)
     computing = Computing(corpus.model, protocol.precision)
     optimiser = torch.optim.Adam(learner.parameters(), lr=trial.rate)
-    trajectory = (untouched or untouched_check(corpus, fold, protocol)).begun()
+    trajectory = (untouched or untouched_check(corpus, fold, protocol)).started()
     best = learner.values()
     steps = batches(fold, held, protocol)
     every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
@@ -118,7 +118,7 @@ def edited(
     """
     below = LowerLayers(corpus.model, edit.first)
     computing = Computing(corpus.model, protocol.precision)
-    trajectory = (untouched or untouched_check(corpus, fold, protocol)).begun()
+    trajectory = (untouched or untouched_check(corpus, fold, protocol)).started()
     best = {"strength": torch.tensor(0.0)}
     for strength in edit.strengths:
         edit.strength = strength

@@ -79,7 +79,7 @@ class Trajectory:
         """The best check."""
         return self.checks[self.best]
 
-    def begun(self) -> Trajectory:
+    def started(self) -> Trajectory:
         """A training that begins with these checks."""
         return Trajectory(checks=list(self.checks), before=self.before)
 

@@ -1,7 +1,7 @@
 """Tests that heads which stand out on some targets stand out on others.
 
 Targets are split in two halves. The heads that rank first on one half are tested on the other, and
-the other way round; over many splits. How often they replicate is held against the same procedure
+the other way round; over many splits. How often they replicate is compared with the same procedure
 on maps whose labels were exchanged: choosing and testing are both in the chance line.
 """
 

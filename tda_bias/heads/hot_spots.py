@@ -218,7 +218,7 @@ def null_summary(
     Args:
         null: The values under every draw.
         threshold: Where a draw begins to count; NaN is never reached.
-        two_sided: Sizes are held against the threshold.
+        two_sided: Sizes are compared with the threshold.
     """
     values, limit = torch.from_numpy(null), torch.from_numpy(threshold)
     # About the first draw: what does not vary has exactly no spread, and squares lose no digits.

@@ -185,7 +185,7 @@ def carriers(
 
 EXAMPLE = "example.npz"
 PATTERNS_TABLE, PATTERNS_ARRAYS = "patterns.parquet", "patterns.npz"
-# A text of more tokens makes a picture that nobody can read, and a file of a megabyte.
+# A text of more tokens makes an unreadable picture, and a file of a megabyte.
 MAX_TOKENS = 64
 TEXT_ROLES = ("stereotype", "anti-stereotype", "twin stereotype", "twin anti-stereotype")
 PATTERNS_COLUMNS: dict[str, type] = {

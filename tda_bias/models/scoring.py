@@ -26,7 +26,7 @@ from tda_bias.models.token_trees import (
     Grid,
     Rows,
     TokenTree,
-    below_each_other,
+    one_per_row,
     path_to,
     separate_paths,
     whole_trees,
@@ -192,7 +192,7 @@ class Scorer:
             return _decoder_pass(model, rows, {"input_ids": ids}, mask)
         if model.kind == "permutation":
             return _hidden_place_pass(model, rows)
-        grid = grid or below_each_other(rows.rows)
+        grid = grid or one_per_row(rows.rows)
         if self.packed:
             return _as_pass(model, _tree_inputs(model, rows.rows, grid), rows, grid)
         ids, mask = padded([row.tokens.tolist() for row in rows.rows])
@@ -327,12 +327,10 @@ class Scorer:
         # As paths, whatever has been found out about trees.
         ids, mask = padded([row.tokens.tolist() for row in rows.rows])
         inputs = {"input_ids": ids, "attention_mask": mask}
-        together = _run(
-            self._model, _as_pass(self._model, inputs, rows, below_each_other(rows.rows))
-        )
+        together = _run(self._model, _as_pass(self._model, inputs, rows, one_per_row(rows.rows)))
         first = {name: value[:1, : len(begin)] for name, value in inputs.items()}
         (alone,) = _run(
-            self._model, _as_pass(self._model, first, rows.only([0]), below_each_other([begin]))
+            self._model, _as_pass(self._model, first, rows.only([0]), one_per_row([begin]))
         )
         _refuse_difference(self._model, alone, together[0], together[1][which])
 
@@ -370,7 +368,7 @@ def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, st
     for tree in trees:
         alone = Scorer(model, batch_size=len(tree), share_prefix="never")
         (separate,) = alone.log_probs([tree])
-        rows, grid = whole_trees([tree]), below_each_other([tree])
+        rows, grid = whole_trees([tree]), one_per_row([tree])
         try:
             row = _as_pass(model, _tree_inputs(model, [tree], grid), rows, grid)
             (together,) = _run(model, row)
@@ -462,7 +460,7 @@ def _decoder_pass(
     ids, own_mask = padded([row.tokens.tolist() for row in rows.rows])
     inputs = {**encoder, "attention_mask": mask}
     inputs |= {"decoder_input_ids": ids, "decoder_attention_mask": own_mask}
-    return _as_pass(model, inputs, rows, below_each_other(rows.rows))
+    return _as_pass(model, inputs, rows, one_per_row(rows.rows))
 
 
 # -- permutation models ----------------------------------------------------------------------------

@@ -153,13 +153,13 @@ class Grid:
         return places, which
 
 
-def below_each_other(trees: Sequence[Sized]) -> Grid:
+def one_per_row(trees: Sequence[Sized]) -> Grid:
     """A row for every tree, or whatever stands in a row."""
     n = len(trees)
     return Grid(np.arange(n), np.zeros(n, dtype=np.int64), n, max(map(len, trees)))
 
 
-def beside_each_other(trees: Sequence[Sized]) -> Grid:
+def packed_rows(trees: Sequence[Sized]) -> Grid:
     """Several trees in a row, where they fit into the length of the longest: less is padding.
 
     The longest first, each into the fullest row that it fits into (best fit, decreasing).

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tda_bias.pairs.pair import Pair, PairSet, checked, chosen
+from tda_bias.pairs.pair import Pair, PairSet, checked
 from tda_bias.pairs.published import SETS
-from tda_bias.pairs.sources import hash_of, text_of
 from tda_bias.runs.files import json_objects, rows_of
+from tda_bias.sources import chosen, hash_of, text_of
 from tda_bias.types import InputError
 
 _NEEDED = ("id", "group", "more", "less")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tda_bias.pairs.sources import commit_of, hash_of, hub_split, located, text_of
+from tda_bias.sources import commit_of, hash_of, hub_split, located, text_of
 
 WIKITEXT2 = "wikitext2"
 _HUB_NAME, _HUB_CONFIG, _HUB_SPLIT = "Salesforce/wikitext", "wikitext-2-raw-v1", "test"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import takewhile
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 from tda_bias.runs.text import is_visible
 from tda_bias.types import InputError, Triple
@@ -17,12 +15,6 @@ Scored = Literal["whole", "shared", "difference"]
 Span = tuple[int, int]
 
 
-class _Grouped(Protocol):
-    @property
-    def group(self) -> str: ...
-
-
-T = TypeVar("T", bound=_Grouped)
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 _EVALUATION_ONLY = ("crows",)
 
@@ -129,39 +121,6 @@ def checked(pair: Pair) -> Pair:
     if pair.more.split() == pair.less.split():
         raise InputError(f"{pair.source}: `more` and `less` are the same text: {pair.more!r}")
     return pair
-
-
-def chosen(
-    items: Sequence[T], groups: Sequence[str] | None, limit: int | None, *, of: str, division: str
-) -> list[T]:
-    """Items of some groups, at most so many of each group and division, in their order.
-
-    Args:
-        items: Pairs, or whatever has a ``group``.
-        groups: Those that are kept; all if there are none.
-        limit: At most so many.
-        of: Their name in messages: pairs, items.
-        division: The attribute that names what a group is divided by.
-
-    Raises:
-        InputError: if a group does not occur, naming the first and those that are spelled alike.
-    """
-    names = sorted({item.group for item in items})
-    for group in groups or ():
-        if group not in names:
-            close = get_close_matches(group, names, n=3, cutoff=0.4)
-            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-            there = f"there are {', '.join(names[:12])}{more}"
-            hint = f"did you mean {' or '.join(close)}" if close else there
-            raise InputError(f"`group` {group!r} does not occur in these {of}; {hint}")
-    counts = Counter[tuple[str, str | None]]()
-    kept = []
-    for item in items:
-        key = (item.group, getattr(item, division))
-        counts[key] += 1
-        if (not groups or item.group in groups) and (limit is None or counts[key] <= limit):
-            kept.append(item)
-    return kept
 
 
 def words(text: str) -> list[Span]:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tda_bias.pairs.pair import Pair, PairSet, checked, words
-from tda_bias.pairs.sources import (
+from tda_bias.runs.files import json_objects, rows_of
+from tda_bias.sources import (
     HUB,
     PACKAGED,
     commit_of,
@@ -32,7 +33,6 @@ from tda_bias.pairs.sources import (
     text_of,
     with_label_names,
 )
-from tda_bias.runs.files import json_objects, rows_of
 from tda_bias.types import InputError
 
 Data = str | Path | None

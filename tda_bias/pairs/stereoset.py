@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tda_bias.pairs.pair import chosen
-from tda_bias.pairs.sources import commit_of, hash_of, hub_split, located, text_of
-from tda_bias.runs.files import json_objects
+from tda_bias.sources import (
+    STEREOSET,
+    Item,
+    chosen,
+    commit_of,
+    hash_of,
+    hub_split,
+    items_of_split,
+    items_of_text,
+    located,
+    text_of,
+    texts_by_role,
+)
 from tda_bias.triples import checked_category, refuse_unknown_category
-from tda_bias.types import ROLES, InputError
+from tda_bias.types import InputError
 
-HUB_NAME, HUB_SPLIT = "McGill-NLP/stereoset", "validation"
 # Some copies of the set lack targets; their items count as one term.
 UNNAMED = "(unnamed)"
 
@@ -79,84 +86,28 @@ def load_sentence_triples(
 
 def _read(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
     if source == "stereoset":
-        split = hub_split(HUB_NAME, "intrasentence", HUB_SPLIT)
-        return list(from_dataset(split)), commit_of(split)
+        split = hub_split(STEREOSET, "intrasentence", "validation")
+        return [_sentence_triple(item) for item in items_of_split(split)], commit_of(split)
     path = Path(source)
     if not path.exists():
         raise InputError(
             f"`data` must be stereoset, a readable file, or a folder with one; got {str(path)!r}"
         )
     text = text_of(located(path, "dev.json*")[0] if path.is_dir() else path)
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        whole = None
-    if isinstance(whole, dict) and "data" in whole:
-        return list(_from_dev_json(whole, str(source))), hash_of(text)
-    lines = json_objects(text, str(source))
-    return [_from_line(item, where) for where, item in lines], hash_of(text)
+    items = items_of_text(text, "intrasentence", str(source))
+    return [_sentence_triple(item) for item in items], hash_of(text)
 
 
-def from_dataset(split: Any) -> Iterator[SentenceTriple]:
-    """Items of a ``datasets.Dataset`` in the hub's form; label names come from its features."""
-    feature = split.features["sentences"]
-    inner = getattr(feature, "feature", feature)
-    label = (inner[0] if isinstance(inner, list) else inner)["gold_label"]
-    names = [str(name) for name in getattr(label, "feature", label).names]
-    for number, row in enumerate(split):
-        sentences = row["sentences"]
-        if isinstance(sentences, Mapping):  # a sequence of records arrives as a dict of lists
-            labelled = list(zip(sentences["gold_label"], sentences["sentence"], strict=True))
-        else:
-            labelled = [(s["gold_label"], s["sentence"]) for s in sentences]
-        roles = [(names[a] if isinstance(a, int) else a, b) for a, b in labelled]
-        yield _item(row, roles, f"{HUB_NAME} item {row.get('id', number)}")
-
-
-def _from_dev_json(content: Mapping[str, Any], source: str) -> Iterator[SentenceTriple]:
-    data = content["data"]
-    items = data.get("intrasentence") if isinstance(data, dict) else None
-    if not isinstance(items, list):
-        raise InputError(
-            f"`data` {source} has no list data.intrasentence: is it StereoSet's dev.json?"
-        )
-    for number, item in enumerate(items):
-        where = f"{source} item {number}"
-        sentences = item.get("sentences") if isinstance(item, dict) else None
-        if not isinstance(sentences, list) or not all(isinstance(s, dict) for s in sentences):
-            raise InputError(f"{where}: expected an object with a list of sentences")
-        yield _item(item, [(s.get("gold_label"), s.get("sentence")) for s in sentences], where)
-
-
-def _from_line(item: Mapping[str, Any], where: str) -> SentenceTriple:
-    if item.get("type", "intrasentence") != "intrasentence":
-        raise InputError(f"{where}: only intrasentence items can be read, got {item['type']!r}")
-    return _item(item, [(role, item.get(role)) for role in ROLES if role in item], where)
-
-
-def _item(
-    item: Mapping[str, Any], sentences: Iterable[tuple[Any, Any]], where: str
-) -> SentenceTriple:
-    by_role: dict[str, str] = {}
-    for label, sentence in sentences:
-        if label not in ROLES:
-            raise InputError(f"{where}: the label must be one of {', '.join(ROLES)}; got {label!r}")
-        if label in by_role:
-            raise InputError(f"{where}: the role {label} stands twice")
-        if not isinstance(sentence, str) or not sentence.strip():
-            raise InputError(f"{where}: `{label}` must be a text that is not empty")
-        by_role[label] = sentence
-    missing = [role for role in ROLES if role not in by_role]
-    if missing:
-        raise InputError(f"{where}: the role {missing[0]} is missing")
-    if "BLANK" not in str(item.get("context")):
-        raise InputError(f"{where}: its context has no BLANK, so it is no intrasentence item")
+def _sentence_triple(item: Item) -> SentenceTriple:
+    by_role = texts_by_role(item)
+    if "BLANK" not in str(item.row.get("context")):
+        raise InputError(f"{item.where}: its context has no BLANK, so it is no intrasentence item")
     return SentenceTriple(
-        id=str(item.get("id", where)),
-        group=str(item.get("target") or "").strip() or UNNAMED,
-        category=checked_category(item.get("bias_type"), where),
+        id=str(item.row.get("id", item.where)),
+        group=str(item.row.get("target") or "").strip() or UNNAMED,
+        category=checked_category(item.row.get("bias_type"), item.where),
         stereotype=by_role["stereotype"],
         anti_stereotype=by_role["anti-stereotype"],
         unrelated=by_role["unrelated"],
-        source=where,
+        source=item.where,
     )

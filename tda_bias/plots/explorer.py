@@ -72,7 +72,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
 
     Args:
         run: Of ``tdabias heads``.
-        others: Ablations made from it, whose rankings stand beside its own.
+        others: Ablations made from it, whose rankings are shown with its own.
 
     Raises:
         InputError: if a file of the run is damaged.

@@ -1,4 +1,4 @@
-"""A whole run at a glance, and what it must be held against: categories, length, reliability."""
+"""Overview of a whole run with its controls: categories, length, reliability."""
 
 from __future__ import annotations
 

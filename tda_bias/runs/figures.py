@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers and in grey.
+# Okabe and Ito's colours, distinct to colour-blind readers and in grey.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY, LIGHT_GREY = "#666666", "#999999"
 SKY, AMBER = "#56B4E9", "#E69F00"

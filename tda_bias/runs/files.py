@@ -124,7 +124,7 @@ def remove_leftovers(folder: Path) -> None:
             if name["name"] == _STAGE:
                 shutil.rmtree(path, ignore_errors=True)
         else:
-            with suppress(OSError):  # it disturbs nobody
+            with suppress(OSError):  # a leftover does no harm
                 path.unlink(missing_ok=True)
 
 

@@ -127,7 +127,7 @@ class RunRecord(RecordPart):
         tdabias: Version of this package.
         created: When, in UTC.
         model: The model.
-        settings: What the command was told.
+        settings: Of the command.
         data: The texts.
         made_from: Hashes of the results it was made from, by command; see ``Run.content``.
         packages: Versions of the packages whose numbers these are.

@@ -106,7 +106,7 @@ class Shard:
 
 
 def shares(costs: Sequence[float], count: int) -> list[list[int]]:
-    """Spread work evenly: the largest first, each to whoever has least so far.
+    """Spread work evenly: the largest first, each to the process with the least so far.
 
     Args:
         costs: Of each piece of work.

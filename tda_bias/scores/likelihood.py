@@ -122,7 +122,7 @@ class TextReader:
     ) -> dict[str, Readings]:
         """As ``read``, in blocks that are kept and looked up.
 
-        What comes out is the same whoever reads a block.
+        The result does not depend on which process reads a block.
 
         Args:
             named: Contrasts, by a name for the saved parts: ``pairs``, ``whole sentences``.

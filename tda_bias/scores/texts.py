@@ -162,7 +162,7 @@ def _scored(
 
 
 def _words(numbers: Sequence[int | None], offsets: Sequence[Span], text: str) -> list[int]:
-    """The word of each token; a tokenizer that knows one word only is told them by white space."""
+    """The word of each token; a tokenizer that knows one word only gets them from white space."""
     known = {number for number in numbers if number is not None}
     if len(known) > 1 or len(text.split()) < 2:
         return [-1 - i if number is None else number for i, number in enumerate(numbers)]

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import pytest
@@ -13,8 +14,6 @@ from hypothesis import strategies as st
 
 from tda_bias.triples import (
     comes_from_hub,
-    from_dataset,
-    hub_revision,
     load_triples,
     source_revision,
     triple_ids,
@@ -147,7 +146,7 @@ def test_roles_come_from_labels_whatever_the_order_of_sentences(tmp_path, shuffl
 
 
 @pytest.mark.parametrize("nested", [True, False])
-def test_the_hubs_form_is_read_by_the_names_of_its_labels(nested):
+def test_the_hubs_form_is_read_by_the_names_of_its_labels(nested, monkeypatch):
     """Label numbers are only places in the list of names, which is the hub's to choose."""
     names = ["anti-stereotype", "stereotype", "unrelated"]
     label = datasets.ClassLabel(names=names)
@@ -161,7 +160,8 @@ def test_the_hubs_form_is_read_by_the_names_of_its_labels(nested):
     row = {"id": "x", **{k: ITEM[k] for k in ("target", "bias_type", "context")}}
     row["sentences"] = as_columns if nested else sentences
     split = datasets.Dataset.from_list([row], features=features)
-    assert without_source(list(from_dataset(split)))[0][3] == (
+    monkeypatch.setattr("tda_bias.triples._hub_split", lambda: split)
+    assert without_source(load_triples("stereoset"))[0][3] == (
         "My sister came in. She sang.",
         "My sister came in. She boxed.",
         "My sister came in. Iron rusts.",
@@ -193,6 +193,19 @@ def test_without_the_hub_one_line_names_the_alternatives(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("address", "commit"),
+    [
+        (f"hf://datasets/McGill-NLP/stereoset@{'0a' * 20}/intersentence/x.parquet", "0a" * 20),
+        ("https://elsewhere", None),
+    ],
+)
+def test_the_hubs_revision_is_the_commit_in_its_addresses(address, commit, monkeypatch):
+    split = SimpleNamespace(info=SimpleNamespace(download_checksums={address: 0}))
+    monkeypatch.setattr("tda_bias.triples._hub_split", lambda: split)
+    assert source_revision("stereoset") == commit
+
+
 def test_a_source_has_a_revision(tmp_path):
     path = write(tmp_path, ITEM)
     before = source_revision(path)
@@ -200,9 +213,6 @@ def test_a_source_has_a_revision(tmp_path):
     assert before.startswith("blake2b-")
     assert source_revision(path) != before
     assert source_revision("starter") == source_revision("starter")
-    address = "hf://datasets/McGill-NLP/stereoset@" + "0a" * 20 + "/intersentence/x.parquet"
-    assert hub_revision([address]) == "0a" * 20
-    assert hub_revision(["https://elsewhere"]) is None
 
 
 def test_the_real_set_has_the_known_counts(stereoset):
@@ -291,7 +301,7 @@ def test_a_broken_line_is_named(tmp_path, line, message):
         (lambda s: s[0].update(gold_label=None), "the label must be one of .* got None"),
         (lambda s: s[0].update(gold_label=[]), "the label must be one of"),
         (lambda s: s[0].update(sentence=""), "must be a text that is not empty"),
-        (lambda s: s.__setitem__(0, "text"), "a sentence must be an object"),
+        (lambda s: s.__setitem__(0, "text"), "expected an object with a list of sentences"),
     ],
 )
 def test_a_broken_item_of_dev_json_is_named(tmp_path, change, message):

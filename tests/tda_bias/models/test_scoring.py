@@ -7,7 +7,7 @@ import torch
 from tda_bias.models import scoring
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.scoring import Scorer
-from tda_bias.models.token_trees import beside_each_other, whole_trees
+from tda_bias.models.token_trees import packed_rows, whole_trees
 from tda_bias.types import InputError
 from tests.support.architectures import tiny
 from tests.support.models import tiny_hf_model
@@ -70,7 +70,7 @@ def test_trees_in_one_row_do_not_see_each_other(model, kind):
     many = trees() + [path_tree for tree in trees() for path_tree in tree.paths()[0]]
     alone = reader.log_probs(many)
     assert reader.packed
-    grid = beside_each_other(many)
+    grid = packed_rows(many)
     assert grid.n_rows < len(many)
     together = reader.run(reader.pass_of(whole_trees(many), grid))
     for expected, values in zip(alone, together, strict=True):

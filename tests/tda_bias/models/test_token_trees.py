@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from tda_bias.models.token_trees import (
     TokenTree,
-    below_each_other,
-    beside_each_other,
     merge,
+    one_per_row,
+    packed_rows,
     separate_paths,
     whole_trees,
 )
@@ -53,9 +53,9 @@ def test_rows_are_whole_trees_or_their_paths_with_every_reading_once(groups):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12))
-def test_trees_beside_each_other_share_no_place_and_need_no_more_rows(lengths):
+def test_trees_packed_into_rows_share_no_place_and_need_no_more_rows(lengths):
     trees = [tree_of([list(range(n))]) for n in lengths]
-    grid = beside_each_other(trees)
+    grid = packed_rows(trees)
     taken = np.zeros((grid.n_rows, grid.width), dtype=int)
     for n, row, column in zip(lengths, grid.row, grid.column, strict=True):
         assert column + n <= grid.width == max(lengths)
@@ -68,7 +68,7 @@ def test_trees_beside_each_other_share_no_place_and_need_no_more_rows(lengths):
 @given(st.lists(SEQUENCES, min_size=1, max_size=4))
 def test_places_are_those_of_the_nodes_that_are_read(groups):
     trees = [tree_of(sequences) for sequences in groups]
-    for grid in (below_each_other(trees), beside_each_other(trees)):
+    for grid in (one_per_row(trees), packed_rows(trees)):
         places, which = grid.places(trees)
         expected = [
             (row * grid.width + column + node)

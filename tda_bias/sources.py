@@ -1,0 +1,271 @@
+"""Sources of texts: files that ship, a user's files and folders, the hub; StereoSet's two forms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+from tda_bias.runs.files import json_objects, read_text
+from tda_bias.runs.text import is_visible
+from tda_bias.types import ROLES, InputError
+
+PACKAGED = "packaged"
+HUB = "hub"
+STEREOSET = "McGill-NLP/stereoset"
+# StereoSet's halves: sentences that go on from a context, and sentences that differ in a blank.
+Half = Literal["intersentence", "intrasentence"]
+
+
+class _Grouped(Protocol):
+    @property
+    def group(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Grouped)
+
+
+def packaged(folder: str, name: str) -> str:
+    """The text of a file that ships with the package."""
+    return (files("tda_bias.data") / "pairs" / folder / name).read_text(encoding="utf-8")
+
+
+def hash_of(*texts: str) -> str:
+    """Pin the content of files by a hash of their bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        digest.update(text.encode())
+    return f"blake2b-{digest.hexdigest()}"
+
+
+def located(data: str | Path, *patterns: str) -> list[Path]:
+    """The files of a set, one per pattern: ``data`` itself, or inside it, or one folder below.
+
+    Raises:
+        InputError: if there is no such path, or a file is missing.
+    """
+    path = Path(data)
+    if path.is_file() and len(patterns) == 1:
+        return [path]
+    paths_inside = []
+    for pattern in patterns:
+        inside = sorted([*path.glob(pattern), *path.glob(f"*/{pattern}")])
+        if not inside:
+            what = "has no" if path.is_dir() else "is no folder with a"
+            raise InputError(f"`data` {str(data)!r} {what} file {pattern}")
+        paths_inside.append(inside[0])
+    return paths_inside
+
+
+def text_of(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        InputError: if it cannot be read, is not UTF-8, or is empty.
+    """
+    text = read_text(path, setting="data", named=(PACKAGED, HUB))
+    if not text.strip():
+        raise InputError(f"`data` {path} is empty")
+    return text
+
+
+def hub_split(
+    name: str,
+    config: str | None,
+    split: str,
+    *,
+    revision: str | None = None,
+    given: str = HUB,
+    instead: str = "give --data PATH with the set's own files",
+) -> Any:
+    """One split of a data set on the hub.
+
+    Args:
+        name: Of the data set.
+        config: Its configuration.
+        split: Its split.
+        revision: A commit or branch.
+        given: What the user called it, for the message.
+        instead: What can be done without the hub, for the message.
+
+    Raises:
+        InputError: if it is neither in the cache nor can be fetched.
+    """
+    import datasets
+
+    try:
+        return datasets.load_dataset(name, config, split=split, revision=revision)
+    except Exception as error:  # the hub's clients raise many kinds; all mean the same to the user
+        raise InputError(
+            f"`data` {given}: {name} is neither in the cache nor could it be fetched "
+            f"({type(error).__name__}); {instead}"
+        ) from error
+
+
+def commit_of(split: Any) -> str | None:
+    """The commit a hub split was read at, if its addresses tell."""
+    # Addresses have the form hf://datasets/OWNER/NAME@COMMIT/FILE.
+    for address in split.info.download_checksums or {}:
+        if match := re.search(r"@([0-9a-f]{40})/", address):
+            return match.group(1)
+    return None
+
+
+def with_label_names(split: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a hub split whose class numbers are replaced by the classes' names."""
+    names: dict[str, Sequence[str]] = {
+        column: feature.names
+        for column, feature in split.features.items()
+        if hasattr(feature, "names")
+    }
+    for row in split:
+        yield {
+            column: names[column][value] if column in names and isinstance(value, int) else value
+            for column, value in row.items()
+        }
+
+
+def needed(row: Mapping[str, Any], columns: Iterable[str], where: str) -> list[str]:
+    """Text fields of a row.
+
+    Raises:
+        InputError: if one is missing or no text.
+    """
+    values = []
+    for name in columns:
+        value = row.get(name)
+        if not isinstance(value, str):
+            raise InputError(f"{where}: `{name}` must be a text; got {value!r}")
+        values.append(value)
+    return values
+
+
+def chosen(
+    items: Sequence[T], groups: Sequence[str] | None, limit: int | None, *, of: str, division: str
+) -> list[T]:
+    """Items of some groups, at most so many of each group and division, in their order.
+
+    Args:
+        items: Pairs, or whatever has a ``group``.
+        groups: Those that are kept; all if there are none.
+        limit: At most so many.
+        of: Their name in messages: pairs, items.
+        division: The attribute that names what a group is divided by.
+
+    Raises:
+        InputError: if a group does not occur, naming the first and those that are spelled alike.
+    """
+    names = sorted({item.group for item in items})
+    for group in groups or ():
+        if group not in names:
+            close = get_close_matches(group, names, n=3, cutoff=0.4)
+            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+            there = f"there are {', '.join(names[:12])}{more}"
+            hint = f"did you mean {' or '.join(close)}" if close else there
+            raise InputError(f"`group` {group!r} does not occur in these {of}; {hint}")
+    counts = Counter[tuple[str, str | None]]()
+    kept = []
+    for item in items:
+        key = (item.group, getattr(item, division))
+        counts[key] += 1
+        if (not groups or item.group in groups) and (limit is None or counts[key] <= limit):
+            kept.append(item)
+    return kept
+
+
+# -- StereoSet's items -----------------------------------------------------------------------------
+
+
+class Item(NamedTuple):
+    """An item of either half: its fields, its sentences with their labels, and where it stands."""
+
+    row: Mapping[str, Any]
+    sentences: list[tuple[Any, Any]]
+    where: str
+
+
+def items_of_split(split: Any) -> Iterator[Item]:
+    """Items of a ``datasets.Dataset`` in the hub's form; label names come from its features."""
+    feature = split.features["sentences"]
+    inner = getattr(feature, "feature", feature)
+    label = (inner[0] if isinstance(inner, list) else inner)["gold_label"]
+    names = [str(name) for name in getattr(label, "feature", label).names]
+    for number, row in enumerate(split):
+        sentences = row["sentences"]
+        if isinstance(sentences, Mapping):  # a sequence of records arrives as a dict of lists
+            pairs = zip(sentences["gold_label"], sentences["sentence"], strict=True)
+        else:
+            pairs = ((one["gold_label"], one["sentence"]) for one in sentences)
+        labelled = [(names[of] if isinstance(of, int) else of, text) for of, text in pairs]
+        yield Item(row, labelled, f"{STEREOSET} item {row.get('id', number)}")
+
+
+def items_of_text(text: str, half: Half, source: str) -> Iterator[Item]:
+    """Items of a text in the form of StereoSet's ``dev.json``, or of JSON Lines.
+
+    Raises:
+        InputError: if it has neither form, or holds the other half.
+    """
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if isinstance(whole, dict) and "data" in whole:
+        yield from _of_dev_json(whole["data"], half, source)
+        return
+    for where, row in json_objects(text, source):
+        if row.get("type", half) != half:
+            raise InputError(f"{where}: only {half} items can be read, got {row['type']!r}")
+        yield Item(row, [(role, row.get(role)) for role in ROLES if role in row], where)
+
+
+def _of_dev_json(data: Any, half: Half, source: str) -> Iterator[Item]:
+    items = data.get(half) if isinstance(data, dict) else None
+    if not isinstance(items, list):
+        raise InputError(f"`data` {source} has no list data.{half}: is it StereoSet's dev.json?")
+    for number, row in enumerate(items):
+        sentences = row.get("sentences") if isinstance(row, dict) else None
+        if not isinstance(sentences, list) or not all(isinstance(s, dict) for s in sentences):
+            raise InputError(f"{source} item {number}: expected an object with a list of sentences")
+        labelled = [(one.get("gold_label"), one.get("sentence")) for one in sentences]
+        yield Item(row, labelled, f"{source} item {row.get('id', number)}")
+
+
+def texts_by_role(item: Item) -> dict[str, str]:
+    """The sentences of an item by role.
+
+    Raises:
+        InputError: if a label is unknown or stands twice, a role is missing, or one has no text.
+    """
+    by_role: dict[str, str] = {}
+    for label, text in item.sentences:
+        if label not in ROLES:
+            raise InputError(
+                f"{item.where}: the label must be one of {', '.join(ROLES)}; got {label!r}"
+            )
+        if label in by_role:
+            raise InputError(f"{item.where}: the role {label} stands twice")
+        by_role[label] = visible_text(text, label, item.where)
+    for role in ROLES:
+        if role not in by_role:
+            raise InputError(f"{item.where}: the role {role} is missing")
+    return by_role
+
+
+def visible_text(value: Any, name: str, where: str) -> str:
+    """The same text, if it is one.
+
+    Raises:
+        InputError: if it is none, is empty, or cannot be written as UTF-8.
+    """
+    if not isinstance(value, str) or not is_visible(value):
+        raise InputError(f"{where}: `{name}` must be a text that is not empty; got {value!r}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{where}: `{name}` holds half of a surrogate pair, which is no character")
+    return value
