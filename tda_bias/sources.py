@@ -199,9 +199,9 @@ def items_of_split(split: Any) -> Iterator[Item]:
     for number, row in enumerate(split):
         sentences = row["sentences"]
         if isinstance(sentences, Mapping):  # a sequence of records arrives as a dict of lists
-            pairs = zip(sentences["gold_label"], sentences["sentence"], strict=True)
+            pairs = list(zip(sentences["gold_label"], sentences["sentence"], strict=True))
         else:
-            pairs = ((one["gold_label"], one["sentence"]) for one in sentences)
+            pairs = [(one["gold_label"], one["sentence"]) for one in sentences]
         labelled = [(names[of] if isinstance(of, int) else of, text) for of, text in pairs]
         yield Item(row, labelled, f"{STEREOSET} item {row.get('id', number)}")
 
