@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.linalg import fractional_matrix_power
 
+from benchmarks.calibration import TARGET, items
 from tda_bias.stats.clusters import (
     FEWEST_CLUSTERS,
     cluster_mean,
@@ -167,35 +168,19 @@ def test_p_over_clusters_counts_the_flips_of_their_sums():
 # -- what they promise -----------------------------------------------------------------------------
 
 
-# Items of StereoSet's ten targets of the category gender.
-SIZES = (21, 21, 21, 23, 24, 26, 26, 26, 27, 27)
-
-
-def drawn(kind, shape, generator):
-    match kind:
-        case "normal":
-            return generator.standard_normal(shape)
-        case "skewed":
-            return generator.exponential(size=shape) - 1
-        case _:
-            return generator.standard_t(3, shape) / np.sqrt(3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("alike", [0, 0.013, 0.05])
 @pytest.mark.parametrize("kind", ["normal", "skewed", "heavy tails"])
 def test_intervals_of_ten_targets_cover_and_their_p_keeps_its_level(kind, alike):
     """``alike`` is the intraclass correlation; the truth is 0. 3 standard errors are 1.2 points."""
-    target = np.repeat(np.arange(10), SIZES)
     generator, covered, of_folds, rejected, runs = rng(13), 0, 0, 0, 3000
     for _ in range(runs):
-        own, shared = drawn(kind, len(target), generator), drawn(kind, 10, generator)
-        values = np.sqrt(1 - alike) * own + np.sqrt(alike) * shared[target]
-        low, high = cluster_mean(values, target).limits()
+        values = items(kind, alike, generator)
+        low, high = cluster_mean(values, TARGET).limits()
         covered += low <= 0 <= high
-        low, high = cluster_mean(values, target % 5).limits()
+        low, high = cluster_mean(values, TARGET % 5).limits()
         of_folds += low <= 0 <= high
-        rejected += flip_pvalue(values, target, rng=generator) <= 0.05
+        rejected += flip_pvalue(values, TARGET, rng=generator) <= 0.05
     assert 0.93 <= covered / runs <= 0.97
     assert 0.93 <= of_folds / runs <= 0.97
     assert 0.03 <= rejected / runs <= 0.07
@@ -206,12 +191,11 @@ def test_intervals_of_ten_targets_cover_and_their_p_keeps_its_level(kind, alike)
 @pytest.mark.parametrize("between", [0, 0.003, 0.01])
 def test_a_ranking_that_is_one_more_random_set_is_no_better_in_95_of_100(between, n_sets):
     """Sets answer each item and each target in their own way, and differ by themselves."""
-    target = np.repeat(np.arange(10), SIZES)
     generator, covered, runs = rng(14), 0, 3000
     for _ in range(runs):
-        own = 0.05 * generator.standard_normal((1 + n_sets, len(target)))
+        own = 0.05 * generator.standard_normal((1 + n_sets, len(TARGET)))
         shared = 0.01 * generator.standard_normal((1 + n_sets, 10))
-        means = (own + shared[:, target]).mean(1) + between * generator.standard_normal(1 + n_sets)
+        means = (own + shared[:, TARGET]).mean(1) + between * generator.standard_normal(1 + n_sets)
         low, high = limits_against_draws(means[0], means[1:])
         covered += low <= 0 <= high
     assert 0.93 <= covered / runs <= 0.97

@@ -18,6 +18,7 @@ from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.twins import make_twins
+from tda_bias.types import ROLES
 from tdabias_cli.main import run
 
 FOLDER = Path(tasks.__file__).parent
@@ -153,16 +154,30 @@ def test_triples_without_twins_count_in_the_official_score(saved_lm, tmp_path):
     assert np.isnan(found["beta"])
 
 
-def test_whole_sentences_score_as_behind_the_start_token(saved_lm, tmp_path):
+def sentence_file(folder, *items):
+    """Intrasentence items: target and the three words that fill the blank of each."""
     lines = [
-        {"target": group, "bias_type": "gender", "context": f"The {group} was BLANK .",
-         "stereotype": f"The {group} was {s} .", "anti-stereotype": f"The {group} was {a} .",
-         "unrelated": f"The {group} was {u} ."}
-        for group, s, a, u in (("nurse", "he", "she that", "wrote"), ("cook", "man", "woman", "t"),
-                               ("man", "she", "he", "felt she"), ("woman", "cook", "he", "wrote"))
-    ]  # fmt: skip
-    path = tmp_path / "sentences.jsonl"
+        {
+            "target": group,
+            "bias_type": "gender",
+            "context": f"The {group} was BLANK .",
+            **{role: f"The {group} was {word} ." for role, word in zip(ROLES, words, strict=True)},
+        }
+        for group, *words in items
+    ]
+    path = folder / "sentences.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    return path
+
+
+def test_whole_sentences_score_as_behind_the_start_token(saved_lm, tmp_path):
+    path = sentence_file(
+        tmp_path,
+        ("nurse", "he", "she that", "wrote"),
+        ("cook", "man", "woman", "t"),
+        ("man", "she", "he", "felt she"),
+        ("woman", "cook", "he", "wrote"),
+    )
     found = measured("stereoset_intrasentence", saved_lm, data=str(path))
     scored = sentence_scores(
         load_language_model(saved_lm, device="cpu"),
@@ -179,15 +194,13 @@ def test_whole_sentences_score_as_behind_the_start_token(saved_lm, tmp_path):
 
 @pytest.mark.real
 def test_beta_of_whole_sentences_is_that_of_their_twins(saved_lm, tmp_path):
-    lines = [
-        {"target": group, "bias_type": "gender", "context": f"The {group} was BLANK .",
-         "stereotype": f"The {group} was {s} .", "anti-stereotype": f"The {group} was {a} .",
-         "unrelated": f"The {group} was {u} ."}
-        for group, s, a, u in (("mother", "kind", "rude", "wood"), ("father", "tall", "shy", "ice"),
-                               ("sister", "quiet", "loud", "blue"), ("nurse", "late", "rich", "x"))
-    ]  # fmt: skip
-    path = tmp_path / "sentences.jsonl"
-    path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    path = sentence_file(
+        tmp_path,
+        ("mother", "kind", "rude", "wood"),
+        ("father", "tall", "shy", "ice"),
+        ("sister", "quiet", "loud", "blue"),
+        ("nurse", "late", "rich", "x"),
+    )
     found = measured("stereoset_intrasentence", saved_lm, data=str(path))
     sentences = load_sentence_triples(path)[0]
     twins = sentence_twins(sentences)
