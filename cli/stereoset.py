@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
 _FILES = "scores.csv, items.parquet, run.json, ..."
+# Nats by which two readings of one text may differ.
+_NO_CHANGE = 1e-3
 
 
 class StereoSetSettings(
@@ -284,14 +286,15 @@ def _twin_table(result: StereoSetScores) -> Table:
 
 
 def _part_tables(result: StereoSetScores) -> list[Table]:
-    """The parts of beta of every category whose swap changes continuations too."""
+    """The parts of beta of every category whose swap changes most continuations too."""
     from tda_bias.scores.beta_parts import PARTS
 
+    # Where the continuations stay, beta is the context's alone.
+    changed = result.items["beta_continuations"].abs() > _NO_CHANGE
+    mostly = changed.groupby(result.items["category"]).mean() > 0.5
     tables = []
     for category, own in result.beta_parts.groupby("category", sort=False):
-        parts = own.set_index("part")
-        # Where the continuations stay, beta is the context's alone.
-        if parts.loc["beta_continuations", "mean"] == 0:
+        if not mostly[category]:
             continue
         rows = [
             [PARTS[row["part"]], number_text(row["mean"]), interval_text(row["low"], row["high"])]

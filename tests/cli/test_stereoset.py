@@ -50,6 +50,16 @@ def test_stereosets_scores_are_printed_and_saved(runs, tiny_folder, capsys):
     assert len(found["beta_parts"]) == 8
 
 
+def test_parts_of_beta_are_printed_where_a_swap_changes_continuations(runs, tiny_folder, capsys):
+    command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "--limit", "2"]
+    assert run([*command, "-c", "all", "--out", str(runs / "all")]) == 0
+    printed = capsys.readouterr().out
+    assert "parts of beta, gender" in printed
+    assert "parts of beta, profession" not in printed
+    parts = pd.read_csv(runs / "all" / "beta_parts.csv")
+    assert {"gender", "profession"} <= set(parts["category"])
+
+
 def test_without_twins_the_scores_are_those_of_always(runs, tiny_folder, capsys):
     command = ["stereoset", "--data", "starter", "--model", str(tiny_folder), "-c", "gender"]
     assert run([*command, "--twins", "none", "--out", str(runs / "plain")]) == 0
