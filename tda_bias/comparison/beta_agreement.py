@@ -151,7 +151,9 @@ def agreement(
     between, items = _components(means, within, size)
     variances, noise = np.diag(between), np.diag(items)
     with np.errstate(invalid="ignore", divide="ignore"):
-        reliability = variances / (variances + noise / _n0(size))
+        # A negative component of variance stands for none.
+        real = np.maximum(variances, 0)
+        reliability = real / (real + noise / _n0(size))
         corrected = between[0, 1] / np.sqrt(variances.prod())
     yield {
         **_row("targets", means[0], means[1], np.zeros(len(size), int), n_resamples, rng),
@@ -220,11 +222,15 @@ def agreement_finding(comparison: BetaAgreement) -> Finding:
     targets = rows["beta", "sum"]["targets"]
     reliable = [number_text(targets[f"reliability_{side}"]) for side in ("before", "after")]
     corrected = targets["corrected"]
-    allowed = (
-        f"without that noise the targets would correlate {number_text(corrected)}"
-        if np.isfinite(corrected)
-        else "targets differ no more than that noise makes them differ, so nothing can be corrected"
-    )
+    if not np.isfinite(corrected):
+        allowed = "targets differ no more than that noise makes them differ: nothing is corrected"
+    elif abs(corrected) > 1:
+        allowed = (
+            f"corrected for that noise, the targets' correlation is {number_text(corrected)}: "
+            "estimates can pass 1, and no disagreement is found"
+        )
+    else:
+        allowed = f"without that noise the targets would correlate {number_text(corrected)}"
     return Finding(
         result=result,
         control=[

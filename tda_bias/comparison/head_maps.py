@@ -305,6 +305,10 @@ def shared_category(before: Sequence[str], after: Sequence[str], category: str |
     shared = [name for name in before if name in after]
     if category is None and len(shared) == 1:
         return shared[0]
+    if category is None and shared:
+        raise InputError(
+            f"both runs have several categories; give --category {' or '.join(shared)}"
+        )
     if category is None or category not in shared:
         raise InputError(
             f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "

@@ -1,13 +1,15 @@
 """Agreement of two models' target effects: by definition, by simulation, as a person sees it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from tda_bias.comparison.beta_agreement import agreement, compare_beta
+from tda_bias.comparison.beta_agreement import agreement, agreement_finding, compare_beta
+from tda_bias.comparison.head_maps import shared_category
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.types import InputError
 from tdabias_cli.main import run
@@ -86,7 +88,15 @@ def test_where_targets_do_not_differ_nothing_is_corrected():
     x, y = np.tile(rng.normal(size=(2, 10)), 3)
     found = rows(x, y, target)["targets"]
     assert np.isnan(found["corrected"])
-    assert found["reliability_before"] < 0
+    assert found["reliability_before"] == 0
+
+
+def test_a_correlation_that_correction_takes_past_1_is_explained(runs):
+    one, two = (StereoSetScores.load(runs / name) for name in ("one", "two"))
+    found = compare_beta(one, two, n_resamples=99)
+    table = found.agreement.assign(corrected=1.36)
+    (power,) = agreement_finding(replace(found, agreement=table)).power
+    assert "correlation is 1.36: estimates can pass 1" in power
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +112,6 @@ def runs(tiny_folder, tmp_path_factory):
         beta_sum=scored.items["beta_sum"] + rng.normal(size=len(scored.items)),
         log_prob_s=scored.items["log_prob_s"] + rng.normal(size=len(scored.items)),
     ).iloc[4:]
-    from dataclasses import replace
-
     replace(scored, items=changed).with_record(model=other).save(folder / "two")
     return folder
 
@@ -137,6 +145,11 @@ def test_two_runs_of_stereoset_are_compared_shown_and_reported(runs, capsys):
 def test_runs_that_cannot_be_compared_are_refused(runs, names, message):
     with pytest.raises(InputError, match=message):
         compare_beta(*(StereoSetScores.load(runs / name) for name in names))
+
+
+def test_of_several_categories_one_must_be_given():
+    with pytest.raises(InputError, match="give --category gender or race"):
+        shared_category(["gender", "race"], ["gender", "race", "age"], None)
 
 
 def test_a_run_without_the_category_is_refused(runs):
