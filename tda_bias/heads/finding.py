@@ -62,31 +62,36 @@ def ranking_name(result: HeadBias) -> str:
 
 def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
     ranked = result.top(10**9, category=c.category)
-    survivors = result.survivors(category=c.category)
+    survivors, by_location = result.survivors(category=c.category), _by_location(result, c)
+    of = f"{counted(c.heads, 'head')} of {result.record.model.name}"
     read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
-    if len(survivors):
-        first = (
-            f"{len(survivors)} of {counted(c.heads, 'head')} of {result.record.model.name} treat "
-            f"{c.category} differently after correction ({read}): {_named(survivors)}."
-        )
-        first += " This does not say that they cause what the model says: ablation tests that."
-    else:
-        first = (
-            f"No head of {result.record.model.name} is found to treat {c.category} differently "
-            f"({read})."
-        )
-    lines = [
-        first,
+    corrected = f"treat {c.category} differently after correction ({read})"
+    cause = "This does not say that they cause what the model says: ablation tests that."
+    smallest = (
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
         f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: {c.hot_spots_p05} heads with "
         f"p < .05; {c.hot_spots_expected:.1f} expected by chance. "
-        f"({ranking_name(result).capitalize()})",
-    ]
-    shift = c.twins.location if c.twins is not None and result.rank_by != "location" else None
-    if shift is not None and shift.p_max05:
-        of_shift = result.survivors(category=c.category, by="location")
-        named = _named(of_shift[of_shift["p_max"] < 0.05])
-        lines.append(f"Location test, triple minus twin: these survive correction: {named}.")
+        f"({ranking_name(result).capitalize()})"
+    )
+    if len(survivors):
+        lines = [f"{len(survivors)} of {of} {corrected}: {_named(survivors)}. {cause}", smallest]
+        if len(by_location):
+            lines.append(
+                "Location test, triple minus twin: these survive correction: "
+                f"{_named(by_location)}."
+            )
+    elif len(by_location):
+        lines = [
+            f"By the location test, triple minus twin, {len(by_location)} of {of} {corrected}: "
+            f"{_named(by_location)}. {cause}",
+            f"By the {TESTS[result.rank_by]}, which ranks the table, none does. {smallest}"
+            if result.rank_by in TESTS
+            else f"By the ranking of the table none does. {smallest}",
+        ]
+    else:
+        model = result.record.model.name
+        none = f"No head of {model} is found to treat {c.category} differently ({read})."
+        lines = [none, smallest]
     if c.groups_p_max05 + c.group_tests_q05:
         lines.append(
             f"Within single groups (dispersion test without twins): {c.groups_p_max05} of "
@@ -95,6 +100,14 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
             f"{counted(c.group_tests_q05, 'test')} with q < .05."
         )
     return lines
+
+
+def _by_location(result: HeadBias, c: ControlsRecord) -> pd.DataFrame:
+    """Heads that survive the location test with twins; none where it is the ranking's own test."""
+    if c.twins is None or result.rank_by == "location":
+        return pd.DataFrame()
+    found = result.survivors(category=c.category, by="location")
+    return found[found["p_max"] < 0.05]
 
 
 def _control_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
