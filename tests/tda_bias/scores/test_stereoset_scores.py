@@ -13,7 +13,7 @@ from tda_bias.scores.beta_parts import PARTS
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.scores.stereoset import item_table, length_split, scores
 from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
-from tda_bias.triples import triple_ids
+from tda_bias.triples import load_triples, triple_ids
 from tda_bias.twins import PLACEBOS, Twins, make_placebos, make_twins
 from tda_bias.twins.twins import Excluded
 from tda_bias.types import InputError, Triple
@@ -191,11 +191,9 @@ def test_what_is_saved_is_loaded_again(model, twins, tmp_path):
 
 @pytest.fixture(scope="module")
 def smollm2_scores(smollm2, stereoset):
-    """Scores of SmolLM2 on StereoSet's gender items, with twins and placebos."""
-    from tda_bias.triples import load_triples
-
+    """Scores of SmolLM2 on StereoSet's gender items, with twins."""
     triples = load_triples(stereoset, category="gender")
-    return stereoset_scores(smollm2, triples)
+    return stereoset_scores(smollm2, triples, placebos={})
 
 
 @pytest.mark.real
