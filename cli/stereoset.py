@@ -290,8 +290,9 @@ def _part_tables(result: StereoSetScores) -> list[Table]:
     from tda_bias.scores.beta_parts import PARTS
 
     # Where the continuations stay, beta is the context's alone.
-    changed = result.items["beta_continuations"].abs() > _NO_CHANGE
-    mostly = changed.groupby(result.items["category"]).mean() > 0.5
+    twinned = result.items.dropna(subset="beta_continuations")
+    changed = twinned["beta_continuations"].abs() > _NO_CHANGE
+    mostly = changed.groupby(twinned["category"]).mean() > 0.5
     tables = []
     for category, own in result.beta_parts.groupby("category", sort=False):
         if not mostly[category]:

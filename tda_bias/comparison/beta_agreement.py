@@ -227,7 +227,7 @@ def agreement_finding(comparison: BetaAgreement) -> Finding:
     elif abs(corrected) > 1:
         allowed = (
             f"corrected for that noise, the targets' correlation is {number_text(corrected)}: "
-            "estimates can pass 1, and no disagreement is found"
+            "estimates can pass 1"
         )
     else:
         allowed = f"without that noise the targets would correlate {number_text(corrected)}"

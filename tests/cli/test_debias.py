@@ -127,7 +127,7 @@ def test_the_run_leaves_what_it_promises(finished):
 
 
 def changed_weights(original_folder, finished, parts=frozenset("qkvo")) -> int:
-    """How many numbers were trained, all of them inside the slices that heads.json names."""
+    """Count the trained numbers, and check that all lie in the slices that heads.json names."""
     original = AutoModelForCausalLM.from_pretrained(original_folder)
     trained = AutoModelForCausalLM.from_pretrained(finished / "model").state_dict()
     heads = heads_of_file(finished / "heads.json")[0]

@@ -7,7 +7,7 @@ from tda_bias.types import InputError
 
 
 def loaded(load, text, folder):
-    """What a loader makes of a file."""
+    """Load a text from a file."""
     path = folder / "given"
     path.write_text(text, encoding="utf-8")
     return load(path)

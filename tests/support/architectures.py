@@ -280,7 +280,7 @@ def without_parts(heads: list[int], n_heads: int):
 
 @dataclass
 class Row:
-    """What became of an architecture: by column a word, and the messages of what was refused."""
+    """Outcome of an architecture: a word for each column, and the messages of refusals."""
 
     name: str
     cells: dict[str, str] = field(default_factory=dict)

@@ -179,7 +179,7 @@ DRAWN = st.lists(st.lists(HEADS, max_size=4, unique=True), min_size=1, max_size=
 
 
 def layers_run(plan):
-    """How many layers of all networks are run."""
+    """Number of layers run, over all networks."""
     ends = [LAYERS if node.is_read else max(node.branches, default=node.layer) for node in plan]
     return sum(end - node.layer for end, node in zip(ends, plan, strict=True))
 

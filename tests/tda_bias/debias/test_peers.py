@@ -90,7 +90,7 @@ def test_the_concept_of_gender_is_a_gender_and_of_others_the_target(texts):
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_leace_behind_one_layer_leaves_no_difference_of_means_there(texts, kind):
-    """What a linear reader lives on: LEACE's own theorem, here on the stream that the model has."""
+    """LEACE removes what a linear probe can use: its theorem, on the model's residual stream."""
     items = texts(kind)
     erasure = Erasure(items, ITEMS, 0.0)
     plain, without = streams(items, 0), streams(items, 0, erasure)
