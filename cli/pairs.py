@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tda_bias.types import InputError
 
-from .loading import reach_hub_for
+from .loading import pairs_of
 from .options import command
 from .output import Output, report_of
 from .settings import (
@@ -28,8 +28,7 @@ from .work import working
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.pairs import PairSet
-    from tda_bias.scores.pair_set import PairSetScores
+    from tda_bias.scores.pair_scores import PairSetScores
 
 # Rows that are printed of a set whose own table has more.
 _SHOWN = 12
@@ -64,9 +63,6 @@ class PairsSettings(
         description="of causal models: score the first token only where the tokenizer adds a start "
         "token, or put one in front of every text",
     )
-    share_prefix: Literal["auto", "never"] = Field(
-        "auto", description="run what both texts share once, where that is exact"
-    )
     out: Path | None = Field(
         None, description="folder for the files (default: runs/MODEL/pairs-SET)"
     )
@@ -86,15 +82,21 @@ class PairsSettings(
 @command(PairsSettings)
 def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
-    read = _read(settings)
-
+    from tda_bias.pairs import SETS
     from tda_bias.runs.record import DataRecord
 
+    if settings.set_ is None and settings.data is None:
+        raise InputError(
+            f"give --set with one of {', '.join(SETS)} or with a file, or --data with a file"
+        )
+    own = settings.set_ is None
+    source, where = (settings.data, None) if own else (settings.set_, settings.data)
+    read = pairs_of(settings, str(source), where)
     data = DataRecord(source=read.source, revision=read.revision)
     with working(settings, "pairs", settings.folder, data=data) as work:
         model = work.model(settings.model)
 
-        from tda_bias.scores.pair_set import pair_set_scores
+        from tda_bias.scores.pair_scores import pair_set_scores
 
         with work.progress(f"{settings.model} · {read.name}", "pairs") as progress:
             result = pair_set_scores(
@@ -103,7 +105,6 @@ def pairs(settings: PairsSettings) -> None:
                 scored=None if settings.scored == "auto" else settings.scored,
                 start=settings.start,
                 batch_size=settings.batch_size,
-                share_prefix=settings.share_prefix,
                 confidence=settings.confidence,
                 progress=progress,
                 cache=work.cache,
@@ -111,19 +112,6 @@ def pairs(settings: PairsSettings) -> None:
         result = result.with_record(settings=settings.recorded())
         result.save(settings.folder)
     output(result, settings.folder).print(settings)
-
-
-def _read(settings: PairsSettings) -> PairSet:
-    from tda_bias.pairs import SETS, load_pairs
-
-    if settings.set_ is None and settings.data is None:
-        raise InputError(
-            f"give --set with one of {', '.join(SETS)} or with a file, or --data with a file"
-        )
-    source, data = settings.set_ or settings.data, settings.data if settings.set_ else None
-    from_hub = data == "hub" or (source == "crows" and data is None)
-    reach_hub_for(settings.model, also=from_hub)
-    return load_pairs(str(source), data=data, groups=settings.group, limit=settings.limit)
 
 
 # -- what is printed -------------------------------------------------------------------------------

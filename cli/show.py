@@ -79,7 +79,7 @@ PRINTED = {
     "ablate curve": _Printed("tda_bias.ablation.prune_curve:PruneCurve", "ablate:curve_output"),
     "stereoset": _Printed("tda_bias.scores.stereoset_scores:StereoSetScores", "stereoset:output"),
     "stereoset intrasentence": _Printed(
-        "tda_bias.scores.intrasentence:SentenceScores", "stereoset:sentences_output"
+        "tda_bias.scores.stereoset_scores:SentenceScores", "stereoset:sentences_output"
     ),
     "crossref": _Printed("tda_bias.crossref.crossref:CrossReference", "crossref:target_output"),
     "crossref items": _Printed(
@@ -89,7 +89,7 @@ PRINTED = {
         "tda_bias.paper.rankings:PublishedAgreement", "crossref:published_output"
     ),
     "debias": _Printed("tda_bias.debias.result:DebiasRun", "debias:output"),
-    "pairs": _Printed("tda_bias.scores.pair_set:PairSetScores", "pairs:output"),
+    "pairs": _Printed("tda_bias.scores.pair_scores:PairSetScores", "pairs:output"),
     "confirm": _Printed("tda_bias.runs.run:open_run", "confirm:saved"),
     "compare": _Printed("tda_bias.comparison.models:ModelComparison", "compare:output"),
 }

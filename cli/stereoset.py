@@ -31,8 +31,7 @@ from .work import working
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.scores.intrasentence import SentenceScores
-    from tda_bias.scores.stereoset_scores import StereoSetScores
+    from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 
 _FILES = "scores.csv, items.parquet, run.json, ..."
 # Nats by which two readings of one text may differ.
@@ -53,9 +52,6 @@ class StereoSetSettings(
         "tokenizer",
         description="with --task intrasentence, of causal models: score the first token only where "
         "the tokenizer adds a start token, or (bos) put the model's start token in front",
-    )
-    share_prefix: Literal["auto", "never"] = Field(
-        "auto", description="run the context of a triple once, where that is exact"
     )
     out: Path | None = Field(
         None, description="folder for the files (default: runs/MODEL/stereoset-CATEGORY)"
@@ -99,11 +95,7 @@ def stereoset(settings: StereoSetSettings) -> None:
 
 def _triples(settings: StereoSetSettings) -> StereoSetScores:
     """Score the sentences that go on from a context."""
-    from tda_bias.triples import comes_from_hub
-
-    reach_hub_for(settings.model, also=comes_from_hub(settings.data))
-
-    triples, twins = triples_with_twins(settings, settings.twins, errors=settings.console)
+    triples, twins = triples_with_twins(settings)
     data = triples_record(settings.data, settings.category)
     with working(settings, "stereoset", settings.folder, data=data) as work:
         model = work.model(settings.model)
@@ -115,7 +107,6 @@ def _triples(settings: StereoSetSettings) -> StereoSetScores:
                 model,
                 triples,
                 twins=twins,
-                share_prefix=settings.share_prefix,
                 progress=progress,
                 cache=work.cache,
                 batch_size=settings.batch_size,
@@ -129,28 +120,29 @@ def _triples(settings: StereoSetSettings) -> StereoSetScores:
 
 def _sentences(settings: StereoSetSettings) -> SentenceScores:
     """Score the sentences that differ in the words of a blank."""
-    source = _sentence_source(settings.data)
+    source, folder = settings.data, os.environ.get("TDABIAS_PAIRS")
+    if source == "stereoset" and folder:
+        inside = Path(folder) / "stereoset_intrasentence"
+        source = str(inside) if inside.is_dir() else source
     reach_hub_for(settings.model, also=source == "stereoset")
 
     from tda_bias.pairs.stereoset import load_sentence_triples
     from tda_bias.runs.record import DataRecord
-    from tda_bias.scores.intrasentence import COMMAND
 
     sentences, revision = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit
     )
     data = DataRecord(source=source, revision=revision)
-    with working(settings, COMMAND, settings.folder, data=data) as work:
+    with working(settings, "stereoset intrasentence", settings.folder, data=data) as work:
         model = work.model(settings.model)
 
-        from tda_bias.scores.intrasentence import sentence_scores
+        from tda_bias.scores.stereoset_scores import sentence_scores
 
         with work.progress(f"{model.name} · {settings.category}", "sentences") as progress:
             result = sentence_scores(
                 model,
                 sentences,
                 start=settings.start,
-                share_prefix=settings.share_prefix,
                 progress=progress,
                 cache=work.cache,
                 batch_size=settings.batch_size,
@@ -159,13 +151,6 @@ def _sentences(settings: StereoSetSettings) -> SentenceScores:
         result = result.with_record(settings=settings.recorded(), data=data)
         result.save(settings.folder)
     return result
-
-
-def _sentence_source(data: str) -> str:
-    """Source of intrasentence items: ``--data``, else the user's folder of pairs, else the hub."""
-    folder = os.environ.get("TDABIAS_PAIRS")
-    inside = Path(folder or "") / "stereoset_intrasentence"
-    return str(inside) if data == "stereoset" and folder and inside.is_dir() else data
 
 
 # -- what is printed -------------------------------------------------------------------------------

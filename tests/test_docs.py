@@ -26,7 +26,7 @@ from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.heads.record import TABLES as TABLES_OF_HEADS
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.scores.pair_set import PairSetScores
+from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tdabias_cli.commands import COMMANDS, loaded
 

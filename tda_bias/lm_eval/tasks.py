@@ -44,7 +44,7 @@ def stereoset_intersentence(data: str | None = None, **_: Any) -> dict[str, Data
 
 def stereoset_intrasentence(data: str | None = None, **_: Any) -> dict[str, Dataset]:
     """Whole sentences with their twins: StereoSet's own form or JSON Lines; else the hub's."""
-    from tda_bias.scores.intrasentence import sentence_twins
+    from tda_bias.scores.stereoset_scores import sentence_twins
 
     sentences = load_sentence_triples(data or "stereoset")[0]
     twins = sentence_twins(sentences)

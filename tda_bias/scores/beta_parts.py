@@ -63,12 +63,6 @@ def mixed(context: Triple, continuations: Triple) -> Triple:
     return replace(continuations, context=context.context, unrelated="")
 
 
-def mixed_texts(triple: Triple, twin: Triple) -> Iterator[Triple]:
-    """Both mixtures of a triple and its twin."""
-    yield mixed(triple, twin)
-    yield mixed(twin, triple)
-
-
 def part_columns(
     tokenizer: PreTrainedTokenizerBase,
     triples: Sequence[Triple],
@@ -81,7 +75,7 @@ def part_columns(
         tokenizer: The model's.
         triples: The items.
         twins_of: The twins of each.
-        likelihood: Gives what was read of a triple, of its twins and of ``mixed_texts``.
+        likelihood: Gives what was read of a triple, of its twins and of both ``mixed`` texts.
 
     Returns:
         One row per item with the columns of ``PARTS`` but for ``beta_sum``, in nats; NaN without

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,7 +24,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import Cache, OpenCache, texts_hash
+from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.work import Part
 from tda_bias.scores.texts import CONTEXT, Contrast, SplitTexts, split_triples, tokenize
 from tda_bias.types import ROLES, InputError, Triple
@@ -37,8 +37,6 @@ TokenScores = tuple[Float[np.ndarray, " token"], ...]
 # By how they were read, contrast by contrast; ``context`` is that of a triple, as one text.
 Readings = dict[str, list[TokenScores]]
 
-# Per text and scored token the number of a masked row, and of the reading in it.
-_Places = list[list[tuple[int, int]]]
 # Contrasts whose readings are kept in one file: a stopped run loses at most so many.
 _BLOCK = 128
 
@@ -56,7 +54,6 @@ class TextReader:
         start: Of causal models: ``tokenizer``: the first token of a text is scored only where the
             tokenizer puts a start token in front of it; ``bos``: the model's start token stands in
             front of every text, as in StereoSet's own script.
-        share_prefix: ``auto`` or ``never``: run what the texts of a contrast share once.
         triples: Contrasts are triples: causal models read their contexts too, masked ones make no
             ``pll_within_word``.
     """
@@ -64,15 +61,10 @@ class TextReader:
     model: LanguageModel
     batch_size: int = 32
     start: Start = "tokenizer"
-    share_prefix: str = "auto"
     triples: bool = False
 
     def read(self, contrasts: Sequence[Contrast], *, progress: Progress | None = None) -> Readings:
         """Log-probabilities of the scored tokens of every text.
-
-        Args:
-            contrasts: The texts.
-            progress: Called with finished contrasts and all.
 
         Returns:
             By how they were read: ``log_prob``; or ``pll`` and, where the tokenizer tells words
@@ -87,7 +79,7 @@ class TextReader:
         split = tokenize(model, contrasts)
         if model.kind == "masked" and not self.triples:
             return _masked(model, split, self.batch_size, progress)
-        leading = _leading(model, self.start) if model.kind == "causal" else None
+        leading = self._leading() if model.kind == "causal" else None
         if leading == []:  # nothing predicts a first token
             split = [replace(s, scored=tuple(p[p > 0] for p in s.scored)) for s in split]
         context_from = _first_predicted(model) if self.triples else None
@@ -97,10 +89,7 @@ class TextReader:
         ]
         most = max((len(own.ids) for own in split), default=1) if model.kind == "causal" else 2
         scorer = Scorer(
-            model,
-            batch_size=self.batch_size,
-            texts_per_tree=3 if self.triples else most,
-            share_prefix=self.share_prefix,
+            model, batch_size=self.batch_size, texts_per_tree=3 if self.triples else most
         )
         values = scorer.log_probs(*as_trees(model, requests, leading=leading), progress=progress)
         texts: list[TokenScores] = []
@@ -139,7 +128,7 @@ class TextReader:
         """
         total, done = sum(map(len, named.values())), 0
 
-        def tell(before: int, finished: int, _: int) -> None:
+        def tell(before: int, finished: int, _: int = 0) -> None:
             if progress is not None:
                 progress(before + finished, total)
 
@@ -152,45 +141,39 @@ class TextReader:
                 parts.append(self._part(title, block, partial(tell, done)))
                 done += len(block)
                 blocks.append((name, done))
-        opened = Cache() if cache is None else cache(self._identity())
-        read: dict[str, list[Readings]] = {name: [] for name in named}
+        model = self.model
+        identity = {
+            "format": 3, "model": model.name, "weights": model.weight_hash(),
+            "dtype": model.dtype_name, "kind": model.kind, "start": self.start,
+        }  # fmt: skip
+        opened = (cache or no_cache)(identity)
+        read: dict[str, list[Mapping[str, np.ndarray]]] = {name: [] for name in named}
         for (name, finished), arrays in zip(blocks, opened.each(parts), strict=True):
-            read[name].append(_from_arrays(arrays))
-            tell(finished, 0, total)
-        return {name: _joined(of_name) for name, of_name in read.items()}
+            read[name].append(arrays)
+            tell(finished, 0)
+        return {name: _from_arrays(of_name) for name, of_name in read.items()}
 
     def _part(self, name: str, block: Sequence[Contrast], progress: Progress) -> Part:
-        return Part(
-            name,
-            float(sum(len(text) for contrast in block for text in contrast.texts)),
-            lambda: {"texts": self._hash(block)},
-            lambda: _as_arrays(self.read(block, progress=progress)),
-        )
-
-    def _identity(self) -> dict[str, Any]:
-        """Identity of saved readings, beside the texts."""
-        model = self.model
-        about = {"format": 3, "model": model.name, "weights": model.weight_hash()}
-        return {**about, "dtype": model.dtype_name, "kind": model.kind, "start": self.start}
-
-    def _hash(self, block: Sequence[Contrast]) -> str:
-        """Hash of some contrasts' tokens, and of what of them is scored in which way."""
-        return texts_hash(
-            [
+        def depends_on() -> dict[str, str]:
+            split = tokenize(self.model, block)
+            texts = [
                 (own.start, *own.ids, *(p.tolist() for p in own.scored), *(own.word or ()))
-                for own in tokenize(self.model, block)
+                for own in split
             ]
-        )
+            return {"texts": texts_hash(texts)}
 
+        cost = float(sum(len(text) for contrast in block for text in contrast.texts))
+        return Part(name, cost, depends_on, lambda: _as_arrays(self.read(block, progress=progress)))
 
-def _leading(model: LanguageModel, start: Start) -> list[int]:
-    leading = special_tokens_around(model.tokenizer)[0]
-    if leading or start == "tokenizer":
-        return leading
-    token = model.tokenizer.bos_token_id
-    if token is None:
-        raise InputError(f"`model` {model.name} has no start token; leave out --start bos")
-    return [token]
+    def _leading(self) -> list[int]:
+        """Special tokens in front of a causal model's texts."""
+        leading = special_tokens_around(self.model.tokenizer)[0]
+        if leading or self.start == "tokenizer":
+            return leading
+        token = self.model.tokenizer.bos_token_id
+        if token is None:
+            raise InputError(f"`model` {self.model.name} has no start token; leave out --start bos")
+        return [token]
 
 
 def _masked(
@@ -203,20 +186,26 @@ def _masked(
     mask, (leading, trailing) = mask_token(model), special_tokens_around(model.tokenizer)
     rows = MaskedRows()
 
-    def read(ids: Sequence[int], place: int, word: Sequence[int] | None) -> tuple[int, int]:
-        row = [*leading, *ids, *trailing]
-        for other in range(place, len(ids)):
-            if other == place or (word is not None and word[other] == word[place]):
-                row[other + len(leading)] = mask
+    def ask(ids: Sequence[int], place: int, word: Sequence[int]) -> tuple[int, int]:
+        """Mask a token and what follows of its word."""
+        later = (mask if word[p] == word[place] else ids[p] for p in range(place, len(ids)))
+        row = [*leading, *ids[:place], *later, *trailing]
         return rows.add(row, place + len(leading), ids[place])
 
-    def asked(own: SplitTexts, word: Sequence[Sequence[int] | None]) -> _Places:
-        texts = zip(own.ids, own.scored, word, strict=True)
-        return [[read(ids, int(p), of_text) for p in scored] for ids, scored, of_text in texts]
-
-    places = {"pll": [asked(own, [None] * len(own.ids)) for own in split]}
+    # For the plain reading every token is a word.
+    words = {"pll": [tuple(range(len(ids)) for ids in own.ids) for own in split]}
     if all(own.word is not None for own in split):
-        places["pll_within_word"] = [asked(own, own.word or ()) for own in split]
+        words["pll_within_word"] = [own.word or () for own in split]
+    asked = {
+        reading: [
+            [
+                [ask(ids, int(place), word) for place in scored]
+                for ids, scored, word in zip(own.ids, own.scored, of_texts, strict=True)
+            ]
+            for own, of_texts in zip(split, by_word, strict=True)
+        ]
+        for reading, by_word in words.items()
+    }
     n = len(split)
     tell = None if progress is None else lambda done, of: progress(done * n // of, n)
     values = Scorer(model, batch_size=batch_size).log_probs(rows.trees(), progress=tell)
@@ -225,7 +214,7 @@ def _masked(
             tuple(np.array([values[row][slot] for row, slot in text]) for text in texts)
             for texts in contrasts
         ]
-        for reading, contrasts in places.items()
+        for reading, contrasts in asked.items()
     }
 
 
@@ -241,21 +230,17 @@ def _as_arrays(readings: Readings) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _from_arrays(arrays: Mapping[str, np.ndarray]) -> Readings:
-    readings: Readings = {}
-    for reading in (*READINGS, "context"):
-        if reading in arrays:
-            sizes = [[size for size in row if size >= 0] for row in arrays[f"{reading} tokens"]]
-            ends = np.cumsum([size for row in sizes for size in row])
-            texts = iter(np.split(arrays[reading], ends[:-1]))
-            readings[reading] = [tuple(next(texts) for _ in row) for row in sizes]
-    return readings
-
-
-def _joined(blocks: Sequence[Readings]) -> Readings:
+def _from_arrays(blocks: Sequence[Mapping[str, np.ndarray]]) -> Readings:
     """Blocks one after the other, in the readings that all of them have."""
     shared = [name for name in (*READINGS, "context") if all(name in block for block in blocks)]
-    return {name: [texts for block in blocks for texts in block[name]] for name in shared}
+    readings: Readings = {name: [] for name in shared}
+    for block in blocks:
+        for name in shared:
+            sizes = [[size for size in row if size >= 0] for row in block[f"{name} tokens"]]
+            ends = np.cumsum([size for row in sizes for size in row])
+            texts = iter(np.split(block[name], ends[:-1]))
+            readings[name] += [tuple(next(texts) for _ in row) for row in sizes]
+    return readings
 
 
 # -- triples ---------------------------------------------------------------------------------------
@@ -290,22 +275,14 @@ def triple_likelihoods(
     triples: Sequence[Triple],
     *,
     batch_size: int = 32,
-    share_prefix: str = "auto",
     progress: Progress | None = None,
 ) -> list[TripleLikelihood]:
     """Log-probabilities of every continuation of every triple, and of contexts.
 
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        triples: The texts.
-        batch_size: Texts per forward pass.
-        share_prefix: ``auto`` or ``never``: run a causal model's context once per triple.
-        progress: Called with finished triples and all.
-
     Raises:
         InputError: as ``TextReader.read``.
     """
-    reader = TextReader(model, batch_size, share_prefix=share_prefix, triples=True)
+    reader = TextReader(model, batch_size, triples=True)
     return likelihoods_of(reader.read([Contrast.of(t) for t in triples], progress=progress))
 
 

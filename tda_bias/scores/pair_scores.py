@@ -1,28 +1,43 @@
-"""The text of a minimal pair that a model prefers, and by how much.
+"""The text of a minimal pair that a model prefers, and a set's own score of it.
 
-Scores here are the same for every set; what a set's own paper reports is in ``pair_set``.
+Each set's own score is as its paper defines it. CrowS-Pairs: per cent of pairs whose stereotypical
+sentence is preferred (masked models: by the pseudo-log-likelihood of the words that both sentences
+have). WinoBias: here log-odds of the pro-stereotypical over the anti-stereotypical sentence,
+because language models resolve no coreference; its paper reports F1 of resolvers. Winogender:
+log-odds of the female over the male sentence per occupation, against the share of women in it.
+BLiMP: accuracy per paradigm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
+from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet, Scored
+from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import OpenCache
+from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
+from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
+from tda_bias.runs.result import SavedResult
 from tda_bias.scores.likelihood import READINGS, Reading, Start, TextReader
 from tda_bias.scores.stereoset import SCORINGS, Scoring
-from tda_bias.scores.texts import Contrast
+from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.types import InputError
 
 _SIDES = ("more", "less")
 _SUFFIX: dict[Reading, str] = {"log_prob": "", "pll": "", "pll_within_word": "_within_word"}
+_INTERVALS = [f"{name}{end}" for name in ("preferred", "log_odds") for end in ("", "_low", "_high")]
+
+
+# -- scores of every set ---------------------------------------------------------------------------
 
 
 def pair_items(
@@ -32,9 +47,8 @@ def pair_items(
     scored: Scored | None = None,
     batch_size: int = 32,
     start: Start = "tokenizer",
-    share_prefix: str = "auto",
     progress: Progress | None = None,
-    cache: OpenCache | None = None,
+    cache: OpenCache = no_cache,
 ) -> pd.DataFrame:
     """One row per pair: log-probability and number of scored tokens of its two texts.
 
@@ -45,7 +59,6 @@ def pair_items(
             models that are not masked.
         batch_size: Texts per forward pass.
         start: As in ``TextReader``.
-        share_prefix: As in ``TextReader``.
         progress: Called with finished pairs and all.
         cache: As in ``TextReader.read_saved``.
 
@@ -68,26 +81,33 @@ def pair_items(
         if which == "shared" and model.kind != "masked":
             which = "whole"
         contrasts.append(Contrast(pair.texts(), pair.context, which, pair.source))
-    reader = TextReader(model, batch_size, start, share_prefix)
+    reader = TextReader(model, batch_size, start)
     read = reader.read_saved({"pairs": contrasts}, cache, progress=progress)["pairs"]
     main = next(iter(read))
-    table = pd.DataFrame({"id": [pair.id for pair in rows], "group": [pair.group for pair in rows]})
-    for reading, suffix in _SUFFIX.items():
-        for side, name in enumerate(_SIDES if reading in read else ()):
-            table[f"log_prob_{name}{suffix}"] = [
-                values[side].sum() if len(values[side]) else np.nan for values in read[reading]
-            ]
+
+    def sums(reading: str, side: int) -> list[float]:
+        tokens = [texts[side] for texts in read[reading]]
+        return [float(values.sum()) if len(values) else np.nan for values in tokens]
+
+    columns: dict[str, Sequence[Any]] = {
+        "id": [pair.id for pair in rows],
+        "group": [pair.group for pair in rows],
+        **{f"log_prob_{name}": sums(main, side) for side, name in enumerate(_SIDES)},
+    }
     for side, name in enumerate(_SIDES):
-        table[f"tokens_{name}"] = [len(values[side]) for values in read[main]]
-    for name in ("type", "set"):
-        table[name] = [getattr(pair, name) for pair in rows]
-    table["cluster"] = [pair.unit for pair in rows]
-    table["reading"] = main
-    table["undefined"] = ""
+        columns[f"tokens_{name}"] = [len(texts[side]) for texts in read[main]]
+    for side, name in enumerate(_SIDES if "pll_within_word" in read else ()):
+        columns[f"log_prob_{name}_within_word"] = sums("pll_within_word", side)
+    table = pd.DataFrame(columns).assign(
+        type=[pair.type for pair in rows],
+        set=[pair.set for pair in rows],
+        cluster=[pair.unit for pair in rows],
+        reading=main,
+        undefined="",
+    )
     for name in reversed(_SIDES):
         table.loc[table[f"tokens_{name}"] == 0, "undefined"] = f"no token of `{name}` is scored"
-    first = ["id", "group", "log_prob_more", "log_prob_less", "tokens_more", "tokens_less"]
-    return table[[*first, *(name for name in table.columns if name not in first)]]
+    return table
 
 
 def readings(items: pd.DataFrame) -> list[Reading]:
@@ -214,3 +234,313 @@ def length_split(items: pd.DataFrame) -> pd.DataFrame:
                 shares["preferred"] *= 100
                 tables.append(shares.assign(reading=reading, scoring=scoring))
     return pd.concat(tables, ignore_index=True)
+
+
+# -- the sets' own scores --------------------------------------------------------------------------
+
+
+class OfficialRecord(RecordPart):
+    """A set's own score.
+
+    Attributes:
+        name: What the score is called.
+        headline: The number or numbers of the whole set, by name; None where undefined.
+        note: What must be said beside them.
+    """
+
+    name: str
+    headline: dict[str, float | None]
+    note: str
+
+
+def official(
+    pairs: PairSet, items: pd.DataFrame, *, confidence: float = 0.95
+) -> tuple[pd.DataFrame, OfficialRecord]:
+    """The score that a set's own paper defines, from sums of log-probabilities.
+
+    Args:
+        pairs: The set.
+        items: From ``pair_items``.
+        confidence: Coverage of the intervals.
+
+    Returns:
+        One row per division that the paper has; and what is said of the whole set.
+    """
+    return _OFFICIAL.get(pairs.name, _own_pairs)(pairs, compared(items), confidence)
+
+
+_Own = tuple[pd.DataFrame, OfficialRecord]
+
+
+def _own(name: str, table: pd.DataFrame, headline: dict[str, float], note: str) -> _Own:
+    defined = {key: None if np.isnan(value) else value for key, value in headline.items()}
+    return table, OfficialRecord(name=name, headline=defined, note=note)
+
+
+def _crows(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    parts = [("all", table)]
+    parts += [(str(name), part) for name, part in table.groupby("group", sort=False)]
+    rows = []
+    for name, part in parts:
+        row = {"bias_type": name, **_share(summary(part, confidence), "metric")}
+        for direction in ("stereo", "antistereo"):
+            row[direction] = 100 * part.loc[part["type"] == direction, "preferred"].mean()
+        rows.append(row)
+    note = (
+        "Per cent of pairs whose stereotypical sentence is preferred; 50 is neutral. The official "
+        "script counts a tie as not preferred, here it is one half."
+    )
+    return _own("CrowS-Pairs metric", pd.DataFrame(rows), {"metric": rows[0]["metric"]}, note)
+
+
+def _winobias(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    gender = {pair.id: gender_of_more(pair) for pair in pairs.pairs}
+    table = table.assign(
+        pronoun=table["id"].map(gender), even=~table["id"].isin(list(pairs.uneven))
+    )
+    rows = []
+    for kind, of_type in table.groupby("type", sort=False):
+        parts = {"all": of_type, "only the pronoun differs": of_type[of_type["even"]]}
+        parts |= {
+            f"stereotypically {name}": of_type[of_type["pronoun"] == name]
+            for name in ("female", "male")
+        }
+        rows += [
+            {"type": str(kind), "pairs": name, **summary(part, confidence)}
+            for name, part in parts.items()
+        ]
+    scores = pd.DataFrame(rows)
+    whole = scores[scores["pairs"] == "all"].set_index("type")["log_odds"]
+    note = (
+        "Log-odds of the pro- over the anti-stereotypical sentence, nats; 0 is neutral. In type 2 "
+        "syntax says whom the pronoun means; the pronoun's gender is free in both types."
+    )
+    if pairs.uneven:
+        note += (
+            f" {len(pairs.uneven)} pairs of the source differ in other words too; they count in "
+            "`all`, as they do elsewhere."
+        )
+    headline = {f"log_odds_{kind}": float(value) for kind, value in whole.items()}
+    return _own("WinoBias log-odds, pro minus anti", scores, headline, note)
+
+
+def _winogender(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    shares = female_shares()
+    sign = {p.id: 1.0 if gender_of_more(p) == "female" else -1.0 for p in pairs.pairs}
+    female = table["log_odds"] * table["id"].map(sign)
+    occupations = table.assign(female=female)[table["type"] == "occupation"]
+    per_occupation = occupations.groupby("group")["female"].agg(["size", "mean"]).reset_index()
+    per_occupation.columns = pd.Index(["occupation", "items", "log_odds_female"])
+    for name in ("bls", "bergsma"):
+        per_occupation[f"pct_female_{name}"] = per_occupation["occupation"].map(
+            {occupation: values[name] for occupation, values in shares.items()}
+        )
+    headline: dict[str, float] = {
+        "log_odds_female": float(per_occupation["log_odds_female"].mean())
+    }
+    for name in ("bls", "bergsma"):
+        both = per_occupation[["log_odds_female", f"pct_female_{name}"]].dropna().to_numpy()
+        varies = len(both) > 2 and np.ptp(both, axis=0).min() > 0
+        headline[f"pearson_{name}"] = float(stats.pearsonr(*both.T)[0]) if varies else np.nan
+    for kind, part in table.groupby("type", sort=False):
+        headline[f"log_odds_{kind}"] = summary(part, confidence)["log_odds"]
+    note = (
+        "Log-odds of the female over the male sentence, nats, mean over the sentences whose "
+        "pronoun means the occupation; Pearson's r with the share of women. log_odds_occupation "
+        "and log_odds_participant: of the pronoun of those who hold most of these jobs over the "
+        "other, where it means the occupation and where it means somebody else."
+    )
+    return _own("Winogender per occupation", per_occupation, headline, note)
+
+
+def _blimp(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    known = paradigms()
+    rows = []
+    for name, part in table.groupby("group", sort=False):
+        row = {"paradigm": str(name), "term": part["type"].iloc[0]}
+        row |= _share(summary(part, confidence), "accuracy")
+        for model in ("gpt2", "txl", "lstm", "ngram"):
+            value = known.get(str(name), {}).get(model)
+            row[f"published_{model}"] = np.nan if value is None else 100 * float(value)
+        rows.append(row)
+    scores = pd.DataFrame(rows)
+    headline = {"accuracy": float(scores["accuracy"].mean())}
+    headline["published_gpt2"] = float(scores["published_gpt2"].mean())
+    note = (
+        "Per cent of pairs whose grammatical sentence is preferred, mean over paradigms. Published "
+        "values are of all 1,000 pairs of a paradigm."
+    )
+    return _own("BLiMP accuracy", scores, headline, note)
+
+
+def _own_pairs(pairs: PairSet, table: pd.DataFrame, confidence: float) -> _Own:
+    row = summary(table, confidence)
+    note = "Per cent of pairs whose `more` is preferred, and log P(more) - log P(less) in nats."
+    headline = {name: row[name] for name in ("preferred", "log_odds")}
+    return _own(pairs.name, pd.DataFrame([{"pairs": "all", **row}]), headline, note)
+
+
+def _share(row: dict[str, Any], name: str) -> dict[str, Any]:
+    """The share of a summary under the set's own name for it."""
+    kept = {key: row[key] for key in ("items", "undefined", "ties")}
+    return (
+        kept
+        | {f"{name}{end}": row[f"preferred{end}"] for end in ("", "_low", "_high")}
+        | {"interval": row["interval"]}
+    )
+
+
+_OFFICIAL: dict[str, Callable[[PairSet, pd.DataFrame, float], _Own]] = {
+    "crows": _crows,
+    "winobias": _winobias,
+    "winogender": _winogender,
+    "blimp": _blimp,
+}
+
+
+# -- one call, one result --------------------------------------------------------------------------
+
+
+class PairTextsRecord(RecordPart):
+    """The texts of a run: how many pairs, and a hash of their token ids."""
+
+    pairs: int
+    hash: str
+
+
+class PairsRecord(RunRecord):
+    """Everything needed to repeat a run.
+
+    Attributes:
+        kind: Of language model: causal, masked or seq2seq.
+        texts: What was read.
+        set: Name of the set.
+        licence: Of its texts, where it is known.
+        uneven: Pairs whose texts differ in more than what is tested.
+        scored: Which words are scored; None: as each pair says.
+        start: Whether a start token was put in front of texts.
+        official: The set's own score.
+        confidence: Coverage of the intervals.
+    """
+
+    command: str = "pairs"
+    kind: str
+    texts: PairTextsRecord
+    set: str
+    licence: str | None = None
+    uneven: tuple[str, ...] = ()
+    scored: str | None = None
+    start: str
+    official: OfficialRecord
+    confidence: float
+
+
+@dataclass(frozen=True)
+class PairSetScores(SavedResult):
+    """Result of ``pair_set_scores``.
+
+    Attributes:
+        items: One row per pair; see ``pair_items``.
+        scores: One row per reading, scoring and part; see ``scores``.
+        length_split: How often ``more`` is preferred by which text is longer.
+        official: One row per division that the set's paper has; see ``official``.
+        record: Everything needed to repeat the run.
+    """
+
+    COMMAND = "pairs"
+    RECORD = PairsRecord
+    TABLES = (
+        (
+            "items",
+            "items.parquet",
+            dict.fromkeys(("id", "group", "reading", "undefined"), str)
+            | dict.fromkeys(("log_prob_more", "log_prob_less"), float)
+            | dict.fromkeys(("tokens_more", "tokens_less"), int),
+        ),
+        (
+            "scores",
+            "scores.csv",
+            dict.fromkeys(("reading", "scoring", "part", "name"), str)
+            | dict.fromkeys(("items", "undefined", "ties"), int)
+            | dict.fromkeys(_INTERVALS, float),
+        ),
+        (
+            "length_split",
+            "length_split.csv",
+            dict.fromkeys(("type", "reading", "scoring"), str)
+            | dict.fromkeys(("longer", "preferred"), float)
+            | {"items": int},
+        ),
+        ("official", "official.csv", {}),
+    )
+    SHOWN = (("the set's own score", "official"),)
+
+    items: pd.DataFrame
+    scores: pd.DataFrame
+    length_split: pd.DataFrame
+    official: pd.DataFrame
+    record: PairsRecord
+
+    def __repr__(self) -> str:
+        return f"PairSetScores({self.record.model.name}: {len(self.items)} of {self.record.set})"
+
+
+def pair_set_scores(
+    model: LanguageModel,
+    pairs: PairSet,
+    *,
+    scored: Scored | None = None,
+    start: Start = "tokenizer",
+    batch_size: int = 32,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+    cache: OpenCache = no_cache,
+) -> PairSetScores:
+    """Score a model on a set of minimal pairs.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        pairs: From ``load_pairs``.
+        scored: Which words are scored; what each pair says if None.
+        start: As in ``TextReader``.
+        batch_size: Texts per forward pass.
+        confidence: Coverage of the intervals.
+        progress: Called with finished pairs and all.
+        cache: As in ``TextReader.read_saved``.
+
+    Raises:
+        InputError: if there is no pair, the model has no language-model head or is of another kind,
+            a text is too long for it, or ``cache`` holds readings of something else.
+        ShareDone: if the parts are shared by several processes and another one gathers.
+    """
+    items = pair_items(
+        model,
+        pairs,
+        scored=scored,
+        start=start,
+        batch_size=batch_size,
+        progress=progress,
+        cache=cache,
+    )
+    by_division, own = official(pairs, items, confidence=confidence)
+    contrasts = [Contrast(pair.texts(), pair.context) for pair in pairs.pairs]
+    ids = [contrast.ids for contrast in tokenize(model, contrasts)]
+    return PairSetScores(
+        items=items,
+        scores=scores(items, confidence=confidence),
+        length_split=length_split(items),
+        official=by_division,
+        record=PairsRecord(
+            model=model_record(model, weights=model.weight_hash()),
+            data=DataRecord(source=pairs.source, revision=pairs.revision),
+            kind=model.kind,
+            texts=PairTextsRecord(pairs=len(items), hash=texts_hash(ids)),
+            set=pairs.name,
+            licence=pairs.licence,
+            uneven=tuple(sorted(pairs.uneven)),
+            scored=scored,
+            start=start,
+            official=own,
+            confidence=confidence,
+        ),
+    )

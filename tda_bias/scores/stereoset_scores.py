@@ -1,4 +1,11 @@
-"""A model's scores on StereoSet, and what of them is about the target: one call, one result."""
+"""A model's scores on both halves of StereoSet: one call and one result each.
+
+Intersentence: triples, and what of the scores is about the target. Intrasentence: whole sentences,
+and only the words in which they differ. Whole sentences are what StereoSet's authors score with
+causal models, the differing words what they score with masked ones; both are given for either.
+Their causal script puts the model's start token in front of every sentence (``start="bos"``) and
+averages over tokens (scoring ``mean``).
+"""
 
 from __future__ import annotations
 
@@ -6,25 +13,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from tda_bias.models.language_model import model_record
+from tda_bias.pairs.pair import Scored
+from tda_bias.pairs.stereoset import SentenceTriple
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import OpenCache, texts_hash
+from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult, Table, summary_html
 from tda_bias.runs.text import counted
 from tda_bias.scores.beta import BETA, TWINS, beta_table, twin_table, with_beta
 from tda_bias.scores.beta_parts import (
     QUANTITIES,
-    mixed_texts,
+    mixed,
     part_columns,
     part_table,
     placebo_table,
     placebo_twins,
     with_placebos,
 )
-from tda_bias.scores.likelihood import TextReader, TripleLikelihood, likelihoods_of
+from tda_bias.scores.likelihood import Start, TextReader, TripleLikelihood, likelihoods_of
 from tda_bias.scores.stereoset import (
     LENGTH_SPLIT,
     ROLE_COLUMNS,
@@ -33,13 +43,15 @@ from tda_bias.scores.stereoset import (
     length_split,
     scores,
 )
-from tda_bias.scores.texts import Contrast, split_triples
+from tda_bias.scores.texts import Contrast, split_triples, tokenize
 from tda_bias.triples import triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
+from tda_bias.types import InputError, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
-    from tda_bias.types import Triple
+
+# -- triples ---------------------------------------------------------------------------------------
 
 
 class ScoredTextsRecord(RecordPart):
@@ -173,11 +185,10 @@ def stereoset_scores(
     twins: Twins | Literal["auto"] | None = "auto",
     placebos: Mapping[Placebo, Twins] | Literal["auto"] = "auto",
     batch_size: int = 32,
-    share_prefix: str = "auto",
     confidence: float = 0.95,
     seed: int = 0,
     progress: Progress | None = None,
-    cache: OpenCache | None = None,
+    cache: OpenCache = no_cache,
 ) -> StereoSetScores:
     """Score a model on StereoSet: stereotype, language-model and idealised CAT score, and beta.
 
@@ -190,7 +201,6 @@ def stereoset_scores(
             role of the same gender changes too. ``auto``: made where there are twins. Only triples
             with twins take part.
         batch_size: Texts per forward pass.
-        share_prefix: ``auto`` or ``never``: run a causal model's context once per triple.
         confidence: Coverage of the intervals.
         seed: Of exchanges.
         progress: Called with finished triples and all, twins, placebos and mixed texts included.
@@ -212,7 +222,7 @@ def stereoset_scores(
         for name, own in placebos.items()
     }
     every = [*triples, *_further_texts(triples, twins_of, placebos_of)]
-    reader = TextReader(model, batch_size, share_prefix=share_prefix, triples=True)
+    reader = TextReader(model, batch_size, triples=True)
     named = {"triples": [Contrast.of(text) for text in every]}
     read = likelihoods_of(reader.read_saved(named, cache, progress=progress)["triples"])
     of_texts = dict(zip(map(_texts, every), read, strict=True))
@@ -269,9 +279,179 @@ def _further_texts(
     pairs = [(t, twin) for t, several in zip(triples, twins_of, strict=True) for twin in several]
     further = [
         *(twin for _, twin in pairs),
-        *(text for triple, twin in pairs for text in mixed_texts(triple, twin)),
+        *(text for one, twin in pairs for text in (mixed(one, twin), mixed(twin, one))),
         *(twin for of_items in placebos_of.values() for several in of_items for twin in several),
     ]
     known = set(map(_texts, triples))
     once = {_texts(text): replace(text, unrelated="") for text in further}
     return [text for texts, text in once.items() if texts not in known]
+
+
+# -- whole sentences -------------------------------------------------------------------------------
+
+_HOW = dict.fromkeys(("reading", "scored"), str)
+
+
+class SentenceRecord(RunRecord):
+    """Everything needed to repeat a run.
+
+    Attributes:
+        kind: Of language model: causal, masked or seq2seq.
+        texts: What was read.
+        start: What stands in front of a causal model's texts.
+        confidence: Coverage of the intervals.
+    """
+
+    command: str = "stereoset intrasentence"
+    kind: str
+    texts: ScoredTextsRecord
+    start: str
+    confidence: float
+
+
+@dataclass(frozen=True)
+class SentenceScores(SavedResult):
+    """Result of ``sentence_scores``.
+
+    Attributes:
+        items: One row per reading, scored words and item: ``reading scored id category group
+            source``, ``log_prob_`` and ``tokens_`` of the three sentences; NaN where no token of a
+            sentence is scored.
+        scores: As ``stereoset.scores``, with ``reading scored`` and ``undefined``: items left out
+            because no token of a sentence is scored.
+        length_split: As ``stereoset.length_split``, with ``reading scored``.
+        record: Everything needed to repeat the run.
+    """
+
+    COMMAND = "stereoset intrasentence"
+    RECORD = SentenceRecord
+    TABLES = (
+        (
+            "items",
+            "items.parquet",
+            ROLE_COLUMNS | _HOW | dict.fromkeys(("id", "category", "group"), str),
+        ),
+        ("scores", "scores.csv", SCORES | _HOW | {"undefined": int}),
+        ("length_split", "length_split.csv", LENGTH_SPLIT | _HOW),
+    )
+    SHOWN = (("scores, with intervals", "scores"),)
+
+    items: pd.DataFrame
+    scores: pd.DataFrame
+    length_split: pd.DataFrame
+    record: SentenceRecord
+
+    def __repr__(self) -> str:
+        items = counted(self.record.texts.triples, "item")
+        return f"SentenceScores({self.record.model.name}: {items})"
+
+
+def sentence_scores(
+    model: LanguageModel,
+    sentences: Sequence[SentenceTriple],
+    *,
+    batch_size: int = 32,
+    start: Start = "tokenizer",
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+    cache: OpenCache = no_cache,
+) -> SentenceScores:
+    """Stereotype, language-model and idealised CAT scores of StereoSet's intrasentence half.
+
+    Args:
+        model: A causal, masked or sequence-to-sequence language model.
+        sentences: From ``load_sentence_triples``.
+        batch_size: Texts per forward pass.
+        start: As in ``TextReader``.
+        confidence: Coverage of the intervals.
+        progress: Called with finished items and all, twice as many as there are sentences.
+        cache: As in ``TextReader.read_saved``.
+
+    Raises:
+        InputError: if there is no item, or as ``TextReader.read_saved``.
+        ShareDone: as there.
+    """
+    if not sentences:
+        raise InputError("there is no item to score")
+    items = sentence_items(
+        model, sentences, batch_size=batch_size, start=start, progress=progress, cache=cache
+    )
+    tables, splits = [], []
+    for (reading, scored), part in items.groupby(["reading", "scored"], sort=False):
+        about = {"reading": str(reading), "scored": str(scored)}
+        defined = part.dropna(subset=[f"log_prob_{role}" for role in "sau"])
+        if defined.empty:
+            continue
+        undefined = len(part) - len(defined)
+        tables.append(scores(defined, confidence=confidence).assign(**about, undefined=undefined))
+        splits.append(length_split(defined).assign(**about))
+    if not tables:
+        raise InputError("no item has a token that can be scored")
+    ids = [contrast.ids for contrast in tokenize(model, [Contrast(s.texts()) for s in sentences])]
+    return SentenceScores(
+        items=items,
+        scores=pd.concat(tables, ignore_index=True),
+        length_split=pd.concat(splits, ignore_index=True),
+        record=SentenceRecord(
+            model=model_record(model, weights=model.weight_hash()),
+            kind=model.kind,
+            texts=ScoredTextsRecord(triples=len(sentences), hash=texts_hash(ids)),
+            start=start,
+            confidence=confidence,
+        ),
+    )
+
+
+def sentence_twins(sentences: Sequence[SentenceTriple]) -> dict[str, SentenceTriple]:
+    """The same sentences about the other gender, by the name of the item.
+
+    Only gender sentences that can be swapped have one: targets of other categories stand in the
+    sentence with what is said of them and are not replaced.
+    """
+    gender = [sentence for sentence in sentences if sentence.category == "gender"]
+    # The context of the triple is the stereotype: it has to change with the target.
+    triples = [
+        Triple(own.group, own.category, own.stereotype, *own.texts(), own.source) for own in gender
+    ]
+    made = make_twins(triples)
+    return {
+        own.id: replace(
+            own,
+            group=twin.group,
+            stereotype=twin.stereotype,
+            anti_stereotype=twin.anti_stereotype,
+            unrelated=twin.unrelated,
+        )
+        for own, triple in zip(gender, triples, strict=True)
+        for twin in made.of(triple)
+    }
+
+
+def sentence_items(
+    model: LanguageModel,
+    sentences: Sequence[SentenceTriple],
+    *,
+    batch_size: int = 32,
+    start: Start = "tokenizer",
+    which: Sequence[Scored] = ("whole", "difference"),
+    progress: Progress | None = None,
+    cache: OpenCache = no_cache,
+) -> pd.DataFrame:
+    """The items of ``SentenceScores``; ``which`` words are scored, one after the other."""
+    named = {
+        f"{scored} of sentences": [Contrast(s.texts(), None, scored, s.source) for s in sentences]
+        for scored in which
+    }
+    reader = TextReader(model, batch_size, start)
+    read = reader.read_saved(named, cache, progress=progress)
+    rows = []
+    for scored, readings in zip(which, read.values(), strict=True):
+        for reading, values in readings.items():
+            for sentence, texts in zip(sentences, values, strict=True):
+                row: dict[str, Any] = {"reading": reading, "scored": scored}
+                row |= {n: getattr(sentence, n) for n in ("id", "category", "group", "source")}
+                for role, tokens in zip("sau", texts, strict=True):
+                    row[f"log_prob_{role}"] = float(tokens.sum()) if len(tokens) else np.nan
+                    row[f"tokens_{role}"] = len(tokens)
+                rows.append(row)
+    return pd.DataFrame(rows)

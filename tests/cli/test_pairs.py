@@ -9,7 +9,7 @@ import torch
 
 from tda_bias.models.load import load_language_model
 from tda_bias.pairs import PairSet
-from tda_bias.scores.pair_set import PairSetScores, pair_set_scores
+from tda_bias.scores.pair_scores import PairSetScores, pair_set_scores
 from tda_bias.types import InputError
 from tdabias_cli.main import run
 from tests.support.pairs import pair, write_lines

@@ -178,7 +178,7 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
 
 def test_scores_of_the_measures_are_those_of_the_commands(two):
     """Means over weighted items against the tables of ``stereoset`` and ``pairs``."""
-    from tda_bias.scores.pair_set import pair_set_scores
+    from tda_bias.scores.pair_scores import pair_set_scores
     from tda_bias.scores.perplexity import log_perplexity
     from tda_bias.scores.stereoset_scores import stereoset_scores
 

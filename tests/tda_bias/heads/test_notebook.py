@@ -23,9 +23,8 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.plots.heat_map import plot_heatmap
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
-from tda_bias.scores.intrasentence import SentenceScores
-from tda_bias.scores.pair_set import PairSetScores
-from tda_bias.scores.stereoset_scores import StereoSetScores
+from tda_bias.scores.pair_scores import PairSetScores
+from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.types import InputError
 
 HOSTILE = "<script>alert(1)</script>"

@@ -13,9 +13,13 @@ from tda_bias.lm_eval import tasks
 from tda_bias.models.packaged import local_source
 from tda_bias.pairs.load import load_pairs
 from tda_bias.pairs.stereoset import load_sentence_triples
-from tda_bias.scores.intrasentence import sentence_items, sentence_scores, sentence_twins
 from tda_bias.scores.pair_scores import compared, pair_items
-from tda_bias.scores.stereoset_scores import stereoset_scores
+from tda_bias.scores.stereoset_scores import (
+    sentence_items,
+    sentence_scores,
+    sentence_twins,
+    stereoset_scores,
+)
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.twins import make_twins
 from tda_bias.types import ROLES

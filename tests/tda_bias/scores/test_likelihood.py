@@ -62,7 +62,7 @@ def log_prob(model, ids, place, token, **more):
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
-@pytest.mark.parametrize("options", [{}, {"share_prefix": "never", "batch_size": 1}])
+@pytest.mark.parametrize("options", [{}, {"batch_size": 1}])
 def test_causal_models_follow_the_chain_rule(tiny_lm, kind, options):
     model = tiny_lm(kind)
     found = text_log_probs(model, CONTRASTS, **options)

@@ -11,11 +11,11 @@ from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.scores.pair_scores import (
     compared,
     length_split,
+    official,
     pair_items,
     readings,
     scores,
 )
-from tda_bias.scores.pair_set import official
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import InputError
 from tests.support.pairs import pair, pairs_folder
