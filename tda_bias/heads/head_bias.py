@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.controls import controls
 from tda_bias.heads.group_result import (
     N_SPLITS,
     GroupResult,
@@ -27,12 +26,11 @@ from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.record import HeadsRecord
 from tda_bias.heads.result import NULLS, HeadBias
 from tda_bias.heads.sampler import GroupSampler
-from tda_bias.heads.tables import tables
+from tda_bias.heads.tables import controls, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.progress import Counter, Progress, Stopwatch
-from tda_bias.runs.cache import Cache, OpenCache
-from tda_bias.runs.work import Part
+from tda_bias.runs.cache import Cache, OpenCache, Part
 from tda_bias.stats.resampling import generator
 from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
@@ -216,7 +214,7 @@ def _loaded(model: LoadedModel | TransformerBridge) -> LoadedModel:
 
     if isinstance(model, TransformerBridge) and model.tokenizer is not None:
         name = str(model.cfg.model_name)
-        return LoadedModel(model.original_model, model.tokenizer, name, bridge=model)
+        return LoadedModel.of_bridge(model, model.original_model, model.tokenizer, name)
     raise InputError(
         f"`model` must come from tda_bias.load_model, or be a TransformerBridge with a tokenizer; "
         f"got {type(model).__name__}"

@@ -14,8 +14,6 @@ from tda_bias.heads.texts import ContextTexts, ForwardPass, forward_passes
 from tda_bias.types import Edges, InputError
 
 if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
-
     from tda_bias.models.load import LoadedModel
 
 # Patterns of running a shared prefix once must equal the plain run's to this.
@@ -195,10 +193,10 @@ class PatternReader:
             inputs["position_ids"] = forward_pass.position_ids.to(device)
         ids = forward_pass.ids.to(device)
         with torch.inference_mode():
-            if self.model.bridge is None:
-                self.model.patterns_of.run(ids, take, **inputs)
+            if self.model.eager is not None:
+                self.model.eager.run(ids, take, **inputs)
             else:
-                self._run_bridge(self.model.bridge, ids, take, inputs)
+                self._run_bridge(ids, take, inputs)
             if seen != len(hooks):
                 raise InputError(
                     f"`model` {self.model.name} gave patterns for {seen} of {len(hooks)} layers; "
@@ -209,7 +207,6 @@ class PatternReader:
 
     def _run_bridge(
         self,
-        bridge: TransformerBridge,
         ids: Int[Tensor, "row token"],
         take: Callable[..., None],
         inputs: dict[str, Any],
@@ -230,6 +227,7 @@ class PatternReader:
             if hook.name == last:  # nothing after it is needed, least of all the logits
                 raise StopAtLayerException(pattern)
 
+        bridge: Any = self.model.bridge
         bridge.run_with_hooks(
             ids,
             fwd_hooks=[

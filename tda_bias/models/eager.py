@@ -11,8 +11,9 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -99,17 +100,27 @@ class EagerAttention:
             if layer == last:
                 raise EnoughError
 
-        try:
-            with _watched(self.body, {name for name, _ in layers}, on_output):
-                self.body(input_ids=ids, **_accepted(self.body, asked=self.asked), **inputs)
-        except EnoughError:
-            pass
+        with suppress(EnoughError), _watched(self.body, {name for name, _ in layers}, on_output):
+            self.body(input_ids=ids, **_accepted(self.body, asked=self.asked), **inputs)
+
+
+def allowed_difference(dtype: torch.dtype) -> float:
+    """The difference that two ways to read the same patterns may have."""
+    return 1e-4 if dtype.itemsize >= 4 else 5e-2
 
 
 def body_of(hf_model: PreTrainedModel) -> nn.Module:
     """The part that is run: the model, or an encoder-decoder's encoder."""
     body: nn.Module = hf_model.get_encoder() if hf_model.config.is_encoder_decoder else hf_model
     return body
+
+
+def probe_ids(hf_model: PreTrainedModel) -> Int[Tensor, "row token"]:
+    """Make up token ids that a model is tried with."""
+    embeddings = hf_model.get_input_embeddings()
+    rows = len(getattr(embeddings, "weight", embeddings))  # Perceiver's are a bare parameter
+    ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % rows
+    return ids.to(device_of_inputs(hf_model))
 
 
 def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
@@ -123,8 +134,7 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         InputError: if it does not return attention patterns, or no module gives them.
     """
     body, ids = body_of(hf_model), probe_ids(hf_model)
-    returned, seen = _probe(body, ids, asked=True, name=name)
-    patterns = {n: weights for n, weights in enumerate(returned) if isinstance(weights, Tensor)}
+    patterns, seen = probe(body, ids, asked=True, name=name)
     refused = f"`model` {name} is a {type(hf_model).__name__}"
     if not patterns:
         raise InputError(f"{refused}, which returns no attention patterns (output_attentions)")
@@ -138,29 +148,33 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         )
     places: dict[int, _Place] = {}
     for layer, pattern in patterns.items():
-        free = ((place, value) for place, value in seen if place not in places.values())
-        turned = ((place, value.permute(place.layout)) for place, value in free)
         alike = (
-            place for place, v in turned if v.shape == pattern.shape and torch.equal(v, pattern)
+            place
+            for place, value in seen
+            if place not in places.values() and torch.equal(value.permute(place.layout), pattern)
         )
         place = next(alike, None)
         if place is None:
             raise InputError(f"{refused}; no part of it gives the patterns of its layer {layer}")
         places[layer] = place
-    places = _numbered_as_named(places)
+    # Numbered as modules' names do: hybrids return patterns of some layers alone.
+    found = [re.search(r"\.(\d+)\b", f".{place.module}") for place in places.values()]
+    named = [int(number[1]) for number in found if number is not None]
+    if len(named) == len(places) and all(a < b for a, b in pairwise(named)):
+        places = dict(zip(named, places.values(), strict=True))
     later = max(float(pattern.triu(1).abs().max()) for pattern in patterns.values())
-    unasked = {place for place, _ in _probe(body, ids, asked=False, name=name)[1]}
-    found = EagerAttention(
+    unasked = {place for place, _ in probe(body, ids, asked=False, name=name)[1]}
+    eager = EagerAttention(
         body=body,
         places=places,
         attention="bidirectional" if later > 0 else "causal",
         n_heads=n_heads,
         asked=not set(places.values()) <= unasked,
     )
-    return replace(found, takes_padding=_takes_padding(found, ids))
+    return replace(eager, takes_padding=_takes_padding(eager, ids))
 
 
-def _takes_padding(found: EagerAttention, ids: Int[Tensor, "row token"]) -> bool:
+def _takes_padding(eager: EagerAttention, ids: Int[Tensor, "row token"]) -> bool:
     """Tell whether padding after a text leaves its patterns as they are."""
 
     def patterns(n: int) -> list[Tensor]:
@@ -168,7 +182,7 @@ def _takes_padding(found: EagerAttention, ids: Int[Tensor, "row token"]) -> bool
         mask = torch.ones_like(ids[:1, :n])
         mask[:, _SHORT:] = 0
         with torch.inference_mode():
-            found.run(
+            eager.run(
                 ids[:1, :n],
                 lambda pattern, _: shown.append(pattern[..., :_SHORT, :_SHORT].clone()),
                 attention_mask=mask,
@@ -176,51 +190,19 @@ def _takes_padding(found: EagerAttention, ids: Int[Tensor, "row token"]) -> bool
         return shown
 
     pairs = zip(patterns(_SHORT), patterns(_TOKENS), strict=True)
-    half = next(found.body.parameters()).dtype.itemsize < 4
-    return all(float((a - b).abs().max()) <= (5e-2 if half else 1e-4) for a, b in pairs)
+    allowed = allowed_difference(next(eager.body.parameters()).dtype)
+    return all(float((a - b).abs().max()) <= allowed for a, b in pairs)
 
 
-def probe_ids(hf_model: PreTrainedModel) -> Int[Tensor, "row token"]:
-    """Make up token ids that a model is tried with."""
-    embeddings = hf_model.get_input_embeddings()
-    rows = len(getattr(embeddings, "weight", embeddings))  # Perceiver's are a bare parameter
-    ids = (torch.arange(_TEXTS * _TOKENS).reshape(_TEXTS, _TOKENS) + 5) % rows
-    return ids.to(device_of_inputs(hf_model))
-
-
-def returned_patterns(hf_model: PreTrainedModel) -> list[Tensor]:
-    """Run a model on ``probe_ids`` and list the patterns it returns, layer by layer.
-
-    Returns:
-        ``(row, head, query, key)`` of every layer that has one; nothing where the model returns
-        none or cannot be run so.
-    """
-    try:
-        returned, _ = _probe(body_of(hf_model), probe_ids(hf_model), asked=True, name="")
-    except InputError:
-        return []
-    return [pattern for pattern in returned if isinstance(pattern, Tensor)]
-
-
-def _numbered_as_named(places: dict[int, _Place]) -> dict[int, _Place]:
-    """Number layers as their modules' names do: hybrids return patterns of some layers alone."""
-    numbers = [re.search(r"\.(\d+)\b", f".{place.module}") for place in places.values()]
-    named = [int(number[1]) for number in numbers if number is not None]
-    if len(named) < len(places) or any(a >= b for a, b in pairwise(named)):
-        return places
-    return dict(zip(named, places.values(), strict=True))
-
-
-def _probe(
+def probe(
     body: nn.Module, ids: Int[Tensor, "row token"], *, asked: bool, name: str
-) -> tuple[tuple[Tensor | None, ...], list[tuple[_Place, Tensor]]]:
+) -> tuple[dict[int, Tensor], list[tuple[_Place, Tensor]]]:
     """The patterns that a model returns, and everything of such a shape that its modules give."""
     seen: list[tuple[_Place, Tensor]] = []
     calls: Counter[str] = Counter()
 
     def on_output(module: str, output: Any) -> None:
-        values = output if isinstance(output, tuple | list) else ()
-        for index, value in enumerate(values):
+        for index, value in enumerate(output if isinstance(output, tuple | list) else ()):
             for layout in _LAYOUTS:
                 if isinstance(value, Tensor) and value.ndim == 4:
                     shape = value.permute(layout).shape
@@ -239,16 +221,15 @@ def _probe(
             f"`model` {name} ({type(body).__name__}) cannot be run for its attention patterns "
             f"({reason})"
         ) from error
-    return tuple(getattr(output, "attentions", None) or ()), seen
+    returned = enumerate(getattr(output, "attentions", None) or ())
+    return {layer: value for layer, value in returned if isinstance(value, Tensor)}, seen
 
 
-def _accepted(body: nn.Module, *, asked: bool) -> dict[str, Any]:
-    """Of what makes a pass cheap, what a model takes."""
+def _accepted(body: nn.Module, *, asked: bool) -> dict[str, bool]:
+    """Of what makes a pass cheap, what a model takes; and what asks for patterns."""
     parameters = inspect.signature(body.forward).parameters
-    given: dict[str, Any] = {"use_cache": False} if "use_cache" in parameters else {}
-    if asked:
-        given["output_attentions"] = True
-    return given
+    given = {"use_cache": False} if "use_cache" in parameters else {}
+    return given | ({"output_attentions": True} if asked else {})
 
 
 @contextmanager
@@ -256,17 +237,9 @@ def _watched(
     body: nn.Module, names: set[str], on_output: Callable[[str, Any], None]
 ) -> Iterator[None]:
     """Call ``on_output`` with the name and output of each of some modules."""
-
-    def hook_of(name: str) -> Callable[..., None]:
-        return lambda module, arguments, output: on_output(name, output)
-
-    handles = [
-        module.register_forward_hook(hook_of(name))
-        for name, module in body.named_modules()
-        if name in names
-    ]
-    try:
+    with ExitStack() as stack:
+        for name, module in body.named_modules():
+            if name in names:
+                tell = partial(lambda name, _module, _given, output: on_output(name, output), name)
+                stack.enter_context(module.register_forward_hook(tell))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

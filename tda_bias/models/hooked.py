@@ -1,12 +1,15 @@
-"""A model whose attention patterns can be read: by TransformerLens, or by its own attention."""
+"""A model whose attention patterns can be read: by TransformerLens, or by its own attention.
+
+TransformerLens is used where its patterns of a probe are those that the model itself returns.
+"""
 
 from __future__ import annotations
 
 import copy
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,7 +17,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import torch
 from torch import Tensor
 
-from tda_bias.models.eager import EagerAttention, eager_attention, probe_ids, returned_patterns
+from tda_bias.models.eager import (
+    EagerAttention,
+    allowed_difference,
+    body_of,
+    eager_attention,
+    probe,
+    probe_ids,
+)
 from tda_bias.models.language_model import LanguageModel, is_spread, model_record
 from tda_bias.runs.record import HookedModelRecord
 from tda_bias.types import Attention, InputError
@@ -23,8 +33,6 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Patterns of TransformerLens and of the model itself may differ by this.
-_SAME, _SAME_IN_HALF_PRECISION = 1e-4, 5e-2
 _PATTERN_HOOK = re.compile(r"^(?:encoder_)?blocks\.(\d+)\.attn\.hook_pattern$")
 
 
@@ -33,6 +41,10 @@ class LoadedModel(LanguageModel):
     """A language model whose attention can be hooked.
 
     Attributes:
+        attention: Causal for decoders; bidirectional for encoders, also those of encoder-decoders.
+        n_heads: Heads of a layer.
+        pattern_hooks: Hook name to layer for every layer with attention (the encoder's, where there
+            is one).
         bridge: The TransformerLens bridge around ``hf_model``, if it knows the architecture. Its
             copy of the tokenizer may add a token at the beginning; texts never go through that one.
         eager: Hugging Face's own attention, where there is no bridge.
@@ -40,58 +52,57 @@ class LoadedModel(LanguageModel):
             known.
     """
 
-    bridge: TransformerBridge | None = field(kw_only=True)
+    attention: Attention = field(kw_only=True)
+    n_heads: int = field(kw_only=True)
+    pattern_hooks: dict[str, int] = field(kw_only=True)
+    bridge: TransformerBridge | None = None
     eager: EagerAttention | None = None
     hashes: tuple[str, str] | None = None
+
+    @classmethod
+    def of_bridge(
+        cls,
+        bridge: TransformerBridge,
+        hf_model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        name: str,
+        **about: Any,
+    ) -> LoadedModel:
+        """A model that is hooked by TransformerLens, whatever made the bridge.
+
+        Raises:
+            InputError: if it hooks no layer's patterns, or their direction is not known.
+        """
+        seq2seq = hf_model.config.is_encoder_decoder
+        prefix = "encoder_blocks." if seq2seq else "blocks."
+        hooks = {
+            hook: int(match.group(1))
+            for hook in bridge.hook_dict
+            if hook.startswith(prefix) and (match := _PATTERN_HOOK.match(hook))
+        }
+        if not hooks:
+            raise InputError(
+                f"`model` {name} ({type(hf_model).__name__}) has no layer whose attention patterns "
+                f"TransformerLens {version('transformer-lens')} can hook"
+            )
+        direction = "bidirectional" if seq2seq else str(bridge.cfg.attention_dir)
+        if direction not in get_args(Attention):
+            raise InputError(f"`model` {name}: unknown attention direction {direction!r}")
+        return cls(
+            hf_model,
+            tokenizer,
+            name,
+            **about,
+            attention="causal" if direction == "causal" else "bidirectional",
+            n_heads=max(1, int(getattr(bridge.cfg, "n_heads", 1))),
+            pattern_hooks=dict(sorted(hooks.items(), key=lambda item: item[1])),
+            bridge=bridge,
+        )
 
     def weight_hash(self) -> str:
         """As without hooks, which rename parameters and copy some, unless weights have changed."""
         now = super().weight_hash()
         return self.hashes[0] if self.hashes is not None and self.hashes[1] == now else now
-
-    @property
-    def attention(self) -> Attention:
-        """Causal for decoders; bidirectional for encoders, also those of encoder-decoders."""
-        if self.hf_model.config.is_encoder_decoder:
-            return "bidirectional"
-        if self.bridge is None:
-            return self.patterns_of.attention
-        direction = str(self.bridge.cfg.attention_dir)
-        if direction not in get_args(Attention):
-            raise InputError(f"`model` {self.name}: unknown attention direction {direction!r}")
-        return "causal" if direction == "causal" else "bidirectional"
-
-    @property
-    def n_heads(self) -> int:
-        """Heads of a layer."""
-        if self.bridge is None:
-            return self.patterns_of.n_heads
-        return max(1, int(getattr(self.bridge.cfg, "n_heads", 1)))
-
-    @property
-    def patterns_of(self) -> EagerAttention:
-        """Hugging Face's attention, of a model without a bridge."""
-        if self.eager is None:
-            raise TypeError("a model is hooked by a bridge or by its own attention")
-        return self.eager
-
-    @cached_property
-    def pattern_hooks(self) -> dict[str, int]:
-        """Hook name to layer for every layer with attention (the encoder's, where there is one)."""
-        if self.bridge is None:
-            return {f"layer {layer}": layer for layer in self.patterns_of.places}
-        prefix = "encoder_blocks." if self.hf_model.config.is_encoder_decoder else "blocks."
-        hooks = {
-            name: int(match.group(1))
-            for name in self.bridge.hook_dict
-            if name.startswith(prefix) and (match := _PATTERN_HOOK.match(name))
-        }
-        if not hooks:
-            raise InputError(
-                f"`model` {self.name} ({self.architecture}) has no layer whose attention patterns "
-                f"TransformerLens {version('transformer-lens')} can hook"
-            )
-        return dict(sorted(hooks.items(), key=lambda item: item[1]))
 
 
 def hooked_model_record(model: LoadedModel, *, weights: str) -> HookedModelRecord:
@@ -114,8 +125,6 @@ def hook_model(
 ) -> LoadedModel:
     """Hook a Hugging Face model by TransformerLens, or by its own attention.
 
-    TransformerLens is used where its patterns of a probe are those that the model itself returns.
-
     Args:
         hf_model: The model.
         tokenizer: Its tokenizer.
@@ -131,12 +140,15 @@ def hook_model(
     refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
     own: list[Tensor] = []
     if not is_spread(hf_model):
-        own = returned_patterns(hf_model.eval())
+        with suppress(InputError):  # nothing can be compared where the model returns none
+            body, ids = body_of(hf_model.eval()), probe_ids(hf_model)
+            own = list(probe(body, ids, asked=True, name=name)[0].values())
         try:
             hooked = bridge_model(
                 hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint
             )
-            _refuse_other_patterns(hooked, own)
+            if own:
+                _refuse_other_patterns(hooked, own)
             return hooked
         except InputError as error:
             refused = str(error)
@@ -149,11 +161,20 @@ def hook_model(
     except InputError as error:
         # Where it returns some, what is wrong with them is the reason.
         raise InputError(str(error) if own else f"{refused}; without it: {error}") from None
-    about: dict[str, Any] = {
-        "revision": getattr(hf_model.config, "_commit_hash", None),
-        "not_in_checkpoint": not_in_checkpoint,
-    }
-    return LoadedModel(hf_model, tokenizer, name, **about, bridge=None, eager=eager)
+    return LoadedModel(
+        hf_model,
+        tokenizer,
+        name,
+        revision=getattr(hf_model.config, "_commit_hash", None),
+        not_in_checkpoint=not_in_checkpoint,
+        attention="bidirectional" if hf_model.config.is_encoder_decoder else eager.attention,
+        n_heads=eager.n_heads,
+        pattern_hooks={f"layer {layer}": layer for layer in eager.places},
+        eager=eager,
+    )
+
+
+# -- by TransformerLens ----------------------------------------------------------------------------
 
 
 def bridge_model(
@@ -171,24 +192,17 @@ def bridge_model(
     Raises:
         InputError: if TransformerLens has no adapter for the architecture.
     """
+    from transformer_lens.model_bridge import TransformerBridge
+
     about: dict[str, Any] = {
         "revision": getattr(hf_model.config, "_commit_hash", None),
         "not_in_checkpoint": not_in_checkpoint,
     }
-    plain = LanguageModel(hf_model.eval(), tokenizer, name, **about).weight_hash()
-    if not hf_model.config.architectures:
-        hf_model.config.architectures = [type(hf_model).__name__]
-    bridge = _bridge(hf_model, tokenizer, name=name)
-    hooked = LanguageModel(hf_model, tokenizer, name, **about).weight_hash()
-    hashes = (plain, hooked)
-    return LoadedModel(hf_model, tokenizer, name, **about, bridge=bridge, hashes=hashes)
-
-
-def _bridge(
-    hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str
-) -> TransformerBridge:
-    from transformer_lens.model_bridge import TransformerBridge
-
+    model = LanguageModel(hf_model.eval(), tokenizer, name, **about)
+    plain = model.weight_hash()
+    config = hf_model.config
+    if not config.architectures:
+        config.architectures = [type(hf_model).__name__]
     theirs = copy.deepcopy(tokenizer)
     theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
     try:
@@ -197,19 +211,20 @@ def _bridge(
             f"loaded/{Path(name).name}",
             hf_model=hf_model,
             tokenizer=theirs,
-            dtype=next(hf_model.parameters()).dtype,
+            dtype=model.dtype,
             trust_remote_code=False,
         )
     except Exception as error:  # of an architecture that it knows in part, of any kind
         # For an unknown class the message lists hundreds of known ones.
         reason = "" if "supported architecture" in str(error) else f" ({first_sentence(error)})"
         raise InputError(
-            f"`model` {name} is a {type(hf_model).__name__}, which TransformerLens "
+            f"`model` {name} is a {model.architecture}, which TransformerLens "
             f"{version('transformer-lens')} cannot hook{reason}; use a model of another "
             "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
         ) from error
     bridge.eval()
-    return bridge
+    hashes = plain, model.weight_hash()
+    return LoadedModel.of_bridge(bridge, hf_model, tokenizer, name, **about, hashes=hashes)
 
 
 def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
@@ -217,17 +232,15 @@ def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
 
     Args:
         model: The hooked model.
-        own: Its patterns of ``probe_ids``, before it was hooked; none where it returns none, and
-            nothing can be compared.
+        own: Its patterns of ``probe_ids``, before it was hooked.
 
     Raises:
         InputError: if they differ, or TransformerLens cannot run the model.
     """
     from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-    bridge, hooks = model.bridge, list(model.pattern_hooks)
-    if not own or bridge is None:
-        return
+    bridge: Any = model.bridge
+    hooks = list(model.pattern_hooks)
     shown: list[Tensor] = []
 
     def keep(pattern: Tensor, hook: Any) -> None:
@@ -254,7 +267,7 @@ def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
     if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own]:
         raise InputError(f"{refused} shows of other layers or heads than it has")
     difference = max(float((a - b).abs().max()) for a, b in zip(shown, own, strict=True))
-    if not difference <= (_SAME if model.dtype.itemsize >= 4 else _SAME_IN_HALF_PRECISION):
+    if not difference <= allowed_difference(model.dtype):
         raise InputError(f"{refused} shows otherwise (by {difference:.1e}) than it has them")
 
 
@@ -285,10 +298,6 @@ def initialised(model: LoadedModel, *, seed: int = 0) -> LoadedModel:
 
     What the attention of such a network shows is set by the texts' tokens and their places, not by
     anything learnt.
-
-    Args:
-        model: A hooked model; it is left as it is.
-        seed: Fixes the weights.
     """
     config = copy.deepcopy(model.hf_model.config)
 

@@ -31,7 +31,6 @@ class LanguageModel:
         name: What the model was asked for as.
         revision: The hub's commit, where it is known.
         not_in_checkpoint: Parameters that the checkpoint lacks and that are therefore random.
-        body_not_in_checkpoint: Those of them that attention patterns depend on.
         adapted: Hash of the weights before an adapter was merged into them; None without one.
     """
 
@@ -40,7 +39,6 @@ class LanguageModel:
     name: str
     revision: str | None = None
     not_in_checkpoint: tuple[str, ...] = ()
-    body_not_in_checkpoint: tuple[str, ...] = ()
     adapted: str | None = None
 
     def __repr__(self) -> str:
@@ -141,7 +139,13 @@ class LanguageModel:
         Raises:
             InputError: naming some of them.
         """
-        lacking = self.body_not_in_checkpoint
+        if not self.not_in_checkpoint:
+            return
+        seq2seq = self.hf_model.config.is_encoder_decoder
+        body = self.hf_model.get_encoder() if seq2seq else self.hf_model.base_model
+        of_body = {id(value) for value in body.state_dict(keep_vars=True).values()}
+        every = self.hf_model.state_dict(keep_vars=True)
+        lacking = [n for n in self.not_in_checkpoint if n in every and id(every[n]) in of_body]
         if lacking:
             more = ", ..." if len(lacking) > 2 else ""
             raise InputError(

@@ -10,9 +10,10 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from os.path import exists, isfile, join
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -72,20 +73,17 @@ def load_model(
             neither TransformerLens nor transformers shows its attention patterns, or the device
             or type is not available.
     """
-
-    def load() -> LanguageModel:
-        return load_language_model(
-            name, device=device, dtype=dtype, attention="eager", device_map=device_map
-        )
-
+    load = partial(
+        load_language_model,
+        name, device=device, dtype=dtype, attention="eager", device_map=device_map,
+    )  # fmt: skip
     loaded = load()
     loaded.require_body()
-    lacking = loaded.not_in_checkpoint
     return hook_model(
         loaded.hf_model,
         loaded.tokenizer,
         name=name,
-        not_in_checkpoint=lacking,
+        not_in_checkpoint=loaded.not_in_checkpoint,
         again=lambda: load().hf_model,
     )
 
@@ -131,14 +129,13 @@ def load_language_model(
     model, tokenizer, lacking = _from_pretrained(
         name, head, dtype=DTYPES[dtype], attn_implementation=attention, device_map=parts
     )
-    _refuse_small_embedding(name, model, tokenizer)
+    _check_tokenizer(name, model, tokenizer)
     return LanguageModel(
         (model if parts is not None else model.to(place)).eval(),
         tokenizer,
         name,
         revision=getattr(model.config, "_commit_hash", None),
         not_in_checkpoint=lacking,
-        body_not_in_checkpoint=_of_the_body(model, lacking),
     )
 
 
@@ -153,7 +150,6 @@ def _from_pretrained(
 
         source = local_source(name)
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-        _refuse_empty_tokenizer(name, tokenizer)
         # Safetensors come first; what is pickled is read as tensors only.
         model, info = auto_class(config, head).from_pretrained(
             source,
@@ -252,46 +248,30 @@ def quantisation(config: Any) -> str | None:
     return str(getattr(method, "value", method))
 
 
-def _refuse_empty_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse what transformers makes where there is no tokenizer: one that knows no words."""
-    special = {*tokenizer.get_added_vocab(), *tokenizer.all_special_tokens}
-    if len(set(tokenizer.get_vocab()) - special) < 2:
+def _check_tokenizer(
+    name: str, hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Refuse a tokenizer without words, or with tokens that the model has no embedding for.
+
+    Tokens that texts do not hold unless they are spelt out (padding, added ones) do not count.
+    """
+    vocabulary, added = tokenizer.get_vocab(), set(tokenizer.get_added_vocab())
+    if len(set(vocabulary) - added - set(tokenizer.all_special_tokens)) < 2:
+        # What transformers makes where there is none.
         raise InputError(
             f"`model` {name} has no tokenizer: its folder lacks tokenizer.json or its like; save "
             "the tokenizer there too"
         )
-
-
-def _refuse_small_embedding(
-    name: str, hf_model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    """Refuse a tokenizer with tokens that the model has no embedding for.
-
-    Tokens that texts do not hold unless they are spelt out (padding, added ones) do not count.
-    """
     rows = getattr(hf_model.get_input_embeddings(), "num_embeddings", None)
-    if rows is None:
-        return
-    added = set(tokenizer.get_added_vocab())
-    used = {token: i for token, i in tokenizer.get_vocab().items() if token not in added}
+    used = {token: i for token, i in vocabulary.items() if token not in added}
     pairs = zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)
     used |= {token: i for token, i in pairs if token != tokenizer.pad_token}
-    lacking = sorted((index, token) for token, index in used.items() if index >= rows)
-    if lacking:
-        index, token = lacking[0]
+    index, token = max((index, token) for token, index in used.items())
+    if rows is not None and index >= rows:
         raise InputError(
             f"`model` {name} has embeddings for {rows} tokens, but its tokenizer knows more "
             f"({token!r} is number {index}): they do not belong together"
         )
-
-
-def _of_the_body(hf_model: PreTrainedModel, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some parameters that attention patterns depend on: the encoder's, or the body's."""
-    seq2seq = hf_model.config.is_encoder_decoder
-    body = hf_model.get_encoder() if seq2seq else hf_model.base_model
-    of_body = {id(value) for value in body.state_dict(keep_vars=True).values()}
-    every = hf_model.state_dict(keep_vars=True)
-    return tuple(name for name in names if name in every and id(every[name]) in of_body)
 
 
 def auto_class(config: Any, head: Head) -> Any:
@@ -414,10 +394,9 @@ def read_device_map(source: str) -> str | dict[str, str | int]:
     try:
         content = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error).splitlines()[0]
         raise InputError(
             f"`device_map` must be {', '.join(_DEVICE_MAPS)} or a readable file; {source!r}: "
-            f"{reason}"
+            f"{str(error).splitlines()[0]}"
         ) from None
     if not isinstance(content, dict) or not content:
         raise InputError(f"`device_map` {source} holds no names of parts with their devices")

@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from tda_bias.models.hooks import stopped_before
+from tda_bias.models.hooks import in_single_precision, stopped_before
 from tda_bias.models.language_model import LanguageModel
-from tda_bias.models.precision import in_single_precision
 from tda_bias.types import InputError
 
 _CACHED_ROWS = 16
@@ -88,12 +87,12 @@ def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
         return False
     if hf_model not in _LINEAR:
         seen: list[Tensor] = []
-        handle = head.register_forward_hook(lambda _, __, output: seen.append(output))
-        try:
-            with torch.inference_mode(), _only(hf_model, inputs, places[:1]) as only:
-                logits = hf_model(**inputs).logits
-        finally:
-            handle.remove()
+        with (
+            head.register_forward_hook(lambda _, __, output: seen.append(output)),
+            torch.inference_mode(),
+            _only(hf_model, inputs, places[:1]) as only,
+        ):
+            logits = hf_model(**inputs).logits
         _LINEAR[hf_model] = bool(only) and torch.equal(seen[0], logits)
     return _LINEAR[hf_model]
 
@@ -174,8 +173,5 @@ def _only(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> Iterator[
         chosen.append(True)
         return (hidden.flatten(0, 1)[places].unsqueeze(0), *rest)
 
-    handle = hf_model.get_output_embeddings().register_forward_pre_hook(choose)
-    try:
+    with hf_model.get_output_embeddings().register_forward_pre_hook(choose):
         yield chosen
-    finally:
-        handle.remove()

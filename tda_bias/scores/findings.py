@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tda_bias.runs.finding import NEUTRAL_IS_NOT_GOOD, Finding
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.runs.text import (
+    NEUTRAL_IS_NOT_GOOD,
+    Finding,
+    counted,
+    interval_text,
+    number_text,
+    p_text,
+)
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.stats.resampling import smallest_effect

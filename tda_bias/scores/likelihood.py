@@ -24,8 +24,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
-from tda_bias.runs.work import Part
+from tda_bias.runs.cache import OpenCache, Part, no_cache, texts_hash
 from tda_bias.scores.texts import CONTEXT, Contrast, SplitTexts, split_triples, tokenize
 from tda_bias.types import ROLES, InputError, Triple
 

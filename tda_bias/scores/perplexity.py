@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.requests import mask_token, masked_row, require_kind, text_tree
 from tda_bias.models.scoring import LOGITS, Scorer, TreePass
 from tda_bias.models.token_trees import Rows
@@ -97,7 +97,7 @@ def text_windows(
 
     Args:
         model: The model whose tokenizer and context count.
-        text: The text, from beginning to end.
+        text: The whole text.
         width: Tokens of a window; if None, 1,024 (masked models: 128) or what the model takes.
         stride: Tokens from one window to the next; half the width if None.
         sample: Only so many windows, drawn without replacement; all if None or if there are fewer.
@@ -156,10 +156,11 @@ def log_perplexity(
         InputError: if the model is of another kind or has no language-model head, or a
             log-probability is NaN.
     """
-    scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
 
     def read(tree_pass: TreePass) -> Float[np.ndarray, " reading"]:
-        return -np.concatenate(scorer.run(tree_pass))
+        return -token_log_probs(
+            model.hf_model, tree_pass.inputs, tree_pass.places, tree_pass.place, tree_pass.token
+        )
 
     return _per_token(model, windows, read, batch_size, progress)
 
@@ -227,9 +228,8 @@ def _per_token(
     require_kind(model, ("causal", "masked"), "perplexity is that of")
     model.check_length(max(map(len, windows.ids)))
     scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
-    rows_of = _masked_rows if model.kind == "masked" else _causal_rows
     total = np.zeros(len(windows.ids))
-    for rows in rows_of(model, windows, batch_size):
+    for rows in _rows(model, windows, batch_size):
         values = read(scorer.pass_of(rows))
         refuse_undefined(model, [values])
         window = np.repeat(rows.tree, list(map(len, rows.readings)))
@@ -239,22 +239,21 @@ def _per_token(
     return PerToken(total, np.array(list(map(len, windows.scored))))
 
 
-def _causal_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
+def _rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
+    """What each pass runs: windows of causal models, masked tokens of a window of others."""
+    if model.kind == "masked":
+        mask = mask_token(model)
+        for number, (ids, scored) in enumerate(zip(windows.ids, windows.scored, strict=True)):
+            for start in range(0, len(scored), batch_size):
+                rows = [
+                    masked_row([*ids[:place], mask, *ids[place + 1 :]], place, [ids[place]])
+                    for place in scored[start : start + batch_size]
+                ]
+                yield Rows(rows, [number] * len(rows), [np.arange(1)] * len(rows))
+        return
     vocabulary = model.hf_model.config.get_text_config().vocab_size
     size = min(batch_size, max(1, LOGITS // (windows.stride * vocabulary)))
     for start in range(0, len(windows.ids), size):
         numbers = list(range(start, min(start + size, len(windows.ids))))
         trees = [text_tree([windows.ids[i]], [(0, windows.scored[i])]) for i in numbers]
         yield Rows(trees, numbers, [np.arange(len(tree.read_node)) for tree in trees])
-
-
-def _masked_rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
-    mask = mask_token(model)
-    for number, ids in enumerate(windows.ids):
-        scored = windows.scored[number]
-        for start in range(0, len(scored), batch_size):
-            rows = [
-                masked_row([*ids[:place], mask, *ids[place + 1 :]], place, [ids[place]])
-                for place in scored[start : start + batch_size]
-            ]
-            yield Rows(rows, [number] * len(rows), [np.arange(1)] * len(rows))

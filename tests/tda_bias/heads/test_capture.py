@@ -1,6 +1,7 @@
 """Patterns: equal to Hugging Face's, alone or in a batch, shared prefix or not."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -148,9 +149,8 @@ def test_rows_that_do_not_sum_to_one_are_counted_by_layer(tokenizer, tiny):
     assert found.worst < 1e-5
 
 
-def test_a_model_that_looks_ahead_is_not_taken_for_causal(tokenizer, tiny, monkeypatch):
-    model = tiny("bert")
-    monkeypatch.setattr(type(model), "attention", "causal")
+def test_a_model_that_looks_ahead_is_not_taken_for_causal(tokenizer, tiny):
+    model = replace(tiny("bert"), attention="causal")
     with pytest.raises(InputError, match="attends to later tokens though it is causal"):
         read(model, made_up(len(tokenizer)), batch_size=4, shared=False)
 

@@ -10,7 +10,6 @@ import pytest
 
 from tda_bias import load_language_model, load_triples
 from tda_bias.lm_eval import tasks
-from tda_bias.models.packaged import local_source
 from tda_bias.pairs.load import load_pairs
 from tda_bias.pairs.stereoset import load_sentence_triples
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -128,22 +127,6 @@ def test_beta_and_the_official_scores_are_those_of_stereoset(saved_lm, tmp_path)
     has_twin = scores.items.dropna(subset=["beta_sum"])
     over_targets = cluster_mean(has_twin["beta_sum"].to_numpy(), has_twin["group"])
     assert found["beta_stderr"] == pytest.approx(over_targets.error, abs=1e-4)
-
-
-@pytest.mark.real
-@pytest.mark.thorough
-def test_smollm2_has_the_same_beta_in_lm_eval(tmp_path):
-    path = written(tmp_path, "--category", "gender")
-    first_items(path, 24)
-    source = local_source("smollm2-135m")
-    found = measured("stereoset_intersentence", source, data=path)
-    triples = load_triples("starter", category="gender")
-    twins = make_twins(triples)
-    scores = stereoset_scores(
-        load_language_model("smollm2-135m", device="cpu"), triples[::2], twins=twins
-    )
-    assert len(scores.items) == 24
-    same_as_the_command(found, scores, 1e-3)
 
 
 def test_triples_without_twins_count_in_the_official_score(saved_lm, tmp_path):

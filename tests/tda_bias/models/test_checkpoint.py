@@ -3,8 +3,6 @@
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -66,25 +64,6 @@ def test_a_folder_that_names_code_is_refused_in_one_line(folder, tmp_path, kind,
         with pytest.raises(InputError, match=rf"its {where} names Python code \(auto_map\)") as e:
             load(str(folder), device="cpu")
         assert "\n" not in str(e.value)
-    assert not mark.exists()
-
-
-def test_nobody_is_asked_on_the_terminal(folder, tmp_path):
-    """A stream of yes on standard input executes nothing."""
-    mark = tmp_path / "mark"
-    with_code(folder, mark, kind="unheard-of")
-    command = [sys.executable, "-c", "from tdabias_cli.main import main; main()"]
-    command += ["heads", "--data", "starter", "--category", "gender"]
-    done = subprocess.run(
-        [*command, "--model", str(folder), "--out", str(tmp_path / "out")],
-        input="y\n" * 1000,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "names Python code" in done.stderr
-    assert "Do you wish" not in done.stdout + done.stderr
     assert not mark.exists()
 
 
@@ -193,7 +172,6 @@ def test_a_checkpoint_that_lacks_layers_is_named_and_refused(saved, kind, lackin
     with pytest.raises(InputError, match=r"its checkpoint lacks \d+ parameters \(.*is it complete"):
         load_model(folder, device="cpu")
     plain = load_language_model(folder, device="cpu")
-    assert plain.body_not_in_checkpoint
     with pytest.raises(InputError, match="its checkpoint lacks"):
         plain.require_language_head()
 
@@ -201,7 +179,7 @@ def test_a_checkpoint_that_lacks_layers_is_named_and_refused(saved, kind, lackin
 def test_a_checkpoint_without_its_language_head_still_has_patterns(saved):
     model = load_model(saved("bert", ["cls."]), device="cpu")
     assert model.not_in_checkpoint
-    assert model.body_not_in_checkpoint == ()
+    model.require_body()
     with pytest.raises(InputError, match=r"has no language-model head \(cls\."):
         model.require_language_head()
 

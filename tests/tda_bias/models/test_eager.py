@@ -25,7 +25,9 @@ WITH_ADAPTER = ["gpt2", "llama", "bloom", "bert", "roberta", "t5", "bart", "mari
 def through_eager(kind: str, tokenizer) -> LoadedModel:
     hf_model = tiny_hf_model(kind, len(tokenizer))
     eager = eager_attention(hf_model, name=kind)
-    return LoadedModel(hf_model, tokenizer, kind, bridge=None, eager=eager)
+    hooks = {f"layer {layer}": layer for layer in eager.places}
+    about = {"attention": eager.attention, "n_heads": eager.n_heads, "pattern_hooks": hooks}
+    return LoadedModel(hf_model, tokenizer, kind, eager=eager, **about)
 
 
 # -- bad input --
@@ -164,8 +166,8 @@ def test_hybrids_number_their_layers_as_the_model_does(tokenizer):
 def test_texts_whose_patterns_padding_changes_are_read_alone(tokenizer, kind):
     """Convolutions, and embeddings of neighbours, see what stands behind a text."""
     model = through_eager(kind, tokenizer)
-    assert not model.patterns_of.takes_padding
-    assert through_eager("distilbert", tokenizer).patterns_of.takes_padding
+    assert not model.eager.takes_padding
+    assert through_eager("distilbert", tokenizer).eager.takes_padding
     triples = made_up(len(tokenizer))
     found = read(model, triples, batch_size=8, shared=False)
     for index, ids in enumerate(ids for triple in triples for ids in triple.ids):
@@ -185,7 +187,7 @@ def test_windows_are_the_reason_that_is_given(tokenizer, name):
 
 def test_layers_come_one_at_a_time_and_the_pass_ends_at_the_last(tokenizer):
     """Some give no pattern unless they are asked to keep those of all layers."""
-    asked = {kind: through_eager(kind, tokenizer).patterns_of.asked for kind in WITHOUT_ADAPTER}
+    asked = {kind: through_eager(kind, tokenizer).eager.asked for kind in WITHOUT_ADAPTER}
     assert [kind for kind, own in asked.items() if own] == ASKED
     model = through_eager("distilbert", tokenizer)
 
@@ -197,13 +199,6 @@ def test_layers_come_one_at_a_time_and_the_pass_ends_at_the_last(tokenizer):
     read(model, made_up(len(tokenizer)), batch_size=4, shared=False)
     assert ran == []
     assert hooks() == before
-
-
-def test_layers_that_share_their_module_are_told_apart(tokenizer):
-    """ALBERT runs one module for all layers."""
-    places = through_eager("albert", tokenizer).patterns_of.places
-    assert len({place.module for place in places.values()}) == 1
-    assert [place.call for place in places.values()] == [0, 1]
 
 
 # -- the whole --

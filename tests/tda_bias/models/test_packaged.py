@@ -1,12 +1,10 @@
 """Models from the package index: found, converted once, loaded."""
 
-import json
 import zipfile
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 
-import pandas as pd
 import pytest
 import torch
 
@@ -73,16 +71,6 @@ def test_an_interrupted_conversion_is_not_taken_for_a_finished_one(packed, cache
     assert len(calls) == 1
 
 
-def test_a_faster_process_wins(packed, cache):
-    def convert(file, folder):
-        other = cache / f"m-{version('torch')}"
-        other.mkdir()
-        (other / "theirs").touch()
-
-    assert (packed(convert).folder() / "theirs").is_file()
-    assert len(list(cache.iterdir())) == 1
-
-
 def test_a_cache_folder_that_cannot_be_made_is_one_line(packed, cache):
     cache.write_text("a file")
     with pytest.raises(InputError, match="which cannot be made .*XDG_CACHE_HOME"):
@@ -123,14 +111,6 @@ def test_the_converted_model_can_write(smollm2):
     assert smollm2.tokenizer.decode(logits[0, -1].argmax()).strip() == "Paris"
 
 
-@pytest.mark.real
-def test_the_cached_folder_is_complete(smollm2):
-    folder = SMOLLM2.folder()
-    config = json.loads((folder / "config.json").read_text())
-    assert "quantization_config" not in config
-    assert (folder / "model.safetensors").stat().st_size > 500_000_000
-
-
 # -- MiniLM --
 
 
@@ -145,7 +125,7 @@ def test_minilm_is_an_encoder_with_its_body_and_without_a_language_head(encoder)
     assert encoder.attention == "bidirectional"
     assert (len(encoder.pattern_hooks), encoder.hf_model.config.num_attention_heads) == (6, 12)
     assert encoder.max_tokens == 512
-    assert encoder.body_not_in_checkpoint == ()
+    encoder.require_body()
     assert all(name.startswith("cls.") for name in encoder.not_in_checkpoint)
     with pytest.raises(InputError, match="`model` minilm-l6 has no language-model head"):
         encoder.require_language_head()
@@ -159,20 +139,6 @@ def test_minilms_hash_is_that_of_what_the_package_holds(encoder):
     """Its language head is random at every loading; with and without hooks it takes no part."""
     plain = [load_language_model("minilm-l6", device="cpu").weight_hash() for _ in range(2)]
     assert plain == [encoder.weight_hash()] * 2
-
-
-@pytest.mark.real
-@needs_minilm
-def test_minilm_puts_sentences_of_one_meaning_together(encoder):
-    """Mean-pooled, as its authors use it: the weights are where they belong."""
-    texts = ["A man is eating food.", "A man eats something.", "The stock market fell sharply."]
-    given = encoder.tokenizer(texts, return_tensors="pt", padding=True)
-    with torch.no_grad():
-        states = encoder.hf_model(**given, output_hidden_states=True).hidden_states[-1]
-    mask = given["attention_mask"].unsqueeze(-1)
-    pooled = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
-    near, far, other = (float(pooled[i] @ pooled[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
-    assert near > 0.7 > 0.2 > max(far, other)
 
 
 # -- GGUF files --
@@ -245,17 +211,3 @@ def test_gemma_is_the_base_model_with_its_windows():
     with torch.no_grad():
         logits = model.hf_model(input_ids=ids).logits
     assert model.tokenizer.decode(logits[0, -1].argmax()).strip() == "France"
-
-
-@pytest.mark.real
-@pytest.mark.long
-@needs_gemma
-def test_gemmas_scores_on_stereosets_gender_items_are_those_measured_before(stereoset, tmp_path):
-    from tdabias_cli.main import run
-
-    command = ["stereoset", "--model", "gemma3-270m", "--category", "gender", "--quiet"]
-    assert run([*command, "--data", str(stereoset), "--out", str(tmp_path / "run")]) == 0
-    beta = pd.read_csv(tmp_path / "run" / "beta.csv").set_index(["scoring", "group"])
-    measured = {"log_odds": 4.488, "beta": 0.626, "beta_low": 0.331, "beta_high": 0.921, "r": 0.988}
-    assert beta.loc[("sum", "all"), list(measured)].to_dict() == pytest.approx(measured, abs=1e-3)
-    assert beta.loc[("mean", "all"), "beta"] == pytest.approx(0.079, abs=1e-3)

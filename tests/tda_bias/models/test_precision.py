@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from tda_bias.models.hooks import Computing
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
-from tda_bias.models.precision import Computing
 from tests.support.models import tiny_hf_model
 
 HEAD = "lm_head"

@@ -64,7 +64,7 @@ def test_readings_are_those_of_each_path_alone(model, kind, share_prefix):
             assert value == pytest.approx(float(expected), abs=2e-4)
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "opt"])
 def test_trees_in_one_row_do_not_see_each_other(model, kind):
     reader = Scorer(model(kind), batch_size=9)
     many = trees() + [path_tree for tree in trees() for path_tree in tree.paths()[0]]
@@ -75,14 +75,6 @@ def test_trees_in_one_row_do_not_see_each_other(model, kind):
     together = reader.run(reader.pass_of(whole_trees(many), grid))
     for expected, values in zip(alone, together, strict=True):
         np.testing.assert_allclose(values, expected, atol=2e-4)
-
-
-def test_a_reader_says_how_it_runs_trees_and_why(model):
-    packed, asked = scorer_for(model("gpt2")), scorer_for(model("gpt2"), share_prefix="never")
-    assert packed.packed
-    assert packed.why.startswith("log-probabilities differ by ")
-    assert not asked.packed
-    assert asked.why == "asked not to"
 
 
 def test_a_pass_holds_as_many_texts_whether_trees_are_rows_or_not(model):
@@ -104,7 +96,7 @@ def test_a_causal_model_that_sees_what_comes_later_is_refused(tokenizer, name, s
 
 
 # Layers of these see only some tokens back.
-WINDOWED = ["mistral", "gemma3", "phi3", "qwen2", "starcoder2", "cohere2"]
+WINDOWED = ["mistral", "gemma3", "qwen2"]
 
 
 @pytest.mark.parametrize("kind", WINDOWED)
@@ -160,10 +152,3 @@ def test_few_logits_are_read_in_one_pass(model, monkeypatch):
     assert max(sizes) <= bound
     for a, b in zip(plain, reader.log_probs(trees() * 5), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-4)
-
-
-def test_progress_ends_with_all_trees(model):
-    calls = []
-    scorer_for(model("gpt2")).log_probs(trees() * 3, progress=lambda *call: calls.append(call))
-    assert calls[-1] == (9, 9)
-    assert calls == sorted(calls)

@@ -10,7 +10,6 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.scores.likelihood import TextReader, triple_likelihoods
 from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.types import InputError, Triple
-from tests.support.models import tiny_hf_model
 
 CONTRASTS = [
     Contrast(("The nurse said that he knew.", "The nurse said that she knew."), source="one"),
@@ -88,12 +87,6 @@ def test_triples_are_contrasts_whose_contexts_causal_models_read_too(tiny_lm, ki
         causal = kind in CAUSAL
         steps = [log_prob(model, ids[:p], p - 1, ids[p]) for p in range(1, len(ids)) if causal]
         assert own.context == pytest.approx(sum(steps) if causal else np.nan, nan_ok=True, abs=1e-4)
-
-
-def test_a_text_whose_only_scored_token_is_its_first_has_none(tiny_lm):
-    contrast = Contrast(("he knew", "that knew"), scored="difference")
-    (texts,) = text_log_probs(tiny_lm("gpt2"), [contrast])["log_prob"]
-    assert [len(own) for own in texts] == [0, 0]
 
 
 def test_a_start_token_makes_the_first_token_readable(tiny_lm):
@@ -216,9 +209,9 @@ def test_decoders_that_see_what_comes_later_are_refused(tiny_lm, kind):
         text_log_probs(tiny_lm(kind, decoder_start_token_id=1), CONTRASTS)
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "bert", "t5"])
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_broken_weights_are_refused(tiny_lm, kind):
-    model = tiny_lm(kind, **({"decoder_start_token_id": 1} if kind == "t5" else {}))
+    model = tiny_lm(kind)
     next(model.hf_model.parameters()).data[:] = float("nan")
     with pytest.raises(InputError, match=f"tiny-{kind} gives NaN for .* weights are broken"):
         text_log_probs(model, CONTRASTS)
@@ -249,17 +242,3 @@ def test_tokenizers_without_an_alignment_score_whole_texts_only(tiny_lm):
     np.testing.assert_array_equal(whole["pll"][0][0], expected[0][0])
     with pytest.raises(InputError, match="does not tell where in a text its tokens stand"):
         text_log_probs(slow, CONTRASTS[1:2])
-
-
-@pytest.mark.parametrize("kind", ["gpt2", "bert", "t5"])
-def test_progress_reaches_the_number_of_contrasts(tiny_lm, kind):
-    seen = []
-    text_log_probs(tiny_lm(kind), CONTRASTS, progress=lambda *counts: seen.append(counts))
-    assert seen[-1] == (len(CONTRASTS), len(CONTRASTS))
-
-
-def test_half_of_a_model_is_refused(tokenizer):
-    hf_model = tiny_hf_model("gpt2", len(tokenizer))
-    model = LanguageModel(hf_model, tokenizer, "m", not_in_checkpoint=("lm_head.weight",))
-    with pytest.raises(InputError, match="no language-model head"):
-        text_log_probs(model, CONTRASTS)

@@ -128,10 +128,10 @@ def test_equal_pairs_within_clusters_have_the_interval_of_the_clusters_means():
 
 
 def test_intervals_of_clusters_of_other_sizes_cover_the_truth():
-    """Means over items, clusters drawn: about 95 % of 400 simulated sets."""
+    """Means over items, clusters drawn: about 95 % of 200 simulated sets."""
     rng = np.random.default_rng(3)
     hits = 0
-    for _ in range(400):
+    for _ in range(200):
         size = rng.integers(1, 6, 40)
         effect = rng.normal(0.5, 1, 40)
         odds = np.repeat(effect, size) + rng.normal(0, 0.5, size.sum())
@@ -139,7 +139,7 @@ def test_intervals_of_clusters_of_other_sizes_cover_the_truth():
         table = items(odds, np.zeros(len(odds)), cluster=cluster)
         row = scores(table).iloc[0]
         hits += row["log_odds_low"] <= 0.5 <= row["log_odds_high"]
-    assert 0.92 <= hits / 400 <= 0.98
+    assert 0.92 <= hits / 200 <= 0.98
 
 
 def test_undefined_pairs_and_ties_are_counted():
@@ -247,11 +247,11 @@ def test_crows_counts_preferred_stereotypes_per_bias_type():
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["crows", "winobias", "winogender", "blimp"])
+@pytest.mark.parametrize("name", ["crows", "winogender"])
 def test_the_real_model_agrees_with_unbatched_passes(name):
     data = pairs_folder() if name == "crows" else None
     read = load_pairs(name, data=data)
-    chosen = read.pairs[:: len(read.pairs) // 12]
+    chosen = read.pairs[:: len(read.pairs) // 4]
     model = load_language_model("smollm2-135m", device="cpu")
     table = pair_items(model, chosen)
     for row, own in zip(table.to_dict("records"), chosen, strict=True):

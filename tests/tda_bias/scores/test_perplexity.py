@@ -1,6 +1,5 @@
 """Perplexity and divergence on neutral text against plain, unbatched computation."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.pairs.neutral import load_neutral_text
-from tda_bias.scores.perplexity import Windows, divergence, log_perplexity, text_windows
+from tda_bias.scores.perplexity import divergence, log_perplexity, text_windows
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pairs_folder
@@ -37,9 +36,9 @@ def sliding(hf_model, ids, width, stride):
     return total, n
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt_neox", "opt", "bloom", "gemma2"])
 @pytest.mark.parametrize(
-    ("width", "stride", "batch_size"), [(40, 15, 3), (32, 32, 1), (400, 100, 2)]
+    ("kind", "width", "stride", "batch_size"),
+    [("gpt2", 40, 15, 3), ("llama", 32, 32, 1), ("bloom", 40, 15, 3), ("gemma2", 400, 100, 2)],
 )
 def test_windows_slide_as_the_transformers_documentation_says(
     tiny_lm, kind, width, stride, batch_size
@@ -180,12 +179,6 @@ def test_divergence_is_the_sum_over_the_vocabulary(tiny_lm, kind):
     assert found.mean > 0.01
 
 
-def test_a_model_does_not_diverge_from_itself(tiny_lm):
-    model = tiny_lm("llama")
-    found = divergence(model, model, text_windows(model, TEXT, width=20))
-    np.testing.assert_array_equal(found.total, 0)
-
-
 def test_other_vocabularies_are_refused(tiny_lm, tokenizer):
     model = tiny_lm("gpt2")
     other = LanguageModel(tiny_hf_model("gpt2", len(tokenizer)), tokenizer, "other")
@@ -216,15 +209,10 @@ def test_neutral_texts_are_files_folders_or_the_hubs(tmp_path, monkeypatch):
 @pytest.mark.real
 def test_the_real_perplexity_is_that_of_unbatched_windows():
     model = load_language_model("smollm2-135m", device="cpu")
-    text = load_neutral_text(pairs_folder("wikitext2")).text[:1600]
+    text = load_neutral_text(pairs_folder("wikitext2")).text[:800]
     windows = text_windows(model, text, width=128, stride=64)
     found = log_perplexity(model, windows, batch_size=3)
     total, n = sliding(model.hf_model, model.tokenizer(text)["input_ids"], 128, 64)
     assert (int(found.n_tokens.sum()), len(windows.ids)) == (n, windows.of)
     assert found.mean == pytest.approx(total / n, abs=1e-5)
     assert 2.5 < found.mean < 4.5
-
-
-def test_windows_tell_how_many_tokens_they_score():
-    windows = Windows(((0, 5, 6, 1), (0, 6, 7, 8, 1)), (1, 2), 1, 5, 1, 2)
-    assert windows.n_tokens == 2 + 2

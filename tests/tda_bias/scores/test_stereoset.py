@@ -1,13 +1,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from tda_bias.scores.likelihood import TripleLikelihood
 from tda_bias.scores.stereoset import (
-    icat,
     item_table,
     length_split,
     scores,
@@ -50,20 +47,11 @@ def test_scores_by_hand():
     assert every["icat"] == pytest.approx(75 * 25 / 50)
     assert every["ss_items"] == pytest.approx(100 * 2.5 / 4)
     assert every["lms_items"] == pytest.approx(100 * 3.5 / 4)
+    per_token = row(found, "mean", "she")
+    assert (per_token["ss"], per_token["lms"]) == (0, 50)
 
 
-def test_per_token_scores_divide_by_the_number_of_tokens():
-    found = scores(ITEMS)
-    she = row(found, "mean", "she")
-    assert (she["ss"], she["lms"]) == (0, 50)
-
-
-def test_the_ideal_model_and_the_extremes():
-    assert icat(100.0, 50.0) == 100
-    assert [icat(100.0, ss) for ss in (0.0, 100.0)] == [0, 0]
-
-
-@given(st.integers(0, 1000))
+@pytest.mark.parametrize("seed", range(3))
 def test_scores_are_means_of_means_of_terms(seed):
     rng = np.random.default_rng(seed)
     rows = [(f"g{rng.integers(3)}", tuple(rng.integers(-3, 0, 3)), (1, 1, 1)) for _ in range(9)]
@@ -103,12 +91,12 @@ def test_from_six_terms_on_intervals_are_those_of_the_terms_scores():
 
 def test_icat_varies_as_its_scores_do():
     """Leaving out terms shows the same spread, to first order."""
-    items = of_terms(30, seed=3, size=30)
+    items = of_terms(12, seed=3, size=30)
     names = sorted(items["group"].unique())
     without = [row(scores(items[items["group"] != g]), "sum", "all")["icat"] for g in names]
-    error = np.sqrt(29 / 30 * np.sum((np.array(without) - np.mean(without)) ** 2))
+    error = np.sqrt(11 / 12 * np.sum((np.array(without) - np.mean(without)) ** 2))
     found = row(scores(items), "sum", "all")
-    width = 2 * stats.t.ppf(0.975, 29) * error
+    width = 2 * stats.t.ppf(0.975, 11) * error
     assert found["icat_high"] - found["icat_low"] == pytest.approx(width, rel=0.1)
 
 
@@ -147,10 +135,6 @@ def test_the_length_split_counts_every_item_once():
     own = found[found["scoring"] == "sum"].set_index("longer")
     assert own["items"].to_dict() == {-1: 1, 0: 3}
     assert own["ss"].to_dict() == {-1: 100, 0: 50}
-
-
-def test_wins_name_ties():
-    assert wins(ITEMS)["tie"].tolist() == [False, False, True, False]
 
 
 def test_nothing_to_score_is_refused():

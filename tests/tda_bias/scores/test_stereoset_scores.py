@@ -99,19 +99,6 @@ def test_twins_of_other_triples_are_passed_over(model, found):
     assert without.record.twins["excluded"] == {"no gendered word": 1}
 
 
-def test_progress_counts_twins_too(model):
-    seen = []
-    stereoset_scores(
-        model,
-        TRIPLES,
-        twins=TWINS,
-        placebos={},
-        progress=lambda *done: seen.append(done),
-        **OPTIONS,
-    )
-    assert seen[-1] == (8, 8)
-
-
 def test_twins_and_placebos_are_made_unless_there_shall_be_none(model):
     triples = [Triple("mother", "gender", "The mother wrote.", "he was a cook", "she felt", "man")]
     placebos = {name: make_placebos(triples, name) for name in PLACEBOS}
