@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.text import counted, p_text
+from tda_bias.runs.text import Finding, counted, p_text
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
@@ -184,8 +183,9 @@ def _saved(
     shown: Sequence[Table] = (),
 ) -> Output:
     """The output, once its finding, summary and table are saved."""
+    from tda_bias.runs.files import locked
     from tda_bias.runs.record import RunRecord
-    from tda_bias.runs.writing import locked, writing_run
+    from tda_bias.runs.result import writing_run
 
     folder = settings.folder
     record = RunRecord(command="confirm", model=model, settings=settings.recorded())
@@ -199,7 +199,7 @@ def saved(run: Run, folder: Path) -> Output:
     """The output of a finished run."""
     summary = run.json("summary.json")
     finding = Finding(**summary.pop("finding"))
-    return _output(finding, summary, run.plain_table("confirm.csv"), folder)
+    return _output(finding, summary, run.table("confirm.csv"), folder)
 
 
 def _output(

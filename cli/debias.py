@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, field_validator
 from rich.console import Console
 
-from tda_bias.runs.finding import data_remarks
 from tda_bias.runs.settings import given_as
+from tda_bias.runs.text import data_remarks
 from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError
 
 from .loading import hooked_model, reach_hub_for, triples_record

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator
 from rich.console import Console
 
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (

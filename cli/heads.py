@@ -10,9 +10,8 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.text import counted, p_text
-from tda_bias.runs.work import ShareDone, launched
+from tda_bias.runs.cache import ShareDone, launched
+from tda_bias.runs.text import Finding, counted, p_text
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import data_option, hooked_model, reach_hub_for, triples_record, triples_with_twins

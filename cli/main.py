@@ -48,7 +48,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
-    from tda_bias.runs.work import ShareDone, launched
+    from tda_bias.runs.cache import ShareDone, launched
     from tda_bias.types import InputError
 
     from .commands import program

@@ -29,6 +29,7 @@ from pydantic.fields import FieldInfo
 from rich.console import Console
 from rich.markup import escape
 
+from tda_bias.runs.cache import launched
 from tda_bias.runs.settings import (
     is_number,
     plain_type,
@@ -38,7 +39,6 @@ from tda_bias.runs.settings import (
     unknown_setting,
     validated,
 )
-from tda_bias.runs.work import launched
 from tda_bias.types import MAX_COUNT, InputError
 
 from .progress import not_silent

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.finding import Finding
+from tda_bias.runs.text import Finding
 from tda_bias.types import HeadId
 
 from .settings import OutputSettings

@@ -12,9 +12,8 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from pvf.config import Quantity, RiskConfig, ScoreConfig
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.text import counted
-from tda_bias.runs.work import ShareDone
+from tda_bias.runs.cache import ShareDone
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import MAX_COUNT
 
 from .mine import mine
@@ -357,7 +356,7 @@ def _report(
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
-    from tda_bias.runs.writing import locked
+    from tda_bias.runs.files import locked
 
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     figures = report_figures(report, label=settings.top)  # the words that are printed

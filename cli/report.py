@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import InputError
 
 from .options import Positional, command, command_line
@@ -164,7 +163,7 @@ def audited(run: Run) -> Audited:
 
     whom = ""
     for name in ("groups.csv", "items.parquet", "by_subject.csv", "conditions.csv"):
-        if run.has(name) and "group" in (table := run.plain_table(name)):
+        if run.has(name) and "group" in (table := run.table(name)):
             groups = sorted(set(table["group"].astype(str)) - {"all"})
             whom = f"{counted(len(groups), 'target')}: {', '.join(groups)}"
             break
@@ -194,7 +193,7 @@ def _tables(run: Run, runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     tables = {}
     for name in run.record.files:
         if name.endswith((".csv", "items.parquet")):
-            table = run.plain_table(name)
+            table = run.table(name)
             if "id" in table and texts:
                 table = table.assign(text=table["id"].map(lambda key: texts.get(str(key), "")))
             tables[name.rpartition(".")[0]] = table

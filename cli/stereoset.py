@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 from rich.table import Table
 
-from tda_bias.runs.finding import data_remarks
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.runs.text import counted, data_remarks, interval_text, number_text, p_text
 
 from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
 from .options import command

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from rich.console import Console
 
+from tda_bias.runs.cache import Shard, ShareDone, Team, launched
 from tda_bias.runs.text import counted
-from tda_bias.runs.work import Shard, ShareDone, Team, launched
 from tda_bias.types import InputError
 
 from .loading import hooked_model, language_model
@@ -174,9 +174,8 @@ def held(
     Raises:
         InputError: as ``working``.
     """
-    from tda_bias.runs.files import prepare_folder
+    from tda_bias.runs.files import locked, prepare_folder
     from tda_bias.runs.run import refuse_other_run
-    from tda_bias.runs.writing import locked, locked_share
 
     depends_on = settings.numbers_depend_on()
 
@@ -195,7 +194,7 @@ def held(
         return
     refuse()
     if isinstance(team, Shard):
-        with locked_share(folder, f"{team.index + 1}-of-{team.count}"):
+        with locked(folder, f"{team.index + 1}-of-{team.count}"):
             yield lambda model: refuse(model.weight_hash())
         return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -20,10 +20,9 @@ from pvf.config import Aggregate, ScoreConfig
 from pvf.words import Template
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import RecordPart, RunRecord
-from tda_bias.runs.result import Recorded
+from tda_bias.runs.result import Recorded, writing_run
 from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
-from tda_bias.runs.writing import writing_run
 from tda_bias.types import InputError
 
 PRONOUNS = ("he", "she")

@@ -46,8 +46,7 @@ from tda_bias.models.requests import (
 )
 from tda_bias.models.scoring import Scorer
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
-from tda_bias.runs.work import Part
+from tda_bias.runs.cache import OpenCache, Part, no_cache, texts_hash
 from tda_bias.types import InputError
 
 _log = logging.getLogger(__name__)

@@ -23,12 +23,10 @@ from pvf.uncertainty import (
     x_intervals,
 )
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import RecordPart, RunRecord, validated_part
-from tda_bias.runs.result import summary_html
+from tda_bias.runs.result import adding_to_run, summary_html, writing_run
 from tda_bias.runs.run import Run, content_hash, open_run
-from tda_bias.runs.text import counted, interval_text
-from tda_bias.runs.writing import adding_to_run, writing_run
+from tda_bias.runs.text import Finding, counted, interval_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -138,7 +136,7 @@ class RiskReport:
                 )
             if not overwrite:
                 refuse_other_risks(folder, self.config, self.x_weights)
-            writing = adding_to_run(folder, anew=True)
+            writing = adding_to_run(folder)
         else:
             content = content_hash(record)
             about = RiskRecord(
@@ -207,7 +205,7 @@ def _saved_settings(run: Run) -> RiskSettings:
 def _preferences_of(run: Run) -> Path:
     """The folder of the preferences that risks were computed from."""
     folder = Path(run.record_as(RiskRecord).run)
-    if run.record.made_from.get("pvf") not in (None, open_run(folder, "pvf").content):
+    if run.record.made_from.get("pvf") not in (None, content_hash(open_run(folder, "pvf").record)):
         raise InputError(
             f"{folder} holds other preferences than those of {run.folder}; {run.again}"
         )

@@ -15,10 +15,9 @@ from pydantic import Field
 
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import Recorded
+from tda_bias.runs.result import Recorded, writing_run
 from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
-from tda_bias.runs.writing import writing_run
 from tda_bias.types import InputError
 from unqover.config import AskConfig
 from unqover.questions import DesignRecord

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.result import summary_html
+from tda_bias.runs.result import adding_to_run, summary_html
 from tda_bias.runs.settings import validated
-from tda_bias.runs.text import p_text
-from tda_bias.runs.writing import adding_to_run
+from tda_bias.runs.text import Finding, p_text
 from tda_bias.stats.resampling import share_reached
 from unqover.answers import Answers
 from unqover.bias import (
@@ -84,7 +82,7 @@ class Report:
             InputError: if the folder holds no run, or cannot be written.
         """
         names = ["summary", "groups", "subjects", "by_x"] + ["joint"] * (not self.joint.empty)
-        with adding_to_run(folder, anew=True) as run:
+        with adding_to_run(folder) as run:
             for name in names:
                 run.table(f"{name}.csv", getattr(self, name))
             for name, figure in (figures or {}).items():

@@ -27,8 +27,7 @@ from tda_bias.models.logits import logits_at, refuse_undefined
 from tda_bias.models.precision import Precision
 from tda_bias.models.scoring import TreePass
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import Cache, texts_hash
-from tda_bias.runs.work import Part
+from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.scores.likelihood import triple_readings
 from tda_bias.types import Ablation, HeadId, InputError, Triple
 

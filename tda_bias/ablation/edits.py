@@ -39,11 +39,10 @@ from tda_bias.models.load import (
     quantisation,
     read_config,
 )
-from tda_bias.runs.files import make_folder, temporary_name, to_json, write_errors
-from tda_bias.runs.finding import Finding
+from tda_bias.runs.files import temporary_name, to_json, write_errors
 from tda_bias.runs.page import Audited, model_card
 from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import HeadId, InputError
 
 CARD = "README.md"
@@ -482,7 +481,7 @@ def new_model_folder(folder: Path) -> Iterator[Path]:
     stage = temporary_name(folder)
     try:
         with write_errors(folder):
-            make_folder(stage)
+            stage.mkdir(parents=True)
             yield stage
             refuse_existing(folder)
             os.rename(stage, folder)

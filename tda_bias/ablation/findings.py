@@ -7,8 +7,7 @@ from typing import Any
 
 from tda_bias.ablation.prune_curve import RANDOM, PruneCurve
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
 
 # Endings of the columns of effects, and what the effects are on.
 EFFECTS = {"": "log-odds", "_beta": "beta"}

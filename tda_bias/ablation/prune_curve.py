@@ -22,11 +22,10 @@ from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import Cache, texts_hash
+from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import counted
-from tda_bias.runs.work import Part
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import generator

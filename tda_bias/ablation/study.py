@@ -22,12 +22,11 @@ from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.load import LanguageModel
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import Cache
+from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
 from tda_bias.runs.text import counted
-from tda_bias.runs.work import Part
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
 from tda_bias.types import Ablation, HeadId, InputError, RankBy
 

@@ -18,9 +18,8 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from tda_bias.comparison.head_maps import TwoRunsRecord, shared_category
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import interval_text, number_text, p_text
+from tda_bias.runs.text import Finding, interval_text, number_text, p_text
 from tda_bias.scores.stereoset import SCORINGS, log_odds
 from tda_bias.scores.stereoset_scores import StereoSetScores
 from tda_bias.stats.resampling import chance_correlation, generator

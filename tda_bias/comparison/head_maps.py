@@ -18,10 +18,9 @@ from scipy import stats
 
 from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import HookedModelRecord, ModelRecord, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.stats.resampling import benjamini_hochberg, chance_correlation, generator, holm
 from tda_bias.types import InputError, RankBy
 

@@ -26,10 +26,9 @@ from tda_bias.crossref.targets import (
     with_frequency,
 )
 from tda_bias.heads.record import map_columns
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:

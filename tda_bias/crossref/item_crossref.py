@@ -23,11 +23,10 @@ from pydantic import Field
 from tda_bias.crossref.rank_tests import column_tests, power
 from tda_bias.crossref.targets import same_model
 from tda_bias.heads.items import ItemDifferences, Measured
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted
 from tda_bias.scores.stereoset import Scoring
 from tda_bias.stats.resampling import generator, permutations_within
 from tda_bias.types import InputError, in_order
@@ -137,7 +136,7 @@ def cross_reference_items(
         n_resamples=n_resamples,
         seed=seed,
     )
-    contents = {"heads": heads.content, "stereoset": content_hash(stereoset.record)}
+    contents = {"heads": content_hash(heads.record), "stereoset": content_hash(stereoset.record)}
     return ItemCrossReference(
         heads=table,
         summary=summary,

@@ -16,10 +16,8 @@ from tda_bias.debias.saving import ABOUT
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
-from tda_bias.runs.files import read_text, write_text
-from tda_bias.runs.finding import Finding
-from tda_bias.runs.record import now
-from tda_bias.runs.text import counted, interval_text, p_text
+from tda_bias.runs.files import now, read_text, write_text
+from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue

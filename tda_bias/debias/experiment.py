@@ -45,11 +45,9 @@ from tda_bias.models.hooks import require_separate_heads
 from tda_bias.models.load import LoadedModel
 from tda_bias.models.precision import Computing
 from tda_bias.progress import Counter, Progress
-from tda_bias.runs.cache import Cache, texts_hash
-from tda_bias.runs.files import to_json, write_text
-from tda_bias.runs.record import now
+from tda_bias.runs.cache import Cache, Part, Shard, Team, texts_hash
+from tda_bias.runs.files import now, to_json, write_text
 from tda_bias.runs.text import counted
-from tda_bias.runs.work import Part, Shard, Team
 from tda_bias.stats.resampling import generator
 from tda_bias.threads import give_back_memory
 from tda_bias.triples import triple_ids

@@ -9,11 +9,10 @@ from typing import Any
 import pandas as pd
 
 from tda_bias.debias.protocol import Protocol
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import Recorded, summary_html
 from tda_bias.runs.run import open_run
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted
 
 _CONDITIONS = {
     **{name: str for name in ("condition", "how", "guard")}, "heads": int,

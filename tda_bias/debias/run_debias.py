@@ -20,7 +20,7 @@ from tda_bias.debias.saving import save_debiased
 from tda_bias.models.language_model import model_record
 from tda_bias.progress import Progress
 from tda_bias.runs.record import DataRecord
-from tda_bias.runs.writing import writing_run
+from tda_bias.runs.result import writing_run
 from tda_bias.triples import triple_ids
 
 if TYPE_CHECKING:

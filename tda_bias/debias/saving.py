@@ -19,10 +19,9 @@ from tda_bias.debias.learners import HeadLora, learner
 from tda_bias.debias.result import DebiasRecord
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.runs.files import to_json
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.page import Audited, audit_html
 from tda_bias.runs.record import RunRecord
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import InputError
 
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"

@@ -26,11 +26,9 @@ from tda_bias.heads.record import map_columns
 from tda_bias.heads.resampled import random_flips, version_draws
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import relative_shares
-from tda_bias.runs.cache import Cache
-from tda_bias.runs.finding import Finding
+from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.result import summary_html
-from tda_bias.runs.text import counted, number_text, p_text
-from tda_bias.runs.work import Part
+from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import generator, holm, share_reached, standardised_ranks
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError

@@ -10,8 +10,7 @@ import pandas as pd
 
 from tda_bias.heads.record import ControlsRecord
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.finding import Finding, data_remarks
-from tda_bias.runs.text import counted, number_text, p_text
+from tda_bias.runs.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.resampling import spearman_over_items
 from tda_bias.types import HeadId
 

@@ -25,8 +25,8 @@ from tda_bias.heads.group_statistic import ratio
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
 from tda_bias.heads.twin_contrast import contrast_matrix
+from tda_bias.runs.result import RunWriter
 from tda_bias.runs.run import Run, open_run
-from tda_bias.runs.writing import RunWriter
 from tda_bias.triples import load_triples
 from tda_bias.types import Attention, Edges, HeadId, InputError, Triple
 

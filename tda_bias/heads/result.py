@@ -28,10 +28,9 @@ from tda_bias.heads.items import (
 from tda_bias.heads.record import TABLES, HeadsRecord, map_columns, ranked
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.files import RECORD
-from tda_bias.runs.result import Recorded, summary_html
+from tda_bias.runs.result import Recorded, summary_html, writing_run
 from tda_bias.runs.run import Run, open_run
 from tda_bias.runs.text import counted
-from tda_bias.runs.writing import writing_run
 from tda_bias.types import HeadId, InputError, RankBy, in_order
 
 if TYPE_CHECKING:

@@ -22,11 +22,10 @@ import yaml
 from jaxtyping import Float, Int
 from scipy import stats
 
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
-from tda_bias.runs.text import counted, number_text
+from tda_bias.runs.text import Finding, counted, number_text
 from tda_bias.stats.resampling import generator, standardised_ranks, two_sided_share
 from tda_bias.types import InputError, RankBy
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
+from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.crossref.rank_tests import power
-from tda_bias.crossref.targets import match_counts, signed_quantity
 from tda_bias.plots.heat_map import draw_map
 from tda_bias.runs.figures import (
     BLUE,
@@ -125,7 +125,7 @@ def plot_targets(
     """Targets as points: what their heads do against what the model says, with Spearman's rho.
 
     Args:
-        table: From ``tda_bias.crossref.targets.joined``.
+        table: From ``tda_bias.crossref.crossref.joined``.
         quantity: Column on the vertical axis.
         summary: Column on the horizontal axis.
         ax: Where to draw; a new figure without it.

@@ -153,7 +153,7 @@ def ablate(run: Run) -> list[Chart]:
 
 def crossref(run: Run) -> list[Chart]:
     """Correlations over targets of what heads do with what the model says."""
-    table = run.plain_table("correlations.csv")
+    table = run.table("correlations.csv")
     rows = table.assign(pair=table["quantity"].astype(str) + " · " + table["summary"].astype(str))
     title = "Heads against behaviour, over targets"
     axis = "Spearman's rho"
@@ -165,7 +165,7 @@ def prune_curve(run: Run) -> list[Chart]:
     quantity = run.load(PruneCurve.load).record.quantity
     said = "beta" if quantity == "beta" else "mean log-odds"
     left = f"{said} remaining"
-    rows = run.plain_table("curve.csv").assign(
+    rows = run.table("curve.csv").assign(
         line=lambda t: t["ranking"].astype(str) + " " + t["draw"].astype(str)
     )
     rows = rows.rename(columns={f"{quantity}_test": left})
@@ -193,7 +193,7 @@ def compare(run: Run) -> list[Chart]:
         return []
     if compares == "heads":
         return _maps(run.load(HeadsComparison.load))
-    table = run.plain_table("compare.csv")
+    table = run.table("compare.csv")
     charts: list[Chart] = []
     for unit, rows in table.groupby("unit", sort=False):
         title = f"Changes from before to after, {unit}"
@@ -244,7 +244,7 @@ def _maps(comparison: HeadsComparison) -> list[Chart]:
 
 def debias(run: Run) -> list[Chart]:
     """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
-    rows = run.plain_table("frontier.csv").assign(
+    rows = run.table("frontier.csv").assign(
         line=lambda t: t["condition"].astype(str) + " " + t["draw"].astype(str)
     )
     spec = {
@@ -303,7 +303,7 @@ def pvf(run: Run) -> list[Chart]:
     """The words with the largest risk, with their intervals over templates."""
     if not run.has("by_x.csv"):
         return []
-    table = run.plain_table("by_x.csv", dtype={"x": str})  # a word may look like a number
+    table = run.table("by_x.csv", {"x": str})  # a word may look like a number
     if "r_low" not in table:  # a single template
         return []
     renamed = {"toward": "leans to", "r_low": "low", "r_high": "high"}
@@ -326,7 +326,7 @@ def unqover(run: Run) -> list[Chart]:
     """The groups and attributes with the largest bias, with their intervals."""
     if not run.has("groups.csv"):
         return []
-    table = run.plain_table("groups.csv")
+    table = run.table("groups.csv")
     largest = table.dropna(subset=["gamma", "low"])["gamma"].abs().nlargest(_MOST).index
     rows = table.loc[largest].sort_values("gamma", ascending=False)
     rows["name"] = rows["group"].astype(str) + " · " + rows["attribute"].astype(str)

@@ -1,23 +1,48 @@
-"""The finished parts of a run, reused when the same command is started again."""
+"""The finished parts of a run, reused when the same command is started again.
+
+Several processes may share them. Every part is computed by one process and saved; one process
+gathers them. What a part holds does not depend on who computes it, so results do not depend on the
+number of processes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
 
 from tda_bias.progress import Progress
 from tda_bias.runs.files import arrays_from, atomic
-from tda_bias.runs.work import Part, Team, shares
 from tda_bias.types import InputError
 
 _START_OVER = "start over with --no-resume"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a run that is computed, unless it is saved.
+
+    Attributes:
+        name: As it is saved.
+        cost: How much work it is beside the others, in any unit.
+        depends_on: Gives what its numbers depend on beside the cache's identity.
+        compute: Gives its arrays.
+    """
+
+    name: str
+    cost: float
+    depends_on: Callable[[], Mapping[str, Any]]
+    compute: Callable[[], Mapping[str, Any]]
 
 
 class Cache:
@@ -46,7 +71,7 @@ class Cache:
         if folder is None and team is not None:
             raise ValueError("processes share the parts of a folder; there is none")
         self._folder = folder
-        self._identity = _as_read_back(identity or {})
+        self._identity = dict(identity or {})
         self._overwrite = overwrite
         self._team = team
         if folder is not None and not resume and (team is None or team.index == 0):
@@ -60,13 +85,16 @@ class Cache:
             InputError: if the part was saved under another identity, depends on something else, is
                 another part's file, is damaged, or cannot be written.
         """
-        if self._folder is None:
-            return part.compute()
-        saved = self._load(self._folder, part)
+        saved = self._saved(part)
         if saved is not None:
             return saved
         arrays = part.compute()
-        self._save(self._folder, part, arrays)
+        if self._folder is not None:
+            header = self._header(part)
+            sealed = json.dumps({**header, "hash": _hash(header, arrays)})
+            path = _path(self._folder, part)
+            with atomic(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, allow_pickle=False, header=np.array(sealed), **arrays)
         return arrays
 
     def each(
@@ -86,7 +114,8 @@ class Cache:
             InputError: as ``get``, or if another process ended before its share was done.
         """
         if self._team is not None:
-            self._compute_share(self._team, parts, progress)
+            for _ in self._in_order(self._share(parts, self._team), progress):
+                pass
             self._team.done()
             progress = None
         yield from self._in_order(parts, progress)
@@ -101,21 +130,17 @@ class Cache:
             InputError: as ``each``.
         """
         if self._team is not None:
-            self._compute_share(self._team, parts, None)
+            for part in self._share(parts, self._team):
+                self.get(part)
             self._team.meet()
 
-    def _compute_share(self, team: Team, parts: Sequence[Part], progress: Progress | None) -> None:
-        """Compute this process's part of what is not saved yet."""
-        folder = self._folder
-        assert folder is not None  # as the constructor saw to
-        missing = team.agreed(
-            lambda: [part.name for part in parts if self._load(folder, part) is None]
-        )
+    def _share(self, parts: Sequence[Part], team: Team) -> list[Part]:
+        """This process's part of what is not saved yet."""
+        missing = team.agreed(lambda: [part.name for part in parts if self._saved(part) is None])
         if missing is not None:
             parts = [part for part in parts if part.name in set(missing)]
-        numbers = shares([part.cost for part in parts], team.count)[team.index]
-        for _ in self._in_order([parts[number] for number in numbers], progress):
-            pass
+        spread = shares([part.cost for part in parts], team.count)
+        return [parts[number] for number in spread[team.index]]
 
     def _in_order(
         self, parts: Sequence[Part], progress: Progress | None
@@ -128,10 +153,18 @@ class Cache:
                 progress(round(done), round(cost))
             yield arrays
 
-    # -- files --
+    def _header(self, part: Part) -> dict[str, Any]:
+        """What a part says of itself, as it is after a journey through JSON."""
+        depends_on = dict(part.depends_on())
+        header = {"part": part.name, "identity": self._identity, "depends_on": depends_on}
+        read_back: dict[str, Any] = json.loads(json.dumps(header, sort_keys=True))
+        return read_back
 
-    def _load(self, folder: Path, part: Part) -> dict[str, np.ndarray] | None:
-        path = _file_of(folder, part.name)
+    def _saved(self, part: Part) -> dict[str, np.ndarray] | None:
+        """The arrays of a part as they are saved; None if they are not."""
+        if self._folder is None:
+            return None
+        path = _path(self._folder, part)
         try:
             arrays = arrays_from(path.read_bytes())
             header = json.loads(str(arrays.pop("header")))
@@ -146,50 +179,44 @@ class Cache:
             raise InputError(
                 f"{path} is not as it was saved: it is damaged; delete it or {_START_OVER}"
             )
-        try:
-            self._check(path, header, part)
-        except InputError:
-            if self._overwrite:
-                return None
-            raise
-        return arrays
-
-    def _save(self, folder: Path, part: Part, arrays: Mapping[str, np.ndarray]) -> None:
-        about = {"identity": self._identity, "depends_on": _as_read_back(part.depends_on())}
-        header = {"part": part.name, **about}
-        sealed = json.dumps({**header, "hash": _hash(header, arrays)})
-        with atomic(_file_of(folder, part.name)) as temporary, temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(sealed), **arrays)
-
-    def _check(self, path: Path, header: Mapping[str, Any], part: Part) -> None:
+        now = self._header(part)
+        if header != now and self._overwrite:
+            return None
         if header["part"] != part.name:
             raise InputError(
                 f"{path} holds {header['part']!r}, not {part.name!r}; delete it or {_START_OVER}"
             )
-        changed = differences(header["identity"], self._identity)
-        other = differences(header["depends_on"], _as_read_back(part.depends_on()))
-        if changed or other:
-            listed = [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items()]
-            listed += [f"other {key}" for key in other]
+        changed = differences(header["identity"], now["identity"])
+        listed = [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changed.items()]
+        listed += [f"other {key}" for key in differences(header["depends_on"], now["depends_on"])]
+        if listed:
             raise InputError(
-                f"{path.parent.parent} holds parts saved with other settings "
+                f"{self._folder.parent} holds parts saved with other settings "
                 f"({', '.join(listed)}); choose another --out, or {_START_OVER}"
             )
+        return arrays
 
 
 # Given what the numbers of a run depend on, its cache: ``partial(Cache, folder)``.
 OpenCache = Callable[[Mapping[str, Any]], Cache]
 
-
-def no_cache(identity: Mapping[str, Any]) -> Cache:
-    """A cache that keeps nothing."""
-    return Cache(None, identity)
+no_cache: OpenCache = partial(Cache, None)
 
 
-def _file_of(folder: Path, name: str) -> Path:
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:50]
-    mark = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+def _path(folder: Path, part: Part) -> Path:
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", part.name).strip("-")[:50]
+    mark = hashlib.blake2b(part.name.encode(), digest_size=4).hexdigest()
     return folder / f"{readable}-{mark}.npz"
+
+
+def _hash(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Hash of a part's header and of its arrays, names and shapes included."""
+    content = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        content.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        content.update(array.tobytes())
+    return str(content.hexdigest())
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -203,17 +230,94 @@ def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
     return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()
 
 
-def _as_read_back(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same after a journey through JSON, as a saved part has it."""
-    back: dict[str, Any] = json.loads(json.dumps(values, sort_keys=True))
-    return back
+# -- several processes -----------------------------------------------------------------------------
 
 
-def _hash(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Hash of a part's header and of its arrays, names and shapes included."""
-    content = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        content.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        content.update(array.tobytes())
-    return str(content.hexdigest())
+class ShareDone(Exception):  # noqa: N818  (nothing went wrong)
+    """This process has done its share of the work; another one gathers."""
+
+
+class Team(Protocol):
+    """The processes that work on one run; ``index``, from 0, is the number of this one."""
+
+    @property
+    def index(self) -> int: ...  # noqa: D102
+
+    @property
+    def count(self) -> int: ...  # noqa: D102
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
+        """Names of the parts that are missing, the same for all; None to spread all parts."""
+
+    def meet(self) -> None:
+        """Wait until everybody's parts are saved, where they can be waited for.
+
+        Raises:
+            InputError: if another process ended before its share was done.
+        """
+
+    def done(self) -> None:
+        """As ``meet``, and go on only in the process that gathers.
+
+        Raises:
+            ShareDone: in every other one.
+            InputError: as ``meet``.
+        """
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of several processes that know nothing of each other, as in a job array.
+
+    Attributes:
+        index: Which, from 0.
+        count: Of how many.
+    """
+
+    index: int
+    count: int
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str] | None:
+        """Nothing: each process sees other missing parts, so shares are of all parts."""
+        return None
+
+    def meet(self) -> None:
+        """Nobody is waited for: what a shard lacks, it computes."""
+
+    def done(self) -> None:
+        """Nobody is waited for; a command that is no shard gathers."""
+        raise ShareDone(
+            f"Shard {self.index + 1}/{self.count} is done. When all are, the same command without "
+            "--shard gathers."
+        )
+
+
+def launched() -> tuple[int, int]:
+    """Number of this process, from 0, and of all that a launcher has started.
+
+    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
+    """
+    try:
+        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    except ValueError:
+        return 0, 1
+    return (index, count) if 0 <= index < count else (0, 1)
+
+
+def shares(costs: Sequence[float], count: int) -> list[list[int]]:
+    """Spread work evenly: the largest first, each to the process with the least so far.
+
+    Args:
+        costs: Of each piece of work.
+        count: How many share it.
+
+    Returns:
+        For each of them its pieces, in their order; the same for the same arguments.
+    """
+    loads = [(0.0, worker) for worker in range(count)]
+    spread: list[list[int]] = [[] for _ in range(count)]
+    for piece in sorted(range(len(costs)), key=lambda piece: (-costs[piece], piece)):
+        load, worker = heapq.heappop(loads)
+        spread[worker].append(piece)
+        heapq.heappush(loads, (load + costs[piece], worker))
+    return [sorted(pieces) for pieces in spread]

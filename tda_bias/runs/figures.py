@@ -107,6 +107,20 @@ def look(name: str, number: int = 0) -> tuple[str, str]:
 # -- writing ---------------------------------------------------------------------------------------
 
 
+def save_figure(
+    path: Path, figure: Figure, *, dpi: int = 200, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # also of what was drawn in another style
+        text.set_parse_math(False)
+    undated = {"Date": None} if path.suffix == ".svg" else None
+    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"], "text.parse_math": False}):
+        figure.savefig(path, dpi=dpi, metadata=metadata or undated)
+
+
 def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
     """Write a figure as ``name.png`` and ``name.svg``, each whole or not at all."""
     written = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
@@ -114,25 +128,6 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
         with atomic(path) as temporary:
             save_figure(temporary, figure)
     return written
-
-
-def save_figure(path: Path, figure: Figure) -> None:
-    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
-    metadata: Any = {"Date": None} if path.suffix == ".svg" else None
-    with _as_it_is_written(figure):
-        figure.savefig(path, dpi=200, metadata=metadata)
-
-
-@contextmanager
-def _as_it_is_written(figure: Figure) -> Iterator[None]:
-    """No text is taken for mathematics, also of what was drawn elsewhere; SVG names no chance."""
-    import matplotlib as mpl
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
-    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"], "text.parse_math": False}):
-        yield
 
 
 @dataclass(frozen=True)
@@ -166,10 +161,9 @@ def write_print(folder: Path, drawn: Drawn, formats: Sequence[str]) -> list[Path
         "pdf": {"Title": title, "Subject": about, "Keywords": run_id, "CreationDate": None},
     }
     written = [folder / f"{drawn.name}.{suffix}" for suffix in formats]
-    with print_style(), _as_it_is_written(drawn.figure):
-        for path, suffix in zip(written, formats, strict=True):
-            with atomic(path) as temporary:
-                drawn.figure.savefig(temporary, dpi=300, metadata=metadata[suffix])
+    for path, suffix in zip(written, formats, strict=True):
+        with atomic(path) as temporary:
+            save_figure(temporary, drawn.figure, dpi=300, metadata=metadata[suffix])
     return written
 
 
@@ -254,28 +248,16 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
                 f"{len(usable)}"
             )
         return
-    for used in _sets(entry, usable):
+    together: dict[object, list[Run]] = {}
+    for run in usable:
+        key = run.folder if entry.together == "never" else entry.comparable(run)
+        together.setdefault(key, []).append(run)
+    for used in together.values():
         if len(used) >= entry.fewest and (entry.together != "two" or len(used) == 2):
+            # Named with the run where there are others of the kind.
+            also = [] if len(used) == len(usable) else used[0].folder.parts[-2:]
             ids = "+".join(run.id for run in used)
-            yield Drawn(_name(entry, used, usable), entry.title, entry.draw(used), ids)
-
-
-def _sets(entry: Entry, runs: Sequence[Run]) -> list[list[Run]]:
-    """Figures drawn together."""
-    if entry.together == "never":
-        return [[run] for run in runs]
-    by_key: dict[object, list[Run]] = {}
-    for run in runs:
-        by_key.setdefault(entry.comparable(run), []).append(run)
-    return list(by_key.values())
-
-
-def _name(entry: Entry, used: Sequence[Run], all_runs: Sequence[Run]) -> str:
-    """The entry's name, with the runs' where there are others of the kind."""
-    if len(used) == len(all_runs):
-        return entry.name
-    parts = used[0].folder.parts[-2:]
-    return f"{entry.name}-{'-'.join(parts)}" if len(parts) else entry.name
+            yield Drawn("-".join([entry.name, *also]), entry.title, entry.draw(used), ids)
 
 
 def named_apart(runs: Sequence[Run]) -> Mapping[str, Run]:

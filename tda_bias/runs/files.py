@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and folders that one process holds at a time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import csv
 import io
 import json
 import os
-import re
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import BaseFileLock, FileLock, Timeout
 
 from tda_bias.types import InputError
 
 # What stands in a folder whose run is finished.
 RECORD = "run.json"
 _TEMPORARY = ".unfinished-"
-_LEFTOVER = re.compile(re.escape(_TEMPORARY) + r"[0-9a-f]{8}~(?P<name>.+)")
+_LEFTOVER = f"{_TEMPORARY}{'[0-9a-f]' * 8}~"
 _STAGE = "run"
 
 
@@ -42,7 +44,7 @@ def atomic(path: Path) -> Iterator[Path]:
     temporary = temporary_name(path)
     try:
         with write_errors(path):
-            make_folder(path.parent)
+            path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
             put_in_place(temporary, path)
     finally:
@@ -55,7 +57,7 @@ def staged(folder: Path) -> Iterator[Path]:
     """An empty hidden folder inside ``folder``, gone when the block ends."""
     stage = temporary_name(folder / _STAGE)
     with write_errors(folder):
-        make_folder(stage)
+        stage.mkdir(parents=True)
     try:
         yield stage
     finally:
@@ -84,22 +86,10 @@ def put_in_place(temporary: Path, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, however many they are.
-
-    Raises:
-        InputError: if no path can look like that.
-    """
-    if "\0" in str(folder):
-        raise InputError(f"no folder can be called {str(folder)!r}")
-    for path in (*reversed(folder.parents), folder):
-        if not path.is_dir():
-            path.mkdir(exist_ok=True)
-
-
 def prepare_folder(folder: Path) -> None:
     """Make sure, before hours of work, that results can be written to a folder.
 
+    What a process left that was killed while it wrote there, or into a folder inside, is deleted.
     Only for the process that holds the folder: what another one is just writing looks like the
     leftover of a killed one.
 
@@ -107,25 +97,20 @@ def prepare_folder(folder: Path) -> None:
         InputError: if it cannot be made or written.
     """
     with write_errors(folder):
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, prefix=_TEMPORARY):
             pass
-    remove_leftovers(folder)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete what a process left that was killed while it wrote there, or into a folder inside."""
-    for path in (*folder.glob(f"{_TEMPORARY}*~*"), *folder.glob(f"*/{_TEMPORARY}*~*")):
-        name = _LEFTOVER.fullmatch(path.name)
-        if name is None:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            # Any other folder of such a name is the user's.
-            if name["name"] == _STAGE:
-                shutil.rmtree(path, ignore_errors=True)
+    for path in (*folder.glob(f"{_LEFTOVER}*"), *folder.glob(f"*/{_LEFTOVER}*")):
+        if path.is_dir() and path.name.endswith(f"~{_STAGE}"):
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            with suppress(OSError):  # a leftover does no harm
-                path.unlink(missing_ok=True)
+            with suppress(OSError):  # another folder of such a name is the user's
+                path.unlink()
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -183,8 +168,8 @@ def json_objects(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]
             continue
         where = f"{source} line {number}"
         try:
-            item = json.loads(line, object_pairs_hook=each_key_once)
-        except DoubledKeyError as error:
+            item = json.loads(line, object_pairs_hook=_each_key_once)
+        except KeyError as error:
             raise InputError(f"{where}: the key {error} stands twice") from None
         except (ValueError, RecursionError):
             raise InputError(f"{where}: not a JSON object") from None
@@ -213,20 +198,12 @@ def rows_of(
     return rows
 
 
-class DoubledKeyError(Exception):
-    """A JSON object has a key twice, of which the json module would keep the last."""
-
-
-def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object from its entries, for ``object_pairs_hook`` of the json module.
-
-    Raises:
-        DoubledKeyError: if a key stands twice.
-    """
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its entries; of a key that stands twice, json would keep the last."""
     item: dict[str, Any] = {}
     for key, value in pairs:
         if key in item:
-            raise DoubledKeyError(repr(key))
+            raise KeyError(key)
         item[key] = value
     return item
 
@@ -251,3 +228,75 @@ def plain(value: Any) -> Any:
             return value if np.isfinite(value) else None
         case _:
             return value
+
+
+# -- one process at a time -------------------------------------------------------------------------
+
+# How long a share waits for others that are just beginning.
+_PATIENCE_SECONDS = 5.0
+
+
+@contextmanager
+def locked(folder: str | Path, share: str = "") -> Iterator[None]:
+    """Hold a folder as long as the block runs; the same process may hold it several times.
+
+    The operating system lets go of the lock when its process ends, however it ends. The file stays:
+    deleting it would let two processes hold what each takes for the lock.
+
+    Args:
+        folder: Which; it is made if need be.
+        share: Which part of the work in it is held, ``2-of-4``: others may hold other shares,
+            nobody the whole. Empty for the whole.
+
+    Raises:
+        InputError: if another process holds the whole, this share, or any share of what is wanted
+            as a whole, saying which; or if the folder cannot be written.
+    """
+    folder = Path(folder)
+    whole = _acquired(folder, "", patience=_PATIENCE_SECONDS if share else 0.0)
+    lock, holder = whole, _lock_file(folder, share, "holder")
+    if share:
+        # The whole is held while a share begins: a whole run begins before it or after it.
+        try:
+            lock = _acquired(folder, share)
+        finally:
+            whole.release()
+    try:
+        if not share:
+            for path in folder.glob(_lock_file(folder, "*", "lock").name):
+                other = path.name.removeprefix(".tdabias.share-").removesuffix(".lock")
+                _acquired(folder, other).release()
+        about = {"process": os.getpid(), "host": socket.gethostname(), "since": now()}
+        write_text(holder, json.dumps(about))
+        yield
+    finally:
+        if lock.lock_counter == 1:
+            holder.unlink(missing_ok=True)
+        lock.release()
+
+
+def _acquired(folder: Path, share: str, *, patience: float = 0.0) -> BaseFileLock:
+    with write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(_lock_file(folder, share, "lock"), is_singleton=True)
+        try:
+            lock.acquire(timeout=patience, poll_interval=0.01)
+        except Timeout:
+            raise _held(folder, share) from None
+    return lock
+
+
+def _held(folder: Path, share: str) -> InputError:
+    try:
+        held = json.loads(_lock_file(folder, share, "holder").read_text(encoding="utf-8"))
+        who = f"process {held['process']} on {held['host']} (since {held['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        who = "another process"
+    what = f"{folder} is being written by {who}"
+    if share:
+        what = f"shard {share.replace('-of-', '/')} of {folder} is being computed by {who}"
+    return InputError(f"{what}; wait until it is done, or choose another --out")
+
+
+def _lock_file(folder: Path, share: str, kind: str) -> Path:
+    return folder / (f".tdabias.share-{share}.{kind}" if share else f".tdabias.{kind}")

@@ -23,8 +23,8 @@ import numpy as np
 import yaml
 from jaxtyping import Float
 
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.record import RunRecord
+from tda_bias.runs.text import Finding
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -104,19 +104,30 @@ def page_html(
     from markupsafe import Markup
 
     scripts, style = [_asset(name) for name in _SCRIPTS], _asset("page.css")
+    # Under this policy nothing runs or is fetched but these scripts and this style sheet.
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
+        for part in (*scripts, style)
+    ]
+    policy = (
+        f"default-src 'none'; script-src {' '.join(hashes[:-1])}; style-src {hashes[-1]}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # Nothing of the data is markup, and a third of it is as large: `readSections` in `page.js`.
+    data = json.dumps(page_data(sections), ensure_ascii=False, allow_nan=False).encode()
     text = _rendered(
         "page.html.j2",
         title=title,
         lead=lead,
         sections=sections,
         command=command,
-        policy=policy(scripts, style),
+        policy=policy,
         version=version("tdabias"),
         # Ours, and allowed by their hashes: they must reach the page as they are.
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         audit=Markup(audit),
-        data=compressed(page_data(sections)),
+        data=base64.b64encode(gzip.compress(data, mtime=0)).decode(),
     )
     size = len(text.encode())
     if size > MAX_BYTES:
@@ -139,15 +150,6 @@ def _asset(name: str) -> str:
     return files("tda_bias.data").joinpath("page", name).read_text(encoding="utf-8").strip()
 
 
-def policy(scripts: Sequence[str], style: str) -> str:
-    """A policy under which nothing runs or is fetched but these scripts and this style sheet."""
-    allowed = " ".join(_source(script) for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src {_source(style)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
 def page_data(sections: Sequence[Section]) -> list[dict[str, Any]]:
     """Data for the page's scripts, section by section."""
     return [
@@ -166,30 +168,17 @@ def page_data(sections: Sequence[Section]) -> list[dict[str, Any]]:
     ]
 
 
-def compressed(data: list[dict[str, Any]]) -> str:
-    """JSON, gzip, base 64: nothing of the data is markup, and a third of it is as large.
-
-    ``readSections`` in ``page.js`` reads it.
-    """
-    whole = json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-    return base64.b64encode(gzip.compress(whole, mtime=0)).decode()
-
-
 def column_data(frame: pd.DataFrame) -> dict[str, Any]:
     """A table as names and columns of plain values: numbers to five digits, undefined as null."""
-    return {
-        "names": [str(name) for name in frame.columns],
-        "columns": [
-            rounded(column.to_numpy(float), 5) if column.dtype.kind == "f" else _plain(column)
-            for _, column in frame.items()
-        ],
-    }
-
-
-def _plain(column: pd.Series) -> list[Any]:
-    if column.dtype.kind in "iub":
-        return list(column.tolist())
-    return ["" if value is None or value != value else str(value) for value in column]
+    columns: list[list[Any]] = []
+    for _, column in frame.items():
+        if column.dtype.kind == "f":
+            columns.append(rounded(column.to_numpy(float), 5))
+        elif column.dtype.kind in "iub":
+            columns.append(column.tolist())
+        else:
+            columns.append(["" if v is None or v != v else str(v) for v in column])
+    return {"names": [str(name) for name in frame.columns], "columns": columns}
 
 
 def rounded(values: Float[np.ndarray, " n"], digits: int = 4) -> list[float | None]:
@@ -209,11 +198,6 @@ def packed(values: np.ndarray) -> dict[str, Any]:
     whole = np.where(defined, np.round(np.where(defined, filled, 0.0) / step), -32768)
     text = base64.b64encode(whole.astype("<i2").tobytes()).decode()
     return {"step": step, "base64": text}
-
-
-def _source(text: str) -> str:
-    """Hash by which a policy names a script or a style sheet in the page."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 # -- audit -----------------------------------------------------------------------------------------
@@ -244,12 +228,15 @@ def audit_html(runs: Sequence[Audited]) -> str:
     """The audit of runs as HTML; every name is escaped."""
     known = facts()
     sets = dict.fromkeys(name for run in runs for name in _data_sets(run.record))
+    records = [run.record for run in runs]
+    versions = {f"{name} {v}" for record in records for name, v in record.packages.items()}
+    versions |= {f"tdabias {record.tdabias}" for record in records if record.tdabias}
     return _rendered(
         "audit.html.j2",
         runs=[_shown(run) for run in runs],
         frameworks=known["frameworks"],
         data_sets={name: known["data_sets"].get(name, _UNKNOWN) for name in sets},
-        versions=", ".join(sorted({v for run in runs for v in _versions(run.record)})),
+        versions=", ".join(sorted(versions)),
     )
 
 
@@ -298,8 +285,3 @@ def _data_sets(record: RunRecord) -> list[str]:
     return [
         next((known for known in facts()["data_sets"] if known in name), name) for name in given
     ]
-
-
-def _versions(record: RunRecord) -> list[str]:
-    own = [f"tdabias {record.tdabias}"] if record.tdabias else []
-    return [*own, *(f"{name} {version}" for name, version in record.packages.items())]

@@ -9,7 +9,6 @@ import json
 import math
 import platform
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import xxhash
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from tda_bias.runs.files import RECORD, to_json
+from tda_bias.runs.files import RECORD, now, to_json
 from tda_bias.types import Attention, InputError
 
 VERSION = 2
@@ -33,11 +32,6 @@ def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages whose numbers these are."""
     versions = {name: installed(name) for name in _PACKAGES.split()}
     return {**versions, "python": platform.python_version()}
-
-
-def now() -> str:
-    """The time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 # A number that may be undefined: NaN here, null in JSON.
@@ -107,12 +101,7 @@ class DataRecord(RecordPart):
 
 
 class FileRecord(RecordPart):
-    """A file of a run.
-
-    Attributes:
-        hash: Of its bytes (XXH3, 128 bits).
-        added: Whether it was added later: it follows from the others.
-    """
+    """A file of a run: the hash of its bytes (XXH3, 128 bits), and whether it was added later."""
 
     hash: str
     added: bool = False
@@ -129,7 +118,7 @@ class RunRecord(RecordPart):
         model: The model.
         settings: Of the command.
         data: The texts.
-        made_from: Hashes of the results it was made from, by command; see ``Run.content``.
+        made_from: Hashes of the results it was made from, by command; see ``content_hash``.
         packages: Versions of the packages whose numbers these are.
         files: Every file of the run.
     """
@@ -219,40 +208,33 @@ def validated_part(kind: type[P], values: Any, where: str) -> P:
 def sealed(record: RunRecord) -> str:
     """The text of ``run.json``: the record, and a hash that shows later changes to it."""
     values: dict[str, Any] = json.loads(to_json(record.model_dump(by_alias=True)))
-    last = {name: values.pop(name) for name in ("packages", "files")}
-    return to_json({**values, **last, "checksum": checksum({**values, **last})})
+    values |= {name: values.pop(name) for name in ("packages", "files")}  # the long ones last
+    return to_json({**values, "checksum": checksum(values)})
 
 
 def parsed(text: str, where: Path) -> dict[str, Any]:
-    """The plain values of a ``run.json``, in the form of this version.
+    """The plain values of a ``run.json``.
 
     Raises:
-        InputError: if it is no record, was changed, or is of a newer version.
+        InputError: if it is no record, was changed, or is of another version.
     """
     try:
         values: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is not JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{where} is no record of a run")
-    version = values.get("version")
+    if not isinstance(values, dict) or "version" not in values:
+        raise InputError(f"{where} is no record of a run: it names no version; run it again")
+    version = values["version"]
     if isinstance(version, int) and version > VERSION:
         raise InputError(
             f"{where} was written by a newer tdabias (its records are of version {version}, this "
             f"one reads up to {VERSION}); update tdabias"
         )
-    if version is None:
-        raise InputError(
-            f"{where} names no version: it is no record of a run, or one of tdabias 0.1; run the "
-            "command again"
-        )
-    if values.pop("checksum", None) != checksum(values):
+    if values.pop("checksum", None) != checksum(values) or "command" not in values:
         raise InputError(
             f"{where} is not as it was written: it was changed or damaged; run the command again "
             "with --overwrite (finished parts are reused)"
         )
-    if not isinstance(values.get("command"), str):
-        raise InputError(f"{where} is no record of a run: it names no command")
     return values
 
 

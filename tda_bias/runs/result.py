@@ -1,19 +1,23 @@
-"""Results that are tables and a record: saved as a finished run, and loaded again."""
+"""Results of runs: their files, written all together, and a record of how they came about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from tda_bias.progress import Progress
-from tda_bias.runs.files import RECORD
-from tda_bias.runs.record import RunRecord, updated
-from tda_bias.runs.run import Run, open_run
-from tda_bias.runs.writing import writing_run
+from tda_bias.runs.figures import save_figure
+from tda_bias.runs.files import RECORD, put_in_place, staged, to_json, write_errors
+from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
+from tda_bias.runs.run import Run, file_hash, open_run
+from tda_bias.runs.tables import csv_text
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +25,124 @@ if TYPE_CHECKING:
 
     from tda_bias.runs.tables import Columns
 
+
+# -- writing a run ---------------------------------------------------------------------------------
+
+
+class RunWriter:
+    """Takes the files of a run; they are in their places when the run is complete.
+
+    Attributes:
+        names: The files so far.
+    """
+
+    def __init__(self, stage: Path) -> None:
+        self._stage = stage
+        self.names: list[str] = []
+
+    def table(self, name: str, table: pd.DataFrame) -> None:
+        """Write a table, as CSV or Parquet by the ending of its name."""
+        path = self._path(name)
+        if path.suffix == ".csv":
+            path.write_text(csv_text(table), encoding="utf-8")
+        else:
+            table.to_parquet(path, index=False)
+
+    def arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write arrays as ``.npz``."""
+        with self._path(name).open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    def json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write plain values as JSON."""
+        self._path(name).write_text(to_json(content), encoding="utf-8")
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Write a figure as ``name.png`` and ``name.svg``."""
+        for suffix in ("png", "svg"):
+            save_figure(self._path(f"{name}.{suffix}"), figure)
+
+    def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
+        """Entries of the files so far, for the record."""
+        return {
+            name: FileRecord(hash=file_hash((self._stage / name).read_bytes()), added=added)
+            for name in self.names
+        }
+
+    def _path(self, name: str) -> Path:
+        if name == RECORD or Path(name).name != name:
+            raise ValueError(f"{name!r} cannot be a file of a run")
+        if name not in self.names:
+            self.names.append(name)
+        return self._stage / name
+
+
+@contextmanager
+def writing_run(folder: str | Path, record: RunRecord) -> Iterator[RunWriter]:
+    """Write a run: all its files, or none where the block fails.
+
+    The record goes first and comes last, so that a process that is killed in between leaves a
+    folder without a finished run, never one with files of two. What an earlier run left there and
+    this one does not have is deleted, as long as nobody changed it.
+
+    Args:
+        folder: Where to; it is made if need be.
+        record: What the run says of itself; its ``files`` are filled in.
+
+    Raises:
+        InputError: if the folder cannot be written; a run that was there is still there unless
+            that happened while files were being put in place.
+    """
+    folder = Path(folder)
+    with staged(folder) as stage, write_errors(folder):
+        run = RunWriter(stage)
+        yield run
+        files = run.entries()
+        before: Mapping[str, FileRecord] = {}
+        with suppress(InputError):  # no run, or none that can be read
+            before = open_run(folder).record.files
+        (stage / RECORD).write_text(sealed(updated(record, {"files": files})), encoding="utf-8")
+        (folder / RECORD).unlink(missing_ok=True)
+        _put_in_place(folder, stage, before, files, kept=files)
+
+
+@contextmanager
+def adding_to_run(folder: str | Path) -> Iterator[RunWriter]:
+    """Add files to a finished run, in the place of everything that was added before.
+
+    Raises:
+        InputError: if the folder holds no finished run or cannot be written.
+    """
+    folder = Path(folder)
+    record = open_run(folder).record
+    with staged(folder) as stage, write_errors(folder):
+        run = RunWriter(stage)
+        yield run
+        files = run.entries(added=True)
+        kept = {name: file for name, file in record.files.items() if not file.added} | files
+        (stage / RECORD).write_text(sealed(updated(record, {"files": kept})), encoding="utf-8")
+        # Killed from here on, the old record does not match the new files: that is noticed.
+        _put_in_place(folder, stage, record.files, files, kept=kept)
+
+
+def _put_in_place(
+    folder: Path,
+    stage: Path,
+    before: Mapping[str, FileRecord],
+    new: Mapping[str, FileRecord],
+    *,
+    kept: Mapping[str, FileRecord],
+) -> None:
+    """Put new files and then the record in place, and delete the unchanged old ones not kept."""
+    for name in (*new, RECORD):
+        put_in_place(stage / name, folder / name)
+    for name in set(before) - set(kept):
+        with suppress(OSError):  # it is of no run any more, and nothing reads it
+            if file_hash((folder / name).read_bytes()) == before[name].hash:
+                (folder / name).unlink()
+
+
+# -- in a notebook ---------------------------------------------------------------------------------
 
 # Rows of a table that are shown.
 ROWS = 8
@@ -73,6 +195,8 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
         yield moved
 
+
+# -- results that are tables -----------------------------------------------------------------------
 
 # Field of a result, its file and its columns.
 Table = tuple[str, str, "Columns"]
@@ -138,8 +262,10 @@ class SavedResult(Recorded):
         """
         folder = Path(folder)
         with writing_run(folder, self.record) as run:
-            for attribute, name, _ in self._tables():
-                run.table(name, getattr(self, attribute))
+            for attribute, name, _ in self.TABLES:
+                table = getattr(self, attribute)
+                if attribute not in self.OPTIONAL or not table.empty:
+                    run.table(name, table)
             for name, figure in (figures or {}).items():
                 run.figure(name, figure)
         return [*(folder / name for name in run.names), folder / RECORD]
@@ -154,22 +280,14 @@ class SavedResult(Recorded):
         run = open_run(folder, cls.COMMAND)
         return cls(**cls._read(run), record=run.record_as(cls.RECORD))  # type: ignore[call-arg]
 
-    def _tables(self) -> Sequence[Table]:
-        """The tables that are there to be saved."""
-        return [
-            (name, file, columns)
-            for name, file, columns in self.TABLES
-            if name not in self.OPTIONAL or not getattr(self, name).empty
-        ]
-
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
         """Every table by its field."""
         import pandas as pd
 
         return {
-            name: run.table(file, columns)
-            if name not in cls.OPTIONAL or run.has(file)
+            attribute: run.table(file, columns)
+            if attribute not in cls.OPTIONAL or run.has(file)
             else pd.DataFrame(columns=[*columns])
-            for name, file, columns in cls.TABLES
+            for attribute, file, columns in cls.TABLES
         }

@@ -63,11 +63,6 @@ class Run:
         text = json.dumps(self._values, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
-    @property
-    def content(self) -> str | None:
-        """Hash of its tables: the same for a run that was repeated."""
-        return content_hash(self.record)
-
     def record_as(self, kind: type[R]) -> R:
         """The whole record of its command.
 
@@ -108,33 +103,19 @@ class Run:
             )
         return content
 
-    def table(self, name: str, columns: Columns) -> pd.DataFrame:
+    def table(self, name: str, columns: Columns | None = None) -> pd.DataFrame:
         """One of its tables, as CSV or Parquet by its ending.
 
         Args:
             name: The file.
-            columns: Those it must have, with their types.
+            columns: Those it must have, with their types; it may have others.
 
         Raises:
-            InputError: as ``read``, or if columns or types are others.
+            InputError: as ``read``, or if it is no table, or lacks a column or has another type.
         """
         from tda_bias.runs.tables import parsed_table
 
-        return self._parsed(name, lambda content: parsed_table(content, name, columns))
-
-    def plain_table(self, name: str, *, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:
-        """One of its tables as it stands there, whatever its columns.
-
-        Args:
-            name: The file, CSV or Parquet by its ending.
-            dtype: Types of columns of CSV that are known.
-
-        Raises:
-            InputError: as ``read``, or if it is no table.
-        """
-        from tda_bias.runs.tables import plain_table
-
-        return self._parsed(name, lambda content: plain_table(content, name, dtype=dtype))
+        return self._parsed(name, lambda content: parsed_table(content, name, columns or {}))
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """The arrays of one of its ``.npz`` files.
@@ -227,15 +208,13 @@ def with_parts(
     Raises:
         InputError: as ``open_run``, or if a run has no figures.
     """
-    runs = []
-    for folder in folders:
-        run = open_run(folder)
+    runs = [open_run(folder) for folder in folders]
+    for run in runs:
         if run.command not in COMMANDS:
             raise InputError(
-                f"{folder} is a run of `tdabias {run.command}`, which has no figures; give runs of "
-                f"{', '.join(COMMANDS)}"
+                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
+                f"runs of {', '.join(COMMANDS)}"
             )
-        runs.append(run)
     for run in list(runs):
         for name in ("ablate", "crossref"):
             inside = run.folder / name
@@ -251,7 +230,8 @@ def with_parts(
 
 def made_from(part: Run, run: Run) -> bool:
     """Tell whether a run's results are the ones that another was made from."""
-    return run.content is not None and part.record.made_from.get(run.command) == run.content
+    content = content_hash(run.record)
+    return content is not None and part.record.made_from.get(run.command) == content
 
 
 # -- before a run is written over ------------------------------------------------------------------
@@ -290,21 +270,19 @@ def refuse_other_run(
         raise InputError(f"{error}; to write there, {way_out}") from None
     if record.command != command:
         raise InputError(f"{folder} holds a finished run of `tdabias {record.command}`; {way_out}")
-    was: dict[str, Any] = {name: record.settings.get(name) for name in settings}
+    was = {name: record.settings.get(name) for name in settings}
     now = json.loads(json.dumps(dict(settings), default=str))
-    if data is not None:
-        was |= {"data": record.data.model_dump() if record.data else None}
-        now |= {"data": data.model_dump()}
-    if weights is not None:
-        was, now = {**was, "weights": record.model.weights}, {**now, "weights": weights}
-    changed = [
-        f"other {name}" if name in ("data", "weights") else f"{name} was {old!r}, now {new!r}"
-        for name, (old, new) in differences(was, now).items()
-    ]
-    if changed:
+    changed = differences(was, now)
+    listed = [f"{name} was {old!r}, now {new!r}" for name, (old, new) in changed.items()]
+    texts = record.data.model_dump() if record.data else None
+    if data is not None and data.model_dump() != texts:
+        listed.append("other data")
+    if weights is not None and weights != record.model.weights:
+        listed.append("other weights")
+    if listed:
         raise InputError(
             f"{folder} holds a finished run of `tdabias {command}` with other settings "
-            f"({', '.join(changed)}); {way_out}"
+            f"({', '.join(listed)}); {way_out}"
         )
 
 
@@ -336,17 +314,13 @@ def refuse_file_of_a_run(path: Path, *, setting: str) -> None:
     """
     if str(path) in ("", ".") or path.is_dir():
         raise InputError(f"`{setting}` must name a file; got {str(path)!r}")
-    if path.exists() and _is_of_a_run(path):
-        raise InputError(f"`{setting}` {path} is a file of the run there; choose another name")
-
-
-def _is_of_a_run(path: Path) -> bool:
     folder = path.parent
-    if path.name == RECORD or (path.suffix == ".npz" and (folder.parent / RECORD).is_file()):
-        return True
-    if not (folder / RECORD).is_file():
-        return False
-    try:
-        return open_run(folder).has(path.name)
-    except InputError:
-        return True  # whatever it is, it may belong to what stands there
+    part = path.suffix == ".npz" and (folder.parent / RECORD).is_file()
+    of_a_run = path.name == RECORD or part
+    if not of_a_run and (folder / RECORD).is_file():
+        try:
+            of_a_run = open_run(folder).has(path.name)
+        except InputError:
+            of_a_run = True  # whatever it is, it may belong to what stands there
+    if path.exists() and of_a_run:
+        raise InputError(f"`{setting}` {path} is a file of the run there; choose another name")

@@ -38,36 +38,27 @@ def validated(
         InputError: naming the first value that does not fit and what is allowed.
     """
     by_name = {field.alias or name: field for name, field in settings.model_fields.items()}
+    origin = {name: f" ({where})" for name, where in (source or {}).items() if where}
     for name, value in values.items():
-        where = _where(name, source)
+        where = origin.get(name, "")
         if isinstance(value, bool) and name in by_name and is_number(by_name[name]):
             raise InputError(f"`{name}` must be a number; got {str(value).lower()}{where}")
-        _refuse_unprintable(name, str(value), where)
+        if "\0" in str(value):
+            raise InputError(f"`{name}` holds a NUL character{where}")
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"`{name}` holds bytes that are no UTF-8 text{where}") from None
     try:
         return settings.model_validate(dict(values))
     except ValidationError as error:
         # A value that does not fit says more than one that is not there.
         first = min(error.errors(), key=lambda fault: fault["type"] == "missing")
-        message = _one_line(first, settings)
-        if first["loc"]:
-            message += _where(str(first["loc"][0]), source)
+        name = str(first["loc"][0]) if first["loc"] else ""
+        message = _one_line(name, first, settings) + origin.get(name, "")
         if first["type"] == "missing" and given_as == "options":
-            message += f"; give --{str(first['loc'][0]).replace('_', '-')}"
+            message += f"; give --{name.replace('_', '-')}"
         raise InputError(message) from None
-
-
-def _refuse_unprintable(name: str, text: str, where: str) -> None:
-    if "\0" in text:
-        raise InputError(f"`{name}` holds a NUL character{where}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"`{name}` holds bytes that are no UTF-8 text{where}") from None
-
-
-def _where(name: str, source: Mapping[str, str] | None) -> str:
-    where = (source or {}).get(name)
-    return f" ({where})" if where else ""
 
 
 @contextmanager
@@ -117,7 +108,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise _refused("aliases cannot be used", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="aliases cannot be used", problem_mark=mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -125,12 +117,9 @@ class _Loader(yaml.SafeLoader):
         if len(mapping) < len(node.value):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             repeated = next(key for key in keys if keys.count(key) > 1)
-            raise _refused(f"{repeated!r} stands there twice", node.start_mark)
+            problem = f"{repeated!r} stands there twice"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         return mapping
-
-
-def _refused(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 def parse_yaml(text: str, where: str) -> Any:
@@ -189,9 +178,9 @@ def setting_names(settings: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in settings.model_fields.items()]
 
 
-def _one_line(first: ErrorDetails, settings: type[BaseModel]) -> str:
-    name = str(first["loc"][0]) if first["loc"] else ""
+def _one_line(name: str, first: ErrorDetails, settings: type[BaseModel]) -> str:
     given = first.get("input")
+    shown = repr(given)
     match first["type"]:
         case "extra_forbidden":
             return unknown_setting(name, settings)
@@ -200,8 +189,7 @@ def _one_line(first: ErrorDetails, settings: type[BaseModel]) -> str:
         case "missing":
             return f"`{name}` is missing"
         case "literal_error":
-            allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-            return f"`{name}` must be one of {allowed}; got {_shown(given)}"
+            rule = "one of " + first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         case "string_too_short" | "too_short":
             return f"`{name}` must not be empty"
         case "value_error":
@@ -209,10 +197,6 @@ def _one_line(first: ErrorDetails, settings: type[BaseModel]) -> str:
         case _:
             # What follows a comma is how pydantic tried: "unable to parse string as an integer".
             rule = first["msg"].removeprefix("Input should be ").split(",")[0]
-            number = name in settings.model_fields and is_number(settings.model_fields[name])
-            return f"`{name}` must be {rule}; got {_shown(given, quoted=not number)}"
-
-
-def _shown(value: Any, *, quoted: bool = True) -> str:
-    text = repr(value) if quoted or not isinstance(value, str) else value
-    return text if len(text) <= 80 else f"{text[:77]}..."
+            if name in settings.model_fields and is_number(settings.model_fields[name]):
+                shown = str(given)
+    return f"`{name}` must be {rule}; got {shown if len(shown) <= 80 else f'{shown[:77]}...'}"

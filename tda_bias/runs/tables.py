@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tda_bias.runs.files import atomic, write_text
 from tda_bias.runs.text import latex_text, markdown_text
@@ -26,48 +26,25 @@ def csv_text(table: pd.DataFrame) -> str:
     return str(_with_texts(table, _quoted).to_csv(index=False))
 
 
-def csv_table(content: bytes, *, dtype: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """A table from what ``csv_text`` made.
-
-    Args:
-        content: The file.
-        dtype: Types of columns that are known; a target called ``007`` is a text.
-    """
-    import pandas as pd
-
-    # A target may be called "None" or "NA": only an empty field is an undefined one.
-    read = pd.read_csv(
-        io.BytesIO(content), dtype=dict(dtype or {}), keep_default_na=False, na_values=[""]
-    )
-    return _with_texts(read, _unquoted)
-
-
-def _quoted(value: Any) -> Any:
-    if not isinstance(value, str) or not _FORMULA.match(value):
-        return value
+def _quoted(text: str) -> str:
+    if not _FORMULA.match(text):
+        return text
     try:
-        float(value)
+        float(text)
     except ValueError:
-        return f"'{value}"
-    return value
+        return f"'{text}"
+    return text
 
 
-def _unquoted(value: Any) -> Any:
-    return value[1:] if isinstance(value, str) and _QUOTED.match(value) else value
-
-
-def _with_texts(table: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
-    """The same table, itself where no text changes."""
+def _with_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """The same table with its texts changed; a column without a change keeps its type."""
     changed = {
-        name: [change(value) for value in column]
+        str(name): [change(v) if isinstance(v, str) else v for v in column]
         for name, column in table.items()
-        if column.dtype.kind not in "fiub" and any(change(v) is not v for v in column)
+        if column.dtype.kind not in "fiub"
+        and any(isinstance(v, str) and change(v) != v for v in column)
     }
-    if changed:
-        table = table.copy()
-    for name, values in changed.items():
-        table[name] = values
-    return table
+    return table.assign(**changed)
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -138,13 +115,27 @@ def parsed_table(content: bytes, name: str, columns: Columns) -> pd.DataFrame:
     Args:
         content: The bytes.
         name: The file's name, whose ending says which.
-        columns: Those it must have.
+        columns: Those it must have; of CSV, those called texts stay texts (``007``).
 
     Raises:
         ValueError: saying in one line what does not fit.
     """
-    texts = {column: str for column, kind in columns.items() if kind is str}
-    table = plain_table(content, name, dtype=texts)
+    import pandas as pd
+
+    try:
+        if name.endswith(".csv"):
+            texts = {column: kind for column, kind in columns.items() if kind is str}
+            # A target may be called "None" or "NA": only an empty field is an undefined one.
+            table = pd.read_csv(
+                io.BytesIO(content), dtype=texts, keep_default_na=False, na_values=[""]
+            )
+            table = _with_texts(table, lambda text: text[1:] if _QUOTED.match(text) else text)
+        else:
+            table = pd.read_parquet(io.BytesIO(content))
+    except Exception as error:
+        # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
+        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+        raise ValueError(f"no table ({reason})") from error
     for column, kind in columns.items():
         matching = [c for c in table if re.fullmatch(column, str(c))]
         if not matching:
@@ -156,31 +147,3 @@ def parsed_table(content: bytes, name: str, columns: Columns) -> pd.DataFrame:
             if kind is float:
                 table[found] = table[found].astype(float)
     return table
-
-
-def plain_table(
-    content: bytes, name: str, *, dtype: Mapping[str, type] | None = None
-) -> pd.DataFrame:
-    """A table from the bytes of a CSV or Parquet file, whatever its columns.
-
-    Args:
-        content: The bytes.
-        name: The file's name, whose ending says which.
-        dtype: Types of columns of CSV that are known; Parquet knows its own.
-
-    Raises:
-        ValueError: saying in one line what does not fit.
-    """
-    import pandas as pd
-
-    try:
-        if name.endswith(".csv"):
-            return csv_table(content, dtype=dtype)
-        return pd.read_parquet(io.BytesIO(content))
-    except Exception as error:
-        # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
-        raise ValueError(f"no table ({_first_line(error)})") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:200]

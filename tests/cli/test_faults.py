@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import tda_bias.runs.files
 import tda_bias.runs.record
-import tda_bias.runs.writing
 from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
@@ -156,7 +156,7 @@ def test_a_clock_that_jumps_changes_nothing_but_what_is_said_of_it(words, tmp_pa
         return datetime.fromtimestamp(next(clock), UTC).isoformat(timespec="seconds")
 
     monkeypatch.setattr(time, "time", lambda: next(clock))
-    for module in (tda_bias.runs.record, tda_bias.runs.writing):
+    for module in (tda_bias.runs.record, tda_bias.runs.files):
         monkeypatch.setattr(module, "now", jumping)
     out = tmp_path / "jumping"
     assert run(words(out)) == 0

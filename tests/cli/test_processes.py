@@ -3,7 +3,7 @@
 import pytest
 
 from tda_bias import HeadBias
-from tda_bias.runs.work import Shard, ShareDone, launched
+from tda_bias.runs.cache import Shard, ShareDone, launched
 from tdabias_cli.main import run
 from tdabias_cli.work import Processes
 from tests.support.pairs import write_lines

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from tda_bias.runs.record import ModelRecord, RunRecord
-from tda_bias.runs.writing import writing_run
+from tda_bias.runs.result import writing_run
 
 COLUMNS = {"name": str, "n": int}
 

@@ -108,8 +108,8 @@ def test_what_is_written_is_read_again(tmp_path, written_run):
 def written_run():
     """Write a run of any record with what is given, and open it again."""
     from tda_bias.runs.record import ModelRecord, RunRecord
+    from tda_bias.runs.result import writing_run
     from tda_bias.runs.run import open_run
-    from tda_bias.runs.writing import writing_run
 
     def write(folder, content):
         record = RunRecord(command="heads", model=ModelRecord(name="m"))

@@ -17,8 +17,8 @@ from tda_bias.heads.items import (
     kept_patterns,
     neutral_example,
 )
+from tda_bias.runs.result import writing_run
 from tda_bias.runs.run import open_run
-from tda_bias.runs.writing import writing_run
 from tda_bias.triples import load_triples
 from tda_bias.types import HeadId, InputError
 from tests.support.runs import record_of

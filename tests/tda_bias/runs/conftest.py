@@ -7,8 +7,7 @@ from pvf.report import risk_report
 from tda_bias import HeadBias, HeadBiasConfig, head_bias, load_model, load_triples
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.study import ablation_study
-from tda_bias.crossref.crossref import cross_reference
-from tda_bias.crossref.targets import WordScores
+from tda_bias.crossref.crossref import WordScores, cross_reference
 from tda_bias.heads.items import example_pattern
 from tda_bias.scores.stereoset_scores import stereoset_scores
 from tests.support.answers import made_up_answers

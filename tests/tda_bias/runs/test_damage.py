@@ -13,8 +13,7 @@ import pytest
 from pvf.report import load_report
 from tda_bias import HeadBias
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.crossref.crossref import CrossReference
-from tda_bias.crossref.targets import WordScores
+from tda_bias.crossref.crossref import CrossReference, WordScores
 from tda_bias.plots.heat_map import caption
 from tda_bias.runs.run import open_run
 from tda_bias.scores.stereoset_scores import StereoSetScores

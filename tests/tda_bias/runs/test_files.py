@@ -1,7 +1,11 @@
-"""Files are whole or not there; folders that cannot be used are one line; the user's stay."""
+"""Files are whole or not there; the user's stay; one process at a time writes to a folder."""
 
 import errno
+import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +14,8 @@ import pytest
 from tda_bias.runs.files import (
     arrays_from,
     atomic,
+    locked,
     prepare_folder,
-    remove_leftovers,
     staged,
     write_text,
 )
@@ -29,25 +33,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write .*Not a directory|File exists"):
         prepare_folder(tmp_path / "file" / "out")
-
-
-def test_a_name_with_a_nul_character_is_one_line():
-    with pytest.raises(InputError, match="no folder can be called"):
-        prepare_folder(Path("a\0b"))
-
-
-@pytest.mark.parametrize("depth", [1100, 5000])
-def test_thousands_of_nested_folders_are_made_or_refused_in_one_line(tmp_path, depth):
-    folder = tmp_path.joinpath(*["a"] * depth)
-    try:
-        if depth == 1100:
-            prepare_folder(folder)
-            assert folder.is_dir()
-        else:
-            with pytest.raises(InputError, match="File name too long"):
-                prepare_folder(folder)
-    finally:  # Python's own rmtree would not come to the end of it
-        subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
 
 
 def test_a_full_disk_is_one_line(tmp_path):
@@ -100,7 +85,7 @@ def test_leftovers_of_a_killed_process_are_removed(tmp_path):
     write_text(stage / "heads.csv", "half")
     write_text(tmp_path / "kept.txt", "whole")
     assert len(listing(tmp_path)) == 3
-    remove_leftovers(tmp_path)
+    prepare_folder(tmp_path)
     assert listing(tmp_path) == ["kept.txt"]
     assert not stage.exists()
 
@@ -120,3 +105,54 @@ def test_files_of_the_user_are_neither_deleted_nor_changed(tmp_path):
 def test_preparing_a_folder_leaves_nothing_in_it(tmp_path):
     prepare_folder(tmp_path / "a" / "b")
     assert listing(tmp_path) == []
+
+
+# -- one process at a time --
+
+HOLD = """
+import sys, time
+from tda_bias.runs.files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_second_process_is_told_who_holds_the_folder(holder, tmp_path):
+    message = rf"{tmp_path} is being written by process {holder.pid} on .+ \(since 20.+\); wait"
+    start = time.monotonic()
+    with pytest.raises(InputError, match=message), locked(tmp_path):
+        pass
+    assert time.monotonic() - start < 5
+
+
+def test_a_process_that_was_killed_holds_nothing(holder, tmp_path):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with locked(tmp_path):
+        pass
+
+
+def test_the_same_process_may_hold_a_folder_several_times(tmp_path):
+    with locked(tmp_path):
+        with locked(tmp_path):
+            pass
+        assert (tmp_path / ".tdabias.holder").is_file()
+    assert not (tmp_path / ".tdabias.holder").exists()
+
+
+def test_other_folders_are_free(holder, tmp_path):
+    with locked(tmp_path / "inside"):
+        pass

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tda_bias.runs import page as pages
-from tda_bias.runs.finding import Finding
 from tda_bias.runs.page import Chart, Section, column_data, packed, page_html
+from tda_bias.runs.text import Finding
 from tda_bias.types import InputError
 from tests.support.reports import unpacked
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tda_bias.runs.cache import Cache, texts_hash
-from tda_bias.runs.work import Part
+from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.types import InputError
 
 ARRAYS = {"q": np.arange(3.0)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.runs.tables import csv_table, csv_text, latex, markdown, write_table
+from tda_bias.runs.tables import csv_text, latex, markdown, parsed_table, write_table
 from tda_bias.runs.text import is_visible, latex_text, markdown_text
 
 FORMULAS = ("=1+1", "+x", "-x", "@SUM(A1)", "\tx", '=HYPERLINK("http://x")')
@@ -21,7 +21,7 @@ def test_no_name_begins_like_a_formula_and_reading_gives_it_back(name):
     plain = pd.read_csv(io.StringIO(text))
     assert plain["group"][0] == f"'{name}"
     assert list(plain["z"]) == [-1.5, 2.0]
-    assert list(csv_table(text.encode())["group"]) == [name, "girl"]
+    assert list(parsed_table(text.encode(), "a.csv", {})["group"]) == [name, "girl"]
 
 
 def test_numbers_that_are_written_as_texts_stay_numbers():
@@ -32,13 +32,15 @@ def test_numbers_that_are_written_as_texts_stay_numbers():
 def test_a_commands_option_stays_what_it_is():
     table = pd.DataFrame({"option": ["--data", "'--data", "--SUM(A1)"]})
     assert csv_text(table) == "option\n--data\n'--data\n'--SUM(A1)\n"
-    assert list(csv_table(csv_text(table).encode())["option"]) == list(table["option"])
+    assert list(parsed_table(csv_text(table).encode(), "a.csv", {})["option"]) == list(
+        table["option"]
+    )
 
 
 @given(st.lists(st.text(alphabet="'=+-@a1.\"\n, ", min_size=1, max_size=6), min_size=1, max_size=4))
 def test_whatever_a_text_begins_with_comes_back(texts):
     table = pd.DataFrame({"x": pd.Series(texts, dtype=object), "n": 1})
-    read = csv_table(csv_text(table).encode(), dtype={"x": str})
+    read = parsed_table(csv_text(table).encode(), "a.csv", {"x": str})
     assert list(read["x"]) == texts
 
 

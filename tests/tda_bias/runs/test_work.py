@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.runs.cache import Cache
-from tda_bias.runs.work import Part, Shard, ShareDone, shares
-from tda_bias.runs.writing import locked, locked_share
+from tda_bias.runs.cache import Cache, Part, Shard, ShareDone, shares
+from tda_bias.runs.files import locked
 from tda_bias.types import InputError
 
 NAMES = [f"part {number}" for number in range(12)]
@@ -137,9 +136,8 @@ import sys, time
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from tests.tda_bias.runs.test_work import parts
-from tda_bias.runs.writing import locked_share
-from tda_bias.runs.cache import Cache
-from tda_bias.runs.work import Part, Shard, ShareDone
+from tda_bias.runs.files import locked
+from tda_bias.runs.cache import Cache, Part, Shard, ShareDone
 
 folder, index = Path(sys.argv[1]), int(sys.argv[2])
 
@@ -150,7 +148,7 @@ def slowly(part):
         return part.compute()
     return Part(part.name, part.cost, part.depends_on, compute)
 
-with locked_share(folder, f"{index + 1}-of-6"):
+with locked(folder, f"{index + 1}-of-6"):
     cache = Cache(folder / "parts", {"model": "m"}, team=Shard(index, 6))
     try:
         list(cache.each([slowly(part) for part in parts()]))
@@ -179,7 +177,7 @@ def test_of_six_processes_at_once_two_are_killed_and_their_shares_go_on(tmp_path
         pass
     with (
         pytest.raises(InputError, match=f"shard 2/6 of .* by process {processes[1].pid} on"),
-        locked_share(tmp_path, "2-of-6"),
+        locked(tmp_path, "2-of-6"),
     ):
         pass
     for index in (1, 4):
@@ -195,17 +193,17 @@ def test_of_six_processes_at_once_two_are_killed_and_their_shares_go_on(tmp_path
 
 
 def test_a_share_is_refused_while_somebody_writes_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tda_bias.runs.writing._PATIENCE_SECONDS", 0.0)
-    code = "import sys, time; from tda_bias.runs.writing import locked\n"
+    monkeypatch.setattr("tda_bias.runs.files._PATIENCE_SECONDS", 0.0)
+    code = "import sys, time; from tda_bias.runs.files import locked\n"
     code += "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout.readline() == "held\n"
     message = f"is being written by process {holder.pid}"
-    with pytest.raises(InputError, match=message), locked_share(tmp_path, "1-of-2"):
+    with pytest.raises(InputError, match=message), locked(tmp_path, "1-of-2"):
         pass
     holder.kill()
     holder.communicate()
-    with locked_share(tmp_path, "1-of-2"), locked_share(tmp_path, "2-of-2"):
+    with locked(tmp_path, "1-of-2"), locked(tmp_path, "2-of-2"):
         pass

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.runs import writing
+from tda_bias.runs import result
 from tda_bias.runs.files import prepare_folder
+from tda_bias.runs.result import adding_to_run, writing_run
 from tda_bias.runs.run import open_run
-from tda_bias.runs.writing import adding_to_run, writing_run
 from tda_bias.types import InputError
 from tests.support.runs import COLUMNS, record_of, table_of, write_run
 
@@ -22,7 +22,7 @@ class KilledError(BaseException):
 def killed_after(monkeypatch, steps: int) -> None:
     """Let the process end after so many files were put in place."""
     done = []
-    put = writing.put_in_place
+    put = result.put_in_place
 
     def put_or_die(temporary, path):
         if len(done) == steps:
@@ -30,7 +30,7 @@ def killed_after(monkeypatch, steps: int) -> None:
         done.append(path)
         put(temporary, path)
 
-    monkeypatch.setattr(writing, "put_in_place", put_or_die)
+    monkeypatch.setattr(result, "put_in_place", put_or_die)
 
 
 @pytest.mark.parametrize("steps", range(len(FILES) + 2))
@@ -101,7 +101,7 @@ def test_files_of_the_earlier_run_go_and_the_users_stay(tmp_path):
 def test_what_is_added_anew_replaces_what_was_added(tmp_path):
     write_run(tmp_path, 1, files=("a.csv",))
     for names in (("x.csv", "y.csv"), ("x.csv",)):
-        with adding_to_run(tmp_path, anew=True) as run:
+        with adding_to_run(tmp_path) as run:
             for name in names:
                 run.table(name, table_of(len(names)))
     assert set(open_run(tmp_path).record.files) == {"a.csv", "x.csv"}
