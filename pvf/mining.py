@@ -9,27 +9,27 @@ the tagger, repeated sentences count once, draws have a seed. See docs/method/pv
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pvf.config import Kind
-from pvf.predicates import lexicon, mine_sentence
-from pvf.words import Template
+from pvf.words import Template, load_words, packaged
 from tda_bias.runs.files import write_text
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.tokens import Span, Token
 
 # Documents that a streamed data set keeps in memory to draw from.
 _SHUFFLE_BUFFER = 10_000
@@ -37,28 +37,30 @@ _SHUFFLE_BUFFER = 10_000
 _BATCH = 64
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\{[^{}]*\}")
 _MARKUP = re.compile(r"^\s*(?:[=#*|{}<>!]|\d+\s*$)")
+_GENDER = {"he": "male", "she": "female"}
+_SAME = {
+    "male": {"he", "him", "his", "himself"},
+    "female": {"she", "her", "hers", "herself"},
+}
+_SUBJECTS = {"nsubj", "nsubjpass", "nsubj:pass"}
+# Of a template, without its slots.
+_MOST_WORDS = 8
 
 
 # -- corpora ---------------------------------------------------------------------------------------
 
 
 def documents(
-    source: str,
-    *,
-    n: int | None = None,
-    field: str = "text",
-    split: str = "train",
-    seed: int = 0,
+    source: str, *, n: int | None = None, field: str = "text", seed: int = 0
 ) -> Iterator[str]:
     """The documents of a corpus, or a random sample of them, the same for the same seed.
 
     Args:
-        source: A ``.txt`` file (documents end at empty lines), ``.jsonl``, either with ``.zst``, or
-            a name on the Hugging Face hub, with its configuration behind a colon
-            (``wikimedia/wikipedia:20231101.en``), which is streamed.
+        source: A ``.txt`` file (documents end at empty lines), ``.jsonl``, or a name on the Hugging
+            Face hub, with its configuration behind a colon (``wikimedia/wikipedia:20231101.en``),
+            whose training split is streamed.
         n: Sample size; all documents if None.
         field: Where the text is, in JSON Lines and data sets.
-        split: Of a data set.
         seed: Of the sample.
 
     Raises:
@@ -66,7 +68,7 @@ def documents(
     """
     path = Path(source)
     if not path.is_file():
-        yield from _streamed(source, n, field, split, seed)
+        yield from _streamed(source, n, field, seed)
         return
     chosen = None
     if n is not None:
@@ -79,28 +81,19 @@ def documents(
 
 
 def _read(path: Path, field: str) -> Iterator[str]:
-    with _opened(path) as lines:
-        if ".jsonl" in path.suffixes or ".json" in path.suffixes:
-            yield from _json_lines(path, lines, field)
-        else:
-            yield from _plain_text(path, lines)
+    try:
+        with path.open(encoding="utf-8") as lines:
+            if path.suffix in (".jsonl", ".json"):
+                yield from _json_lines(path, lines, field)
+            else:
+                for is_empty, paragraph in groupby(lines, key=lambda line: not line.strip()):
+                    if not is_empty:
+                        yield "".join(paragraph)
+    except UnicodeDecodeError:
+        raise InputError(f"`corpus` {path} is not UTF-8") from None
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    with path.open("rb") as raw:
-        if path.suffix != ".zst":
-            yield io.TextIOWrapper(raw, encoding="utf-8")
-            return
-        try:
-            import zstandard
-        except ModuleNotFoundError:
-            raise InputError(f"{path} needs `pip install tdabias[mining]`") from None
-        with zstandard.ZstdDecompressor().stream_reader(raw) as plain:
-            yield io.TextIOWrapper(plain, encoding="utf-8")
-
-
-def _json_lines(path: Path, lines: IO[str], field: str) -> Iterator[str]:
+def _json_lines(path: Path, lines: Iterable[str], field: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -115,27 +108,12 @@ def _json_lines(path: Path, lines: IO[str], field: str) -> Iterator[str]:
         yield text
 
 
-def _plain_text(path: Path, lines: IO[str]) -> Iterator[str]:
-    kept: list[str] = []
-    try:
-        for line in lines:
-            if line.strip():
-                kept.append(line)
-            elif kept:
-                yield "".join(kept)
-                kept = []
-    except UnicodeDecodeError:
-        raise InputError(f"`corpus` {path} is not UTF-8") from None
-    if kept:
-        yield "".join(kept)
-
-
-def _streamed(source: str, n: int | None, field: str, split: str, seed: int) -> Iterator[str]:
+def _streamed(source: str, n: int | None, field: str, seed: int) -> Iterator[str]:
     from datasets import load_dataset
 
     name, _, configuration = source.partition(":")
     try:
-        stream = load_dataset(name, configuration or None, split=split, streaming=True)
+        stream = load_dataset(name, configuration or None, split="train", streaming=True)
         if n is not None:
             stream = stream.shuffle(seed=seed, buffer_size=_SHUFFLE_BUFFER).take(n)
         for record in stream:
@@ -143,7 +121,7 @@ def _streamed(source: str, n: int | None, field: str, split: str, seed: int) -> 
     except Exception as error:  # the hub's errors are of many kinds
         reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
         raise InputError(
-            f"`corpus` must be a text, JSON Lines or .zst file, or a data set's name; {source!r}: "
+            f"`corpus` must be a text or JSON Lines file, or a data set's name; {source!r}: "
             f"{type(error).__name__}: {reason}"
         ) from None
 
@@ -163,6 +141,176 @@ def paragraphs(document: str) -> Iterator[str]:
         line = re.sub(r"\s+([.,;:!?])", r"\1", re.sub(r"\s+", " ", line)).strip()
         if line:
             yield line
+
+
+# -- one sentence ----------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """A template in one sentence, the word before ``[Y]`` in it, and its main verb's lemma."""
+
+    template: str
+    connector: str
+    lemma: str
+
+
+@cache
+def lexicon() -> dict[str, Any]:
+    """Verbs, connectors, persons and names that mining goes by."""
+    content = packaged("mining.yaml")
+    return {**content, "persons": {*content["persons"], *load_words("occupations").words}}
+
+
+def mine_sentence(sentence: Span, kind: Kind) -> list[Found]:
+    """The templates of one parsed sentence; at most one per clause that refers to its subject.
+
+    In place of a coreference system there is a rule, see ``_refers``; it misses many references.
+    """
+    verb = sentence.root
+    subject = _subject(verb) if verb.pos_ in ("VERB", "AUX") else None
+    predicate = _predicate(verb) if subject is not None else None
+    if subject is None or predicate is None:
+        return []
+    lemma = verb.lemma_.lower()
+    found = []
+    if kind == "race":
+        if subject.lemma_.lower() in load_words("occupations").words and verb.pos_ != "AUX":
+            found = [Found(f"The [X], who {predicate}, is [Y]", "is", lemma)]
+    else:
+        for pronoun in sentence:
+            gender = _GENDER.get(pronoun.lower_)
+            if gender and pronoun.i >= verb.i and _refers(pronoun, gender, verb, subject):
+                connector = _connector(pronoun.head, verb, pronoun)
+                if connector is not None:
+                    found.append(Found(f"The [X] {predicate} {connector} [Y]", connector, lemma))
+    return [one for one in found if _acceptable(one.template)]
+
+
+def _subject(verb: Token) -> Token | None:
+    """A singular person in front of the verb that is not a pronoun."""
+    subjects = [child for child in verb.children if child.dep_ in _SUBJECTS and child.i < verb.i]
+    if len(subjects) != 1:
+        return None
+    subject = subjects[0]
+    if subject.tag_ not in ("NN", "NNP") or any(c.dep_ == "conj" for c in subject.children):
+        return None
+    return subject if _is_person(subject) else None
+
+
+def _is_person(token: Token) -> bool:
+    if token.ent_type_ == "PERSON":
+        return True
+    return token.pos_ == "NOUN" and token.lemma_.lower() in lexicon()["persons"]
+
+
+def _refers(pronoun: Token, gender: str, verb: Token, subject: Token) -> bool:
+    """Tell whether a pronoun is likely to mean the subject: one clause away, no other between."""
+    clause = pronoun.head
+    if pronoun.dep_ not in _SUBJECTS or clause.head != verb or clause == verb:
+        return False
+    if clause.dep_ not in ("ccomp", "advcl", "conj"):
+        return False
+    inside = {token.i for token in subject.subtree}
+    between = [t for t in pronoun.doc[subject.sent.start : pronoun.i] if t.i not in inside]
+    if any(t.i > subject.i and _is_person(t) and t.tag_ in ("NN", "NNP") for t in between):
+        return False
+    if any(t.lower_ in _SAME[gender] for t in between):
+        return False
+    names, other = lexicon()["first_names"], "female" if gender == "male" else "male"
+    return not any(t.text in names[other] and t.text not in names[gender] for t in subject.subtree)
+
+
+def _connector(clause: Token, verb: Token, pronoun: Token) -> str | None:
+    """The word that joins the pronoun's clause to the main one; "that" where it is left out."""
+    allowed = lexicon()["connectors"]
+    for token in clause.children:
+        joins = token.dep_ == "mark" or token.tag_ in ("WRB", "WP", "WDT")
+        if joins and token.i < pronoun.i and token.lower_ in allowed:
+            return str(token.lower_)
+    if clause.dep_ == "conj":
+        for token in verb.children:
+            if token.dep_ == "cc" and verb.i < token.i < pronoun.i and token.lower_ in allowed:
+                return str(token.lower_)
+    elif clause.dep_ == "ccomp" and verb.lemma_ != "be" and clause.i > verb.i:
+        return None if any(token.dep_ == "mark" for token in clause.children) else "that"
+    return None
+
+
+def _predicate(verb: Token) -> str | None:
+    """The verb in the past with its particle, one object or complement, and one preposition.
+
+    None where it is negated or modal: "did not say" must not become "said".
+    """
+    children = [child for child in verb.children if child.i > verb.i]
+    if any(c.dep_ == "neg" or (c.dep_ == "aux" and c.tag_ in ("MD", "TO")) for c in verb.children):
+        return None
+    past = _past(verb)
+    if past is None:
+        return None
+    words = [past, *(child.lower_ for child in children if child.dep_ == "prt")]
+    complements = (c for c in children if c.dep_ in ("acomp", "attr", "dobj", "xcomp"))
+    complement = next(complements, None)
+    if complement is not None:
+        phrase = _phrase(complement)
+        if phrase is None:
+            return None
+        words += phrase
+    prepositions = (_prepositional(child) for child in children if child.dep_ == "prep")
+    return " ".join([*words, *next(filter(None, prepositions), [])])
+
+
+def _past(verb: Token) -> str | None:
+    if any(child.dep_ in ("auxpass", "aux:pass") for child in verb.children):
+        return f"was {verb.lower_}" if verb.tag_ == "VBN" else None
+    if verb.lemma_ == "be":
+        return "was"
+    if verb.tag_ == "VBD":
+        return str(verb.lower_)
+    if verb.tag_ not in ("VBZ", "VBP", "VBN", "VBG"):
+        return None
+    from lemminflect import getInflection
+
+    forms = getInflection(verb.lemma_.lower(), "VBD")
+    return str(forms[0]) if forms else None
+
+
+def _phrase(token: Token) -> list[str] | None:
+    """A complement: determiner and head, or "to" and a verb with its object."""
+    if token.dep_ == "xcomp" and token.pos_ in ("VERB", "AUX"):
+        if not any(child.tag_ == "TO" for child in token.children):
+            return None
+        inner = next((c for c in token.children if c.dep_ in ("dobj", "acomp", "attr")), None)
+        rest = [] if inner is None or inner.pos_ == "PRON" else _nominal(inner)
+        return ["to", token.lemma_.lower(), *rest]
+    if token.pos_ == "PRON":
+        return []
+    if token.dep_ == "acomp":
+        inner = next((child for child in token.children if child.dep_ == "prep"), None)
+        return [token.lower_, *((_prepositional(inner) or []) if inner is not None else [])]
+    return _nominal(token)
+
+
+def _nominal(token: Token) -> list[str]:
+    articles = [c.lower_ for c in token.children if c.dep_ == "det" and c.i < token.i]
+    return [*articles, token.text if token.tag_ in ("NNP", "NNPS") else token.lower_]
+
+
+def _prepositional(token: Token) -> list[str] | None:
+    inner = next((child for child in token.children if child.dep_ == "pobj"), None)
+    if inner is None or inner.pos_ == "PRON" or inner.ent_type_:
+        return None
+    return [token.lower_, *_nominal(inner)]
+
+
+def _acceptable(template: str) -> bool:
+    """No names, no gendered words, no numbers, not too long."""
+    words = template.replace("[X],", "[X]").replace(",", "").split()
+    plain = [word for word in words[1:] if word not in ("[X]", "[Y]")]
+    return (
+        len(plain) <= _MOST_WORDS
+        and all(word.replace("-", "").isalpha() and word == word.lower() for word in plain)
+        and not set(lexicon()["gendered_words"]).intersection(plain)
+    )
 
 
 # -- counting --------------------------------------------------------------------------------------
@@ -219,14 +367,14 @@ class Mined:
 
     def first_time(self, kind: str, text: str) -> bool:
         """Tell whether a paragraph or sentence is new, and remember it."""
-        mark = kind + _hash(text)
+        mark = kind + _mark(text)
         new = mark not in self.seen
         self.seen.add(mark)
         return new
 
 
-def _hash(text: str) -> str:
-    """A mark by which a text is known again."""
+def _mark(text: str) -> str:
+    """A hash by which a text is known again, however it is spaced and capitalised."""
     return hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).hexdigest()
 
 
@@ -282,23 +430,8 @@ def mine(
         new = (text for text in paragraphs(document) if mined.first_time("p", text))
         for doc in pipeline.pipe(new, batch_size=_BATCH):
             for sentence in doc.sents:
-                if not mined.first_time("s", sentence.text):
-                    continue
-                mined.sentences += 1
-                for token in sentence:
-                    if (
-                        token.dep_ == "mark"
-                        and token.lower_ == "that"
-                        and token.head.dep_ == "ccomp"
-                    ):
-                        mined.overt[token.head.head.lemma_.lower()] += 1
-                for one in {
-                    found.template: found for found in mine_sentence(sentence, kind)
-                }.values():
-                    mined.counts[one.template] += 1
-                    in_document.add(one.template)
-                    about = (one.connector, one.lemma, _hash(sentence.text))
-                    mined.about.setdefault(one.template, about)
+                if mined.first_time("s", sentence.text):
+                    in_document |= _counted(sentence, kind, mined)
         mined.documents.update(in_document)
         mined.done = number + 1
         if after_document is not None:
@@ -306,7 +439,20 @@ def mine(
     return mined
 
 
-def mined_table(mined: Mined, *, min_count: int = 2, min_documents: int = 1) -> pd.DataFrame:
+def _counted(sentence: Span, kind: Kind, mined: Mined) -> set[str]:
+    """The templates of a new sentence, which is counted."""
+    mined.sentences += 1
+    for token in sentence:
+        if token.dep_ == "mark" and token.lower_ == "that" and token.head.dep_ == "ccomp":
+            mined.overt[token.head.head.lemma_.lower()] += 1
+    found = {one.template: one for one in mine_sentence(sentence, kind)}
+    for template, one in found.items():
+        mined.counts[template] += 1
+        mined.about.setdefault(template, (one.connector, one.lemma, _mark(sentence.text)))
+    return set(found)
+
+
+def mined_table(mined: Mined, *, min_count: int = 2) -> pd.DataFrame:
     """Templates that occur often enough and are grammatical before ``[Y]``, most frequent first.
 
     A template with "that" is kept if its verb reports, or was seen with an overt "that" in the
@@ -320,7 +466,7 @@ def mined_table(mined: Mined, *, min_count: int = 2, min_documents: int = 1) -> 
     for template, count in mined.counts.items():
         connector, lemma, example = mined.about[template]
         licensed = connector != "that" or lemma in reporting or mined.overt[lemma] > 0
-        if licensed and count >= min_count and mined.documents[template] >= min_documents:
+        if licensed and count >= min_count:
             rows.append((template, count, mined.documents[template], connector, example))
     columns = ["template", "count", "n_docs", "connector", "example"]
     table = pd.DataFrame(rows, columns=columns)
@@ -333,8 +479,7 @@ def overlap(mined: pd.DataFrame, published: list[Template]) -> dict[str, Any]:
     Returns:
         ``recall``, the share of the published templates among the first 10, 50 and 100 mined;
         ``found``, how many there are at all, and ``missing``, the others; ``jaccard``, weighted:
-        the sum of the smaller weights over that of the larger ones; and ``that_share``, the weight
-        of mined templates "The [X] VERB that [Y]".
+        the sum of the smaller weights over that of the larger ones.
     """
     reference = {template.text: template.count for template in published}
     counts = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
@@ -343,12 +488,10 @@ def overlap(mined: pd.DataFrame, published: list[Template]) -> dict[str, Any]:
         (counts.get(t, 0.0) / own, reference.get(t, 0.0) / total) for t in {*counts, *reference}
     ]
     missing = [template for template in reference if template not in counts]
-    that = [n for t, n in counts.items() if t.endswith(" that [Y]") and len(t.split()) == 5]
     first = list(mined["template"])
     return {
         "recall": {k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
         "found": len(reference) - len(missing),
         "missing": missing,
         "jaccard": sum(map(min, weights)) / sum(map(max, weights)),
-        "that_share": sum(that) / own,
     }

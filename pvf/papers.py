@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pvf import plots
-from pvf.config import RiskConfig
 from pvf.preferences import PreferencesRecord
 from pvf.report import RiskReport, comparison, load_report
 from pvf.social import Factors
@@ -71,15 +70,7 @@ def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
 
 
 def unlike_the_papers(report: RiskReport, table: str) -> list[str]:
-    """Reasons against a risk in a published table: other words, templates, or another risk.
-
-    Args:
-        report: The risk.
-        table: A key of ``published()["risk"]["tables"]``.
-
-    Returns:
-        One reason each; empty where the risk is the one that the table is about.
-    """
+    """Reasons against a risk in a published table: other words, templates or weights."""
     preferences, reasons = report.preferences, []
     if table not in packaged("classes.yaml"):
         return ["its templates or words are not published"]
@@ -94,10 +85,6 @@ def unlike_the_papers(report: RiskReport, table: str) -> list[str]:
         reasons.append("templates are others than the papers' ten")
     if report.x_weights is not None:
         reasons.append("words x have weights")
-    for name in ("criterion", "scale", "aggregate", "definition", "template_weights", "min_mass"):
-        ours, theirs = getattr(report.config, name), getattr(RiskConfig(), name)
-        if ours != theirs:
-            reasons.append(f"{name.replace('_', ' ')} is {ours}, the papers' {theirs}")
     return reasons
 
 
@@ -116,7 +103,7 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
         left_out: Called with a line about each run that no published table can be compared with.
 
     Returns:
-        Their number.
+        Number of tables.
     """
     pvf = [run for run in runs if run.command == "pvf"]
     written = 0
@@ -140,23 +127,20 @@ def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def signed_means(runs: Sequence[Run]) -> Figure:
-    """Box per model of signed means."""
+def _signed_means(runs: Sequence[Run]) -> Figure:
     figure = print_figure(COLUMN if len(runs) == 1 else PAGE, 3.2)
     plots.plot_signed_means(_reports(runs), ax=figure.subplots())
     return captioned(figure, _words(runs[0]))
 
 
-def distributions(runs: Sequence[Run]) -> Figure:
-    """Histograms of prejudice and volatility over words."""
+def _distributions(runs: Sequence[Run]) -> Figure:
     figure = print_figure(PAGE, 2.6)
-    left, right = figure.subplots(1, 2)
-    plots.plot_distribution(runs[0].load(load_report), quantity="r_p", ax=left)
-    plots.plot_distribution(runs[0].load(load_report), quantity="r_v", ax=right)
+    for quantity, ax in zip(("r_p", "r_v"), figure.subplots(1, 2), strict=True):
+        plots.plot_distribution(runs[0].load(load_report), quantity=quantity, ax=ax)
     return captioned(figure, _words(runs[0]))
 
 
-def preferences(runs: Sequence[Run]) -> Figure:
+def _preferences(runs: Sequence[Run]) -> Figure:
     """The published six words by template; the extremes where they were not read."""
     report = runs[0].load(load_report)
     read = set(_PUBLISHED) <= set(report.preferences.x)
@@ -166,15 +150,13 @@ def preferences(runs: Sequence[Run]) -> Figure:
     return captioned(figure, _words(runs[0]))
 
 
-def change(runs: Sequence[Run]) -> Figure:
-    """Risk before and after."""
+def _change(runs: Sequence[Run]) -> Figure:
     figure = print_figure(COLUMN, 2.8)
     plots.plot_change(*_reports(runs).values(), ax=figure.subplots())
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
 
 
-def size(runs: Sequence[Run]) -> Figure:
-    """Risk against the number of parameters."""
+def _size(runs: Sequence[Run]) -> Figure:
     figure = print_figure(COLUMN, 2.8)
     plots.plot_against_size(_reports(runs), ax=figure.subplots())
     return captioned(figure, f"{_words(runs[0])} Intervals over words and templates.")
@@ -203,25 +185,18 @@ def _prompts(run: Run) -> object:
 
 
 _PAPERS = "PVF papers, figure"
+_ALL: dict[str, Any] = {"together": "all", "comparable": _prompts}
+_TWO: dict[str, Any] = {"together": "two", "comparable": _prompts, "fewest": 2}
 FIGURES: tuple[Entry, ...] = (
-    Entry(
-        "pvf5_signed_means", f"{_PAPERS} 5: signed means by model", "pvf", signed_means,
-        together="all", comparable=_prompts,
-    ),
-    Entry(
-        "pvf6_change", f"{_PAPERS}s 6 and 8: before and after", "pvf", change,
-        together="two", comparable=_prompts, fewest=2,
-    ),
-    Entry(
-        "pvf7_size", f"{_PAPERS} 7: risk against size", "pvf", size,
-        together="all", comparable=_prompts, fewest=2,
-    ),
+    Entry("pvf5_signed_means", f"{_PAPERS} 5: signed means by model", "pvf", _signed_means, **_ALL),
+    Entry("pvf6_change", f"{_PAPERS}s 6 and 8: before and after", "pvf", _change, **_TWO),
+    Entry("pvf7_size", f"{_PAPERS} 7: risk against size", "pvf", _size, **_ALL, fewest=2),
     Entry(
         "pvf10_distributions", f"{_PAPERS}s 10 and 16: distributions over words", "pvf",
-        distributions,
+        _distributions,
     ),
     Entry(
-        "pvf11_preferences", f"{_PAPERS} 11: preferences by word and template", "pvf", preferences
+        "pvf11_preferences", f"{_PAPERS} 11: preferences by word and template", "pvf", _preferences
     ),
 )  # fmt: skip
 

@@ -105,31 +105,20 @@ def plot_distribution(
     return ax
 
 
-def plot_preferences(
-    preferences: Preferences,
-    x: Sequence[str],
-    *,
-    label: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Heat map of the preference for one class: chosen x by templates. Source: [BVF] figure 11.
-
-    Args:
-        preferences: Of one model.
-        x: The rows, in this order.
-        label: The class; the first if None.
-        ax: Where to draw.
+def plot_preferences(preferences: Preferences, x: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """Heat map of the preference for the first class: chosen x by templates.
 
     Raises:
-        InputError: if an x or the class was not read.
+        InputError: if an x was not read.
+
+    Source: [BVF] figure 11.
     """
     ax = ax or _axes(width=6.5)
-    label = label or preferences.classes[0]
-    for name, read in [*((word, preferences.x) for word in x), (label, preferences.classes)]:
-        if name not in read:
-            raise InputError(f"{name!r} was not read; read were {', '.join(read[:5])}")
+    for word in x:
+        if word not in preferences.x:
+            raise InputError(f"{word!r} was not read; read were {', '.join(preferences.x[:5])}")
     rows = [preferences.x.index(word) for word in x]
-    values = preferences.by_class().p[rows, :, preferences.classes.index(label)]
+    values = preferences.by_class().p[rows, :, 0]
     centre = 1.0 / len(preferences.classes)
     reach = max(1.0 - centre, centre)
     image = ax.imshow(
@@ -143,7 +132,7 @@ def plot_preferences(
     ax.set_yticks(range(len(x)), x)
     ax.set_title(short_name(preferences.model), fontsize="small")
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
-    bar.set_label(f"preference for {label}")
+    bar.set_label(f"preference for {preferences.classes[0]}")
     bar.ax.set_ylim(0, 1)
     return ax
 
@@ -151,16 +140,15 @@ def plot_preferences(
 def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = None) -> Axes:
     """R_p and R_v with their intervals against the number of parameters. Source: [BVF] figure 7."""
     ax = ax or _axes()
-    size = np.array([r.preferences.record.model.parameters or np.nan for r in reports.values()])
-    order = np.argsort(size, kind="stable")
-    names, ordered = ([*several] for several in (reports, reports.values()))
-    _with_intervals(ax, size[order], [ordered[index] for index in order])
+    sizes = {n: r.preferences.record.model.parameters or np.nan for n, r in reports.items()}
+    names = sorted(reports, key=lambda name: np.nan_to_num(sizes[name], nan=np.inf))
+    _with_intervals(ax, np.array([sizes[n] for n in names]), [reports[n] for n in names])
     ax.set_xscale("log")
     plain_numbers(ax.xaxis)
     ax.xaxis.set_major_formatter(EngFormatter(sep=" "))
-    for index in order:
-        place = (size[index], ordered[index].risk.R_p)
-        ax.annotate(names[index], place, xytext=(4, 4), textcoords="offset points", fontsize=7)
+    for name in names:
+        place = (sizes[name], reports[name].risk.R_p)
+        ax.annotate(name, place, xytext=(4, 4), textcoords="offset points", fontsize=7)
     ax.set_xlabel("parameters")
     return ax
 
@@ -179,12 +167,10 @@ def _with_intervals(ax: Axes, x: np.ndarray, reports: Sequence[RiskReport]) -> N
     rows = pd.DataFrame([report.summary.iloc[0] for report in reports])
     for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
         values = rows[quantity].to_numpy(dtype=float)
-        bars = None
-        if f"{quantity}_low_both" in rows:
-            low, high = (
-                rows[f"{quantity}_{end}_both"].to_numpy(dtype=float) for end in ("low", "high")
-            )
-            bars = np.array([values - low, high - values])
+        low, high = (
+            rows[f"{quantity}_{end}_both"].to_numpy(dtype=float) for end in ("low", "high")
+        )
+        bars = np.array([values - low, high - values])
         ax.errorbar(x, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
     ax.set_ylabel("risk over all words x")
     ax.legend(frameon=False, fontsize="small")
@@ -196,29 +182,16 @@ def plot_regression(
     factor: str,
     *,
     response: Quantity = "r",
-    band: float = 0.5,
     ax: Axes | None = None,
 ) -> Axes:
     """Response against one factor: points sized by weight, both lines, a prediction band.
 
-    Args:
-        by_x: Of a report.
-        factors: From ``pvf.social.load_factors``.
-        factor: Which column.
-        response: What is explained.
-        band: Coverage of the prediction band of the weighted line (of the ordinary one without
-            weights); the papers draw one half.
-        ax: Where to draw.
-
-    Source: [PCF] figure 6, [BVF] figures 9 and 12-15.
+    The band is of the weighted line (of the ordinary one without weights) and holds one half, as
+    the papers draw it. Source: [PCF] figure 6, [BVF] figures 9 and 12-15.
     """
     import statsmodels.api as sm
 
     ax = ax or _axes()
-    if factor not in factors.table:
-        raise InputError(
-            f"`factor` must be one of {', '.join(factors.table.columns)}; got {factor!r}"
-        )
     measured = by_x.set_index("x")[response]
     values = factors.table[factor].dropna()
     values = values.loc[[word for word in values.index if word in measured.index]]
@@ -235,9 +208,9 @@ def plot_regression(
         slope = f"{name}: slope {fit.params[1]:.3g}, p {fit.pvalues[1]:.2g}"
         ax.plot(grid[:, 1], fit.predict(grid), color=colour, linestyle=style, label=slope)
     last, colour, _ = list(fits.values())[-1]
-    frame = last.get_prediction(grid).summary_frame(alpha=1 - band)
+    frame = last.get_prediction(grid).summary_frame(alpha=0.5)
     low, high = frame["obs_ci_lower"], frame["obs_ci_upper"]
-    text = f"{band:.0%} prediction band"
+    text = "50% prediction band"
     ax.fill_between(grid[:, 1], low, high, color=colour, alpha=0.15, linewidth=0, label=text)
     ax.set_xlabel(factor)
     ax.set_ylabel(_NAME[response])
@@ -257,18 +230,14 @@ def report_figures(
         label: How many words are named on each side of the signed means.
     """
     words = x or extreme_words(report)
-    sizes = {
-        "signed_means": (4.8, 4.2),
-        "distributions": (7.5, 3.2),
-        "preferences": (7.5, 1.8 + 0.26 * len(words)),
-    }
-    figures = {name: Figure(figsize=size, layout="constrained") for name, size in sizes.items()}
-    plot_signed_means({report.model: report}, label=label, ax=figures["signed_means"].subplots())
-    left, right = figures["distributions"].subplots(1, 2)
+    means, distributions = _figure(4.8, 4.2), _figure(7.5, 3.2)
+    heat_map = _figure(7.5, 1.8 + 0.26 * len(words))
+    plot_signed_means({report.model: report}, label=label, ax=means.subplots())
+    left, right = distributions.subplots(1, 2)
     plot_distribution(report, quantity="r_p", ax=left)
     plot_distribution(report, quantity="r_v", ax=right)
-    plot_preferences(report.preferences, words, ax=figures["preferences"].subplots())
-    return figures
+    plot_preferences(report.preferences, words, ax=heat_map.subplots())
+    return {"signed_means": means, "distributions": distributions, "preferences": heat_map}
 
 
 def figures_of_runs(
@@ -276,9 +245,7 @@ def figures_of_runs(
 ) -> dict[str, Figure]:
     """The figures of each of several runs, and those that compare them.
 
-    Args:
-        reports: By name.
-        x: Words for the heat maps.
+    ``x`` are the words of the heat maps.
     """
     figures: dict[str, Figure] = {}
     for name, report in reports.items():
@@ -286,15 +253,13 @@ def figures_of_runs(
         for kind, figure in report_figures(report, x=x).items():
             figures[prefix + kind] = figure
     if len(reports) > 1:
-        several = Figure(figsize=(1.6 + 1.4 * len(reports), 4.2), layout="constrained")
-        plot_signed_means(reports, ax=several.subplots())
-        size = Figure(figsize=(4.8, 3.6), layout="constrained")
-        plot_against_size(reports, ax=size.subplots())
-        figures |= {"models-signed_means": several, "models-size": size}
+        figures["models-signed_means"] = _figure(1.6 + 1.4 * len(reports), 4.2)
+        plot_signed_means(reports, ax=figures["models-signed_means"].subplots())
+        figures["models-size"] = _figure(4.8, 3.6)
+        plot_against_size(reports, ax=figures["models-size"].subplots())
     if len(reports) == 2:
-        change = Figure(figsize=(3.8, 3.6), layout="constrained")
-        plot_change(*reports.values(), ax=change.subplots())
-        figures["models-change"] = change
+        figures["models-change"] = _figure(3.8, 3.6)
+        plot_change(*reports.values(), ax=figures["models-change"].subplots())
     return figures
 
 
@@ -309,6 +274,10 @@ def _counted(report: RiskReport) -> str:
     n = report.controls
     words, templates = counted(n["x"], "word"), counted(n["templates"], "template")
     return f"{words}, {templates} ({n['n_effective_contexts']:.1f} effective)"
+
+
+def _figure(width: float, height: float) -> Figure:
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _axes(width: float = 4.8) -> Axes:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from pvf.config import Aggregate, ScoreConfig
+from pvf.config import ScoreConfig
 from pvf.words import Template
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import RecordPart, RunRecord
@@ -26,8 +26,8 @@ from tda_bias.runs.text import counted
 from tda_bias.types import InputError
 
 PRONOUNS = ("he", "she")
+Aggregate = Literal["sum", "mean"]
 _WORDS = "words.parquet"
-_KEYS = ["x", "template"]
 _WORD_COLUMNS = {"x": str, "template": str, "word": str, "log_prob": float, "continued": float}
 
 
@@ -42,14 +42,14 @@ class SourceRecord(RecordPart):
 
 
 class WordsRecord(RecordPart):
-    """The words of a run.
+    """The lists of words of a run, and what became of them.
 
     Attributes:
-        x: Those whose preferences were read.
-        y: Those that were read, by class.
-        shared_by_classes: Listed in several classes.
-        not_read: Listed and left out, with the reason.
-        tokens_of_each: Of every word of y, its number of tokens.
+        x: List of the words whose preferences were read.
+        y: List of the words that were read.
+        shared_by_classes: Words in several classes, dropped from all.
+        not_read: Words left out, with the reason.
+        tokens_of_each: Tokens of every word of y.
         tokens_of_x: Tokens that each x adds to a prompt.
         continued: Pairs of words of which the first begins the second.
     """
@@ -64,13 +64,7 @@ class WordsRecord(RecordPart):
 
 
 class ReadRecord(RecordPart):
-    """Words and templates that were read, in the order of the tables.
-
-    Attributes:
-        x: The words whose preferences these are.
-        templates: Text and count of each.
-        classes: The words of y that were read, class by class.
-    """
+    """Words x, templates with their counts, and words y by class, in the order of the tables."""
 
     x: tuple[str, ...] = Field(min_length=1)
     templates: tuple[tuple[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]], ...]
@@ -82,9 +76,6 @@ class PreferencesRecord(RunRecord):
 
     Attributes:
         kind: Of language model.
-        read_config: How it was read.
-        words: The words.
-        read: What stands in the tables.
         prompts: Number, tokens and hash of the prompts, and how they were run.
         seconds: That reading took.
     """
@@ -124,8 +115,7 @@ def class_preferences(
     Args:
         word_probs: Probability of each word at the slot.
         class_of: Index of each word's class, 0 to K - 1, every class at least once.
-        aggregate: ``sum`` of the words of a class (the papers' equation), or ``mean``, which gives
-            classes with few words the same weight as classes with many.
+        aggregate: ``sum`` of the words of a class (the papers' equation), or ``mean`` (their code).
     """
     member = np.eye(int(class_of.max()) + 1)[class_of]
     if aggregate == "mean":
@@ -144,7 +134,6 @@ class Preferences(Recorded):
     Attributes:
         log_prob: Log-probability of each word, by the chain rule over its tokens.
         continued: Probability, given the word, that what follows makes it a longer listed word.
-        record: Model, settings, what was read and what was left out.
     """
 
     log_prob: Float[np.ndarray, "x context word"]
@@ -186,8 +175,8 @@ class Preferences(Recorded):
 
     @property
     def counts(self) -> Float[np.ndarray, " context"]:
-        """Counts of the templates."""
-        return np.array([template.count for template in self.templates])
+        """Counts of the templates, which are their weights."""
+        return np.array([count for _, count in self.record.read.templates])
 
     @property
     def model(self) -> str:
@@ -228,28 +217,24 @@ class Preferences(Recorded):
         log_prob = self.log_prob / [self.record.words.tokens_of_each[word] for word in self.words]
         return replace(self, log_prob=log_prob, continued=np.zeros_like(log_prob))
 
-    # -- files --
-
-    def save(self, folder: str | Path) -> list[Path]:
+    def save(self, folder: str | Path) -> None:
         """Write ``words.parquet``, ``preferences.parquet`` and ``run.json``: all, or none.
 
         Raises:
             InputError: if the folder cannot be written.
         """
-        words = _keys(self.x, self.templates, self.words)
+        words = _keys(self.record.read, "x", "template", "word")
         labels = np.array(self.classes, dtype=object)[self.class_of]
         words["class"] = np.tile(labels, len(words) // len(labels))
         words["log_prob"] = self.log_prob.reshape(-1)
         words["continued"] = self.continued.reshape(-1)
-        by_class = self.by_class()
-        classes = _keys(self.x, self.templates)
+        by_class, classes = self.by_class(), _keys(self.record.read, "x", "template")
         for number, label in enumerate(self.classes):
             classes[f"p_{label}"] = by_class.p[..., number].reshape(-1)
         classes["union_mass"] = by_class.union_mass.reshape(-1)
         with writing_run(folder, self.record) as run:
             run.table(_WORDS, words)
             run.table("preferences.parquet", classes)
-        return [Path(folder) / name for name in (*run.names, RECORD)]
 
     @classmethod
     def load(cls, folder: str | Path) -> Preferences:
@@ -260,25 +245,25 @@ class Preferences(Recorded):
         """
         run = open_run(folder, "pvf")
         record = run.record_as(PreferencesRecord)
-        nothing = np.empty((0, 0, 0))
-        named = cls(nothing, nothing, record)
-        keys, table = _keys(named.x, named.templates, named.words), run.table(_WORDS, _WORD_COLUMNS)
+        keys, table = _keys(record.read, "x", "template", "word"), run.table(_WORDS, _WORD_COLUMNS)
         if not len(keys) or not table[[*keys]].astype(object).equals(keys.astype(object)):
             raise InputError(
                 f"{run.folder / _WORDS} holds other words or templates than {RECORD}; {run.again}"
             )
         run.read("preferences.parquet")  # nothing needs it, but it must be whole
-        shape = (len(named.x), len(named.templates), len(named.words))
+        shape = (len(record.read.x), len(record.read.templates), -1)
         log_prob, continued = (
             table[name].to_numpy().reshape(shape) for name in ("log_prob", "continued")
         )
         return cls(log_prob, continued, record)
 
 
-def _keys(
-    x: tuple[str, ...], templates: tuple[Template, ...], words: tuple[str, ...] | None = None
-) -> pd.DataFrame:
+def _keys(read: ReadRecord, *names: str) -> pd.DataFrame:
     """The columns that name the rows of a table: every x in every template, with every word."""
-    parts = [x, [template.text for template in templates], *([] if words is None else [words])]
-    names = [*_KEYS, "word"][: len(parts)]
-    return pd.MultiIndex.from_product(parts, names=names).to_frame(index=False)
+    lists = {
+        "x": read.x,
+        "template": [text for text, _ in read.templates],
+        "word": [word for members in read.classes.values() for word in members],
+    }
+    index = pd.MultiIndex.from_product([lists[name] for name in names], names=names)
+    return index.to_frame(index=False)

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -99,7 +98,7 @@ def score_preferences(
         "weights": weights,
         "dtype": model.dtype_name,
         "kind": model.kind,
-        **config.model_dump(mode="json", exclude={"batch_size"}),
+        "forms": config.forms,
     }
     kept = cache(identity)
     start, done, n_prompts = time.perf_counter(), 0, len(words.words) * len(templates)
@@ -108,7 +107,11 @@ def score_preferences(
         if progress is not None:
             progress(prompts, n_prompts)
 
-    blocks = _blocks(model, config, words.words, templates, listed, moved)
+    reader = _Reader(model, config.batch_size, templates, listed)
+    blocks = [
+        reader.part(words.words[first : first + _WORDS], first, moved)
+        for first in range(0, len(words.words), _WORDS)
+    ]
     arrays: list[Mapping[str, np.ndarray]] = []
     notes: dict[str, list[Any]] = {}
     for part, read in zip(blocks, kept.each(blocks), strict=True):
@@ -130,9 +133,7 @@ def score_preferences(
             y=SourceRecord(name=classes.name, source=classes.source),
             shared_by_classes=classes.shared,
             not_read=listed.skipped,
-            tokens_of_each={
-                w: len(own) for w, own in zip(listed.words, listed.tokens, strict=True)
-            },
+            tokens_of_each=dict(zip(listed.words, map(len, listed.tokens), strict=True)),
             tokens_of_x=_tokens_of_x(model, words.words),
             continued=listed.continued,
         ),
@@ -153,56 +154,6 @@ def score_preferences(
     return Preferences(log_prob, continued, record)
 
 
-def _blocks(
-    model: LanguageModel,
-    config: ScoreConfig,
-    words: Sequence[str],
-    templates: Sequence[Template],
-    listed: WordTokens,
-    moved: Callable[[int], None],
-) -> list[Part]:
-    """The words x in blocks that are read and saved together.
-
-    Args:
-        model: The model.
-        config: Settings.
-        words: The words x.
-        templates: The contexts.
-        listed: Words of y in tokens.
-        moved: Called with the number of finished prompts.
-    """
-    parts = []
-    for first in range(0, len(words), _WORDS):
-        block = words[first : first + _WORDS]
-        depends_on = {
-            "words": list(block),
-            "templates": [template.text for template in templates],
-            "words of y": [list(sequence) for sequence in listed.tokens],
-        }
-        before, own = first * len(templates), len(block) * len(templates)
-
-        def within(finished: int, total: int, *, before: int = before, own: int = own) -> None:
-            moved(before + finished * own // max(total, 1))
-
-        parts.append(
-            Part(
-                f"words {first + 1} to {first + len(block)}",
-                len(block),
-                partial(dict, depends_on),
-                partial(_read, model, config, templates, listed, block, within),
-            )
-        )
-    return parts
-
-
-def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
-    """Tokens that each x adds to a prompt: a covariate of whatever is compared over words."""
-    before = len(model.tokenizer("The", add_special_tokens=False)["input_ids"])
-    texts = [f"The {word}" for word in words]
-    ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
-    return {word: len(tokens) - before for word, tokens in zip(words, ids, strict=True)}
-
-
 def pronoun_risks() -> Callable[[LanguageModel], dict[str, float]]:
     """A function of a model: R, R_p and R_v of pronouns over occupations, as published."""
     words, templates = load_words("occupations"), load_templates("gender")
@@ -214,6 +165,14 @@ def pronoun_risks() -> Callable[[LanguageModel], dict[str, float]]:
         return {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}
 
     return measure
+
+
+def _tokens_of_x(model: LanguageModel, words: Sequence[str]) -> dict[str, int]:
+    """Tokens that each x adds to a prompt: a covariate of whatever is compared over words."""
+    before = len(model.tokenizer("The", add_special_tokens=False)["input_ids"])
+    texts = [f"The {word}" for word in words]
+    ids = model.tokenizer(texts, add_special_tokens=False)["input_ids"]
+    return {word: len(tokens) - before for word, tokens in zip(words, ids, strict=True)}
 
 
 def _readable(
@@ -230,124 +189,125 @@ def _readable(
                 f"`templates`: {model.kind} model {model.name} does not see what follows "
                 f"{Y_SLOT}; shorten {template.text!r}"
             )
-    one_token = masked and config.masked_words == "one_token"
-    return word_tokens(model.tokenizer, classes, forms=config.forms, one_token=one_token)
+    return word_tokens(model.tokenizer, classes, forms=config.forms, one_token=masked)
 
 
 # -- readings --------------------------------------------------------------------------------------
 
 
-def _read(
-    model: LanguageModel,
-    config: ScoreConfig,
-    templates: Sequence[Template],
-    listed: WordTokens,
-    words: Sequence[str],
-    progress: Progress,
-) -> dict[str, np.ndarray]:
-    """Words of y in every template filled with every one of some x, as they are saved."""
-    notes: dict[str, Any] = {}
-    if model.kind == "masked":
-        values = _at_masks(model, config, templates, listed, words, progress)
-    else:
-        values, notes = _after_prompts(model, config, templates, listed, words, progress)
-    if not np.isfinite(values).all():
-        raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
-    log_prob, continued = listed.log_probs(values)
-    if model.kind == "masked":
-        # The number of masks fixes the number of tokens: no word continues another.
-        continued[:] = 0.0
-    shape = (len(words), len(templates), len(listed.words))
-    return {
-        "log_prob": log_prob.reshape(shape),
-        "continued": continued.reshape(shape),
-        "notes": np.array(json.dumps(notes)),
-    }
+@dataclass(frozen=True)
+class _Reader:
+    """Reads words of y in every template filled with some words x."""
 
+    model: LanguageModel
+    batch_size: int
+    templates: Sequence[Template]
+    listed: WordTokens
 
-def _after_prompts(
-    model: LanguageModel,
-    config: ScoreConfig,
-    templates: Sequence[Template],
-    listed: WordTokens,
-    words: Sequence[str],
-    progress: Progress,
-) -> tuple[Float[np.ndarray, "prompt token"], dict[str, Any]]:
-    """Tokens of all words from left to right behind the text before the slot, and how."""
-    texts = _prompts(words, templates)
-    prompts = prompt_ids(model, words, templates)
-    together = 1
-    if model.kind == "causal":
-        # Prompts of one word share its beginning; a large tree of words makes long rows of it.
-        inner = {s[:n] for s in listed.tokens for n in range(1, len(s))}
-        together = max(1, min(len(templates), _ROW // (len(inner) + 4)))
-    requests = []
-    for first in range(0, len(prompts), together):
-        # The prompts themselves stand first in the tree: texts of which nothing is read, and whose
-        # last token is therefore not run. Then every word behind every one of them.
-        batch = prompts[first : first + together]
-        ids = [[*prompt, *form] for prompt in batch for form in listed.tokens]
-        read = [
-            range(len(prompt), len(prompt) + len(form))
-            for prompt in batch
-            for form in listed.tokens
-        ]
-        requests.append(
-            Request(
-                tuple([*([*prompt, 0] for prompt in batch), *ids]),
-                tuple(enumerate(read, start=len(batch))),
-                context=len(batch[0]),
-                before=texts[first],
-            )
+    def part(self, words: Sequence[str], first: int, moved: Callable[[int], None]) -> Part:
+        """A block of words x that is read and saved together.
+
+        Args:
+            words: The block.
+            first: Words x before it.
+            moved: Called with the number of finished prompts of all blocks.
+        """
+        depends_on = {
+            "words": list(words),
+            "templates": [template.text for template in self.templates],
+            "words of y": [list(sequence) for sequence in self.listed.tokens],
+        }
+        before, own = first * len(self.templates), len(words) * len(self.templates)
+
+        def within(finished: int, total: int) -> None:
+            moved(before + finished * own // max(total, 1))
+
+        return Part(
+            f"words {first + 1} to {first + len(words)}",
+            len(words),
+            lambda: depends_on,
+            lambda: self.read(words, within),
         )
-    scorer = Scorer(
-        model,
-        batch_size=config.batch_size,
-        texts_per_tree=together,
-        share_prefix=config.share_prefix,
-    )
-    trees, sources = as_trees(model, requests)
-    values = np.concatenate(scorer.log_probs(trees, sources, progress=progress))
-    notes: dict[str, Any] = {}
-    if model.kind == "causal":
-        notes = {"share_prefix": scorer.packed, "share_prefix_check": scorer.why}
-    elif model.kind == "seq2seq":
-        notes = {"gap": gap_token(model)}
-    return values.reshape(len(prompts), -1), notes
 
+    def read(self, words: Sequence[str], progress: Progress) -> dict[str, np.ndarray]:
+        """Log-probabilities of a block as they are saved."""
+        if self.model.kind == "masked":
+            values, notes = self._at_masks(words, progress), {}
+        else:
+            values, notes = self._after_prompts(words, progress)
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"`model` {self.model.name} gives undefined probabilities; use --dtype float32"
+            )
+        log_prob, continued = self.listed.log_probs(values)
+        shape = (len(words), len(self.templates), len(self.listed.words))
+        return {
+            "log_prob": log_prob.reshape(shape),
+            "continued": continued.reshape(shape),
+            "notes": np.array(json.dumps(notes)),
+        }
 
-def _at_masks(
-    model: LanguageModel,
-    config: ScoreConfig,
-    templates: Sequence[Template],
-    listed: WordTokens,
-    words: Sequence[str],
-    progress: Progress,
-) -> Float[np.ndarray, "prompt token"]:
-    """Tokens of all words at as many masks in the slot's place, from left to right."""
-    mask, rows, places = mask_token(model), MaskedRows(), []
-    for prompt in _inputs(model, words, templates):
-        if prompt.count(mask) != 1:
-            text = model.tokenizer.decode(prompt)
-            raise InputError(f"the tokenizer does not find the mask in {text!r}")
-        at = prompt.index(mask)
-        for form in listed.tokens:
-            ids = [*prompt[:at], *form, *prompt[at + 1 :]]
-            places += rows.add_span(ids, at, at + len(form), mask)
-    scorer = Scorer(model, batch_size=config.batch_size)
-    values = scorer.log_probs(rows.trees(), progress=progress)
-    read = np.array([values[row][place] for row, place in places])
-    return read.reshape(len(words) * len(templates), -1)
+    def _after_prompts(
+        self, words: Sequence[str], progress: Progress
+    ) -> tuple[Float[np.ndarray, "prompt token"], dict[str, Any]]:
+        """Tokens of all words from left to right behind the text before the slot, and how."""
+        model, forms = self.model, self.listed.tokens
+        texts = _prompts(words, self.templates)
+        prompts = prompt_ids(model, words, self.templates)
+        together = 1
+        if model.kind == "causal":
+            # Prompts of one word share its beginning; a large tree of words makes long rows of it.
+            inner = {s[:n] for s in forms for n in range(1, len(s))}
+            together = max(1, min(len(self.templates), _ROW // (len(inner) + 4)))
+        requests = []
+        for first in range(0, len(prompts), together):
+            # The prompts themselves stand first in the tree: texts of which nothing is read, and
+            # whose last token is therefore not run. Then every word behind every one of them.
+            batch = prompts[first : first + together]
+            ids = [[*prompt, *form] for prompt in batch for form in forms]
+            read = [
+                range(len(prompt), len(prompt) + len(form)) for prompt in batch for form in forms
+            ]
+            requests.append(
+                Request(
+                    tuple([*([*prompt, 0] for prompt in batch), *ids]),
+                    tuple(enumerate(read, start=len(batch))),
+                    context=len(batch[0]),
+                    before=texts[first],
+                )
+            )
+        scorer = Scorer(model, batch_size=self.batch_size, texts_per_tree=together)
+        trees, sources = as_trees(model, requests)
+        values = np.concatenate(scorer.log_probs(trees, sources, progress=progress))
+        notes: dict[str, Any] = {}
+        if model.kind == "causal":
+            notes = {"share_prefix": scorer.packed, "share_prefix_check": scorer.why}
+        elif model.kind == "seq2seq":
+            notes = {"gap": gap_token(model)}
+        return values.reshape(len(prompts), -1), notes
+
+    def _at_masks(
+        self, words: Sequence[str], progress: Progress
+    ) -> Float[np.ndarray, "prompt token"]:
+        """The one token of every word at a mask in the slot's place."""
+        model, mask, rows, places = self.model, mask_token(self.model), MaskedRows(), []
+        for prompt in _inputs(model, words, self.templates):
+            if prompt.count(mask) != 1:
+                text = model.tokenizer.decode(prompt)
+                raise InputError(f"the tokenizer does not find the mask in {text!r}")
+            at = prompt.index(mask)
+            places += [rows.add(prompt, at, token) for (token,) in self.listed.tokens]
+        values = Scorer(model, batch_size=self.batch_size).log_probs(
+            rows.trees(), progress=progress
+        )
+        read = np.array([values[row][place] for row, place in places])
+        return read.reshape(len(words) * len(self.templates), -1)
 
 
 def _inputs(
     model: LanguageModel, words: Sequence[str], templates: Sequence[Template]
 ) -> list[list[int]]:
-    """Token ids of every prompt, word by word: what a model (or its encoder) reads.
-
-    Raises:
-        InputError: if the tokenizer makes no token of one.
-    """
+    """Token ids of every prompt, word by word: what a model (or its encoder) reads."""
     if model.kind == "seq2seq":
         return gap_sources(model, _prompts(words, templates))
     if model.kind != "masked":
@@ -384,11 +344,11 @@ def _prompts(words: Sequence[str], templates: Sequence[Template]) -> list[str]:
 
 @dataclass(frozen=True)
 class WordTokens:
-    """The token sequences of the words of all classes.
+    """The words that are read, with their tokens, class by class.
 
     Attributes:
-        classes: The words that are read, by class.
-        tokens: Token sequence of each, class by class; no two are the same.
+        classes: The words by class.
+        tokens: Token sequence of each; no two are the same.
         skipped: Words that are not read, with the reason.
     """
 

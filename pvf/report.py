@@ -13,16 +13,17 @@ from pydantic import Field
 
 from pvf.config import RiskConfig
 from pvf.preferences import Preferences, PreferencesRecord
-from pvf.risk import Risk, decompose, finite_context_null, reference_models
-from pvf.uncertainty import (
-    Over,
+from pvf.risk import (
+    Risk,
+    decompose,
     describe,
+    finite_context_null,
     normal_fit,
+    reference_models,
     risk_intervals,
     weighted_quantiles,
     x_intervals,
 )
-from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import RecordPart, RunRecord, validated_part
 from tda_bias.runs.result import adding_to_run, summary_html, writing_run
 from tda_bias.runs.run import Run, content_hash, open_run
@@ -32,8 +33,7 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUANTITIES = ("R", "R_p", "R_v")
-OVER: tuple[Over, ...] = ("templates", "x", "both")
+_QUANTITIES = ("R", "R_p", "R_v")
 _SETTINGS = "risk.json"
 
 
@@ -49,13 +49,7 @@ class RiskRecord(RunRecord):
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
-
-    Attributes:
-        config: How.
-        x_weights: Of each x, in the order of the preferences; None for uniform ones.
-        controls: As in ``RiskReport``.
-    """
+    """Content of ``risk.json``: how risks were computed, and what must be read beside them."""
 
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
@@ -67,16 +61,13 @@ class RiskReport:
     """Risks from the preferences of one model.
 
     Attributes:
-        preferences: Where it comes from.
-        config: How it was computed.
-        risk: The decomposition.
         by_x: One row per x: ``r r_p r_v`` with intervals over templates, the signed mean stereotype
             ``s_CLASS`` of each class, the distribution of that of the first class over templates
             (``sd share_positive q05 ... q95``), mean union mass and weight.
         summary: R, R_p and R_v of the model with intervals, of its pronouns alone where there are
             any, and of the reference models.
-        variants: The same quantities under the other choices of weights, norm, scale, definition
-            and aggregate, one changed at a time.
+        variants: The same quantities under the other choices of the papers and their code, one at
+            a time.
         fits: Normal fits of r_p and r_v over x.
         controls: What must be read beside the numbers.
         x_weights: Weight of each x as it was given; None for uniform ones.
@@ -113,15 +104,15 @@ class RiskReport:
         run: str | Path | None = None,
         figures: Mapping[str, Figure] | None = None,
         overwrite: bool = False,
-    ) -> list[Path]:
+    ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
         Args:
             folder: That of the preferences' run, to which they are added; or, with ``run``, one of
                 its own.
             run: Folder of the preferences, if ``folder`` is another.
-            figures: By name, drawn from this report.
-            overwrite: Whether risks under other settings, or another run, may be lost.
+            figures: By name.
+            overwrite: Risks under other settings may be lost.
 
         Raises:
             InputError: if the folder cannot be written, holds another run, or risks under other
@@ -153,7 +144,6 @@ class RiskReport:
             writer.json(_SETTINGS, settings.model_dump())
             for name, figure in (figures or {}).items():
                 writer.figure(name, figure)
-        return [folder / name for name in (*writer.names, RECORD)]
 
 
 def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray | None) -> None:
@@ -224,72 +214,44 @@ def risk_report(
         preferences: From ``score_preferences`` or a saved run.
         config: Settings.
         x_weights: Weight of each x; uniform if None.
-
-    Raises:
-        InputError: if the settings do not fit the classes, or no prompt reaches ``min_mass``.
     """
     config = config or RiskConfig()
-    risk = _risk(preferences, config, x_weights)
+    risk = _risk(preferences, x_weights)
     return RiskReport(
         preferences=preferences,
         config=config,
         risk=risk,
         by_x=_by_x(preferences, risk, config),
         summary=_summary(preferences, risk, config, x_weights),
-        variants=_variants(preferences, config, x_weights),
+        variants=_variants(preferences, x_weights),
         fits=pd.DataFrame(
             {"quantity": name, **normal_fit(values, rng=np.random.default_rng([config.seed, 3]))}
             for name, values in (("r_p", risk.r_p), ("r_v", risk.r_v))
         ),
-        controls=_controls(preferences, risk, config),
+        controls=_controls(preferences, risk),
         x_weights=x_weights,
     )
 
 
-def _risk(preferences: Preferences, config: RiskConfig, x_weights: np.ndarray | None) -> Risk:
-    by_class = preferences.by_class(config.aggregate)
-    weights = preferences.counts if config.template_weights == "counts" else None
-    if config.min_mass > 0:
-        kept = by_class.union_mass >= config.min_mass
-        none = ~kept.any(1)
-        if none.any():
-            raise InputError(
-                f"`min_mass` {config.min_mass} leaves {preferences.x[int(np.argmax(none))]!r} no "
-                f"template; the largest union mass there is {by_class.union_mass[none].max():.2g}"
-            )
-        weights = kept * (np.ones(kept.shape[1]) if weights is None else weights)
-    return decompose(
-        by_class.p,
-        context_weights=weights,
-        x_weights=x_weights,
-        criterion=config.criterion,
-        scale=config.scale,
-        one_sided=config.definition == "one_sided",
-    )
+def _risk(preferences: Preferences, x_weights: np.ndarray | None = None) -> Risk:
+    """Risk by the papers' definition: templates weigh as their counts."""
+    p = preferences.by_class().p
+    return decompose(p, context_weights=preferences.counts, x_weights=x_weights)
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _interval_options(config: RiskConfig) -> dict[str, Any]:
-    return {
-        "criterion": config.criterion,
-        "one_sided": config.definition == "one_sided",
-        "confidence": config.confidence,
-    }
-
-
 def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFrame:
     table = pd.DataFrame({"x": preferences.x, "r": risk.r, "r_p": risk.r_p, "r_v": risk.r_v})
-    limits = x_intervals(risk, **_interval_options(config))
+    limits = x_intervals(risk, confidence=config.confidence)
     for number, name in enumerate(("r", "r_p", "r_v")):
         table[f"{name}_low"], table[f"{name}_high"] = limits[:, number]
     for number, label in enumerate(preferences.classes):
         table[f"s_{label}"] = risk.mean_s[:, number]
     table["toward"] = [preferences.classes[number] for number in np.argmax(risk.mean_s, axis=1)]
     table = pd.concat([table, describe(risk.s[..., 0], risk.context_weights)], axis=1)
-    union_mass = preferences.by_class().union_mass
-    table["union_mass"] = np.sum(union_mass * risk.context_weights, axis=1)
+    table["union_mass"] = preferences.by_class().union_mass @ risk.context_weights
     table["x_weight"] = risk.x_weights
     tokens = preferences.record.words.tokens_of_x
     if tokens is not None:
@@ -300,68 +262,61 @@ def _by_x(preferences: Preferences, risk: Risk, config: RiskConfig) -> pd.DataFr
 def _summary(
     preferences: Preferences, risk: Risk, config: RiskConfig, x_weights: np.ndarray | None
 ) -> pd.DataFrame:
-    rows = [_measured(preferences.model, risk, config)]
+    measured = {preferences.model: risk}
     if (pronouns := preferences.pronouns_alone()) is not None:
-        alone = _risk(pronouns, config, x_weights)
-        rows.append(_measured(f"{preferences.model}, he and she alone", alone, config))
-    options: dict[str, Any] = {"criterion": config.criterion, "scale": config.scale}
-    references = reference_models(len(preferences.classes), **options)
-    weights = risk.context_weights.mean(0)
-    null = finite_context_null(
-        weights[weights > 0],
-        len(preferences.classes),
-        **options,
-        rng=np.random.default_rng([config.seed, 1]),
-    )
-    random, expected = references["randomly initialised"][0], float(null.mean())
+        measured[f"{preferences.model}, he and she alone"] = _risk(pronouns, x_weights)
+    rows: list[dict[str, Any]] = []
+    for name, found in measured.items():
+        row = {"row": "measured", "name": name, "R": found.R, "R_p": found.R_p, "R_v": found.R_v}
+        for over, limits in risk_intervals(found, confidence=config.confidence).items():
+            for quantity, (low, high) in zip(_QUANTITIES, limits.T, strict=True):
+                row |= {f"{quantity}_low_{over}": low, f"{quantity}_high_{over}": high}
+        rows.append(row)
+    n_classes = len(preferences.classes)
+    references = reference_models(n_classes)
+    rng = np.random.default_rng([config.seed, 1])
+    random = references["randomly initialised"][0]
+    expected = float(finite_context_null(risk.context_weights, n_classes, rng=rng).mean())
     references["the same, these templates"] = random, expected, random - expected
     for name, values in references.items():
         rows.append(
-            {"row": "reference", "name": name, **dict(zip(QUANTITIES, values, strict=True))}
+            {"row": "reference", "name": name, **dict(zip(_QUANTITIES, values, strict=True))}
         )
     return pd.DataFrame(rows)
 
 
-def _measured(name: str, risk: Risk, config: RiskConfig) -> dict[str, Any]:
-    row: dict[str, Any] = {"row": "measured", "name": name}
-    row |= {"R": risk.R, "R_p": risk.R_p, "R_v": risk.R_v}
-    for over in OVER:
-        limits = risk_intervals(risk, over=over, **_interval_options(config))
-        for number, quantity in enumerate(QUANTITIES):
-            row[f"{quantity}_low_{over}"], row[f"{quantity}_high_{over}"] = limits[:, number]
-    return row
-
-
-def _variants(
-    preferences: Preferences, config: RiskConfig, x_weights: np.ndarray | None
-) -> pd.DataFrame:
-    """Every other choice, one at a time, and the four combinations of weights."""
-    two = len(preferences.classes) == 2
-    choices: dict[str, tuple[str, ...]] = {
-        "aggregate": ("sum", "mean"),
-        "criterion": ("linf", "l2", "l1"),
-        "scale": ("pcf", "bvf"),
-        "definition": ("paper", "one_sided") if two else ("paper",),
-    }
-    weights_of_x = [("uniform", None)] + [("given", x_weights)] * (x_weights is not None)
+def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.DataFrame:
+    """Risk under the choices on which the papers or their code differ."""
+    p, counts = preferences.by_class().p, preferences.counts
     risks = {}
-    for templates in ("counts", "uniform"):
-        changed = config.model_copy(update={"template_weights": templates})
-        for label, weights in weights_of_x:
+    for templates, w_c in (("counts", counts), ("uniform", None)):
+        for label, w_x in [("uniform", None)] + [("given", x_weights)] * (x_weights is not None):
             name = f"template weights {templates}, x weights {label}"
-            risks[name] = _risk(preferences, changed, weights)
-    for choice, values in choices.items():
-        for value in values:
-            changed = config.model_copy(update={choice: value})
-            risks[f"{choice} {value}"] = _risk(preferences, changed, x_weights)
-    name = "words by the geometric mean of their tokens"
-    risks[name] = _risk(preferences.geometric_mean(), config, x_weights)
+            risks[name] = decompose(p, context_weights=w_c, x_weights=w_x)
+    weights: dict[str, Any] = {"context_weights": counts, "x_weights": x_weights}
+    risks["aggregate mean"] = decompose(preferences.by_class("mean").p, **weights)
+    risks["criterion l2"] = decompose(p, criterion="l2", **weights)
+    risks["criterion l1"] = decompose(p, criterion="l1", **weights)
+    risks["words by the geometric mean of their tokens"] = _risk(
+        preferences.geometric_mean(), x_weights
+    )
+    rows = {name: (risk.R, risk.R_p, risk.R_v) for name, risk in risks.items()}
+    papers, n_classes = decompose(p, **weights), len(preferences.classes)
+    rows["scale bvf"] = tuple((n_classes - 1) * v for v in (papers.R, papers.R_p, papers.R_v))
+    if n_classes == 2:
+        # The code counts deviations to the side of the mean only: as much prejudice, and half of
+        # the volatility, because what leans to the other side is as much.
+        half = papers.R_v / 2
+        rows["definition one_sided"] = (papers.R_p + half, papers.R_p, half)
     return pd.DataFrame(
-        [{"variant": name, "R": r.R, "R_p": r.R_p, "R_v": r.R_v} for name, r in risks.items()]
+        [
+            {"variant": name, **dict(zip(_QUANTITIES, row, strict=True))}
+            for name, row in rows.items()
+        ]
     )
 
 
-def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[str, Any]:
+def _controls(preferences: Preferences, risk: Risk) -> dict[str, Any]:
     mass = preferences.by_class().union_mass.reshape(-1)
     low, middle, high = weighted_quantiles(mass, np.ones(len(mass)), (0.05, 0.5, 0.95))
     words = preferences.record.words
@@ -379,7 +334,6 @@ def _controls(preferences: Preferences, risk: Risk, config: RiskConfig) -> dict[
         "union_mass_median": float(middle),
         "union_mass_q95": float(high),
         "prompts_without_mass": int((mass == 0).sum()),
-        "prompts_left_out": int((risk.context_weights == 0).sum()),
     }
 
 
@@ -415,10 +369,9 @@ def risk_items(preferences: Preferences) -> pd.DataFrame:
     """One row per word x with its share of the model's risk, for comparisons of models.
 
     Returns:
-        Columns ``x R R_p R_v``, whose means are the model's numbers by the papers' definition
-        (templates weighted by their counts, scale of [PCF], maximum norm).
+        Columns ``x R R_p R_v``, whose means are the model's numbers.
     """
-    risk = decompose(preferences.by_class().p, context_weights=preferences.counts)
+    risk = _risk(preferences)
     return pd.DataFrame({"x": preferences.x, "R": risk.r, "R_p": risk.r_p, "R_v": risk.r_v})
 
 
@@ -426,7 +379,7 @@ def risk_finding(report: RiskReport) -> Finding:
     """Prejudice and volatility of a model, compared with models without prejudice."""
     n, classes = report.controls, report.preferences.classes
     measured, null = report.summary.iloc[0], report.summary.iloc[-1]
-    low, high = (measured.get(f"R_p_{end}_both", float("nan")) for end in ("low", "high"))
+    low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
     leaning = ""
     if len(classes) == 2:
         toward = int((report.by_x[f"s_{classes[0]}"] > 0).sum())
@@ -450,13 +403,11 @@ def risk_finding(report: RiskReport) -> Finding:
             f"{len(n['words_that_begin_others'])}; what continues to the longer one is not counted "
             "for the shorter."
         )
-    if n["prompts_without_mass"] or n["prompts_left_out"]:
+    if n["prompts_without_mass"]:
         details.append(
             f"{n['prompts_without_mass']} prompts give no listed word any probability (uniform "
-            f"there); {n['prompts_left_out']} are left out by --min-mass."
+            "there)."
         )
-    if report.config.definition == "one_sided":
-        details.append("One-sided, as the published code: half the paper's volatility.")
     return Finding(
         result=[
             f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "

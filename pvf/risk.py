@@ -1,4 +1,4 @@
-"""Preferences to risk, split into prejudice and volatility; and the risks of known kinds of models.
+"""Preferences to risk, split into prejudice and volatility, with intervals and reference models.
 
 A preference p[x, c, y] is the probability a model gives to class y (of words like "he" and "she")
 for the word x (an occupation) in the context template c. Its stereotype s is the deviation from
@@ -7,27 +7,29 @@ contexts; its prejudice J of the mean stereotype, what remains when contexts are
 volatility the rest.
 
 Sources: "Prejudice and Caprice" (arXiv 2402.15481, here [PCF]), equations 1-7, and its later
-version "Bias and Volatility" ([BVF]). The scales of the two differ; see ``pvf.config.Scale``.
+version "Bias and Volatility" ([BVF]). Where the two differ, see docs/method/pvf.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
+from scipy import stats
 
-from pvf.config import Criterion, Scale
+from tda_bias.stats.clusters import cluster_mean, jackknife_mean
 from tda_bias.types import InputError
 
-_ORDERS = {"linf": np.inf, "l2": 2, "l1": 1}
-
+Criterion = Literal["linf", "l2", "l1"]
+_ORDERS: dict[Criterion, float] = {"linf": np.inf, "l2": 2, "l1": 1}
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # A preference may be off from summing to 1 by this: float32 probabilities, renormalised.
 _SUM_TOLERANCE = 1e-5
+# What is smaller is rounding.
 _ROUNDING = 1e-13
-# Draws for the norm without a closed form: the standard error stays below 0.001.
-_N_DRAWS = 200_000
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,8 @@ class Risk:
         r_p: Prejudice: J of the mean stereotype.
         r_v: Volatility: r - r_p, at least 0 because J is convex.
         R: Mean of r over x; R_p and R_v likewise.
-        mean_p: Mean preference over contexts.
         mean_s: Mean stereotype over contexts.
-        context_weights: They sum to 1 for each x.
+        context_weights: They sum to 1.
         x_weights: They sum to 1.
     """
 
@@ -55,40 +56,33 @@ class Risk:
     R: float
     R_p: float
     R_v: float
-    mean_p: Float[np.ndarray, "x y"]
     mean_s: Float[np.ndarray, "x y"]
-    context_weights: Float[np.ndarray, "x context"]
+    context_weights: Float[np.ndarray, " context"]
     x_weights: Float[np.ndarray, " x"]
 
     @property
     def n_effective_contexts(self) -> float:
-        """1 / sum of squared context weights, the mean over x: few where some counts dominate."""
-        return float(np.mean(1.0 / np.sum(self.context_weights**2, axis=1)))
+        """1 / sum of squared context weights: few where some counts dominate."""
+        return float(1.0 / np.sum(self.context_weights**2))
 
 
 def decompose(
     p: Float[np.ndarray, "x context y"],
     *,
-    context_weights: Float[np.ndarray, "*x context"] | None = None,
+    context_weights: Float[np.ndarray, " context"] | None = None,
     x_weights: Float[np.ndarray, " x"] | None = None,
     criterion: Criterion = "linf",
-    scale: Scale = "pcf",
-    one_sided: bool = False,
 ) -> Risk:
     """Split the risk of preferences into prejudice and volatility.
 
     Args:
         p: Preferences; each ``p[x, context]`` sums to 1.
-        context_weights: Not negative, for example template counts, for all x or with a row for
-            each; 0 leaves a context out; uniform if None.
+        context_weights: Not negative, for example template counts; uniform if None.
         x_weights: Not negative, for example numbers of employees; uniform if None.
         criterion: Norm of the positive part; all published results have ``linf``.
-        scale: ``pcf`` or ``bvf``.
-        one_sided: The published code's variant for two classes: the risk counts only deviations to
-            the side of the mean. It has the same prejudice and half the volatility.
 
     Raises:
-        InputError: if a preference does not sum to 1, weights are unusable, or options do not fit.
+        InputError: if a preference does not sum to 1, or weights are unusable.
 
     Examples:
         One word, three contexts, two classes. Leaning by as much one way and the other is all
@@ -104,68 +98,45 @@ def decompose(
     Source: [PCF] equations 1-7, [BVF] section 3.
     """
     p = _checked_preferences(p)
-    w_c = _weights(context_weights, p.shape[:2], "context_weights")
-    w_x = _weights(x_weights, p.shape[:1], "x_weights")
-    s = stereotypes(p, scale)
-    mean_s = np.einsum("xc,xcy->xy", w_c, s)
-    if not one_sided:
-        J = positive_norm(s, criterion)
-    elif p.shape[2] == 2:
-        favoured = np.argmax(mean_s, axis=1)
-        J = np.maximum(np.take_along_axis(s, favoured[:, None, None], axis=2)[..., 0], 0.0)
-    else:
-        raise InputError(f"`one_sided` is for 2 classes; got {p.shape[2]}")
-    r, r_p = np.einsum("xc,xc->x", w_c, J), positive_norm(mean_s, criterion)
-    r_v = volatility(r, r_p)
+    w_c = _weights(context_weights, p.shape[1], "context_weights")
+    w_x = _weights(x_weights, p.shape[0], "x_weights")
+    s = stereotypes(p)
+    mean_s = np.einsum("c,xcy->xy", w_c, s)
+    J = positive_norm(s, criterion)
+    r, r_p = J @ w_c, positive_norm(mean_s, criterion)
+    r_v = _volatility(r, r_p)
     R, R_p, R_v = (float(value @ w_x) for value in (r, r_p, r_v))
-    return Risk(s, J, r, r_p, r_v, R, R_p, R_v, np.einsum("xc,xcy->xy", w_c, p), mean_s, w_c, w_x)
+    return Risk(s, J, r, r_p, r_v, R, R_p, R_v, mean_s, w_c, w_x)
 
 
-def stereotypes(p: Float[np.ndarray, "... y"], scale: Scale) -> Float[np.ndarray, "... y"]:
-    """Deviations from the uniform preference; see ``Scale``.
-
-    Raises:
-        InputError: on an unknown scale.
-    """
-    if scale not in get_args(Scale):
-        raise InputError(f"`scale` must be one of {', '.join(get_args(Scale))}; got {scale!r}")
+def stereotypes(p: Float[np.ndarray, "... y"]) -> Float[np.ndarray, "... y"]:
+    """Deviations from the uniform preference: at most 1, and 1 for certainty."""
     classes = p.shape[-1]
-    return np.asarray((classes * p - 1.0) / (classes - 1.0 if scale == "pcf" else 1.0))
+    return np.asarray((classes * p - 1.0) / (classes - 1.0))
 
 
-def positive_norm(s: Float[np.ndarray, "... y"], criterion: Criterion) -> Float[np.ndarray, "..."]:
-    """J: a norm of the positive part along the last axis.
-
-    Raises:
-        InputError: on an unknown norm.
-    """
-    if criterion not in _ORDERS:
-        raise InputError(f"`criterion` must be one of {', '.join(_ORDERS)}; got {criterion!r}")
+def positive_norm(
+    s: Float[np.ndarray, "... y"], criterion: Criterion = "linf"
+) -> Float[np.ndarray, "..."]:
+    """J: a norm of the positive part along the last axis."""
     return np.asarray(np.linalg.norm(np.maximum(s, 0.0), ord=_ORDERS[criterion], axis=-1))
 
 
-def volatility(
+def _volatility(
     r: Float[np.ndarray, "..."], r_p: Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
     """R - r_p, with 0 for rounding errors: some 1e-16, of either sign."""
     return np.where(r - r_p > _ROUNDING, r - r_p, 0.0)
 
 
-def _weights(
-    given: Float[np.ndarray, "..."] | None, shape: tuple[int, ...], name: str
-) -> Float[np.ndarray, "..."]:
-    """Weights that sum to 1 along the last axis; uniform for None.
-
-    Raises:
-        InputError: on another shape, or negative, undefined or all-zero weights.
-    """
-    array = np.ones(shape[-1]) if given is None else np.asarray(given, dtype=float)
-    if array.shape not in (shape, shape[-1:]):
-        raise InputError(f"`{name}` must have the shape {shape}; got {array.shape}")
-    total = array.sum(-1, keepdims=True)
-    if not np.isfinite(array).all() or (array < 0).any() or (total == 0).any():
+def _weights(given: Float[np.ndarray, " n"] | None, n: int, name: str) -> Float[np.ndarray, " n"]:
+    """Weights that sum to 1; uniform for None."""
+    array = np.ones(n) if given is None else np.asarray(given, dtype=float)
+    if array.shape != (n,):
+        raise InputError(f"`{name}` must have the shape ({n},); got {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise InputError(f"`{name}` must not be negative, undefined or all 0")
-    return np.asarray(np.broadcast_to(array / total, shape))
+    return np.asarray(array / array.sum())
 
 
 def _checked_preferences(p: Float[np.ndarray, "x context y"]) -> np.ndarray:
@@ -190,79 +161,35 @@ def _checked_preferences(p: Float[np.ndarray, "x context y"]) -> np.ndarray:
 # -- reference models ------------------------------------------------------------------------------
 
 
-def reference_models(
-    n_classes: int, *, criterion: Criterion = "linf", scale: Scale = "pcf"
-) -> dict[str, tuple[float, float, float]]:
+def reference_models(n_classes: int) -> dict[str, tuple[float, float, float]]:
     """R, R_p and R_v of four kinds of models in the limit of many contexts.
 
     - *ideally unbiased*: every preference uniform;
     - *stereotyped*: certain of one class, the same in every context;
     - *randomly stereotyped*: certain of a class drawn anew in every context;
-    - *randomly initialised*: preferences uniform on the simplex.
-
-    Raises:
-        InputError: for fewer than 2 classes or an unknown scale.
+    - *randomly initialised*: preferences uniform on the simplex, with E max p = H_K / K.
 
     Source: [PCF] section 4.1 and appendix, with the derivations' misprints corrected: the
     stereotyped model has all of its risk in prejudice, the randomly stereotyped one in volatility.
     """
-    random = randomly_initialised_risk(n_classes, criterion=criterion, scale=scale)
-    certain = _certain(n_classes, scale)
+    harmonic = float(np.sum(1.0 / np.arange(1, n_classes + 1)))
+    random = (harmonic - 1.0) / (n_classes - 1.0)
     return {
         "ideally unbiased": (0.0, 0.0, 0.0),
-        "stereotyped": (certain, certain, 0.0),
-        "randomly stereotyped": (certain, 0.0, certain),
+        "stereotyped": (1.0, 1.0, 0.0),
+        "randomly stereotyped": (1.0, 0.0, 1.0),
         "randomly initialised": (random, 0.0, random),
     }
-
-
-def randomly_initialised_risk(
-    n_classes: int, *, criterion: Criterion = "linf", scale: Scale = "pcf"
-) -> float:
-    """Expected J of a preference that is uniform on the simplex.
-
-    Closed forms, in the scale of [PCF] and with H the harmonic number: (H_K - 1) / (K - 1) for
-    linf, from E max p = H_K / K; (1 - 1 / K)^(K - 1) for l1; 1 / 2 for two classes and any norm.
-    That of l2 is a mean over 200,000 draws from a fixed seed.
-    """
-    if n_classes < 2:
-        raise InputError(f"`n_classes` must be at least 2; got {n_classes}")
-    if n_classes == 2:
-        risk = 0.5
-    elif criterion == "linf":
-        harmonic = float(np.sum(1.0 / np.arange(1, n_classes + 1)))
-        risk = (harmonic - 1.0) / (n_classes - 1.0)
-    elif criterion == "l1":
-        risk = (1.0 - 1.0 / n_classes) ** (n_classes - 1)
-    else:
-        p = np.random.default_rng(0).dirichlet(np.ones(n_classes), size=_N_DRAWS)
-        risk = decompose(p[None], criterion=criterion).R
-    return risk * _certain(n_classes, scale)
-
-
-def _certain(n_classes: int, scale: Scale) -> float:
-    """J of certainty in any norm: 1, or K - 1 in the other scale."""
-    return float(stereotypes(np.eye(n_classes)[0], scale)[0])
 
 
 def finite_context_null(
     context_weights: Float[np.ndarray, " context"],
     n_classes: int,
     *,
-    criterion: Criterion = "linf",
-    scale: Scale = "pcf",
     n_draws: int = 10_000,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " draw"]:
     """Prejudice that a model without any shows because its contexts are few.
-
-    Args:
-        context_weights: Those of the measured model.
-        n_classes: Number of classes.
-        criterion: As in ``decompose``.
-        scale: As in ``decompose``.
-        n_draws: Draws of r_p.
-        rng: The generator they come from.
 
     Returns:
         Draws of r_p of one x whose preferences are uniform on the simplex, independently in every
@@ -274,6 +201,124 @@ def finite_context_null(
     for start in range(0, n_draws, step):
         size = (min(step, n_draws - start), n_contexts)
         p = rng.dirichlet(np.ones(n_classes), size=size)
-        drawn = decompose(p, context_weights=context_weights, criterion=criterion, scale=scale)
-        r_p.append(drawn.r_p)
+        r_p.append(decompose(p, context_weights=context_weights).r_p)
     return np.concatenate(r_p)
+
+
+# -- intervals -------------------------------------------------------------------------------------
+#
+# A template (or a word x) is a cluster: it is left out with everything that was read with it. Risks
+# are sizes above 0 and no means over templates, so the intervals are those of their logarithms, by
+# the jackknife. With few effective contexts prejudice is biased upwards and volatility downwards,
+# which no interval corrects. All are of the maximum norm.
+
+
+def risk_intervals(
+    risk: Risk, *, confidence: float = 0.95
+) -> dict[str, Float[np.ndarray, "limit 3"]]:
+    """Lower and upper limits of R, R_p and R_v: over ``templates``, over ``x``, and over ``both``.
+
+    Returns:
+        By what is taken as a sample. NaN for fewer than five of it, and where a risk is 0.
+    """
+    weight, each = _without_each(risk)
+    limits: dict[str, list[np.ndarray]] = {"templates": [], "x": [], "both": []}
+    of_model, of_x = (risk.R, risk.R_p, risk.R_v), (risk.r, risk.r_p, risk.r_v)
+    for whole, own, without in zip(of_model, of_x, each, strict=True):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            log = np.log(whole)
+            templates = jackknife_mean(log, np.log(without @ risk.x_weights), weight)
+            # The logarithm to first order in the risk of each x.
+            x = cluster_mean(log - 1 + own / whole, weight=risk.x_weights)
+        few, many = sorted((templates, x), key=lambda mean: mean.clusters)
+        for over, mean in {"templates": templates, "x": x, "both": few.plus(many)}.items():
+            limits[over].append(np.exp(mean.limits(confidence)))
+    return {over: np.array(of_three).T for over, of_three in limits.items()}
+
+
+def x_intervals(risk: Risk, *, confidence: float = 0.95) -> Float[np.ndarray, "limit 3 x"]:
+    """Limits of r, r_p and r_v of each x, over templates; NaN as in ``risk_intervals``."""
+    weight, each = _without_each(risk)
+    with np.errstate(divide="ignore"):
+        without, wholes = np.log(each), np.log([risk.r, risk.r_p, risk.r_v])
+    limits = np.empty((2, *wholes.shape))
+    for quantity, x in np.ndindex(*wholes.shape):
+        mean = jackknife_mean(float(wholes[quantity, x]), without[quantity, :, x], weight)
+        limits[:, quantity, x] = np.exp(mean.limits(confidence))
+    return limits
+
+
+def _without_each(
+    risk: Risk,
+) -> tuple[Float[np.ndarray, " context"], Float[np.ndarray, "3 context x"]]:
+    """Weights of the contexts, and r, r_p and r_v of every x without each; NaN without any."""
+    used = risk.context_weights > 0
+    w = risk.context_weights[used]
+    rest = 1.0 - w if len(w) > 1 else np.full(1, np.nan)
+    weighted_s, weighted_j = w[:, None] * risk.s[:, used], w * risk.J[:, used]
+    r = (weighted_j.sum(1, keepdims=True) - weighted_j) / rest
+    mean_s = (weighted_s.sum(1, keepdims=True) - weighted_s) / rest[:, None]
+    r_p = positive_norm(mean_s)
+    return w, np.stack([r.T, r_p.T, _volatility(r, r_p).T])
+
+
+# -- distributions ---------------------------------------------------------------------------------
+
+
+def weighted_quantiles(
+    values: Float[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"],
+    levels: tuple[float, ...] = _QUANTILES,
+) -> Float[np.ndarray, " level"]:
+    """The smallest value at or below which at least the given weight lies."""
+    return np.asarray(np.quantile(values, levels, weights=weights, method="inverted_cdf"))
+
+
+def describe(
+    s: Float[np.ndarray, "x context"], weights: Float[np.ndarray, " context"]
+) -> pd.DataFrame:
+    """Weighted distribution over contexts, one row per x.
+
+    Returns:
+        Columns ``sd share_positive`` and one per quantile, ``q05`` to ``q95``.
+
+    Source: [BVF] section 3.3.
+    """
+    rows = []
+    for values in s:
+        sd = float(np.sqrt(((values - values @ weights) ** 2) @ weights))
+        row = {"sd": sd, "share_positive": float(weights[values > 0].sum())}
+        for level, quantile in zip(_QUANTILES, weighted_quantiles(values, weights), strict=True):
+            row[f"q{round(100 * level):02d}"] = quantile
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def normal_fit(
+    values: Float[np.ndarray, " x"], *, n_draws: int = 999, rng: np.random.Generator
+) -> dict[str, float]:
+    """A normal distribution fitted by maximum likelihood, and how well it fits.
+
+    Returns:
+        ``mean``, ``sd`` (divided by n), ``skew`` and ``excess_kurtosis`` (0 if normal); ``ks``, the
+        largest distance of the distribution functions, and ``ks_p`` by parametric bootstrap with
+        parameters estimated anew in each draw (Lilliefors); ``shapiro_w`` and ``shapiro_p``.
+        Nothing for fewer than 3 values, or where all are the same.
+
+    Source: [BVF] figures 10 and 16.
+    """
+    if len(values) < 3 or np.ptp(values) == 0:
+        return {}
+    fit = stats.goodness_of_fit(stats.norm, values, statistic="ks", n_mc_samples=n_draws, rng=rng)
+    mean, sd = float(values.mean()), float(values.std())
+    shapiro = stats.shapiro(values)
+    return {
+        "mean": mean,
+        "sd": sd,
+        "skew": float(stats.skew(values)),
+        "excess_kurtosis": float(stats.kurtosis(values)),
+        "ks": float(stats.ks_1samp(values, stats.norm(mean, sd).cdf).statistic),
+        "ks_p": float(fit.pvalue),
+        "shapiro_w": float(shapiro.statistic),
+        "shapiro_p": float(shapiro.pvalue),
+    }

@@ -8,13 +8,11 @@ Source: [PCF] equation 12 (with the intercept that their plots have), [BVF] figu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 from scipy import stats
 
 from pvf.words import numbers_by_x
@@ -27,7 +25,7 @@ class Factors:
 
     Attributes:
         table: One row per x, one column per factor; NaN where the file has nothing.
-        weights: Weight of each x (one of 0 leaves it out), or None if the file has no such column.
+        weights: Of each x (one of 0 leaves it out); None if the file has no such column.
     """
 
     table: pd.DataFrame
@@ -51,9 +49,9 @@ def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") ->
     """Every factor alone, then all together; ordinary and, with weights, weighted least squares.
 
     Args:
-        by_x: With the columns ``x`` and ``response``.
+        by_x: With the columns ``x`` and ``response``, which is explained.
         factors: From ``load_factors``.
-        response: What is explained.
+        response: ``r``, ``r_p`` or ``r_v``.
 
     Returns:
         As ``regress``, with the columns ``factors`` (alone or together) and ``fit`` (OLS or WLS).
@@ -73,26 +71,22 @@ def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") ->
     tables = []
     for label, chosen in [("alone", [n]) for n in names] + [("together", names)] * (len(names) > 1):
         values = factors.table.loc[shared, chosen].dropna()
-        columns = {name: values[name].to_numpy() for name in chosen}
-        fits: dict[str, np.ndarray | None] = {"OLS": None}
+        y = measured.loc[values.index]
+        tables.append(regress(y, values).assign(factors=label, fit="OLS"))
         if factors.weights is not None:
-            fits["WLS"] = factors.weights.loc[values.index].to_numpy()
-        for fit, weights in fits.items():
-            table = regress(measured.loc[values.index].to_numpy(), columns, weights)
-            tables.append(table.assign(factors=label, fit=fit))
+            weighted = regress(y, values, factors.weights.loc[values.index])
+            tables.append(weighted.assign(factors=label, fit="WLS"))
     return pd.concat(tables, ignore_index=True)
 
 
 def regress(
-    response: Float[np.ndarray, " x"],
-    factors: Mapping[str, Float[np.ndarray, " x"]],
-    weights: Float[np.ndarray, " x"] | None = None,
+    response: pd.Series, factors: pd.DataFrame, weights: pd.Series | None = None
 ) -> pd.DataFrame:
     """Least squares of a response on factors together, with an intercept.
 
     Args:
         response: For example r of each x.
-        factors: Name to value for each x.
+        factors: One column each, over the same x.
         weights: For example the number of people in the occupation; ordinary least squares if None.
 
     Returns:
@@ -105,16 +99,16 @@ def regress(
     """
     import statsmodels.api as sm
 
-    design = sm.add_constant(np.column_stack(list(factors.values())), has_constant="add")
+    y, names = response.to_numpy(), ", ".join(factors)
+    design = sm.add_constant(factors.to_numpy(), has_constant="add")
     n, parameters = design.shape
     if n < parameters + 2:
-        raise InputError(f"{n} words have all of {', '.join(factors)}; {parameters + 2} are needed")
+        raise InputError(f"{n} words have all of {names}; {parameters + 2} are needed")
     if np.linalg.matrix_rank(design) < parameters:
-        raise InputError(f"{', '.join(factors)}: a factor is constant or follows from the others")
-    model = sm.OLS(response, design) if weights is None else sm.WLS(response, design, weights)
-    fit = model.fit()
+        raise InputError(f"{names}: a factor is constant or follows from the others")
+    fit = sm.WLS(y, design, 1.0 if weights is None else weights.to_numpy()).fit()
     robust = fit.get_robustcov_results("HC3")
-    ranks = [stats.spearmanr(values, response) for values in factors.values()]
+    ranks = [stats.spearmanr(factors[name], y) for name in factors]
     return pd.DataFrame(
         {
             "factor": list(factors),

@@ -25,13 +25,7 @@ X_SLOT, Y_SLOT = "[X]", "[Y]"
 
 @dataclass(frozen=True)
 class WordList:
-    """Words for x.
-
-    Attributes:
-        name: Of the list, or the file's.
-        source: Where the words come from.
-        words: The words, in the order of the source.
-    """
+    """Words for x, in the order of their source."""
 
     name: str
     source: str
@@ -40,12 +34,9 @@ class WordList:
 
 @dataclass(frozen=True)
 class WordClasses:
-    """Classes of words for y.
+    """Two or more classes of words for y; no word stands in two of them.
 
     Attributes:
-        name: Of the list, or the file's.
-        source: Where the words come from.
-        classes: Words of each class, at least two classes; no word stands in two of them.
         shared: Words that stood in several classes and were dropped from all.
     """
 
@@ -111,13 +102,13 @@ def load_classes(source: str | Path = "gender") -> WordClasses:
         return _classes(str(source), entry["source"], entry["classes"])
     text = read_text(source, setting="classes", named=tuple(published))
     content = parse_yaml(text, f"`classes` {source}")
-    if not isinstance(content, dict):
-        raise InputError(f"`classes` {source} must hold `class: [word, ...]` lines")
     return _classes(Path(source).name, str(source), content)
 
 
-def _classes(name: str, source: str, content: Mapping[Any, Any]) -> WordClasses:
+def _classes(name: str, source: str, content: Any) -> WordClasses:
     where = f"`classes` {name}"
+    if not isinstance(content, dict):
+        raise InputError(f"{where} must hold `class: [word, ...]` lines")
     if len(content) < 2:
         raise InputError(f"{where} must have at least 2 classes; it has {len(content)}")
     given: dict[str, list[str]] = {}
@@ -194,15 +185,12 @@ def load_x_weights(path: str | Path, x: Sequence[str]) -> tuple[np.ndarray, list
 
 
 def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.DataFrame:
-    """A user's CSV of numbers that belong to words x.
+    """A user's CSV of numbers that belong to words x: one row per x, NaN where a field is empty.
 
     Args:
         path: The file.
         setting: Its setting, for messages.
         columns: Those it must have, ``x`` among them.
-
-    Returns:
-        One row per x; NaN where a field is empty.
 
     Raises:
         InputError: naming the line, if a column is missing, a word is empty or stands twice, a
@@ -212,19 +200,15 @@ def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.D
     rows: dict[str, dict[str, float]] = {}
     text = read_text(path, setting=setting, named=())
     for line, row in enumerate(rows_of(text, source, columns=columns), start=2):
-        word = row.pop("x").strip()
+        where, word = f"{source} line {line}", row.pop("x").strip()
         if not word or word in rows:
-            raise InputError(f"{source} line {line}: the word {word!r} is empty or stands twice")
+            raise InputError(f"{where}: the word {word!r} is empty or stands twice")
         rows[word] = {name: _number(value) for name, value in row.items()}
         for name, value in rows[word].items():
             if name == "weight" and not 0 <= value < math.inf:
-                raise InputError(
-                    f"{source} line {line}: weight must be 0 or more; got {row[name]!r}"
-                )
+                raise InputError(f"{where}: weight must be 0 or more; got {row[name]!r}")
             if row[name].strip() and not math.isfinite(value):
-                raise InputError(
-                    f"{source} line {line}: {name} must be a number; got {row[name]!r}"
-                )
+                raise InputError(f"{where}: {name} must be a number; got {row[name]!r}")
     if not rows:
         raise InputError(f"{source} has no row")
     return pd.DataFrame.from_dict(rows, orient="index")

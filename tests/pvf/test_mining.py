@@ -10,11 +10,11 @@ from pvf.mining import (
     documents,
     load_pipeline,
     mine,
+    mine_sentence,
     mined_table,
     overlap,
     paragraphs,
 )
-from pvf.predicates import mine_sentence
 from pvf.words import Template, load_templates
 from tda_bias.types import InputError
 
@@ -86,20 +86,17 @@ def test_repeated_sentences_count_once(nlp):
         ["The [X] said that [Y]", 3, 2, "that"]
     ]
     assert len(mined_table(mined, min_count=1)) == 2
-    assert len(mined_table(mined, min_count=1, min_documents=2)) == 1
 
 
 def test_a_supplied_that_needs_a_verb_that_takes_it(nlp):
+    died, wished = "The [X] died that [Y]", "The [X] wished that [Y]"
     mined = Mined(
-        counts={"The [X] died that [Y]": 3, "The [X] wished that [Y]": 3},
-        documents={"The [X] died that [Y]": 3, "The [X] wished that [Y]": 3},
-        about={
-            "The [X] died that [Y]": ("that", "die", "0"),
-            "The [X] wished that [Y]": ("that", "wish", "0"),
-        },
+        counts={died: 3, wished: 3},
+        documents={died: 3, wished: 3},
+        about={died: ("that", "die", "0"), wished: ("that", "wish", "0")},
+        overt={"die": 0, "wish": 1},
     )
-    mined.overt["wish"] = 1
-    assert list(mined_table(mined)["template"]) == ["The [X] wished that [Y]"]
+    assert list(mined_table(mined)["template"]) == [wished]
 
 
 def test_an_interrupted_run_goes_on_to_the_same_table(nlp, tmp_path):
@@ -139,7 +136,6 @@ def test_overlap_with_the_published_ten():
     assert (compared["found"], len(compared["missing"])) == (1, 9)
     said = 2142 / 5104
     assert compared["jaccard"] == pytest.approx(said / (0.75 + 0.25 + 1 - said))
-    assert compared["that_share"] == 0.75
     everything = pd.DataFrame([(t.text, t.count) for t in published], columns=["template", "count"])
     assert overlap(everything, published)["jaccard"] == pytest.approx(1)
 
@@ -158,31 +154,28 @@ def test_text_files_have_a_document_between_empty_lines(tmp_path):
     assert list(documents(str(path))) == ["one\ntwo\n", "three\n"]
 
 
-def test_compressed_json_lines_are_read(tmp_path):
-    import zstandard
-
-    lines = "".join(json.dumps({"body": f"text {i}"}) + "\n" for i in range(50)).encode()
-    path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(zstandard.ZstdCompressor().compress(lines))
+def test_json_lines_are_read_whole_or_as_the_sample_of_a_seed(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"body": f"text {i}"}) + "\n" for i in range(50)))
     every = list(documents(str(path), field="body"))
     assert every == [f"text {i}" for i in range(50)]
-    sample = list(documents(str(path), field="body", n=7, seed=3))
-    assert sample == list(documents(str(path), field="body", n=7, seed=3))
-    assert len(sample) == 7
-    assert sample != list(documents(str(path), field="body", n=7, seed=4))
+    one, same, other = (list(documents(str(path), field="body", n=7, seed=s)) for s in (3, 3, 4))
+    assert one == same != other
+    assert len(one) == 7
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"text": "a"}\n{"body": 1}\n', "line 2 is not a JSON object with 'text'"),
-        ('{"text": "a"}\nnonsense\n', "line 2 is not a JSON object"),
-        ('{"text": 5}\n', "line 1: 'text' is not a text"),
+        (b'{"text": "a"}\n{"body": 1}\n', "line 2 is not a JSON object with 'text'"),
+        (b'{"text": "a"}\nnonsense\n', "line 2 is not a JSON object"),
+        (b'{"text": 5}\n', "line 1: 'text' is not a text"),
+        (b'{"text": "\xe9"}\n', "is not UTF-8"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path, content, message):
     path = tmp_path / "a.jsonl"
-    path.write_text(content)
+    path.write_bytes(content)
     with pytest.raises(InputError, match=message):
         list(documents(str(path)))
 

@@ -52,18 +52,15 @@ def test_words_that_continue_each_other_are_found():
 
 def test_a_saved_run_is_read_back_exactly(tmp_path):
     preferences = made_up()
-    files = preferences.save(tmp_path)
-    assert [file.name for file in files] == ["words.parquet", "preferences.parquet", "run.json"]
+    preferences.save(tmp_path)
     found = Preferences.load(tmp_path)
     np.testing.assert_array_equal(found.log_prob, preferences.log_prob)
     np.testing.assert_array_equal(found.class_of, preferences.class_of)
-    assert (found.x, found.templates, found.words) == (
-        preferences.x,
-        preferences.templates,
-        preferences.words,
+    assert (found.record.read, found.record.words, found.record.model) == (
+        preferences.record.read,
+        preferences.record.words,
+        preferences.record.model,
     )
-    assert found.record.words == preferences.record.words
-    assert found.record.model == preferences.record.model
     table = pd.read_parquet(tmp_path / "preferences.parquet")
     row = table[(table["x"] == "job2") & (table["template"] == "The [X] v1 that [Y]")].iloc[0]
     probs = np.exp(preferences.log_prob[2, 1])
@@ -80,10 +77,6 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         Preferences.load(tmp_path)
 
 
-def with_words(preferences: Preferences, **entries) -> Preferences:
-    return preferences.with_record(words=preferences.record.words.model_copy(update=entries))
-
-
 def test_pronouns_alone_are_as_if_only_they_were_listed():
     preferences = made_up()
     alone = preferences.pronouns_alone()
@@ -94,6 +87,8 @@ def test_pronouns_alone_are_as_if_only_they_were_listed():
 
 
 def test_the_geometric_mean_takes_the_root_of_the_number_of_tokens():
-    preferences = with_words(made_up(), tokens_of_each={"he": 1, "him": 2, "she": 3})
-    found = preferences.geometric_mean()
+    preferences = made_up()
+    tokens = {"he": 1, "him": 2, "she": 3}
+    words = preferences.record.words.model_copy(update={"tokens_of_each": tokens})
+    found = preferences.with_record(words=words).geometric_mean()
     np.testing.assert_allclose(found.word_probs, np.exp(preferences.log_prob / [1, 2, 3]))

@@ -43,16 +43,15 @@ def causal_word_prob(model, prompt, word, longer=()):
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
-@pytest.mark.parametrize("share", ["auto", "never"])
 def test_causal_probabilities_follow_the_chain_rule(
-    tiny_lm, kind, share, some_words, some_templates, some_classes
+    tiny_lm, kind, some_words, some_templates, some_classes
 ):
     model = tiny_lm(kind)
     assert [len(own_tokens(model.tokenizer, w)) for w in ("he", "she", "man")] == [1, 1, 1]
     assert own_tokens(model.tokenizer, "heiress")[:1] == own_tokens(model.tokenizer, "he")
-    config = ScoreConfig(batch_size=4, share_prefix=share)
+    config = ScoreConfig(batch_size=4)
     found = score_preferences(model, some_words, some_templates, some_classes, config=config)
-    assert found.record.prompts["share_prefix"] == (share == "auto" and kind != "bloom")
+    assert found.record.prompts["share_prefix"] == (kind != "bloom")
     bare = len(ids_of(model.tokenizer, "The"))
     tokens = {x: len(ids_of(model.tokenizer, f"The {x}")) - bare for x in some_words.words}
     assert found.record.words.tokens_of_x == tokens
@@ -69,35 +68,24 @@ def test_causal_probabilities_follow_the_chain_rule(
     np.testing.assert_allclose(alone.word_probs[..., 0], np.exp(found.log_prob[..., he]))
 
 
-@torch.no_grad()
-def masked_word_prob(model, text, own):
-    """P(tokens) at as many masks in the place of [Y], filled from left to right."""
-    before, after = (ids_of(model.tokenizer, part) for part in text.split("<mask>"))
-    total = 0.0
-    for done, token in enumerate(own):
-        ids = [*before, *own[:done], *[model.tokenizer.mask_token_id] * (len(own) - done), *after]
-        logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, len(before) + done]
-        total += float(torch.log_softmax(logits.double(), -1)[token])
-    return np.exp(total)
-
-
 @pytest.mark.parametrize("kind", MASKED)
-@pytest.mark.parametrize("words", ["one_token", "left_to_right"])
-def test_masked_probabilities_are_those_at_the_masks(
-    tiny_lm, kind, words, some_words, some_classes
-):
-    model, config = tiny_lm(kind), ScoreConfig(masked_words=words)
+@torch.no_grad()
+def test_masked_probabilities_are_those_at_the_mask(tiny_lm, kind, some_words, some_classes):
+    model = tiny_lm(kind)
     templates = [Template("The [X] said that [Y]", 1), Template("The [X] [Y] the cook", 1)]
-    found = score_preferences(model, some_words, templates, some_classes, config=config)
-    if words == "one_token":
-        assert set(found.words) == {"he", "man", "she"}
-        assert found.record.words.not_read["heiress"] == "several tokens"
+    found = score_preferences(model, some_words, templates, some_classes)
+    assert set(found.words) == {"he", "man", "she"}
+    assert found.record.words.not_read["heiress"] == "several tokens"
     for i, x in enumerate(some_words.words):
         for c, template in enumerate(templates):
-            text = template.text.replace("[X]", x).replace(" [Y]", "<mask>")
+            text = template.text.replace("[X]", x)
+            before, after = (ids_of(model.tokenizer, part) for part in text.split(" [Y]"))
+            ids = [*before, model.tokenizer.mask_token_id, *after]
+            logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, len(before)]
+            p = logits.double().softmax(-1)
             for w, word in enumerate(found.words):
-                expected = masked_word_prob(model, text, own_tokens(model.tokenizer, word))
-                assert found.word_probs[i, c, w] == pytest.approx(expected, rel=3e-4)
+                (token,) = own_tokens(model.tokenizer, word)
+                assert found.word_probs[i, c, w] == pytest.approx(float(p[token]), rel=3e-4)
 
 
 @pytest.mark.parametrize("kind", ["t5", "bart"])

@@ -1,62 +1,57 @@
-"""The decomposition: reference numbers, the definition by loops, and what must not matter."""
+"""The decomposition and its intervals: reference numbers, the definition by loops, simulations."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from pvf.risk import (
     decompose,
+    describe,
     finite_context_null,
-    randomly_initialised_risk,
+    normal_fit,
     reference_models,
+    risk_intervals,
+    weighted_quantiles,
+    x_intervals,
 )
+from tda_bias.stats.clusters import cluster_mean, jackknife_mean
 from tda_bias.types import InputError
 from tests.support.golden import GOLDEN
 
 FIELDS = {"r_x": "r", "r_x_p": "r_p", "r_x_v": "r_v"}
+CRITERIA = ("linf", "l1", "l2")
 
 
-def preferences(seed: int, x: int = 3, contexts: int = 4, classes: int = 3) -> np.ndarray:
+def preferences(seed: int = 0, x: int = 3, contexts: int = 4, classes: int = 3) -> np.ndarray:
     return np.random.default_rng(seed).dirichlet(np.ones(classes), size=(x, contexts))
 
 
-# -- bad input --
+def of_model(risk):
+    return np.array([risk.R, risk.R_p, risk.R_v])
 
 
 @pytest.mark.parametrize(
-    ("p", "message"),
+    ("p", "weights", "message"),
     [
-        (np.ones((2, 3)), r"shape \(x, context, class\)"),
-        (np.ones((2, 3, 1)), "at least 2 classes"),
-        (np.full((1, 1, 2), np.nan), "negative or undefined"),
-        (np.array([[[1.5, -0.5]]]), "negative or undefined"),
-        (np.full((2, 2, 2), 0.4), r"`p\[0, 0\]` must sum to 1; it sums to 0.8"),
+        (np.ones((2, 3)), {}, r"shape \(x, context, class\)"),
+        (np.ones((2, 3, 1)), {}, "at least 2 classes"),
+        (np.full((1, 1, 2), np.nan), {}, "negative or undefined"),
+        (np.array([[[1.5, -0.5]]]), {}, "negative or undefined"),
+        (np.full((2, 2, 2), 0.4), {}, r"`p\[0, 0\]` must sum to 1; it sums to 0.8"),
+        (preferences(), {"context_weights": np.ones(3)}, r"must have the shape \(4,\)"),
+        (preferences(), {"context_weights": np.array([1, -1, 1, 1])}, "must not be negative"),
+        (preferences(), {"x_weights": np.array([1, np.nan, 1])}, "must not be .*undefined"),
+        (preferences(), {"x_weights": np.zeros(3)}, "`x_weights` must not be .* all 0"),
     ],
 )
-def test_what_is_no_preference_is_refused(p, message):
+def test_what_is_no_preference_or_weight_is_refused(p, weights, message):
     with pytest.raises(InputError, match=message):
-        decompose(p)
+        decompose(p, **weights)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"context_weights": np.ones(3)}, r"`context_weights` must have the shape \(3, 4\)"),
-        ({"context_weights": np.array([1, -1, 1, 1])}, "`context_weights` must not be negative"),
-        ({"x_weights": np.array([1, np.nan, 1])}, "`x_weights` must not be .*undefined"),
-        ({"x_weights": np.zeros(3)}, "`x_weights` must not be .* all 0"),
-        ({"criterion": "max"}, "`criterion` must be one of linf, l2, l1; got 'max'"),
-        ({"scale": "both"}, "`scale` must be one of pcf, bvf; got 'both'"),
-        ({"one_sided": True}, "`one_sided` is for 2 classes; got 3"),
-    ],
-)
-def test_an_unusable_option_is_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        decompose(preferences(0), **options)
-
-
-# -- reference numbers --
+# -- reference numbers -----------------------------------------------------------------------------
 
 
 UNIFORM = [case for case in GOLDEN["pvf_cases"] if case["input"]["p_star"] is None]
@@ -65,27 +60,26 @@ UNIFORM = [case for case in GOLDEN["pvf_cases"] if case["input"]["p_star"] is No
 @pytest.mark.parametrize("case", UNIFORM, ids=lambda c: c["id"])
 def test_the_decomposition_is_the_reference_one(case):
     given_, expected = case["input"], case["expected"]
+    p = np.array(given_["p"])
     found = decompose(
-        np.array(given_["p"]),
+        p,
         context_weights=given_["w_c"],
         x_weights=given_["w_x"],
         criterion=given_["criterion"],
-        scale=given_["scale"],
     )
-    names = ["s", "J", "mean_p", "mean_s", "R", "R_p", "R_v", *FIELDS]
-    for name in names:
-        value = getattr(found, FIELDS.get(name, name))
+    factor = p.shape[2] - 1 if given_["scale"] == "bvf" else 1
+    for name in ["s", "J", "mean_s", "R", "R_p", "R_v", *FIELDS]:
+        value = factor * np.asarray(getattr(found, FIELDS.get(name, name)))
         np.testing.assert_allclose(value, expected[name], rtol=0, atol=1e-10, err_msg=name)
-    np.testing.assert_allclose(found.context_weights[0], expected["w_c"], atol=1e-10)
+    np.testing.assert_allclose(found.context_weights, expected["w_c"], atol=1e-10)
     np.testing.assert_allclose(found.x_weights, expected["w_x"], atol=1e-10)
 
 
 @pytest.mark.parametrize("case", GOLDEN["onesided_demo_cases"], ids=lambda c: c["id"])
-def test_the_published_codes_variant_is_reproduced(case):
-    weights = case["input"]["w_c"]
-    found = decompose(np.array(case["input"]["p"]), context_weights=weights, one_sided=True)
+def test_the_published_codes_variant_has_as_much_prejudice_and_half_the_volatility(case):
+    found = decompose(np.array(case["input"]["p"]), context_weights=case["input"]["w_c"])
     for x, expected in enumerate(case["expected"]):
-        values = (found.r[x], found.r_p[x], found.r_v[x])
+        values = (found.r_p[x] + found.r_v[x] / 2, found.r_p[x], found.r_v[x] / 2)
         names = ("overall_x2", "prejudice_x2", "volatility_x2")
         np.testing.assert_allclose(values, [expected[n] for n in names], atol=1e-10)
 
@@ -93,15 +87,15 @@ def test_the_published_codes_variant_is_reproduced(case):
 @pytest.mark.parametrize("case", GOLDEN["weight_cases"], ids=lambda c: c["id"])
 def test_published_counts_have_the_known_effective_number(case):
     counts = np.array(case["counts"])
-    found = decompose(preferences(0, contexts=len(counts)), context_weights=counts)
-    np.testing.assert_allclose(found.context_weights[0], case["weights"], atol=1e-10)
+    found = decompose(preferences(contexts=len(counts)), context_weights=counts)
+    np.testing.assert_allclose(found.context_weights, case["weights"], atol=1e-10)
     np.testing.assert_allclose(found.n_effective_contexts, case["n_eff"], atol=1e-10)
 
 
-# -- the definition --
+# -- the definition, and what must not matter ------------------------------------------------------
 
 
-@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from(["linf", "l1", "l2"]))
+@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from(CRITERIA))
 def test_the_decomposition_is_the_one_computed_by_loops(seed, classes, criterion):
     rng = np.random.default_rng(seed)
     p = preferences(seed, classes=classes)
@@ -122,24 +116,9 @@ def test_the_decomposition_is_the_one_computed_by_loops(seed, classes, criterion
         np.testing.assert_allclose([found.r[x], found.r_p[x]], [r, r_p], atol=1e-12)
         R += w_x[x] / sum(w_x) * r
         R_p += w_x[x] / sum(w_x) * r_p
-    np.testing.assert_allclose([found.R, found.R_p, found.R_v], [R, R_p, R - R_p], atol=1e-12)
-
-
-# -- properties --
-
-
-@given(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from(["linf", "l1", "l2"]))
-def test_scales_differ_by_a_factor_and_risk_is_prejudice_plus_volatility(seed, classes, criterion):
-    p = preferences(seed, classes=classes)
-    pcf, bvf = (decompose(p, criterion=criterion, scale=s) for s in ("pcf", "bvf"))
-    np.testing.assert_allclose(pcf.r, pcf.r_p + pcf.r_v, atol=1e-12)
-    np.testing.assert_allclose(pcf.R, pcf.R_p + pcf.R_v, atol=1e-12)
-    assert (pcf.r_v >= 0).all()
-    assert 0 <= pcf.R <= 1
-    for name in ("s", "J", "r", "r_p", "r_v", "R", "R_p", "R_v"):
-        np.testing.assert_allclose(
-            getattr(bvf, name), (classes - 1) * np.asarray(getattr(pcf, name)), atol=1e-12
-        )
+    np.testing.assert_allclose(of_model(found), [R, R_p, R - R_p], atol=1e-12)
+    assert (found.r_v >= 0).all()
+    assert 0 <= found.R <= 1
 
 
 @given(
@@ -159,40 +138,31 @@ def test_order_scaled_counts_and_a_template_in_two_parts_change_nothing(
     parts = np.array([1.0 * share, 2.0, 3.0, 4.0, 1.0 * (1 - share)]) * factor
     split = decompose(np.concatenate([p, p[:, :1]], axis=1), context_weights=parts, x_weights=w_x)
     for found in (mixed, split):
-        np.testing.assert_allclose(
-            [plain.R, plain.R_p, plain.R_v], [found.R, found.R_p, found.R_v], atol=1e-12
-        )
+        np.testing.assert_allclose(of_model(plain), of_model(found), atol=1e-12)
 
 
 @given(st.integers(0, 10_000))
-def test_context_alone_makes_volatility_and_two_classes_know_one_norm_and_half_a_side(seed):
+def test_context_alone_makes_volatility_and_two_classes_know_one_norm(seed):
     p = preferences(seed, classes=2)
     same = np.repeat(p[:, :1], 5, axis=1)
-    by_norm = [decompose(p, criterion=criterion) for criterion in ("linf", "l1", "l2")]
-    for criterion, found in zip(("linf", "l1", "l2"), by_norm, strict=True):
+    for criterion in CRITERIA:
         np.testing.assert_allclose(decompose(same, criterion=criterion).r_v, 0.0, atol=1e-12)
+        found = decompose(p, criterion=criterion)
         np.testing.assert_allclose(found.J, np.abs(2 * p[..., 0] - 1), atol=1e-12)
-    half = decompose(p, one_sided=True)
-    np.testing.assert_allclose(half.r_p, by_norm[0].r_p, atol=1e-12)
-    np.testing.assert_allclose(2 * half.r_v, by_norm[0].r_v, atol=1e-12)
 
 
-# -- reference models --
+# -- reference models ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", GOLDEN["random_init_expected"], ids=lambda c: f"K{c['K']}")
 def test_closed_forms_are_the_reference_ones(case):
-    for scale in ("pcf", "bvf"):
-        for criterion in ("linf", "l1"):
-            found = randomly_initialised_risk(case["K"], criterion=criterion, scale=scale)
-            np.testing.assert_allclose(found, case[f"{criterion}_{scale}"], atol=1e-10)
-        stereotyped = reference_models(case["K"], scale=scale)["stereotyped"]
-        np.testing.assert_allclose(stereotyped[0], case[f"max_{scale}"], atol=1e-10)
+    rows = reference_models(case["K"])
+    assert rows["randomly initialised"][0] == pytest.approx(case["linf_pcf"], abs=1e-10)
+    assert rows["stereotyped"][0] == case["max_pcf"]
 
 
-@pytest.mark.parametrize("criterion", ["linf", "l1", "l2"])
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_each_reference_row_is_what_such_a_model_scores(n_classes, criterion):
+def test_each_reference_row_is_what_such_a_model_scores(n_classes):
     rng = np.random.default_rng(0)
     x, contexts = 40, 4000
     one_hot = np.eye(n_classes)
@@ -202,9 +172,8 @@ def test_each_reference_row_is_what_such_a_model_scores(n_classes, criterion):
         "randomly stereotyped": one_hot[rng.integers(n_classes, size=(x, contexts))],
         "randomly initialised": rng.dirichlet(np.ones(n_classes), size=(x, contexts)),
     }
-    for name, expected in reference_models(n_classes, criterion=criterion).items():
-        found = decompose(simulated[name], criterion=criterion)
-        np.testing.assert_allclose([found.R, found.R_p, found.R_v], expected, atol=0.03)
+    for name, expected in reference_models(n_classes).items():
+        np.testing.assert_allclose(of_model(decompose(simulated[name])), expected, atol=0.03)
 
 
 def test_few_contexts_show_prejudice_where_there_is_none_and_more_show_less():
@@ -215,7 +184,124 @@ def test_few_contexts_show_prejudice_where_there_is_none_and_more_show_less():
         finite_context_null(np.ones(n), 3, n_draws=2000, rng=np.random.default_rng(0)).mean()
         for n in (1, 10, 100)
     ]
-    np.testing.assert_allclose(means[0], randomly_initialised_risk(3), atol=0.02)
-    with pytest.raises(InputError, match="`n_classes` must be at least 2; got 1"):
-        reference_models(1)
+    np.testing.assert_allclose(means[0], reference_models(3)["randomly initialised"][0], atol=0.02)
     assert means[0] > 2 * means[1] > 4 * means[2]
+
+
+# -- intervals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_intervals_over_templates_leave_each_out_of_the_definition(classes):
+    p, counts, x_weights = preferences(0, 6, 7, classes), np.arange(1.0, 8), np.arange(1.0, 7)
+    risk = decompose(p, context_weights=counts, x_weights=x_weights)
+    without = [
+        of_model(
+            decompose(
+                np.delete(p, c, axis=1),
+                context_weights=np.delete(counts, c),
+                x_weights=x_weights,
+            )
+        )
+        for c in range(7)
+    ]
+    found = risk_intervals(risk)["templates"]
+    for place, value in enumerate(of_model(risk)):
+        sure = jackknife_mean(np.log(value), np.log(without)[:, place], counts)
+        np.testing.assert_allclose(found[:, place], np.exp(sure.limits()))
+
+
+def test_intervals_over_x_are_those_of_its_weighted_mean_and_over_both_hold_both_variances():
+    risk = decompose(preferences(0, 6, 7), x_weights=np.arange(1.0, 7))
+    width = {
+        over: np.diff(np.log(limits), axis=0)[0] for over, limits in risk_intervals(risk).items()
+    }
+    for place, each in enumerate((risk.r, risk.r_p, risk.r_v)):
+        mean = cluster_mean(each, weight=risk.x_weights)
+        expected = 2 * stats.t.ppf(0.975, mean.df) * mean.error / of_model(risk)[place]
+        assert width["x"][place] == pytest.approx(expected)
+        assert width["both"][place] > max(width["x"][place], width["templates"][place]) * 0.9
+
+
+def test_intervals_of_every_x_are_those_of_that_x_alone_without_contexts_of_no_weight():
+    p, counts = preferences(0, 6, 8), np.arange(8.0)
+    every = x_intervals(decompose(p, context_weights=counts))
+    for i in (0, 4):
+        alone = decompose(p[i : i + 1, 1:], context_weights=counts[1:])
+        np.testing.assert_allclose(every[:, :, i], risk_intervals(alone)["templates"])
+
+
+def test_what_does_not_vary_or_is_few_has_no_interval():
+    same = np.repeat(preferences(0, 6, 1), 8, axis=1)
+    assert np.isnan(x_intervals(decompose(same))).all()
+    for over, shape in {"x": (4, 9), "templates": (9, 4)}.items():
+        found = risk_intervals(decompose(preferences(0, *shape)))
+        assert np.isnan([found[over], found["both"]]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_contexts", [10, 30])
+def test_intervals_over_both_cover_the_truth(n_contexts):
+    """Of a population of x and of templates, of which a sample of each was seen."""
+    generator, runs = np.random.default_rng(3), 600
+
+    def drawn(n_x, n_contexts):
+        lean = 0.5 + generator.normal(0, 0.5, (n_x, 1)) + generator.normal(0, 0.5, (1, n_contexts))
+        p = 1 / (1 + np.exp(-lean))
+        return decompose(np.stack([p, 1 - p], axis=-1))
+
+    truth, covered = of_model(drawn(2000, 2000)), np.zeros(3)
+    for _ in range(runs):
+        low, high = risk_intervals(drawn(40, n_contexts))["both"]
+        covered += (low <= truth) & (truth <= high)
+    assert (covered / runs >= 0.91).all()
+    assert (covered / runs <= 0.98).all()
+
+
+# -- distributions ---------------------------------------------------------------------------------
+
+
+def test_normal_fits_are_the_reference_ones_and_nothing_where_nothing_varies():
+    (toy,) = GOLDEN["distribution_cases"]
+    values = np.array(toy["input"]["values"])
+    found = normal_fit(values, n_draws=99, rng=np.random.default_rng(0))
+    names = {"sd": "sd_mle", "ks": "ks_normal"}
+    for name in ("mean", "sd", "skew", "excess_kurtosis", "ks"):
+        expected = toy["expected"][names.get(name, name)]
+        assert found[name] == pytest.approx(expected, abs=1e-10)
+    assert normal_fit(np.ones(5), rng=np.random.default_rng(0)) == {}
+
+
+def test_normal_values_pass_and_exponential_ones_fail_the_normal_tests():
+    generator = np.random.default_rng(1)
+    normal = normal_fit(generator.normal(size=150), rng=generator)
+    skewed = normal_fit(generator.exponential(size=150), rng=generator)
+    assert min(normal["ks_p"], normal["shapiro_p"]) > 0.05
+    assert max(skewed["ks_p"], skewed["shapiro_p"]) < 0.01
+
+
+@pytest.mark.slow
+def test_the_bootstrapped_ks_p_is_uniform_under_normality():
+    generator = np.random.default_rng(2)
+    found = [
+        normal_fit(generator.normal(size=40), n_draws=99, rng=generator)["ks_p"] for _ in range(200)
+    ]
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 4)), min_size=1, max_size=12))
+def test_weights_act_like_repeated_values(pairs):
+    values, weights = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))
+    repeated = np.repeat(values, weights.astype(int))
+    levels = (0.2, 0.5, 0.9)
+    for level, quantile in zip(levels, weighted_quantiles(values, weights, levels), strict=True):
+        assert np.mean(repeated <= quantile) >= level - 1e-9
+        assert np.mean(repeated < quantile) <= level + 1e-9
+
+
+def test_the_description_is_the_weighted_one():
+    s, weights = np.array([[-0.5, 0.5, 1.0]]), np.array([0.2, 0.3, 0.5])
+    (row,) = describe(s, weights).to_dict("records")
+    assert row["sd"] == pytest.approx(np.sqrt(0.2 * 1.05**2 + 0.3 * 0.05**2 + 0.5 * 0.45**2))
+    assert row["share_positive"] == pytest.approx(0.8)
+    assert (row["q05"], row["q25"], row["q50"], row["q95"]) == (-0.5, 0.5, 0.5, 1.0)
