@@ -27,13 +27,13 @@ _WHERE = {
     "HeadBiasConfig": "config",
     "HeadId": "types",
     "InputError": "types",
-    "LanguageModel": "models",
-    "LoadedModel": "models",
+    "LanguageModel": "models.load",
+    "LoadedModel": "models.load",
     "Triple": "types",
-    "bridge_model": "models",
+    "bridge_model": "models.load",
     "head_bias": "heads.head_bias",
-    "load_language_model": "models",
-    "load_model": "models",
+    "load_language_model": "models.load",
+    "load_model": "models.load",
     "load_triples": "triples",
 }
 __all__ = list(_WHERE)

@@ -100,10 +100,6 @@ def require_separate_heads(model: LanguageModel, layers: Sequence[AttentionLayer
     Tried with a batch of one row per head, in which the patterns of all other heads are nothing:
     all that enters the projection must then be in the part of the row's head.
 
-    Args:
-        model: The model.
-        layers: Its layers with attention.
-
     Raises:
         InputError: if it does not, as where heads are subtracted from each other (DiffLlama) or
             something else stands beside them (ConvBERT).

@@ -349,12 +349,9 @@ def _base_of(name: str) -> str:
         raise InputError(
             f"`model` {name}: {_ADAPTER} names no base model (base_model_name_or_path)"
         )
-    if Path(base).resolve() == Path(name).resolve():
-        raise InputError(f"`model` {name}: {_ADAPTER} names the adapter itself as its base")
     if isfile(join(base, _ADAPTER)):
         raise InputError(
-            f"`model` {name}: {_ADAPTER} names another adapter as its base, {base}; merge that "
-            "first"
+            f"`model` {name}: {_ADAPTER} names an adapter as its base, {base}; merge that first"
         )
     return base
 

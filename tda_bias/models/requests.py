@@ -105,14 +105,12 @@ class MaskedRows:
     """
 
     def __init__(self) -> None:
-        self._read: dict[tuple[tuple[int, ...], int], dict[int, int]] = {}
-        self._number: dict[tuple[tuple[int, ...], int], int] = {}
+        # By a row and its place its number, and the number of each token's reading.
+        self._rows: dict[tuple[tuple[int, ...], int], tuple[int, dict[int, int]]] = {}
 
     def add(self, row: Sequence[int], place: int, token: int) -> tuple[int, int]:
         """The number of the row, and the number of the reading in it."""
-        key = tuple(row), place
-        readings = self._read.setdefault(key, {})
-        number = self._number.setdefault(key, len(self._number))
+        number, readings = self._rows.setdefault((tuple(row), place), (len(self._rows), {}))
         return number, readings.setdefault(token, len(readings))
 
     def add_span(
@@ -126,7 +124,7 @@ class MaskedRows:
 
     def trees(self) -> list[TokenTree]:
         """The rows, for a ``Scorer``."""
-        return [masked_row(*key, list(readings)) for key, readings in self._read.items()]
+        return [masked_row(*key, list(readings)) for key, (_, readings) in self._rows.items()]
 
 
 def mask_token(model: LanguageModel) -> int:
@@ -223,22 +221,19 @@ def _in_a_gap(model: LanguageModel, request: Request) -> TokenTree:
 def _masked_one_by_one(
     request: Request, mask: int, leading: Sequence[int], trailing: Sequence[int]
 ) -> TokenTree:
-    rows = []
+    """A row for each token that is read, as paths of one tree that share nothing."""
+    tokens: list[int] = []
+    parent: list[int] = []
+    nodes: list[int] = []
+    read_tokens: list[int] = []
     for text, places in _shifted(request.read, len(leading)):
         whole = [*leading, *request.ids[text], *trailing]
-        rows += [
-            masked_row([*whole[:place], mask, *whole[place + 1 :]], place, [whole[place]])
-            for place in places
-        ]
-    starts = np.cumsum([0, *map(len, rows)])[:-1]
+        for place in places:
+            start = len(tokens)
+            tokens += [*whole[:place], mask, *whole[place + 1 :]]
+            parent += [-1, *range(start, start + len(whole) - 1)]
+            nodes.append(start + place)
+            read_tokens.append(whole[place])
     return TokenTree(
-        np.concatenate([row.tokens for row in rows]),
-        np.concatenate(
-            [
-                np.where(row.parent < 0, -1, row.parent + start)
-                for row, start in zip(rows, starts, strict=True)
-            ]
-        ),
-        np.concatenate([row.read_node + start for row, start in zip(rows, starts, strict=True)]),
-        np.concatenate([row.read_token for row in rows]),
+        *(np.array(own, dtype=np.int64) for own in (tokens, parent, nodes, read_tokens))
     )

@@ -78,7 +78,7 @@ class Scorer:
         model: A causal, masked, permutation or sequence-to-sequence language model.
         batch_size: Texts per forward pass; fewer where their logits would need more memory.
         texts_per_tree: How many texts a tree stands for.
-        share_prefix: Of causal models: ``auto``: run trees as rows where that is exact; ``never``.
+        share_prefix: Run trees of causal models as rows, where that is exact.
 
     Attributes:
         packed: Whether trees are run as rows; known after the first ``plan`` or reading.
@@ -94,15 +94,15 @@ class Scorer:
         *,
         batch_size: int,
         texts_per_tree: int = 1,
-        share_prefix: str = "auto",
+        share_prefix: bool = True,
     ) -> None:
         model.require_language_head()
         self.packed = False
-        self.why = "asked not to" if share_prefix == "never" else ""
+        self.why = ""
         self._model = model
         self._batch_size = batch_size
         self._texts_per_tree = texts_per_tree
-        self._may_share = share_prefix != "never" and model.kind == "causal"
+        self._may_share = share_prefix and model.kind == "causal"
         # Lengths up to which sharing was tried: of a path, and of a tree.
         self._tried = 0, 0
         self._padding: bool | None = None
@@ -366,7 +366,7 @@ def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, st
     """Try if trees as rows give what their paths give; with how that was found out."""
     difference = 0.0
     for tree in trees:
-        alone = Scorer(model, batch_size=len(tree), share_prefix="never")
+        alone = Scorer(model, batch_size=len(tree), share_prefix=False)
         (separate,) = alone.log_probs([tree])
         rows, grid = whole_trees([tree]), one_per_row([tree])
         try:

@@ -77,10 +77,6 @@ def twin_table(likelihoods: Sequence[Sequence[TripleLikelihood]]) -> pd.DataFram
 def with_beta(items: pd.DataFrame, twins: pd.DataFrame) -> pd.DataFrame:
     """The items with what their twins say.
 
-    Args:
-        items: From ``stereoset.item_table``.
-        twins: From ``twin_table``.
-
     Returns:
         The items with the columns ``twins`` (their number), ``log_prob_s_twin log_prob_a_twin``
         (means over them), ``beta_sum`` and ``beta_mean``; NaN where an item has no twin.
@@ -193,12 +189,6 @@ def beta_table(
     seed: int = 0,
 ) -> pd.DataFrame:
     """Beta per group, category and overall, for both scorings.
-
-    Args:
-        items: From ``stereoset.item_table``.
-        twins: From ``twin_table``.
-        confidence: Coverage of the intervals.
-        seed: Of exchanges.
 
     Returns:
         One row per scoring and (category, group); group ``all`` is a category, category ``all``

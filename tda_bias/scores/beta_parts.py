@@ -230,12 +230,6 @@ def placebo_table(
 ) -> pd.DataFrame:
     """Beta, its placebo and their paired difference, over items that have both.
 
-    Args:
-        items: From ``stereoset.item_table``.
-        twins: From ``beta.twin_table``.
-        placebos: From ``placebo_twins``.
-        confidence: Coverage of the intervals.
-
     Returns:
         One row per scoring, category, kind of placebo and choice of words (``all`` is their mean):
         ``items targets``, and of ``beta``, ``placebo`` and ``difference`` the mean with ``_low``

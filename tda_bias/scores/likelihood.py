@@ -24,7 +24,7 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import OpenCache, Part, no_cache, texts_hash
+from tda_bias.runs.cache import OpenCache, Part, texts_hash
 from tda_bias.scores.texts import CONTEXT, Contrast, SplitTexts, split_triples, tokenize
 from tda_bias.types import ROLES, InputError, Triple
 
@@ -104,7 +104,7 @@ class TextReader:
     def read_saved(
         self,
         named: Mapping[str, Sequence[Contrast]],
-        cache: OpenCache | None,
+        cache: OpenCache,
         *,
         progress: Progress | None = None,
     ) -> dict[str, Readings]:
@@ -114,8 +114,7 @@ class TextReader:
 
         Args:
             named: Contrasts, by a name for the saved parts: ``pairs``, ``whole sentences``.
-            cache: Opens the cache of readings, given what they depend on; without it nothing is
-                saved on the way.
+            cache: Opens the cache of readings, given what they depend on.
             progress: Called with finished contrasts and all.
 
         Returns:
@@ -145,7 +144,7 @@ class TextReader:
             "format": 3, "model": model.name, "weights": model.weight_hash(),
             "dtype": model.dtype_name, "kind": model.kind, "start": self.start,
         }  # fmt: skip
-        opened = (cache or no_cache)(identity)
+        opened = cache(identity)
         read: dict[str, list[Mapping[str, np.ndarray]]] = {name: [] for name in named}
         for (name, finished), arrays in zip(blocks, opened.each(parts), strict=True):
             read[name].append(arrays)
@@ -192,6 +191,7 @@ def _masked(
         return rows.add(row, place + len(leading), ids[place])
 
     # For the plain reading every token is a word.
+    words: dict[str, list[tuple[Sequence[int], ...]]]
     words = {"pll": [tuple(range(len(ids)) for ids in own.ids) for own in split]}
     if all(own.word is not None for own in split):
         words["pll_within_word"] = [own.word or () for own in split]

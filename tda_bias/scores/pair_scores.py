@@ -155,10 +155,6 @@ def compared(
 def scores(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Share and log-odds by which the one text is preferred: of all, per type, per group.
 
-    Args:
-        items: From ``pair_items``.
-        confidence: Coverage of the intervals.
-
     Returns:
         One row per reading, scoring and part (``all``, a type, a group): ``items undefined ties``;
         ``preferred``, per cent of pairs whose ``more`` is preferred, ties one half; ``log_odds``,
@@ -257,11 +253,6 @@ def official(
     pairs: PairSet, items: pd.DataFrame, *, confidence: float = 0.95
 ) -> tuple[pd.DataFrame, OfficialRecord]:
     """The score that a set's own paper defines, from sums of log-probabilities.
-
-    Args:
-        pairs: The set.
-        items: From ``pair_items``.
-        confidence: Coverage of the intervals.
 
     Returns:
         One row per division that the paper has; and what is said of the whole set.

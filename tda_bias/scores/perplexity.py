@@ -227,7 +227,7 @@ def _per_token(
     """Sums of what is read of the scored tokens of windows, pass by pass in their order."""
     require_kind(model, ("causal", "masked"), "perplexity is that of")
     model.check_length(max(map(len, windows.ids)))
-    scorer = Scorer(model, batch_size=batch_size, share_prefix="never")
+    scorer = Scorer(model, batch_size=batch_size)
     total = np.zeros(len(windows.ids))
     for rows in _rows(model, windows, batch_size):
         values = read(scorer.pass_of(rows))

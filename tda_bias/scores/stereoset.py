@@ -99,10 +99,6 @@ def icat(lms: float, ss: float) -> float:
 def scores(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """Scores per group, category and overall, for both scorings.
 
-    Args:
-        items: From ``item_table``.
-        confidence: Coverage of the intervals.
-
     Returns:
         One row per scoring and (category, group); group ``all`` is a category, category ``all``
         everything. Columns: ``items ties lms ss icat`` as means over terms (the official score)

@@ -18,7 +18,6 @@ import pandas as pd
 
 from tda_bias.models.language_model import model_record
 from tda_bias.pairs.pair import Scored
-from tda_bias.pairs.stereoset import SentenceTriple
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import RecordPart, RunRecord
@@ -44,7 +43,7 @@ from tda_bias.scores.stereoset import (
     scores,
 )
 from tda_bias.scores.texts import Contrast, split_triples, tokenize
-from tda_bias.triples import triple_ids
+from tda_bias.triples import SentenceTriple, triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
 from tda_bias.types import InputError, Triple
 
@@ -358,15 +357,6 @@ def sentence_scores(
 ) -> SentenceScores:
     """Stereotype, language-model and idealised CAT scores of StereoSet's intrasentence half.
 
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        sentences: From ``load_sentence_triples``.
-        batch_size: Texts per forward pass.
-        start: As in ``TextReader``.
-        confidence: Coverage of the intervals.
-        progress: Called with finished items and all, twice as many as there are sentences.
-        cache: As in ``TextReader.read_saved``.
-
     Raises:
         InputError: if there is no item, or as ``TextReader.read_saved``.
         ShareDone: as there.
@@ -376,7 +366,8 @@ def sentence_scores(
     items = sentence_items(
         model, sentences, batch_size=batch_size, start=start, progress=progress, cache=cache
     )
-    tables, splits = [], []
+    tables: list[pd.DataFrame] = []
+    splits: list[pd.DataFrame] = []
     for (reading, scored), part in items.groupby(["reading", "scored"], sort=False):
         about = {"reading": str(reading), "scored": str(scored)}
         defined = part.dropna(subset=[f"log_prob_{role}" for role in "sau"])

@@ -11,7 +11,6 @@ import pytest
 from tda_bias import load_language_model, load_triples
 from tda_bias.lm_eval import tasks
 from tda_bias.pairs.load import load_pairs
-from tda_bias.pairs.stereoset import load_sentence_triples
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.scores.stereoset_scores import (
     sentence_items,
@@ -20,6 +19,7 @@ from tda_bias.scores.stereoset_scores import (
     stereoset_scores,
 )
 from tda_bias.stats.clusters import cluster_mean
+from tda_bias.triples import load_sentence_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import ROLES
 from tdabias_cli.main import run

@@ -78,11 +78,10 @@ def test_an_edited_adapter_is_the_edited_merged_model(adapter, tmp_path, capsys)
     ("base", "message"),
     [
         (None, "names no base model"),
-        ("", "names no base model"),
         (3, "names no base model"),
         ("{tmp_path}/nothing", "`model` .*/a is an adapter, and its base: .*nothing"),
-        ("{tmp_path}/a", "names the adapter itself"),
-        ("{adapter}", "names another adapter as its base"),
+        ("{tmp_path}/a", "names an adapter as its base"),
+        ("{adapter}", "names an adapter as its base"),
     ],
 )
 def test_a_base_that_cannot_be_used_is_refused(adapter, tmp_path, monkeypatch, base, message):

@@ -1,11 +1,8 @@
 """Networks without what they have learnt."""
 
-import numpy as np
 import pytest
 import torch
 
-from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.head_bias import head_bias
 from tda_bias.models.hooked import initialised, untrained
 from tda_bias.models.load import LanguageModel, LoadedModel
 from tests.support.models import tiny_hf_model
@@ -41,10 +38,3 @@ def test_weights_are_drawn_as_the_architecture_begins(tiny):
     weights = twin.hf_model.transformer.wpe.weight.detach()
     assert float(weights.std()) == pytest.approx(twin.hf_model.config.initializer_range, rel=0.1)
     assert torch.all(twin.hf_model.transformer.ln_f.weight == 1)
-
-
-def test_heads_of_an_initialised_twin_are_computed(tiny, gender):
-    result = head_bias(
-        initialised(tiny("gpt2")), gender, twins=None, config=HeadBiasConfig(n_resamples=99)
-    )
-    assert np.isfinite(result.table["S"]).all()

@@ -36,7 +36,7 @@ def test_broken_weights_are_refused_and_not_taken_for_a_packing_that_fails(model
     with pytest.raises(InputError, match=r"`model` gpt2 gives NaN for \d+ of \d+ log-prob.*broken"):
         scorer_for(broken)
     with pytest.raises(InputError, match="gives NaN"):
-        Scorer(broken, batch_size=4, share_prefix="never").log_probs(trees())
+        Scorer(broken, batch_size=4, share_prefix=False).log_probs(trees())
 
 
 def test_running_out_of_memory_is_not_taken_for_a_refused_mask(model, monkeypatch):
@@ -50,12 +50,12 @@ def test_running_out_of_memory_is_not_taken_for_a_refused_mask(model, monkeypatc
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt"])
-@pytest.mark.parametrize("share_prefix", ["auto", "never"])
+@pytest.mark.parametrize("share_prefix", [True, False])
 def test_readings_are_those_of_each_path_alone(model, kind, share_prefix):
     model = model(kind)
     scorer = Scorer(model, batch_size=2, share_prefix=share_prefix)
     found = scorer.log_probs(trees())
-    assert scorer.packed == (share_prefix == "auto")
+    assert scorer.packed == share_prefix
     for tree, values in zip(trees(), found, strict=True):
         for node, value in zip(tree.read_node, values, strict=True):
             with torch.no_grad():
@@ -77,16 +77,8 @@ def test_trees_in_one_row_do_not_see_each_other(model, kind):
         np.testing.assert_allclose(values, expected, atol=2e-4)
 
 
-def test_a_pass_holds_as_many_texts_whether_trees_are_rows_or_not(model):
-    """Two texts a tree: two rows of trees, or four of paths."""
-    many = trees() * 5
-    for share_prefix, rows in (("auto", 2), ("never", 4)):
-        reader = scorer_for(model("gpt2"), share_prefix=share_prefix)
-        assert max(len(one.tree) for one in reader.passes(many)) == rows
-
-
 @pytest.mark.parametrize("name", ["cpmant", "bert-generation"])
-@pytest.mark.parametrize("share_prefix", ["auto", "never"])
+@pytest.mark.parametrize("share_prefix", [True, False])
 def test_a_causal_model_that_sees_what_comes_later_is_refused(tokenizer, name, share_prefix):
     hf_model = tiny(name, len(tokenizer))
     hf_model.config.is_decoder = False  # BERT's own mask, which hides nothing

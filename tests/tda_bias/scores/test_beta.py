@@ -117,6 +117,10 @@ def test_the_table_by_hand():
     assert row["explained"] == pytest.approx(row["r"] ** 2)
     assert set(found["group"]) == {"all", "he", "she"}
     assert np.isnan(found.loc[found["group"] == "all", "q"]).all()
+    groups = found[(found["scoring"] == "sum") & (found["group"] != "all")]
+    np.testing.assert_allclose(
+        groups["q"], stats.false_discovery_control(groups["p"].astype(float))
+    )
 
 
 def test_of_one_item_there_is_a_mean_and_nothing_that_needs_a_spread():
@@ -295,11 +299,3 @@ def test_numbers_of_a_group_do_not_depend_on_which_others_there_are():
             t.set_index(["scoring", "group"]).loc[(scoring, "g1")].drop("q") for t in (every, alone)
         )
         pd.testing.assert_series_equal(one, other)
-
-
-def test_q_is_over_the_groups_of_a_category():
-    items, twins = made_up(n=80, groups=5, effect=0.4)
-    found = beta_table(items, twins)
-    for scoring in ("sum", "mean"):
-        own = found[(found["scoring"] == scoring) & (found["group"] != "all")]
-        np.testing.assert_allclose(own["q"], stats.false_discovery_control(own["p"].astype(float)))

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import torch
 
-from tda_bias.pairs.stereoset import SentenceTriple
 from tda_bias.scores.stereoset import scores
 from tda_bias.scores.stereoset_scores import sentence_scores
+from tda_bias.triples import SentenceTriple
 from tda_bias.types import InputError
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -115,33 +115,6 @@ def test_few_clusters_get_intervals_over_pairs():
     assert row["interval"] == "over pairs"
 
 
-def test_equal_pairs_within_clusters_have_the_interval_of_the_clusters_means():
-    rng = np.random.default_rng(1)
-    means = rng.normal(0, 1, 40)
-    odds = np.repeat(means, 5)
-    row = scores(items(odds, np.zeros(200), cluster=[str(i // 5) for i in range(200)])).iloc[0]
-    once = scores(items(means, np.zeros(40))).iloc[0]
-    assert row["interval"] == "over 40 clusters"
-    for name in ("log_odds", "preferred"):
-        for end in ("", "_low", "_high"):
-            assert row[f"{name}{end}"] == pytest.approx(once[f"{name}{end}"])
-
-
-def test_intervals_of_clusters_of_other_sizes_cover_the_truth():
-    """Means over items, clusters drawn: about 95 % of 200 simulated sets."""
-    rng = np.random.default_rng(3)
-    hits = 0
-    for _ in range(200):
-        size = rng.integers(1, 6, 40)
-        effect = rng.normal(0.5, 1, 40)
-        odds = np.repeat(effect, size) + rng.normal(0, 0.5, size.sum())
-        cluster = np.repeat(np.arange(40), size).astype(str)
-        table = items(odds, np.zeros(len(odds)), cluster=cluster)
-        row = scores(table).iloc[0]
-        hits += row["log_odds_low"] <= 0.5 <= row["log_odds_high"]
-    assert 0.92 <= hits / 200 <= 0.98
-
-
 def test_undefined_pairs_and_ties_are_counted():
     row = scores(items([0.0, np.nan, 1.0], [0.0, 0.0, 0.0])).iloc[0]
     assert (row["items"], row["undefined"], row["ties"], row["preferred"]) == (3, 1, 1, 75.0)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tda_bias.models.load import LanguageModel, load_language_model
-from tda_bias.pairs.neutral import load_neutral_text
 from tda_bias.scores.perplexity import divergence, log_perplexity, text_windows
+from tda_bias.sources import load_neutral_text
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pairs_folder
