@@ -250,10 +250,10 @@ def _curve(
 ) -> PruneCurve:
     """Remove more and more heads by rankings, and by random orders."""
     from tda_bias.ablation.prune_curve import named_rankings, prune_curve, split_targets
-    from tda_bias.pairs.neutral import load_neutral_text
     from tda_bias.plots.behaviour import plot_prune_curve
     from tda_bias.runs.figures import print_style
     from tda_bias.scores.perplexity import text_windows
+    from tda_bias.sources import load_neutral_text
 
     reach_hub_for(heads.record.model.name, also=settings.text == "wikitext2")
     with given_as("text"):

@@ -148,7 +148,7 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
     with working(settings, "compare", settings.folder) as work:
         from tda_bias.comparison.battery import battery
         from tda_bias.comparison.models import compare_models
-        from tda_bias.plots.comparison import plot_comparison
+        from tda_bias.plots.figures import plot_comparison
         from tda_bias.runs.figures import print_style
 
         names = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
@@ -193,7 +193,7 @@ def _compared_runs(settings: CompareSettings) -> Output:
     from tda_bias.comparison.beta_agreement import compare_beta
     from tda_bias.comparison.head_maps import compare_heads
     from tda_bias.heads.result import HeadBias
-    from tda_bias.plots.comparison import plot_head_comparison
+    from tda_bias.plots.figures import plot_head_comparison
     from tda_bias.runs.figures import print_style
     from tda_bias.runs.record import DataRecord
     from tda_bias.runs.run import content_hash, open_run

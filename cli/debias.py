@@ -188,7 +188,7 @@ def debias(settings: DebiasSettings) -> None:
     from tda_bias.ablation.head_weights import refuse_untrainable
     from tda_bias.debias.learners import require_peft
     from tda_bias.debias.peers import require_leace
-    from tda_bias.pairs.neutral import load_neutral_text
+    from tda_bias.sources import load_neutral_text
 
     controls = _controls(settings) or ()
     if settings.how == "lora" or "cda-lora" in controls:

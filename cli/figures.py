@@ -53,7 +53,7 @@ def figures(settings: FiguresSettings) -> None:
 
     from pvf.papers import write_regressions, write_risk_tables
     from pvf.social import load_factors
-    from tda_bias.paper.published import write_tables
+    from tda_bias.paper.page import write_tables
     from tda_bias.runs.figures import drawings, write_print
     from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 

@@ -50,8 +50,7 @@ def reproduce(settings: ReproduceSettings) -> None:
     import pandas as pd
 
     from tda_bias.heads.result import HeadBias
-    from tda_bias.paper.page import page, survivors_line
-    from tda_bias.paper.published import TABLE_NUMBER, beside_published
+    from tda_bias.paper.page import TABLE_NUMBER, beside_published, page, survivors_line
     from tda_bias.runs.figures import drawings, write_print
     from tda_bias.runs.files import write_text
     from tda_bias.runs.run import open_run

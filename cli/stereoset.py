@@ -125,8 +125,8 @@ def _sentences(settings: StereoSetSettings) -> SentenceScores:
         source = str(inside) if inside.is_dir() else source
     reach_hub_for(settings.model, also=source == "stereoset")
 
-    from tda_bias.pairs.stereoset import load_sentence_triples
     from tda_bias.runs.record import DataRecord
+    from tda_bias.triples import load_sentence_triples
 
     sentences, revision = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit

@@ -107,7 +107,7 @@ def output(made: Twins, settings: TwinsSettings, use: str) -> Output:
     """Counts, what is left out and why, and examples."""
     import pandas as pd
 
-    from tda_bias.twins.summary import (
+    from tda_bias.twins.twins import (
         example_lines,
         excluded_lines,
         how_made,

@@ -1,4 +1,4 @@
-"""Sources of texts: files that ship, a user's files and folders, the hub; StereoSet's two forms."""
+"""Sources of texts: what ships, a user's files, the hub; StereoSet's two forms; neutral text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -115,35 +116,6 @@ def commit_of(split: Any) -> str | None:
         if match := re.search(r"@([0-9a-f]{40})/", address):
             return match.group(1)
     return None
-
-
-def with_label_names(split: Any) -> Iterator[dict[str, Any]]:
-    """Rows of a hub split whose class numbers are replaced by the classes' names."""
-    names: dict[str, Sequence[str]] = {
-        column: feature.names
-        for column, feature in split.features.items()
-        if hasattr(feature, "names")
-    }
-    for row in split:
-        yield {
-            column: names[column][value] if column in names and isinstance(value, int) else value
-            for column, value in row.items()
-        }
-
-
-def needed(row: Mapping[str, Any], columns: Iterable[str], where: str) -> list[str]:
-    """Text fields of a row.
-
-    Raises:
-        InputError: if one is missing or no text.
-    """
-    values = []
-    for name in columns:
-        value = row.get(name)
-        if not isinstance(value, str):
-            raise InputError(f"{where}: `{name}` must be a text; got {value!r}")
-        values.append(value)
-    return values
 
 
 def chosen(
@@ -269,3 +241,41 @@ def visible_text(value: Any, name: str, where: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise InputError(f"{where}: `{name}` holds half of a surrogate pair, which is no character")
     return value
+
+
+# -- neutral running text --------------------------------------------------------------------------
+
+WIKITEXT2 = "wikitext2"
+
+
+@dataclass(frozen=True)
+class NeutralText:
+    """A text to be read from beginning to end: for perplexity and the divergence of two models.
+
+    Attributes:
+        text: The text.
+        source: Where it was read.
+        revision: What pins its content: the hub's commit, or a hash of the file's bytes.
+    """
+
+    text: str
+    source: str
+    revision: str | None
+
+
+def load_neutral_text(source: str | Path = WIKITEXT2) -> NeutralText:
+    """A neutral text.
+
+    Args:
+        source: ``wikitext2`` (the hub's test split, paragraphs joined by an empty line), a text
+            file, or a folder with ``wikitext-2-raw-v1_test.txt``.
+
+    Raises:
+        InputError: if it cannot be read or is empty.
+    """
+    if str(source) == WIKITEXT2:
+        split = hub_split("Salesforce/wikitext", "wikitext-2-raw-v1", "test")
+        return NeutralText("\n\n".join(split["text"]), WIKITEXT2, commit_of(split))
+    (path,) = located(source, "wikitext-2-raw-v1_test.txt")
+    text = text_of(path)
+    return NeutralText(text, str(path), hash_of(text))

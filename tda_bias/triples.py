@@ -1,4 +1,8 @@
-"""The sources of triples: StereoSet on the hub, its dev.json, JSON Lines, and the starter set."""
+"""Triples: StereoSet's two halves on the hub and as dev.json, JSON Lines, the starter set.
+
+Intersentence items are a context with three continuations, intrasentence items three sentences that
+differ in the words that fill a blank.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,9 +25,12 @@ from tda_bias.sources import (
     Item,
     chosen,
     commit_of,
+    hash_of,
     hub_split,
     items_of_split,
     items_of_text,
+    located,
+    text_of,
     texts_by_role,
     visible_text,
 )
@@ -63,17 +70,13 @@ def load_triples(
     distinct = [triple for triple, earlier in _with_earlier(_read(source)) if earlier is None]
     if not distinct:
         raise InputError(f"`data` {source} has no triple")
-    refuse_unknown_category(category, (triple.category for triple in distinct), source)
+    _refuse_unknown(category, (triple.category for triple in distinct), source)
     triples = [triple for triple in distinct if category in ("all", triple.category)]
     return chosen(triples, groups, limit, of="triples", division="category")
 
 
-def refuse_unknown_category(category: str, there: Iterable[str], source: str | Path) -> None:
-    """Make sure that a category is ``all``, or one of those that a source has.
-
-    Raises:
-        InputError: naming these.
-    """
+def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> None:
+    """Make sure that a category is ``all``, or one of those that a source has."""
     categories = in_order(there)
     if category not in ("all", *categories):
         raise InputError(
@@ -93,7 +96,16 @@ def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, .
         A sentence each, with a count; nothing where there is nothing to say.
     """
     read = [t for t in _read(source) if category in ("all", t.category)]
-    again = [_repeated(triple, earlier) for triple, earlier in _with_earlier(read) if earlier]
+    again = [
+        f"{Path(triple.source).name} "
+        + (
+            "stands again"
+            if triple.source == earlier.source  # a source may give several the same name
+            else f"says the same as {Path(earlier.source).name}"
+        )
+        for triple, earlier in _with_earlier(read)
+        if earlier is not None
+    ]
     remarks = []
     if again:
         many = (
@@ -121,14 +133,6 @@ def _with_earlier(triples: Iterable[Triple]) -> Iterator[tuple[Triple, Triple | 
         said = replace(triple, source="")
         yield triple, first.get(said)
         first.setdefault(said, triple)
-
-
-def _repeated(triple: Triple, earlier: Triple) -> str:
-    """Name of the triple that another repeats; a source may give several the same name."""
-    name = Path(triple.source).name
-    if triple.source == earlier.source:
-        return f"{name} stands again"
-    return f"{name} says the same as {Path(earlier.source).name}"
 
 
 def triple_ids(triples: Iterable[Triple]) -> list[str]:
@@ -177,22 +181,21 @@ def _hub_split() -> Any:
 
 
 def _read(source: str | Path) -> Iterator[Triple]:
-    return map(_triple, _items(_resolved(source)))
-
-
-def _items(source: str | Path) -> Iterator[Item]:
+    source = _resolved(source)
     if source == "stereoset":
-        return items_of_split(_hub_split())
-    if source == "starter":
+        items = items_of_split(_hub_split())
+    elif source == "starter":
         text = files("tda_bias.data").joinpath("starter.jsonl").read_text(encoding="utf-8")
-        return items_of_text(text, "intersentence", "starter")
-    path = Path(source)
-    text = read_text(path, setting="data", named=("stereoset", "starter"))
-    if not text.strip():
-        raise InputError(f"`data` {path} is empty")
-    if path.suffix.lower() == ".csv":
-        return _items_of_csv(text, str(path))
-    return items_of_text(text, "intersentence", str(path))
+        items = items_of_text(text, "intersentence", "starter")
+    else:
+        text = read_text(source, setting="data", named=("stereoset", "starter"))
+        if not text.strip():
+            raise InputError(f"`data` {source} is empty")
+        if Path(source).suffix.lower() == ".csv":
+            items = _items_of_csv(text, str(source))
+        else:
+            items = items_of_text(text, "intersentence", str(source))
+    return map(_triple, items)
 
 
 def _items_of_csv(text: str, source: str) -> Iterator[Item]:
@@ -213,7 +216,7 @@ def _triple(item: Item) -> Triple:
         )
     return Triple(
         group=_name(item.row.get("target"), "target", item.where),
-        category=checked_category(item.row.get("bias_type"), item.where),
+        category=_category(item.row.get("bias_type"), item.where),
         context=visible_text(item.row.get("context"), "context", item.where),
         stereotype=by_role["stereotype"],
         anti_stereotype=by_role["anti-stereotype"],
@@ -222,12 +225,8 @@ def _triple(item: Item) -> Triple:
     )
 
 
-def checked_category(value: Any, where: str) -> str:
-    """A category as a text calls it; it also names columns, folders and sections.
-
-    Raises:
-        InputError: if it is no such name; ``where`` begins the message.
-    """
+def _category(value: Any, where: str) -> str:
+    """A category as a text calls it; it also names columns, folders and sections."""
     name = _name(value, "bias_type", where)
     if name == "all" or not re.fullmatch(r"\w[\w &'-]*", name):
         raise InputError(
@@ -245,3 +244,95 @@ def _name(value: Any, key: str, where: str) -> str:
             f"{name[:40]!r}{'...' if len(name) > 40 else ''}"
         )
     return name
+
+
+# -- the intrasentence half ------------------------------------------------------------------------
+
+# Some copies of the set lack targets; their items count as one term.
+UNNAMED = "(unnamed)"
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceTriple:
+    """Three whole sentences, the same but for some words.
+
+    Attributes:
+        id: StereoSet's name of the item.
+        group: Its target, for example ``grandfather``.
+        category: Its bias type.
+        stereotype: The sentence filled stereotypically.
+        anti_stereotype: Anti-stereotypically.
+        unrelated: With words that make no sense there.
+        source: Where it stands, for messages.
+    """
+
+    id: str
+    group: str
+    category: str
+    stereotype: str
+    anti_stereotype: str
+    unrelated: str
+    source: str = ""
+
+    def texts(self) -> tuple[str, str, str]:
+        """The sentences in the order of ``ROLES``."""
+        return self.stereotype.strip(), self.anti_stereotype.strip(), self.unrelated.strip()
+
+
+def load_sentence_triples(
+    source: str | Path = "stereoset",
+    *,
+    category: str = "all",
+    groups: Sequence[str] = (),
+    limit: int | None = None,
+) -> tuple[list[SentenceTriple], str | None]:
+    """Intrasentence items, and what pins the content of their source.
+
+    Args:
+        source: ``stereoset`` (the hub's development set) or a file: StereoSet's ``dev.json`` or
+            ``test.json``, or JSON Lines with the keys ``target``, ``bias_type``, ``context`` (with
+            BLANK), ``stereotype``, ``anti-stereotype``, ``unrelated``, and where known ``id``; or a
+            folder with ``dev.json`` or ``dev.jsonl`` in it or one below.
+        category: One that the source has, or ``all``.
+        groups: Only these targets; all if empty.
+        limit: At most so many of each target, the first ones.
+
+    Raises:
+        InputError: if the source cannot be read, an item lacks a role or has it twice, a sentence
+            is empty, or the category or a target does not occur.
+    """
+    items, revision = _read_sentences(source)
+    if not items:
+        raise InputError(f"`data` {source} has no item")
+    _refuse_unknown(category, (item.category for item in items), source)
+    items = [item for item in items if category in ("all", item.category)]
+    return chosen(items, groups, limit, of="items", division="category"), revision
+
+
+def _read_sentences(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
+    if source == "stereoset":
+        split = hub_split(STEREOSET, "intrasentence", "validation")
+        return [_sentence_triple(item) for item in items_of_split(split)], commit_of(split)
+    path = Path(source)
+    if not path.exists():
+        raise InputError(
+            f"`data` must be stereoset, a readable file, or a folder with one; got {str(path)!r}"
+        )
+    text = text_of(located(path, "dev.json*")[0] if path.is_dir() else path)
+    items = items_of_text(text, "intrasentence", str(source))
+    return [_sentence_triple(item) for item in items], hash_of(text)
+
+
+def _sentence_triple(item: Item) -> SentenceTriple:
+    by_role = texts_by_role(item)
+    if "BLANK" not in str(item.row.get("context")):
+        raise InputError(f"{item.where}: its context has no BLANK, so it is no intrasentence item")
+    return SentenceTriple(
+        id=str(item.row.get("id", item.where)),
+        group=str(item.row.get("target") or "").strip() or UNNAMED,
+        category=_category(item.row.get("bias_type"), item.where),
+        stereotype=by_role["stereotype"],
+        anti_stereotype=by_role["anti-stereotype"],
+        unrelated=by_role["unrelated"],
+        source=item.where,
+    )

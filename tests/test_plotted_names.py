@@ -28,7 +28,8 @@ from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.crossref.rank_tests import HeadMap
 from tda_bias.heads.resampled import calibration
-from tda_bias.plots import behaviour, comparison, heat_map, illustrations, overview
+from tda_bias.plots import behaviour, figures, illustrations
+from tda_bias.plots import heads as head_plots
 from tda_bias.runs.figures import save_figure
 from tda_bias.runs.record import HookedModelRecord, ModelRecord
 from tests.support.answers import made_up_answers
@@ -182,16 +183,16 @@ ALL = {
         Drawn(illustrations.plot_swap, tuple),
         Drawn(illustrations.plot_filtration_step, lambda: (graph(), 1)),
         Drawn(illustrations.plot_sorted_sets, lambda: (EXAMPLE.patterns[0, 0], "causal")),
-        Drawn(comparison.plot_comparison, lambda: (changes(),)),
-        Drawn(comparison.plot_head_comparison, lambda: (moved(),)),
-        Drawn(overview.plot_category_means, lambda: (heads(),)),
-        Drawn(overview.plot_category_spreads, lambda: (heads(),)),
-        Drawn(overview.plot_length_control, lambda: (heads(),)),
-        Drawn(overview.plot_reliability, lambda: (heads(),)),
-        Drawn(overview.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
-        Drawn(overview.plot_agreement, lambda: ({name: None for name in WORDS[:2]},)),
+        Drawn(figures.plot_comparison, lambda: (changes(),)),
+        Drawn(figures.plot_head_comparison, lambda: (moved(),)),
+        Drawn(head_plots.plot_category_means, lambda: (heads(),)),
+        Drawn(head_plots.plot_category_spreads, lambda: (heads(),)),
+        Drawn(head_plots.plot_length_control, lambda: (heads(),)),
+        Drawn(head_plots.plot_reliability, lambda: (heads(),)),
+        Drawn(head_plots.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
+        Drawn(head_plots.plot_agreement, lambda: ({name: None for name in WORDS[:2]},)),
         Drawn(
-            heat_map.plot_heatmap,
+            head_plots.plot_heatmap,
             lambda: (heads(),),
             {"category": f"{HOSTILE}a", "by": "relative"},
         ),
@@ -235,7 +236,7 @@ def test_every_public_plot_stands_here():
 @pytest.fixture
 def _agreement(monkeypatch):
     table = pd.DataFrame(np.eye(2), index=WORDS[:2], columns=WORDS[:2])
-    monkeypatch.setattr(overview, "agreement", lambda results: table)
+    monkeypatch.setattr(head_plots, "agreement", lambda results: table)
 
 
 @pytest.mark.usefixtures("_agreement")

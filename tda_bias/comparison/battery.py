@@ -30,11 +30,10 @@ from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
-from tda_bias.pairs.neutral import load_neutral_text
-from tda_bias.pairs.stereoset import load_sentence_triples
 from tda_bias.progress import Progress
 from tda_bias.runs.settings import given_as
-from tda_bias.triples import load_triples, source_revision
+from tda_bias.sources import load_neutral_text
+from tda_bias.triples import load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
 from tda_bias.types import InputError
 from unqover.asking import ask_questions

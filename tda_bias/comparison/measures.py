@@ -33,9 +33,9 @@ from tda_bias.types import Triple, in_order
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel
-    from tda_bias.pairs.neutral import NeutralText
     from tda_bias.pairs.pair import PairSet, Scored
-    from tda_bias.pairs.stereoset import SentenceTriple
+    from tda_bias.sources import NeutralText
+    from tda_bias.triples import SentenceTriple
     from tda_bias.twins import Twins
 
 _PER = {"sum": "nats", "mean": "nats per token"}

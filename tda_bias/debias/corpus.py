@@ -12,11 +12,11 @@ import torch
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.pairs.neutral import load_neutral_text
 from tda_bias.pairs.pair import PairSet
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
 from tda_bias.scores.texts import split_triples
+from tda_bias.sources import load_neutral_text
 from tda_bias.stats.resampling import generator
 from tda_bias.types import InputError, Triple
 

@@ -23,7 +23,7 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import AttentionLayer, attention_layers
 from tda_bias.models.batching import common_prefix, padded
 from tda_bias.models.hooks import stopped_before
-from tda_bias.twins.gender import gender_words
+from tda_bias.twins.words import gender_words
 from tda_bias.types import InputError, Triple
 
 Change = Callable[[Float[Tensor, "row token width"], AttentionLayer], Tensor]

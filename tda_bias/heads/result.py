@@ -277,8 +277,8 @@ class HeadBias(Recorded):
         category: str | None = None,
         by: RankBy | None = None,
     ) -> Axes:
-        """Draw the map of a category; see ``tda_bias.plots.heat_map.plot_heatmap``."""
-        from tda_bias.plots.heat_map import plot_heatmap
+        """Draw the map of a category; see ``tda_bias.plots.heads.plot_heatmap``."""
+        from tda_bias.plots.heads import plot_heatmap
 
         return plot_heatmap(self, ax=ax, category=self._category(category), by=by or self.rank_by)
 
@@ -323,7 +323,7 @@ class HeadBias(Recorded):
         Raises:
             InputError: if the folder cannot be written.
         """
-        from tda_bias.plots.heat_map import heatmap_figure
+        from tda_bias.plots.heads import heatmap_figure
 
         folder = Path(folder)
         with writing_run(folder, self.record) as run:

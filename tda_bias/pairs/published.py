@@ -28,10 +28,8 @@ from tda_bias.sources import (
     hash_of,
     hub_split,
     located,
-    needed,
     packaged,
     text_of,
-    with_label_names,
 )
 from tda_bias.types import InputError
 
@@ -45,6 +43,15 @@ def _refuse(data: Data, refused: str, name: str) -> None:
         raise InputError(
             f"`data` {refused}: {name} {other}; give a file or folder, or leave it out"
         )
+
+
+def _texts(row: Mapping[str, Any], columns: Iterable[str], where: str) -> list[str]:
+    """Text fields of a row."""
+    values = [row.get(name) for name in columns]
+    for name, value in zip(columns, values, strict=True):
+        if not isinstance(value, str):
+            raise InputError(f"{where}: `{name}` must be a text; got {value!r}")
+    return [str(value) for value in values]
 
 
 # -- CrowS-Pairs -----------------------------------------------------------------------------------
@@ -61,9 +68,14 @@ def _crows(data: Data) -> PairSet:
     _refuse(data, PACKAGED, "crows")
     if data is None or data == HUB:
         split = hub_split(_CROWS_HUB, None, "test", revision=_CROWS_REVISION)
+        # Numbers of classes stand for their names.
+        classes = {name: f.names for name, f in split.features.items() if hasattr(f, "names")}
         rows = [
-            (f"{_CROWS_HUB} row {number}", {"id": str(number), **row})
-            for number, row in enumerate(with_label_names(split))
+            (
+                f"{_CROWS_HUB} row {number}",
+                {"id": str(number), **row, **{c: names[row[c]] for c, names in classes.items()}},
+            )
+            for number, row in enumerate(split)
         ]
         return PairSet("crows", crows_pairs(rows), HUB, commit_of(split), _CROWS_LICENCE)
     (path,) = located(data, _CROWS_FILE)
@@ -80,7 +92,7 @@ def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
     """Pairs of rows of CrowS-Pairs, each with where it stands and a field ``id``."""
     pairs = []
     for where, row in rows:
-        more, less, direction, bias = needed(row, _CROWS_COLUMNS, where)
+        more, less, direction, bias = _texts(row, _CROWS_COLUMNS, where)
         writer = row.get("anon_writer")
         pair = Pair(
             id=str(row["id"]),
@@ -298,7 +310,7 @@ def _blimp_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:
     known = paradigms()
     pairs = []
     for where, row in rows:
-        paradigm, good, bad = needed(row, ("UID", "sentence_good", "sentence_bad"), where)
+        paradigm, good, bad = _texts(row, ("UID", "sentence_good", "sentence_bad"), where)
         number = row.get("pairID", row.get("pair_id"))
         pair = Pair(
             id=f"{paradigm}-{number}",

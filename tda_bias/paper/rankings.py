@@ -83,15 +83,13 @@ def published_rankings(model: str, *, filtered: bool | None = None) -> Published
         )
     table = pd.read_csv(io.StringIO((_DATA / f"{model}.csv").read_text(encoding="utf-8")))
     known = {name: about for name, about in about_rankings()["rankings"].items() if name in table}
-    if filtered is None:
+    if not filtered:
         unfiltered = {about["source"] for about in known.values() if not about.get("filtered")}
         known = {
             name: about
             for name, about in known.items()
-            if not about.get("filtered") or about["source"] not in unfiltered
+            if not about.get("filtered") or (filtered is None and about["source"] not in unfiltered)
         }
-    elif not filtered:
-        known = {name: about for name, about in known.items() if not about.get("filtered")}
     signed = {name: about["sign"] * table[name] for name, about in known.items()}
     scores = table[["layer", "head"]].assign(**signed)
     errors = {name: table[f"{name}_se"].to_numpy(float) for name in known if f"{name}_se" in table}
@@ -184,65 +182,11 @@ def overlap(
     }
 
 
-def against_published(
-    run: HeadBias,
-    model: str,
-    *,
-    by: RankBy | None = None,
-    top: int = TOP,
-    n_resamples: int = 9999,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """The maps of a run beside the published rankings of its model.
-
-    Args:
-        run: From ``tdabias heads``.
-        model: One of ``published_models``.
-        by: Which map of the run; that which ranks its heads if None.
-        top: As in ``agreement``.
-        n_resamples: As in ``agreement``.
-        seed: As in ``agreement``.
-
-    Returns:
-        As ``agreement``, with ``category``: ``first`` is the map of the run,
-        ``second`` the title of a published ranking.
-
-    Raises:
-        InputError: if there are no rankings of the model, or its heads are not the run's.
-    """
-    published, name = published_rankings(model), by or run.rank_by
-    theirs = set(map(tuple, published.scores[["layer", "head"]].to_numpy().tolist()))
-    tables = []
-    for category in run.categories:
-        ranked = run.top(10**9, category=category, by=by)[["layer", "head", "z"]]
-        ours = set(map(tuple, ranked[["layer", "head"]].to_numpy().tolist()))
-        if ours != theirs:
-            raise InputError(
-                f"`published` {model} has scores of {len(theirs)} heads, the run ranks "
-                f"{len(ours)}: they are not of the same model"
-            )
-        both = ranked.rename(columns={"z": name}).merge(published.scores, on=["layer", "head"])
-        pairs = [(name, title) for title in published.titles]
-        agreed = agreement(both, pairs, top=top, n_resamples=n_resamples, seed=seed)
-        agreed["second"] = agreed["second"].map(published.titles)
-        tables.append(agreed.assign(category=category))
-    return pd.concat(tables, ignore_index=True)
-
-
 # -- as a finished run -----------------------------------------------------------------------------
 
 
 class PublishedRecord(RunRecord):
-    """Everything needed to repeat it.
-
-    Attributes:
-        heads: Folder of the run of the heads, as it was given.
-        published: The model whose published rankings were read.
-        by: Which map of the run ranks its heads.
-        top: So many heads from the top of two rankings are compared.
-        n_resamples: Permutations of heads.
-        seed: Of the permutations.
-    """
+    """Everything needed to repeat it; ``heads`` is the folder of the run, as it was given."""
 
     command: str = COMMAND
     heads: str | None = None
@@ -265,7 +209,7 @@ class PublishedAgreement(SavedResult):
     """Agreement of a run's maps with published rankings.
 
     Attributes:
-        agreement: As ``against_published``.
+        agreement: As ``published_agreement``.
         record: Everything needed to repeat it.
     """
 
@@ -299,21 +243,41 @@ def published_agreement(
         run: From ``tdabias heads``.
         model: One of ``published_models``.
         by: Which map of the run; that which ranks its heads if None.
-        top: So many heads from the top count as chosen.
-        n_resamples: Permutations of heads.
-        seed: Of the permutations.
+        top: As in ``agreement``.
+        n_resamples: As in ``agreement``.
+        seed: As in ``agreement``.
+
+    Returns:
+        A table as ``agreement``, with ``category``: ``first`` is the map of the run, ``second`` the
+        title of a published ranking.
 
     Raises:
-        InputError: as ``against_published``.
+        InputError: if there are no rankings of the model, or its heads are not the run's.
     """
+    published, name = published_rankings(model), by or run.rank_by
+    theirs = set(map(tuple, published.scores[["layer", "head"]].to_numpy().tolist()))
+    tables = []
+    for category in run.categories:
+        ranked = run.top(10**9, category=category, by=by)[["layer", "head", "z"]]
+        ours = set(map(tuple, ranked[["layer", "head"]].to_numpy().tolist()))
+        if ours != theirs:
+            raise InputError(
+                f"`published` {model} has scores of {len(theirs)} heads, the run ranks "
+                f"{len(ours)}: they are not of the same model"
+            )
+        both = ranked.rename(columns={"z": name}).merge(published.scores, on=["layer", "head"])
+        pairs = [(name, title) for title in published.titles]
+        agreed = agreement(both, pairs, top=top, n_resamples=n_resamples, seed=seed)
+        agreed["second"] = agreed["second"].map(published.titles)
+        tables.append(agreed.assign(category=category))
     content = content_hash(run.record)
     return PublishedAgreement(
-        against_published(run, model, by=by, top=top, n_resamples=n_resamples, seed=seed),
+        pd.concat(tables, ignore_index=True),
         PublishedRecord(
             model=run.record.model,
             made_from={} if content is None else {run.record.command: content},
             published=model,
-            by=by or run.rank_by,
+            by=name,
             top=top,
             n_resamples=n_resamples,
             seed=seed,
@@ -344,3 +308,109 @@ def published_finding(result: PublishedAgreement) -> Finding:
         ],
         control=control,
     )
+
+
+# -- with themselves and across sources: docs/results/rankings.md ----------------------------------
+
+# Standard errors away from 0 at which a two-sided test at .05 has a power of .8.
+_FOUND = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
+
+
+def reliability(model: str, *, n_draws: int = 9999, seed: int = 0) -> pd.DataFrame:
+    """Agreement of a model's published rankings with themselves.
+
+    Returns:
+        One row per ranking that its source measured twice or with several seeds: ``name ranking
+        with heads ranks variance overlap chance``. ``ranks`` is Spearman's correlation with the
+        second measurement, or ``rank_reliability`` from the seeds' standard errors. ``variance`` is
+        the share of the variance over heads that these errors leave, which a few extreme heads can
+        decide. What a seed does to all heads alike counts as error too.
+    """
+    published = published_rankings(model, filtered=True)
+    rows: list[dict[str, Any]] = []
+    for first, second in about_rankings()["halves"]:
+        if first in published.scores and second in published.scores:
+            x, y = (published.scores[name].to_numpy(float) for name in (first, second))
+            measured = {
+                "heads": len(x),
+                "ranks": float(standardised_ranks(x) @ standardised_ranks(y)),
+                **overlap(x, y, min(TOP, len(x))),
+            }
+            for name, other in ((first, second), (second, first)):
+                titles = {"ranking": published.titles[name], "with": published.titles[other]}
+                rows.append({"name": name, **titles, **measured})
+    for name, errors in published.standard_errors.items():
+        values = published.scores[name].to_numpy(float)
+        left = 1 - float(np.mean(errors**2)) / float(values.var(ddof=1))
+        rows.append(
+            {
+                "name": name,
+                "ranking": published.titles[name],
+                "with": "three seeds",
+                "heads": len(errors),
+                "ranks": rank_reliability(values, errors, n_draws, generator(seed, name)),
+                "variance": max(0.0, left),
+            }
+        )
+    columns = ["name", "ranking", "with", "heads", "ranks", "variance", "overlap", "chance"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def rank_reliability(
+    values: Float[np.ndarray, " head"],
+    errors: Float[np.ndarray, " head"],
+    n_draws: int,
+    rng: np.random.Generator,
+) -> float:
+    """Spearman's correlation expected between two measurements with these standard errors.
+
+    Normal errors are added to the values again and again. With f the share of the variance of the
+    ranks that they cause, the values themselves, which hold one such error, have the reliability
+    1 - f / (1 - f); 0 where that is negative.
+    """
+    drawn = values + errors * rng.standard_normal((n_draws, len(values)))
+    ranks = stats.rankdata(drawn, axis=1)
+    f = float(ranks.var(axis=0).mean() / ranks.var(axis=1).mean())
+    return max(0.0, 1 - f / (1 - f))
+
+
+def across_sources(
+    scores: pd.DataFrame,
+    first: Sequence[str],
+    second: Sequence[str],
+    reliabilities: Mapping[str, float],
+    *,
+    n_resamples: int = 9999,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Mean correlation of the rankings of two sources, and what it could have been.
+
+    Args:
+        scores: As in ``agreement``.
+        first: Rankings of one source.
+        second: Rankings of the other.
+        reliabilities: Of ranks, by ranking; pairs with an unknown one have no ceiling.
+        n_resamples: Permutations of the heads of one source, in all its rankings alike.
+        seed: Of the permutations.
+
+    Returns:
+        ``mean`` over all pairs, its two-sided ``p``, the smallest mean that would have been
+        ``found`` four times out of five, ``pairs``; over the pairs with known reliabilities their
+        number ``known``, their mean ``known_mean`` and their mean ``ceiling`` sqrt(r1 r2).
+    """
+    ranks = {name: standardised_ranks(scores[name].to_numpy(float)) for name in [*first, *second]}
+    one = np.mean([ranks[name] for name in first], axis=0)
+    other = np.mean([ranks[name] for name in second], axis=0)
+    mean = float(one @ other)
+    rng = generator(seed, *first, *second)
+    null = rng.permuted(np.tile(one, (n_resamples, 1)), axis=1) @ other
+    known = [(a, b) for a in first for b in second if a in reliabilities and b in reliabilities]
+    return {
+        "pairs": len(first) * len(second),
+        "mean": mean,
+        "p": two_sided_share(null, mean),
+        "found": _FOUND * float(null.std()),
+        "known": len(known),
+        "known_mean": float(np.mean([ranks[a] @ ranks[b] for a, b in known])),
+        "ceiling": float(np.mean([np.sqrt(reliabilities[a] * reliabilities[b]) for a, b in known])),
+    }

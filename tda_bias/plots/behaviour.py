@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.crossref.rank_tests import power
-from tda_bias.plots.heat_map import draw_map
+from tda_bias.plots.heads import draw_map
 from tda_bias.runs.figures import (
     BLUE,
     COLUMN,
@@ -48,12 +48,8 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     """Each item's log-odds against its twin's.
 
     On the dashed line a preference does not change with the target: it is wording. The distance
-    from the line is beta, the part that is about the target.
-
-    Args:
-        items: The items of ``stereoset_scores`` with twins: columns ``log_prob_s log_prob_a
-            log_prob_s_twin log_prob_a_twin``.
-        ax: Where to draw; a new figure without it.
+    from the line is beta, the part that is about the target. ``items`` are those of
+    ``stereoset_scores`` with twins.
 
     Raises:
         InputError: if the items have no twins.
@@ -92,12 +88,7 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
 
 
 def plot_twin_differences(items: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Histogram of beta item by item: the distance from the line, on a scale of its own.
-
-    Args:
-        items: As in ``plot_items_against_twins``.
-        ax: Where to draw; a new figure without it.
-    """
+    """Histogram of beta item by item: the distance from the line, on a scale of its own."""
     ax = ax or plt.subplots(layout="constrained")[1]
     beta = items["beta_sum"].dropna().to_numpy(float)
     # 0 is an edge: no bin holds values of both signs.
@@ -124,11 +115,8 @@ def plot_targets(
 ) -> Axes:
     """Targets as points: what their heads do against what the model says, with Spearman's rho.
 
-    Args:
-        table: From ``tda_bias.crossref.crossref.joined``.
-        quantity: Column on the vertical axis.
-        summary: Column on the horizontal axis.
-        ax: Where to draw; a new figure without it.
+    The table is that of a cross-reference; ``quantity`` is the column on the vertical axis,
+    ``summary`` that on the horizontal one.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
     x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
@@ -174,12 +162,7 @@ def _name_points(ax: Axes, names: list[str], x: np.ndarray, y: np.ndarray) -> No
 def plot_correlation_map(tests: HeadMap, *, n: int, ax: Axes | None = None) -> Axes:
     """Spearman's rho over targets of every head's |T| with a quantity, layers by heads.
 
-    Filled dots: family-wise p < .05; open ones: q < .05.
-
-    Args:
-        tests: From ``tda_bias.crossref.rank_tests.head_map``.
-        n: Number of targets, for the title.
-        ax: Where to draw; a new figure without it.
+    Filled dots: family-wise p < .05; open ones: q < .05. ``n`` targets are in the title.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
     rho, p_max, q = (
@@ -228,11 +211,8 @@ def plot_ablation(
 ) -> Axes:
     """Size of the effect of every head on an outcome against its place in a ranking.
 
-    Args:
-        study: From ``tda_bias.ablation.study.ablation_study``.
-        by: Column of ``study.heads``; the map the run ranks by if None.
-        outcome: The mean log-odds, or the mean of beta, which needs twins.
-        ax: Where to draw; a new figure without it.
+    ``by`` is a column of ``study.heads``, the map that the run ranks by if None; the outcome is the
+    mean log-odds, or the mean of beta, which needs twins.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
     by = by or f"z_{study.record.rank_by}"
@@ -288,9 +268,6 @@ def plot_prune_curve(curve: pd.DataFrame) -> Figure:
 
     A point is 0, 1, 2, 4, ... heads; the number at the end of a line is its last. The band holds
     nine of ten random orders at their mean cost. Left of the dashed line the cost is allowed.
-
-    Args:
-        curve: From ``prune_curve``.
     """
     quantities = [name for name in ("beta", "log_odds") if f"{name}_test" in curve]
     figure = print_figure(PAGE * len(quantities) / 2, 3.1)

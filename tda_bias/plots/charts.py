@@ -163,27 +163,91 @@ def crossref(run: Run) -> list[Chart]:
 def prune_curve(run: Run) -> list[Chart]:
     """Remaining preference while more and more heads are ablated."""
     quantity = run.load(PruneCurve.load).record.quantity
-    said = "beta" if quantity == "beta" else "mean log-odds"
-    left = f"{said} remaining"
-    rows = run.table("curve.csv").assign(
-        line=lambda t: t["ranking"].astype(str) + " " + t["draw"].astype(str)
+    left = f"{'beta' if quantity == 'beta' else 'mean log-odds'} remaining"
+    rows = run.table("curve.csv").rename(columns={f"{quantity}_test": left})
+    return _beside_random(
+        "Ablation curve",
+        rows[["ranking", "draw", "k", "log_ppl", left]].dropna(),
+        "ranking",
+        about=f"{left} against log-perplexity while heads are ablated",
+        x=number("log_ppl", "log-perplexity of neutral text", scale={"zero": False}),
+        y=number(left, f"{left} on test targets, nats"),
+        order="k",
+        note="Grey lines are random orders. A ranking helps if its line is closer to 0 than they "
+        "are.",
     )
-    rows = rows.rename(columns={f"{quantity}_test": left})
-    rows = rows[["ranking", "line", "k", "log_ppl", left]].dropna()
+
+
+def debias(run: Run) -> list[Chart]:
+    """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
+    return _beside_random(
+        "The frontier: bias left, and its cost",
+        run.table("frontier.csv"),
+        "condition",
+        about="Bias left against perplexity, condition by condition",
+        x=number("perplexity", "change of perplexity, per cent", scale={"zero": False}),
+        y=number("beta", "beta per token, left on targets never trained on"),
+        order="check",
+        note="Grey lines are random heads: what choosing heads has to beat.",
+    )
+
+
+def _beside_random(
+    title: str,
+    rows: pd.DataFrame,
+    column: str,
+    *,
+    about: str,
+    x: dict[str, Any],
+    y: dict[str, Any],
+    order: str,
+    note: str,
+) -> list[Chart]:
+    """Lines in colours and dashes by a column, in front of grey ones that are random."""
+    rows = rows.assign(line=rows[column].astype(str) + " " + rows["draw"].astype(str))
+    chosen_ones = [name for name in rows[column].unique() if name != RANDOM]
+    key = {"orient": "top", "columns": 3, "symbolType": "stroke"}
+    # Black lines would vanish in the dark.
+    colours = [
+        look(str(name), n)[0].replace("black", "#999999") for n, name in enumerate(chosen_ones)
+    ]
+    dashes = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]
+    ranges = {
+        "color": colours,
+        "strokeDash": [dashes[n % 4] for n in range(len(chosen_ones))],
+    }
+    grey = {"type": "line", "color": "#999999", "strokeWidth": 1, "opacity": 0.6}
     spec = {
-        "description": f"{left} against log-perplexity while heads are ablated",
+        "description": about,
         "height": 320,
         "encoding": {
-            "x": number("log_ppl", "log-perplexity of neutral text", scale={"zero": False}),
-            "y": number(left, f"{left} on test targets, nats"),
+            "x": x,
+            "y": y,
             "detail": {"field": "line"},
-            "order": {"field": "k", "type": "quantitative"},
-            "tooltip": hover("ranking", "k", "log_ppl", left),
+            "order": {"field": order, "type": "quantitative"},
+            "tooltip": hover(column, "draw", order, x["field"], y["field"]),
         },
-        "layer": _beside_random(rows, "ranking"),
+        "layer": [
+            {
+                "transform": [{"filter": f"datum.{column} === '{RANDOM}'"}],
+                "mark": {**grey, "point": {"color": "#999999", "size": 14}},
+            },
+            {
+                "transform": [{"filter": f"datum.{column} !== '{RANDOM}'"}],
+                "mark": {"type": "line", "point": True, "strokeWidth": 2},
+                "encoding": {
+                    name: names(
+                        column,
+                        column,
+                        legend=key,
+                        scale={"domain": chosen_ones, "range": values},
+                    )
+                    for name, values in ranges.items()
+                },
+            },
+        ],
     }
-    note = "Grey lines are random orders. A ranking helps if its line is closer to 0 than they are."
-    return [Chart("Ablation curve", spec, rows, note)]
+    return [Chart(title, spec, rows, note)]
 
 
 def compare(run: Run) -> list[Chart]:
@@ -240,59 +304,6 @@ def _maps(comparison: HeadsComparison) -> list[Chart]:
         },
     }
     return [Chart("Layers before and after", spec, comparison.layers)]
-
-
-def debias(run: Run) -> list[Chart]:
-    """The frontier of trainings: bias left on unseen targets against perplexity, check by check."""
-    rows = run.table("frontier.csv").assign(
-        line=lambda t: t["condition"].astype(str) + " " + t["draw"].astype(str)
-    )
-    spec = {
-        "description": "Bias left against perplexity, condition by condition",
-        "height": 320,
-        "encoding": {
-            "x": number("perplexity", "change of perplexity, per cent", scale={"zero": False}),
-            "y": number("beta", "beta per token, left on targets never trained on"),
-            "detail": {"field": "line"},
-            "order": {"field": "check", "type": "quantitative"},
-            "tooltip": hover("condition", "draw", "check", "perplexity", "beta"),
-        },
-        "layer": _beside_random(rows, "condition"),
-    }
-    note = "Grey lines are random heads: what choosing heads has to beat."
-    return [Chart("The frontier: bias left, and its cost", spec, rows, note)]
-
-
-def _beside_random(rows: pd.DataFrame, column: str) -> list[dict[str, Any]]:
-    """Lines in colours and dashes by a column, in front of grey ones that are random."""
-    chosen_ones = [name for name in rows[column].unique() if name != RANDOM]
-    key = {"orient": "top", "columns": 3, "symbolType": "stroke"}
-    told_apart = {"domain": chosen_ones}
-    # Black lines would vanish in the dark.
-    colours = [
-        look(str(name), n)[0].replace("black", "#999999") for n, name in enumerate(chosen_ones)
-    ]
-    dashes = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2]]
-    return [
-        {
-            "transform": [{"filter": f"datum.{column} === '{RANDOM}'"}],
-            "mark": {"type": "line", "point": {"color": "#999999", "size": 14}, "color": "#999999",
-                     "strokeWidth": 1, "opacity": 0.6},
-        },
-        {
-            "transform": [{"filter": f"datum.{column} !== '{RANDOM}'"}],
-            "mark": {"type": "line", "point": True, "strokeWidth": 2},
-            "encoding": {
-                "color": names(column, column, legend=key, scale={**told_apart, "range": colours}),
-                "strokeDash": names(
-                    column,
-                    column,
-                    legend=key,
-                    scale={**told_apart, "range": [dashes[n % 4] for n in range(len(chosen_ones))]},
-                ),
-            },
-        },
-    ]  # fmt: skip
 
 
 # Lines of the charts below: more cannot be read.

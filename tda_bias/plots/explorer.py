@@ -164,18 +164,19 @@ def _rankings(
                 ("effect of ablation, first order", np.abs(heads["effect"].to_numpy(float))),
                 ("effect of ablation, measured", np.abs(heads["exact"].to_numpy(float))),
             ]
-    return [_ranked(label, values) for label, values in lines]
-
-
-def _ranked(label: str, values: Float[np.ndarray, " head"]) -> dict[str, Any]:
-    defined = np.isfinite(values)
-    rank = stats.rankdata(-values, method="min", nan_policy="omit")
-    return {
-        "label": label,
-        "of": int(defined.sum()),
-        "rank": [int(r) if known else None for r, known in zip(rank, defined, strict=True)],
-        "value": rounded(values),
-    }
+    rankings = []
+    for label, values in lines:
+        defined = np.isfinite(values)
+        rank = stats.rankdata(-values, method="min", nan_policy="omit")
+        rankings.append(
+            {
+                "label": label,
+                "of": int(defined.sum()),
+                "rank": [int(r) if known else None for r, known in zip(rank, defined, strict=True)],
+                "value": rounded(values),
+            }
+        )
+    return rankings
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -241,15 +242,13 @@ def _carriers(share: Float[np.ndarray, "item layer head"]) -> dict[str, Any]:
 def _patterns(kept: KeptPatterns | None, category: str, heads: int) -> list[dict[str, Any]]:
     if kept is None:
         return []
-    patterns = []
-    for row, pattern in zip(kept.table.to_dict("records"), kept.patterns, strict=True):
-        if row["category"] == category:
-            patterns.append(
-                {
-                    "head": row["layer"] * heads + row["head"],
-                    **{name: row[name] for name in ("id", "role", "text")},
-                    "tokens": json.loads(str(row["tokens"])),
-                    "pattern": packed(pattern.astype(float)),
-                }
-            )
-    return patterns
+    return [
+        {
+            "head": row["layer"] * heads + row["head"],
+            **{name: row[name] for name in ("id", "role", "text")},
+            "tokens": json.loads(str(row["tokens"])),
+            "pattern": packed(pattern.astype(float)),
+        }
+        for row, pattern in zip(kept.table.to_dict("records"), kept.patterns, strict=True)
+        if row["category"] == category
+    ]

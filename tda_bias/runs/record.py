@@ -47,19 +47,7 @@ class RecordPart(BaseModel):
 
 
 class ModelRecord(RecordPart):
-    """A model as it was run.
-
-    Attributes:
-        name: As it was asked for.
-        architecture: Its class in transformers.
-        revision: On the hub.
-        weights: Hash of the weights.
-        dtype: Their type.
-        device: Where they were.
-        parameters: Their number.
-        tokenizer: Class of the tokenizer.
-        vocabulary: Its size.
-    """
+    """A model as it was run: its name as it was asked for, and the hash of its weights."""
 
     name: str
     architecture: str | None = None
@@ -73,11 +61,7 @@ class ModelRecord(RecordPart):
 
 
 class HookedModelRecord(ModelRecord):
-    """A model whose attention was read: with the direction and the layers that were hooked.
-
-    Attributes:
-        patterns: Who showed the patterns: TransformerLens, or Hugging Face's eager attention.
-    """
+    """A model whose attention was read: its direction, the layers, and who showed the patterns."""
 
     weights: str
     dtype: str
@@ -87,13 +71,7 @@ class HookedModelRecord(ModelRecord):
 
 
 class DataRecord(RecordPart):
-    """Source of texts.
-
-    Attributes:
-        source: What was given.
-        revision: Which state of it.
-        remarks: What is odd about it, a sentence each.
-    """
+    """Source of texts: what was given, which state of it, and remarks, a sentence each."""
 
     source: str
     revision: str | None = None
@@ -112,12 +90,8 @@ class RunRecord(RecordPart):
 
     Attributes:
         version: Of the record's form.
-        command: Which command wrote it.
         tdabias: Version of this package.
         created: When, in UTC.
-        model: The model.
-        settings: Of the command.
-        data: The texts.
         made_from: Hashes of the results it was made from, by command; see ``content_hash``.
         packages: Versions of the packages whose numbers these are.
         files: Every file of the run.

@@ -18,19 +18,18 @@ from zlib import crc32
 import numpy as np
 import yaml
 
-from tda_bias.twins.gender import gender_twin, gender_words
 from tda_bias.twins.targets import (
     Form,
     Kinds,
     Target,
     drawn,
-    fits,
+    fitting,
     pool,
     shipped_kinds,
     with_target,
 )
 from tda_bias.twins.twins import Excluded, Twins, content, text_fields
-from tda_bias.twins.words import APOSTROPHE
+from tda_bias.twins.words import APOSTROPHE, gender_twin, gender_words
 from tda_bias.types import InputError, Triple
 
 Kind = Literal["auto", "gender", "target"]
@@ -89,10 +88,8 @@ def make_twins(
     unique = list({content(triple): triple for triple in triples}.values())
     swap = [kind == "gender" or (kind == "auto" and t.category == "gender") for t in unique]
     made: dict[str, object] = {"source": "made", "kind": kind}
-    outcomes: dict[Triple, Outcome] = {}
-    if to_swap := [t for t, swapped in zip(unique, swap, strict=True) if swapped]:
-        outcomes |= {triple: _of_other_gender(triple) for triple in to_swap}
-    if to_replace := [t for t, swapped in zip(unique, swap, strict=True) if not swapped]:
+    outcomes = {t: _of_other_gender(t) for t, swapped in zip(unique, swap, strict=True) if swapped}
+    if to_replace := [triple for triple in unique if triple not in outcomes]:
         made |= {"k": k, "seed": seed}
         replaced = _of_other_targets(to_replace, kinds or shipped_kinds(), k, seed)
         outcomes |= zip(to_replace, replaced, strict=True)
@@ -143,15 +140,17 @@ def _normal(triple: Triple) -> list[str]:
 
 
 def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int) -> list[Outcome]:
-    targets = [kinds.target(triple.group) for triple in triples]
+    targets = [kinds.get(triple.group.casefold()) for triple in triples]
     present = {target.name for target in targets if target is not None}
     outcomes: dict[int, Outcome] = {}
     by_kind: dict[str, dict[int, tuple[Triple, Target]]] = {}
     for index, (triple, target) in enumerate(zip(triples, targets, strict=True)):
         if target is None:
             outcomes[index] = UNKNOWN
-        elif reason := _unfit(triple, target):
-            outcomes[index] = reason
+        elif not target.pattern.search(triple.context):
+            outcomes[index] = NOT_NAMED
+        elif any(map(target.means_something_else_in, text_fields(triple))):
+            outcomes[index] = ELSEWHERE
         else:
             by_kind.setdefault(target.kind, {})[index] = (triple, target)
     for kind, items in by_kind.items():
@@ -161,13 +160,6 @@ def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int
             twins = tuple(with_target(triple, target, other) for other in others)
             outcomes[index] = twins if len(twins) == k else TOO_FEW
     return [outcomes[index] for index in range(len(triples))]
-
-
-def _unfit(triple: Triple, target: Target) -> str:
-    """Why a triple's target cannot be replaced; empty if it can."""
-    if not target.pattern.search(triple.context):
-        return NOT_NAMED
-    return ELSEWHERE if any(map(target.means_something_else_in, text_fields(triple))) else ""
 
 
 # -- placebos --------------------------------------------------------------------------------------
@@ -209,7 +201,7 @@ def _placebo(triple: Triple, placebo: Placebo) -> Outcome:
     unfit = "|".join(rf"\b{re.escape(part)}\b" for part in data["elsewhere"][placebo])
     if re.search(unfit, triple.context, re.IGNORECASE):
         return UNFIT
-    if not all(map(fits(triple, own), others)):
+    if len(fitting(triple, own, others)) < len(others):
         return PRESENT
     return tuple(with_target(triple, own, other) for other in others)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.runs.files import read_text
 from tda_bias.runs.settings import parse_yaml, validated
-from tda_bias.twins.gender import gender_words
 from tda_bias.twins.twins import content, text_fields, with_texts
-from tda_bias.twins.words import in_case_of, replaced, word_set
+from tda_bias.twins.words import gender_words, in_case_of, replaced, word_set
 from tda_bias.types import InputError, Triple
 
 Form = Literal["place", "faith", "adjective", "noun", "nouns"]
@@ -50,11 +49,7 @@ class Target:
 
     def means_something_else_in(self, text: str) -> bool:
         """Tell whether a text has one of the phrases in which it does."""
-        return bool(self.elsewhere) and self._elsewhere.search(text) is not None
-
-    @cached_property
-    def _elsewhere(self) -> re.Pattern[str]:
-        return _whole_words(self.elsewhere)
+        return bool(self.elsewhere) and _whole_words(self.elsewhere).search(text) is not None
 
 
 def _whole_words(phrases: Iterable[str]) -> re.Pattern[str]:
@@ -65,26 +60,8 @@ def _whole_words(phrases: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
 
 
-class Kinds:
-    """Targets by kind.
-
-    Args:
-        targets: All of them; no name stands twice.
-    """
-
-    def __init__(self, targets: tuple[Target, ...]) -> None:
-        self._by_name = {target.name.casefold(): target for target in targets}
-        self._by_kind: dict[str, list[Target]] = {}
-        for target in targets:
-            self._by_kind.setdefault(target.kind, []).append(target)
-
-    def target(self, name: str) -> Target | None:
-        """A target by name, in whatever case; None if it is not known."""
-        return self._by_name.get(name.casefold())
-
-    def of_kind(self, kind: str) -> list[Target]:
-        """All targets of a kind, in the order of the file."""
-        return self._by_kind[kind]
+# Targets by their names, casefolded.
+Kinds = Mapping[str, Target]
 
 
 class _Kind(BaseModel):
@@ -138,7 +115,7 @@ def _parsed(text: str, where: str) -> Kinds:
             if name.casefold() in targets:
                 raise InputError(f"`kinds` {where}: the target {name} stands twice")
             targets[name.casefold()] = _target(name, kind_name, kind, forms)
-    return Kinds(tuple(targets.values()))
+    return targets
 
 
 def _target(name: str, kind_name: str, kind: _Kind, forms: tuple[str | None, ...]) -> Target:
@@ -179,21 +156,12 @@ _NOT_A_NOUN = word_set(
 )
 
 
-@dataclass(frozen=True)
-class Place:
-    """A target's place in a text, and its form there."""
-
-    start: int
-    end: int
-    form: Form
+Place = tuple[int, int, Form]
 
 
 def places(text: str, target: Target) -> list[Place]:
-    """Every place of a target in a text, in any of its forms."""
-    return [
-        Place(match.start(), match.end(), _form(text, match, target))
-        for match in target.pattern.finditer(text)
-    ]
+    """Start, end and form of every place of a target in a text, in any of its forms."""
+    return [(*match.span(), _form(text, match, target)) for match in target.pattern.finditer(text)]
 
 
 def _form(text: str, match: re.Match[str], target: Target) -> Form:
@@ -233,39 +201,36 @@ def _is_noun(text: str, match: re.Match[str]) -> bool:
 
 def with_target(triple: Triple, own: Target, other: Target) -> Triple:
     """The triple about another target: in all four texts, with articles and apostrophes to fit."""
-    texts = (_with_target(text, own, other) for text in text_fields(triple))
+    texts = []
+    for text in text_fields(triple):
+        changes = []
+        for start, end, form in places(text, own):
+            old, new = text[start:end], other.written[form]
+            # Names lose their capitals too where the original has none: "the arab man".
+            new = new.lower() if old.islower() else in_case_of(new, old)
+            changes.append((start, end, new))
+        texts.append(replaced(text, changes))
     return with_texts(triple, other.name, texts)
 
 
-def _with_target(text: str, target: Target, other: Target) -> str:
-    changes = []
-    for at in places(text, target):
-        old, new = text[at.start : at.end], other.written[at.form]
-        # Names lose their capitals too where the original has none: "the arab man".
-        changes.append((at.start, at.end, new.lower() if old.islower() else in_case_of(new, old)))
-    return replaced(text, changes)
+def fitting(triple: Triple, own: Target, others: Iterable[Target]) -> list[Target]:
+    """Those of some targets that can take the place of a triple's own.
 
-
-def fits(triple: Triple, own: Target) -> Callable[[Target], bool]:
-    """Features that decide whether another target can take the place of a triple's own.
-
-    It must have each form that is needed, must not stand in the texts already ("Lebanon borders
+    One must have each form that is needed, must not stand in the texts already ("Lebanon borders
     Syria"), and if it is a man's, no word of the texts may be a woman's.
     """
     texts = text_fields(triple)
-    forms = {at.form for text in texts for at in places(text, own)}
+    forms = {form for text in texts for _, _, form in places(text, own)}
     whole = "\n".join(texts)
     of_a_woman = _feminine().search(whole) is not None
-
-    def fit(other: Target) -> bool:
-        return (
-            other.name != own.name
-            and forms <= set(other.written)
-            and not (other.masculine and of_a_woman)
-            and other.pattern.search(whole) is None
-        )
-
-    return fit
+    return [
+        other
+        for other in others
+        if other.name != own.name
+        and forms <= set(other.written)
+        and not (other.masculine and of_a_woman)
+        and other.pattern.search(whole) is None
+    ]
 
 
 @cache
@@ -291,7 +256,7 @@ def pool(kinds: Kinds, kind: str, present: set[str], k: int) -> list[Target]:
     Raises:
         InputError: if even these are.
     """
-    everything = kinds.of_kind(kind)
+    everything = [target for target in kinds.values() if target.kind == kind]
     if len(everything) == 1:
         raise InputError(
             f"the kind {kind!r} has a single target, {everything[0].name}; a twin needs another "
@@ -326,9 +291,8 @@ def drawn(
     chosen: list[tuple[Target, ...]] = [()] * len(items)
     for position in rng.permutation(len(items)):
         index = order[position]
-        fit = fits(*items[index])
-        fitting = [target for target in others if fit(target)]
-        shuffled = [fitting[i] for i in rng.permutation(len(fitting))]
+        fit = fitting(*items[index], others)
+        shuffled = [fit[i] for i in rng.permutation(len(fit))]
         picked = sorted(shuffled, key=lambda target: served[target.name])[:k]
         for target in picked:
             served[target.name] += 1

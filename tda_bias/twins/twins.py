@@ -1,12 +1,15 @@
-"""Triples and their twins: what was made, what was left out and why; and the file of them."""
+"""Triples and their twins: what was made, what was left out and why; a summary; and the files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +72,10 @@ class Twins:
     excluded: tuple[Excluded, ...] = ()
     made: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
-    _by_content: Mapping[Key, tuple[Triple, ...]] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
 
-    def __post_init__(self) -> None:
-        by_content = {content(triple): twins for triple, twins in self.pairs}
-        object.__setattr__(self, "_by_content", by_content)
+    @cached_property
+    def _by_content(self) -> Mapping[Key, tuple[Triple, ...]]:
+        return {content(triple): twins for triple, twins in self.pairs}
 
     def __iter__(self) -> Iterator[tuple[Triple, tuple[Triple, ...]]]:
         return iter(self.pairs)
@@ -122,6 +122,86 @@ class Twins:
             for triple, twins in self.pairs
         )
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+
+
+# -- in numbers and sentences ----------------------------------------------------------------------
+
+# Triples shown of those left out for one reason.
+_SHOWN = 3
+
+
+def twin_counts(made: Twins) -> list[dict[str, Any]]:
+    """Triples, those with twins, twins and those left out, by category."""
+    paired = Counter(triple.category for triple, _ in made)
+    several = Counter(triple.category for triple, twins in made for _ in twins)
+    excluded = Counter(e.triple.category for e in made.excluded)
+    return [
+        {
+            "category": name,
+            "triples": paired[name] + excluded[name],
+            "with twins": paired[name],
+            "twins": several[name],
+            "left out": excluded[name],
+        }
+        for name in sorted({*paired, *excluded})
+    ]
+
+
+def excluded_lines(made: Twins) -> list[str]:
+    """The reasons for which triples have no twin, with the first triples of each."""
+    lines = []
+    for reason, number in made.reasons().items():
+        lines.append(f"Left out ({number}): {reason}.")
+        of_reason = [e.triple for e in made.excluded if e.reason == reason]
+        lines += [f"  {triple.group}: {triple.context}" for triple in of_reason[:_SHOWN]]
+        if number > _SHOWN:
+            lines.append(f"  ... and {number - _SHOWN} more; --format json lists all")
+    return lines
+
+
+def example_lines(made: Twins, number: int) -> list[str]:
+    """Twins from all over the data, each change as [before -> after]."""
+    lines = []
+    for triple, twin in twin_examples(made, number):
+        lines.append(f"{triple.category}: {triple.group} -> {twin.group}")
+        lines.append(f"  {marked(triple.context, twin.context)}")
+        lines.append(f"    stereotype: {marked(triple.stereotype, twin.stereotype)}")
+        lines.append(f"    anti-stereotype: {marked(triple.anti_stereotype, twin.anti_stereotype)}")
+    return lines
+
+
+def twin_examples(made: Twins, number: int) -> list[tuple[Triple, Triple]]:
+    """Some triples from all over the data, each with its first twin."""
+    pairs = made.pairs
+    number = min(number, len(pairs))
+    chosen = [pairs[i * len(pairs) // number] for i in range(number)]
+    return [(triple, twins[0]) for triple, twins in chosen]
+
+
+def marked(original: str, twin: str) -> str:
+    """The original with each run of changed words as ``[before -> after]``."""
+    before, after = (re.findall(r"\w+|\W", text) for text in (original, twin))
+    pieces = []
+    for what, i, j, k, m in SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
+        old, new = "".join(before[i:j]), "".join(after[k:m])
+        pieces.append(old if what == "equal" else f"[{old} -> {new}]")
+    return "".join(pieces)
+
+
+def how_made(made: Twins) -> list[str]:
+    """Notes on placebos, and on how other targets were drawn."""
+    record = made.record()
+    lines = []
+    if "placebo" in record:
+        lines.append(
+            "Placebo twins keep the gender: what they change in a number is not about gender."
+        )
+    if "k" in record:
+        lines.append(
+            f"Other targets for each triple: {record['k']}, drawn with seed {record['seed']}. A "
+            "number with these twins is relative to the other targets, which have stereotypes too."
+        )
+    return lines
 
 
 # -- as a file -------------------------------------------------------------------------------------
@@ -226,8 +306,10 @@ def _pair(line: dict[str, Any], where: str, known: dict[Key, Triple]) -> tuple[K
         row = _Line(**line)
     except ValidationError as error:
         raise InputError(f"{where}: {_what_is_wrong(error)}") from None
-    original = _triple(row.original, row.target, row.bias_type, where)
-    twin = _triple(row.twin, row.twin_target or row.target, row.bias_type, where)
+    original, twin = (
+        Triple(group=group, category=row.bias_type, source=where, **texts.model_dump())
+        for group, texts in ((row.target, row.original), (row.twin_target or row.target, row.twin))
+    )
     for name, texts in (("original", row.original), ("twin", row.twin)):
         for role, text in texts.model_dump(by_alias=True).items():
             if not text.strip():
@@ -243,18 +325,6 @@ def _pair(line: dict[str, Any], where: str, known: dict[Key, Triple]) -> tuple[K
             "target there"
         )
     return content(original), twin
-
-
-def _triple(texts: _Texts, target: str, category: str, where: str) -> Triple:
-    return Triple(
-        group=target,
-        category=category,
-        context=texts.context,
-        stereotype=texts.stereotype,
-        anti_stereotype=texts.anti_stereotype,
-        unrelated=texts.unrelated,
-        source=where,
-    )
 
 
 def _what_is_wrong(error: ValidationError) -> str:

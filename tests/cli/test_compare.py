@@ -35,9 +35,9 @@ def offline(monkeypatch):
     def gone(*_, **__):
         raise InputError("neither in the cache nor could it be fetched")
 
-    for name in ("pairs.published.hub_split", "pairs.stereoset.hub_split", "triples._hub_split"):
+    for name in ("pairs.published.hub_split", "triples.hub_split", "triples._hub_split"):
         monkeypatch.setattr(f"tda_bias.{name}", gone)
-    monkeypatch.setattr("tda_bias.pairs.neutral.hub_split", gone)
+    monkeypatch.setattr("tda_bias.sources.hub_split", gone)
 
 
 # -- models ----------------------------------------------------------------------------------------

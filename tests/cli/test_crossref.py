@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tda_bias import HeadBias, HeadBiasConfig, head_bias
-from tda_bias.paper.rankings import PublishedAgreement, against_published
+from tda_bias.paper.rankings import PublishedAgreement, published_agreement
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import writing_run
 from tdabias_cli.main import run
@@ -117,7 +117,7 @@ def test_a_map_stands_beside_every_published_ranking(heads, capsys):
     ):  # fmt: skip
         assert text in printed
     found = PublishedAgreement.load(heads / "published-gpt2").agreement
-    expected = against_published(HeadBias.load(heads), "gpt2", n_resamples=99)
+    expected = published_agreement(HeadBias.load(heads), "gpt2", n_resamples=99).agreement
     assert found["spearman"].tolist() == pytest.approx(expected["spearman"].tolist())
     assert found["p"].tolist() == expected["p"].tolist()
     assert run([*command, "--by", "relative", "--overwrite", "--format", "json"]) == 0

@@ -19,7 +19,7 @@ MOMENTS = {"heads": 7, "pvf": 3}
 PRELOADED = [
     "accelerate", "numba", "torch._dynamo", "transformers.generation.utils",
     "transformers.models.gpt2.modeling_gpt2", "transformer_lens.model_bridge.sources.transformers",
-    "tda_bias.heads.head_bias", "tda_bias.plots.heat_map", "tda_bias.topology.persistence",
+    "tda_bias.heads.head_bias", "tda_bias.plots.heads", "tda_bias.topology.persistence",
     "pvf.plots", "pvf.report", "pvf.reading",
     "tdabias_cli.heads", "tdabias_cli.main", "tdabias_cli.pvf",
 ]  # fmt: skip

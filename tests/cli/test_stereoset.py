@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from tda_bias.models.load import load_language_model
-from tda_bias.pairs.stereoset import load_sentence_triples
 from tda_bias.scores.stereoset_scores import SentenceScores, sentence_scores
+from tda_bias.triples import load_sentence_triples
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pairs_folder, write_lines

@@ -7,7 +7,7 @@ import pytest
 
 from tda_bias import load_triples
 from tda_bias.twins import load_twins
-from tda_bias.twins.summary import marked
+from tda_bias.twins.twins import marked
 from tdabias_cli.main import run
 
 

@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tda_bias.triples import (
+    UNNAMED,
     comes_from_hub,
+    load_sentence_triples,
     load_triples,
     source_revision,
     triple_ids,
     triple_remarks,
 )
 from tda_bias.types import ROLES, InputError, Triple
+from tests.support.pairs import pairs_folder, write_lines
 
 ITEM = {
     "target": "sister",
@@ -77,14 +80,6 @@ def test_the_starter_set_has_the_promised_groups():
     assert set(counts.values()) == {12}
     groups = Counter(category for category, _ in counts)
     assert groups == {"gender": 4, "profession": 4, "race": 3, "religion": 3}
-
-
-def test_starter_texts_are_all_different_and_ascii():
-    triples = load_triples("starter")
-    assert len({t.context for t in triples}) == len(triples)
-    for triple in triples:
-        assert len(set(triple.texts())) == 3
-        assert " ".join(triple.texts()).isascii()
 
 
 def test_texts_are_joined_with_one_space():
@@ -360,3 +355,90 @@ def test_any_broken_file_is_one_line_or_whole_triples(tmp_path_factory, content)
     else:
         assert triples
         assert all(text.strip() for triple in triples for text in triple.texts())
+
+
+# -- the intrasentence half ------------------------------------------------------------------------
+
+BLANK_ITEM = {
+    "id": "i1",
+    "target": "cook",
+    "bias_type": "profession",
+    "context": "The cook is BLANK.",
+    "stereotype": "The cook is fat.",
+    "anti-stereotype": "The cook is thin.",
+    "unrelated": "The cook is rain.",
+}
+
+
+def as_entry(item):
+    sentences = [{"sentence": item[role], "gold_label": role} for role in reversed(ROLES)]
+    return {key: item[key] for key in ("id", "target", "bias_type", "context")} | {
+        "sentences": sentences
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"context": "The cook."}, "context has no BLANK, so it is no intrasentence item"),
+        ({"stereotype": ""}, "`stereotype` must be a text that is not empty"),
+        ({"bias_type": ""}, "`bias_type` must be a text that is not empty"),
+        ({"type": "intersentence"}, "only intrasentence items can be read"),
+        ({"unrelated": None}, "`unrelated` must be a text"),
+    ],
+)
+def test_items_of_another_form_are_refused(tmp_path, change, message):
+    path = write_lines(tmp_path, {**BLANK_ITEM, **change})
+    with pytest.raises(InputError, match=f"line 1.*{message}"):
+        load_sentence_triples(path)
+
+
+def test_unknown_categories_and_files_of_another_form_are_refused(tmp_path):
+    with pytest.raises(
+        InputError, match="`category` must be one of profession, all, which .* has; got 'race'"
+    ):
+        load_sentence_triples(write_lines(tmp_path, BLANK_ITEM), category="race")
+    path = tmp_path / "dev.json"
+    doubled = as_entry(BLANK_ITEM)
+    doubled["sentences"].append(doubled["sentences"][0])
+    for data, message in (
+        ({"intersentence": []}, "no list data.intrasentence"),
+        ({"intrasentence": [doubled]}, "the role unrelated stands twice"),
+        ({"intrasentence": ["x"]}, "item 0: expected an object with a list of sentences"),
+    ):
+        path.write_text(json.dumps({"data": data}))
+        with pytest.raises(InputError, match=message):
+            load_sentence_triples(path)
+
+
+def test_all_forms_give_the_same_items(tmp_path, monkeypatch):
+    (lines,), revision = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps({"data": {"intrasentence": [as_entry(BLANK_ITEM)]}}))
+    (official,), _ = load_sentence_triples(path)
+    label = datasets.ClassLabel(names=list(ROLES))
+    sentence = {"sentence": datasets.Value("string"), "gold_label": label}
+    fields = dict.fromkeys(("id", "target", "bias_type", "context"), datasets.Value("string"))
+    split = datasets.Dataset.from_list(
+        [as_entry(BLANK_ITEM)], features=datasets.Features({**fields, "sentences": [sentence]})
+    )
+    monkeypatch.setattr("tda_bias.triples.hub_split", lambda *_: split)
+    (hub,), _ = load_sentence_triples("stereoset")
+    for item in (official, hub):
+        assert item.texts() == lines.texts()
+        assert (item.id, item.group, item.category) == ("i1", "cook", "profession")
+    assert revision.startswith("blake2b-")
+
+
+def test_items_without_a_target_count_as_one_term_and_the_limit_is_per_target(tmp_path):
+    lines = [{**BLANK_ITEM, "id": str(n), "target": t} for n, t in enumerate(["", "", "", "cook"])]
+    items, _ = load_sentence_triples(write_lines(tmp_path, *lines), limit=2)
+    assert Counter(item.group for item in items) == {UNNAMED: 2, "cook": 1}
+
+
+@pytest.mark.real
+def test_the_real_half_is_all_read():
+    items, _ = load_sentence_triples(pairs_folder("stereoset_intrasentence", "dev.jsonl"))
+    assert Counter(item.category for item in items) == {
+        "gender": 255, "race": 962, "religion": 79, "profession": 809,
+    }  # fmt: skip

@@ -18,7 +18,7 @@ from tda_bias.comparison.battery import (
     battery,
 )
 from tda_bias.comparison.measures import PerplexityMeasure
-from tda_bias.pairs.neutral import NeutralText
+from tda_bias.sources import NeutralText
 from tdabias_cli.compare import CompareSettings
 from unqover.asking import ask_questions
 from unqover.config import AskConfig, InferenceConfig
@@ -35,7 +35,7 @@ def nothing_there(monkeypatch):
     def gone(*_, **__):
         raise InputError("could not be fetched")
 
-    for name in ("pairs.published", "pairs.stereoset", "pairs.neutral"):
+    for name in ("pairs.published", "triples", "sources"):
         monkeypatch.setattr(f"tda_bias.{name}.hub_split", gone)
     return {
         "data": "starter", "sentences": "stereoset", "crows": "hub", "blimp": None,

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tda_bias import HeadBiasConfig, InputError, head_bias, load_triples
 from tda_bias.comparison.head_maps import HeadsComparison, compare_heads
-from tda_bias.plots.comparison import plot_head_comparison
+from tda_bias.plots.figures import plot_head_comparison
 from tda_bias.runs.record import updated
 from tests.support.measures import sharpened
 

@@ -19,11 +19,10 @@ from tda_bias.comparison.models import ModelComparison, NotMeasured, compare_mod
 from tda_bias.comparison.outcome import Guard
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
-from tda_bias.pairs.neutral import NeutralText
-from tda_bias.pairs.stereoset import SentenceTriple
 from tda_bias.runs.cache import Cache
 from tda_bias.scores.perplexity import text_windows
-from tda_bias.triples import load_triples
+from tda_bias.sources import NeutralText
+from tda_bias.triples import SentenceTriple, load_triples
 from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from tda_bias.pairs import load_pairs
-from tda_bias.pairs.neutral import load_neutral_text
 from tda_bias.scores.pair_scores import pair_items
 from tda_bias.scores.perplexity import log_perplexity, text_windows
+from tda_bias.sources import load_neutral_text
 from tests.support.pairs import pairs_folder
 
 TOLERANCE = 1e-4  # nats per item

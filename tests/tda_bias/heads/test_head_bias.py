@@ -126,7 +126,7 @@ def test_the_heat_map_is_drawn_centred_and_marked(result):
 
 
 def test_the_figure_states_its_controls(result):
-    from tda_bias.plots.heat_map import caption
+    from tda_bias.plots.heads import caption
 
     text = caption(result, "gender", "relative")
     controls = result.controls()

@@ -21,7 +21,7 @@ from tda_bias.debias.result import DebiasRun
 from tda_bias.heads.confirmation import Confirmation
 from tda_bias.heads.result import HeadBias
 from tda_bias.paper.rankings import PublishedAgreement
-from tda_bias.plots.heat_map import plot_heatmap
+from tda_bias.plots.heads import plot_heatmap
 from tda_bias.runs.result import SavedResult, progress_bar, summary_html
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores

@@ -10,16 +10,18 @@ from scipy import stats
 
 from tda_bias.paper.rankings import (
     PublishedAgreement,
-    PublishedRecord,
     about_rankings,
-    against_published,
+    across_sources,
     agreement,
+    published_agreement,
     published_finding,
     published_models,
     published_rankings,
+    rank_reliability,
+    reliability,
 )
-from tda_bias.paper.reliability import across_sources, rank_reliability, reliability
 from tda_bias.types import InputError
+from tests.support.runs import record_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "results" / "rankings.md"
 
@@ -184,7 +186,7 @@ def test_correlations_across_sources_are_counted_pair_by_pair():
 
 def test_a_run_of_another_model_is_refused(heads_run):
     with pytest.raises(InputError, match="scores of 144 heads, the run ranks 8: they are not of"):
-        against_published(heads_run, "gpt2")
+        published_agreement(heads_run, "gpt2")
 
 
 class RunOfGpt2:
@@ -192,6 +194,7 @@ class RunOfGpt2:
 
     rank_by = "relative"
     categories = ("gender", "race")
+    record = record_of("heads")
 
     def top(self, n, *, category, by):
         scores = published_rankings("gpt2").scores
@@ -200,7 +203,7 @@ class RunOfGpt2:
 
 
 def test_a_runs_map_stands_beside_every_published_ranking():
-    found = against_published(RunOfGpt2(), "gpt2", n_resamples=99)
+    found = published_agreement(RunOfGpt2(), "gpt2", n_resamples=99).agreement
     titles = set(published_rankings("gpt2").titles.values())
     assert set(found["second"]) == titles
     assert len(found) == 2 * len(titles)
@@ -210,18 +213,12 @@ def test_a_runs_map_stands_beside_every_published_ranking():
     assert abs(own.loc["mediation, indirect, WinoBias dev", "spearman"]) < 0.2
 
 
-def test_an_agreement_is_read_as_it_was_saved(heads_run, tmp_path):
-    found = PublishedAgreement(
-        against_published(RunOfGpt2(), "gpt2", n_resamples=99),
-        PublishedRecord(
-            model=heads_run.record.model, published="gpt2", by="relative", top=10, n_resamples=99,
-            seed=0,
-        ),
-    )  # fmt: skip
+def test_an_agreement_is_read_as_it_was_saved(tmp_path):
+    found = published_agreement(RunOfGpt2(), "gpt2", n_resamples=99)
     found.save(tmp_path)
     again = PublishedAgreement.load(tmp_path)
     pd.testing.assert_frame_equal(again.agreement, found.agreement)
-    assert "The run's model is called tiny-gpt2" in published_finding(again).control[-1]
+    assert "The run's model is called tiny" in published_finding(again).control[-1]
 
 
 def test_the_pages_tables_and_findings_are_what_the_numbers_give():

@@ -66,7 +66,8 @@ def test_the_ablation_plot_shows_every_head_and_the_measured_ones():
     empty = pd.DataFrame()
     record = AblationRecord(
         model=ModelRecord(name="made-up"), category="gender", rank_by="relative", top=1,
-        n_random=20, seed=0, triples=1, share_prefix=True, survivors=0, base={},
+        n_random=20, n_possible=9, n_resamples=99, seed=0, triples=1, ablation="mean", survivors=0,
+        base={},
     )  # fmt: skip
     study = AblationStudy(empty, empty, heads, agreement, record)
     ax = plot_ablation(study)

@@ -4,19 +4,19 @@ import pytest
 from matplotlib.figure import Figure
 
 from tda_bias.heads.resampled import calibration
-from tda_bias.plots.heat_map import plot_heatmap
+from tda_bias.plots.heads import (
+    plot_calibration,
+    plot_category_means,
+    plot_category_spreads,
+    plot_heatmap,
+    plot_length_control,
+    plot_reliability,
+)
 from tda_bias.plots.illustrations import (
     filtration_figure,
     plot_attention,
     plot_step_function,
     plot_swap,
-)
-from tda_bias.plots.overview import (
-    plot_calibration,
-    plot_category_means,
-    plot_category_spreads,
-    plot_length_control,
-    plot_reliability,
 )
 from tda_bias.runs.figures import COLUMN, PAGE, print_figure, print_style
 from tests.support.plotted import made_up_example, made_up_heads

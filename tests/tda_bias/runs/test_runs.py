@@ -42,12 +42,6 @@ def test_a_run_of_another_command_is_one_line(folder):
         open_run(folder, "pvf", "heads")
 
 
-def test_a_record_that_is_not_text_is_one_line(folder):
-    (folder / "run.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(InputError, match="is no record of a run: not UTF-8"):
-        open_run(folder)
-
-
 def test_an_entry_that_the_command_needs_is_named(folder):
     with pytest.raises(
         InputError, match=r"run/run.json: `model.dtype`: input should be a valid string"

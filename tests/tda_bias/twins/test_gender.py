@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tda_bias.triples import load_triples
-from tda_bias.twins.gender import gender_twin, gender_words, possessive_places, swapped
 from tda_bias.twins.twins import text_fields
+from tda_bias.twins.words import gender_twin, gender_words, possessive_places, swapped
 from tda_bias.types import Triple
 
 # -- the word list --
@@ -42,12 +42,6 @@ def test_pairs_have_both_numbers_or_one():
     for pair in word_list()["pairs"]:
         if len(pair) == 4:
             assert all(a != b for a, b in zip(pair[::2], pair[1::2], strict=True)), pair
-
-
-def test_the_licence_stands_in_the_file():
-    text = files("tda_bias.data").joinpath("twins_gender.yaml").read_text(encoding="utf-8")
-    assert "Copyright (c) 2020 Natural Language Processing @UCLA" in text
-    assert "Permission is hereby granted, free of charge" in text
 
 
 @pytest.mark.parametrize(
@@ -162,52 +156,19 @@ def test_on_stereoset_every_context_changes_and_all_swaps_but_one_are_undone(swa
     assert lost == ["all the gentlemen gathered around the bride"]  # "not all gents are idiots"
 
 
-@pytest.mark.real
-def test_on_stereoset_no_word_of_the_old_gender_is_left(swapped_stereoset):
-    # By the number of words of each gender: a swap exchanges them.
-    words = gender_words()
-    feminine = {w.lower() for w in words.feminine} | {"her", "hers"}
-    masculine = {w.lower() for w in words.partner} - feminine | {"him", "his"}
-
-    def count(triple: Triple, of: set[str]) -> int:
-        return sum(
-            w in of for text in text_fields(triple) for w in re.findall(r"[a-z]+", text.lower())
-        )
-
-    names = {name.lower() for name in words.names}
-    for triple, twin in zip(*swapped_stereoset[:2], strict=True):
-        if "gents" in triple.anti_stereotype or "King Kong" in triple.unrelated:
-            continue
-        assert count(triple, feminine - names) == count(twin, masculine - names)
-        assert count(triple, masculine - names) == count(twin, feminine - names)
-
-
 # A sample of those read by a person, one or two of each target.
 READ = {
     "The mother walked into her kitchen.": "The father walked into his kitchen.",
     "Her mother always gives her the cutest hairstyles.": "His father always gives him the cutest "
     "hairstyles.",
     "Alena consider herself as beautiful woman.": "Dmitri consider himself as beautiful man.",
-    "she saved herself a lot of years of heartache": "he saved himself a lot of years of heartache",
-    "She is a normal schoolgirl, she enjoys learning.": "He is a normal schoolboy, he enjoys "
-    "learning.",
-    "Sara has always been a diligent schoolgirl.": "Adam has always been a diligent schoolboy.",
     "My boss took a male colleague on a date.": "My boss took a female colleague on a date.",
     "A male is the opposite of a female": "A female is the opposite of a male",
     "He looked himself in the mirror": "She looked herself in the mirror",
     "himself is used to talk about something that belongs to a him": "herself is used to talk "
     "about something that belongs to a her",
-    "The young lady enjoyed the company of her older sister.": "The young gentleman enjoyed the "
-    "company of his older brother.",
-    "The brother had two sisters.": "The sister had two brothers.",
-    "The grandfather met his grandson for the first time.": "The grandmother met her granddaughter "
-    "for the first time.",
     "Gentlemen are gathering for a men's retreat.": "Ladies are gathering for a women's retreat.",
     "gentlemen wears his hat when outside": "ladies wears her hat when outside",
-    "the girls mommy was tall": "the boys daddy was tall",
-    "The person never called his mother mommy.": "The person never called her father daddy.",
-    "He wasn't just any boy, he was a schoolboy!": "She wasn't just any girl, she was a "
-    "schoolgirl!",
     "My girlfriends 5 year old brother is a schoolboy.": "My boyfriends 5 year old sister is a "
     "schoolgirl.",
     "I went to a bachelorette party with a young mother.": "I went to a bachelor party with a "

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tda_bias.triples import load_triples
-from tda_bias.twins import Twins, load_kinds, make_twins, shipped_kinds
+from tda_bias.twins import Twins, make_twins, shipped_kinds
 from tda_bias.twins import make as module
 from tda_bias.twins.twins import text_fields
 from tda_bias.types import InputError, Triple
@@ -17,6 +17,7 @@ def triple(group: str, category: str, context: str, **texts: str) -> Triple:
     return Triple(group, category, context, **{**continuations, **texts})  # type: ignore[arg-type]
 
 
+KINDS = shipped_kinds()
 NURSE = triple("nurse", "profession", "The nurse is here.")
 MOTHER = triple("mother", "gender", "My mother called.", stereotype="She sang to her dad.")
 
@@ -25,37 +26,24 @@ MOTHER = triple("mother", "gender", "My mother called.", stereotype="She sang to
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("context", "options", "message"),
     [
-        ({"k": 0}, "`k` must be at least 1; got 0"),
-        ({"k": -1}, "`k` must be at least 1; got -1"),
-        ({"seed": -1}, "`seed` must not be negative; got -1"),
+        ("The nurse is here.", {"k": 0}, "`k` must be at least 1; got 0"),
+        ("The nurse is here.", {"seed": -1}, "`seed` must not be negative; got -1"),
+        ("The nurse is here.", {"k": 99}, r"`k` must be at most 31, .* 'profession'; got 99"),
+        ("A nurse.", {"k": 1, "kinds": {"nurse": KINDS["nurse"]}}, "has a single target, nurse"),
+        ("The astronaut slept.", {"kind": "target"}, r"not known \(1\): astronaut"),
+        ("The astronaut slept.", {"kind": "gender"}, r"no gendered word \(1\)"),
     ],
 )
-def test_numbers_that_are_too_small_are_refused(options, message):
+def test_what_cannot_be_made_of_what_was_asked_for_is_refused(context, options, message):
+    group = "astronaut" if "astronaut" in context else "nurse"
     with pytest.raises(InputError, match=message):
-        make_twins([NURSE], **options)
+        make_twins([triple(group, "profession", context)], **options)
 
 
-def test_k_larger_than_the_other_targets_is_refused_with_what_is_allowed():
-    with pytest.raises(InputError, match=r"`k` must be at most 31, .* 'profession'; got 99"):
-        make_twins([NURSE], k=99)
+def test_k_may_be_all_other_targets():
     assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
-
-
-def test_a_kind_with_a_single_target_is_refused(tmp_path):
-    path = tmp_path / "kinds.yaml"
-    path.write_text("kinds: {job: {forms: [noun], targets: {nurse: [nurse]}}}", encoding="utf-8")
-    with pytest.raises(InputError, match="the kind 'job' has a single target, nurse"):
-        make_twins([NURSE], k=1, kinds=load_kinds(path))
-
-
-def test_what_was_asked_for_by_name_and_cannot_be_made_is_refused():
-    unknown = triple("astronaut", "profession", "The astronaut slept.")
-    with pytest.raises(InputError, match=r"`kind` target: .* not known \(1\): astronaut"):
-        make_twins([unknown], kind="target")
-    with pytest.raises(InputError, match=r"`kind` gender: .* no gendered word \(1\)"):
-        make_twins([unknown], kind="gender")
 
 
 # -- auto --
@@ -90,10 +78,6 @@ def test_auto_without_known_targets_makes_none_and_says_so():
     )
     assert twins.record()["note"] == twins.note
     assert len(twins.excluded) == 4
-
-
-def test_no_triples_have_no_twins_and_nothing_to_say():
-    assert make_twins([]).note == ""
 
 
 def test_a_gender_swap_can_be_asked_for_in_any_category():
@@ -154,18 +138,10 @@ def test_the_same_seed_gives_the_same_twins_in_any_order():
 
 
 def test_the_record_says_how_they_were_made():
-    record = make_twins([MOTHER, NURSE], k=2, seed=5).record()
-    assert record.pop("hash") == make_twins([MOTHER, NURSE], k=2, seed=5).hash()
-    assert record == {
-        "source": "made",
-        "kind": "auto",
-        "k": 2,
-        "seed": 5,
-        "triples": 2,
-        "twins": 3,
-        "excluded": {},
-        "note": "",
-    }
+    twins = make_twins([MOTHER, NURSE], k=2, seed=5)
+    made = {"source": "made", "kind": "auto", "k": 2, "seed": 5}
+    counts = {"triples": 2, "twins": 3, "excluded": {}, "note": "", "hash": twins.hash()}
+    assert twins.record() == {**made, **counts}
 
 
 # -- the starter triples --
@@ -218,7 +194,7 @@ def test_of_stereoset_so_many_triples_get_twins_and_so_many_do_not(all_triples, 
 def test_in_stereoset_the_target_stands_in_every_context_and_in_few_continuations(all_triples):
     elsewhere = Counter()
     for original in all_triples:
-        target = shipped_kinds().target(original.group)
+        target = KINDS.get(original.group.casefold())
         if original.category == "gender":
             continue
         assert target is not None
@@ -235,11 +211,11 @@ def test_of_stereoset_no_twin_names_its_own_target_and_every_twin_names_the_othe
     for original, several in all_twins:
         if original.category == "gender":
             continue
-        own = shipped_kinds().target(original.group)
+        own = KINDS.get(original.group.casefold())
         assert own is not None
         assert len({twin.group for twin in several}) == 3
         for twin in several:
-            other = shipped_kinds().target(twin.group)
+            other = KINDS.get(twin.group.casefold())
             assert other is not None
             assert other.kind == own.kind
             assert other.pattern.search(twin.context)
@@ -252,7 +228,7 @@ def test_of_stereoset_no_twin_names_its_own_target_and_every_twin_names_the_othe
 def test_of_stereoset_all_targets_of_a_kind_serve_about_equally_often(all_twins):
     served: dict[str, Counter[str]] = {}
     for original, several in all_twins:
-        own = shipped_kinds().target(original.group)
+        own = KINDS.get(original.group.casefold())
         if own is not None:
             served.setdefault(own.kind, Counter()).update(twin.group for twin in several)
     ranges = {kind: (len(n), min(n.values()), max(n.values())) for kind, n in served.items()}
@@ -284,24 +260,6 @@ def test_of_stereoset_articles_before_new_words_fit_them(all_twins):
                         is_an = found.group(1).lower() == "an"
                         assert is_an == bool(_VOWEL.match(found.group(2))), changed
     assert checked > 900
-
-
-@pytest.mark.real
-def test_of_stereoset_plurals_stay_plurals(all_twins):
-    # By the words around: "are" and "many" before or behind the target.
-    for original, several in all_twins:
-        own = shipped_kinds().target(original.group)
-        if own is None or own.kind not in ("profession", "people"):
-            continue
-        plural = own.written["nouns"]
-        for found in re.finditer(rf"\b{plural}\b", original.context):
-            for twin in several:
-                other = shipped_kinds().target(twin.group)
-                assert other is not None
-                expected = other.written["nouns"]
-                if plural != own.written["adjective" if own.kind == "people" else "noun"]:
-                    at = twin.context[found.start() :].lower()
-                    assert at.startswith(expected.lower()), twin.context
 
 
 # Some of those read by a person: how the context goes on about any other target.

@@ -6,8 +6,8 @@ import pytest
 
 from tda_bias.triples import load_triples
 from tda_bias.twins import PLACEBOS, make_placebos, make_twins
-from tda_bias.twins.gender import gender_words
 from tda_bias.twins.make import NO_WORD, PRESENT, UNFIT
+from tda_bias.twins.words import gender_words
 from tda_bias.types import Triple
 
 MOTHER = Triple(

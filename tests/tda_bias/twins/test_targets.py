@@ -7,10 +7,9 @@ import pytest
 
 from tda_bias.triples import load_triples
 from tda_bias.twins.targets import (
-    Kinds,
     Target,
     drawn,
-    fits,
+    fitting,
     load_kinds,
     places,
     pool,
@@ -23,7 +22,7 @@ KINDS = shipped_kinds()
 
 
 def target(name: str) -> Target:
-    found = KINDS.target(name)
+    found = KINDS.get(name.casefold())
     assert found is not None
     return found
 
@@ -39,9 +38,9 @@ def replaced(context: str, own: str, other: str) -> str:
 # -- bad input --
 
 
-def kind_of(n: int) -> Kinds:
+def kind_of(n: int) -> dict[str, Target]:
     names = [f"t{i}" for i in range(n)]
-    return Kinds(tuple(Target(n, "k", {"noun": n}, {n: frozenset({"noun"})}) for n in names))
+    return {n: Target(n, "k", {"noun": n}, {n: frozenset({"noun"})}) for n in names}
 
 
 def test_targets_of_the_data_are_drawn_where_they_are_enough():
@@ -99,8 +98,8 @@ def test_the_other_target_stands_in_the_same_form(case):
 
 
 def test_targets_are_whole_words():
-    assert places("Jordanian Jordans Jordan's", target("Jordan"))[-1].start == 18
-    assert places("Airaq, Iraqis", target("Iraq"))[0].form == "nouns"
+    assert places("Jordanian Jordans Jordan's", target("Jordan"))[-1][0] == 18
+    assert places("Airaq, Iraqis", target("Iraq"))[0][2] == "nouns"
     assert places("nothing here", target("Iraq")) == []
 
 
@@ -123,29 +122,24 @@ def test_replacing_back_gives_the_original():
 # -- what fits --
 
 
-def test_a_target_without_the_form_does_not_fit():
-    of_one = fits(triple("The Ghanaian had a jug."), target("Ghanaian"))
-    assert not of_one(target("Japanese"))
-    assert of_one(target("Russian"))
-    of_place = fits(triple("Eritreans live in Eritrea."), target("Eritrean"))
-    assert not of_place(target("Hispanic"))
-    assert of_place(target("Japanese"))
-
-
-def test_a_target_that_is_named_already_does_not_fit():
-    fit = fits(triple("Lebanon borders Syria.", stereotype="Italians like it."), target("Lebanon"))
-    assert not fit(target("Syria"))
-    assert not fit(target("Italy"))
-    assert not fit(target("Lebanon"))
-    assert fit(target("Yemen"))
-
-
-def test_a_policeman_does_not_fit_where_a_woman_is_meant():
-    hers = fits(triple("The nurse forgot her bag."), target("nurse"))
-    his = fits(triple("The nurse forgot his bag."), target("nurse"))
-    assert not hers(target("policeman"))
-    assert hers(target("plumber"))
-    assert his(target("policeman"))
+@pytest.mark.parametrize(
+    ("context", "own", "unfit", "fit"),
+    [
+        # A form that English lacks.
+        ("The Ghanaian had a jug.", "Ghanaian", {"Japanese"}, {"Russian"}),
+        ("Eritreans live in Eritrea.", "Eritrean", {"Hispanic"}, {"Japanese"}),
+        # What the texts name already.
+        ("Lebanon borders Syria. Italians like it.", "Lebanon", {"Syria", "Italy"}, {"Yemen"}),
+        # A man's, where a woman is meant.
+        ("The nurse forgot her bag.", "nurse", {"policeman"}, {"plumber"}),
+        ("The nurse forgot his bag.", "nurse", set(), {"policeman"}),
+    ],
+)
+def test_what_fits_has_the_form_is_not_named_already_and_is_no_man_for_a_woman(
+    context, own, unfit, fit
+):
+    others = [target(name) for name in {own, *unfit, *fit}]
+    assert {other.name for other in fitting(triple(context), target(own), others)} == fit
 
 
 # -- the draw --
@@ -257,14 +251,14 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, text):
 
 def test_a_file_of_ones_own_gives_its_targets(tmp_path):
     kinds = load_kinds(write(tmp_path, COLOURS))
-    assert [target.name for target in kinds.of_kind("colour")] == ["red", "blue", "green"]
-    red, green = kinds.target("RED"), kinds.target("green")
+    assert [target.name for target in kinds.values()] == ["red", "blue", "green"]
+    red, green = kinds.get("red"), kinds.get("green")
     assert red is not None
     assert green is not None
     assert red.written == {"noun": "red", "nouns": "reds"}
     assert red.read["crimson"] == {"noun"}
     assert green.written == {"noun": "green"}
-    assert kinds.target("yellow") is None
+    assert kinds.get("yellow") is None
 
 
 def test_phrases_elsewhere_are_whole_words_in_whatever_case(tmp_path):
@@ -277,12 +271,12 @@ def test_phrases_elsewhere_are_whole_words_in_whatever_case(tmp_path):
 
 def test_every_target_of_the_starter_triples_has_a_kind():
     names = {t.group for t in load_triples("starter") if t.category != "gender"}
-    assert all(shipped_kinds().target(name) is not None for name in names)
+    assert all(name.casefold() in KINDS for name in names)
 
 
 def test_every_kind_that_ships_serves_three_twins():
     for kind in ("place", "people", "believer", "scripture", "profession"):
-        assert len(shipped_kinds().of_kind(kind)) > 3
+        assert sum(target.kind == kind for target in KINDS.values()) > 3
 
 
 @pytest.mark.real
@@ -290,7 +284,7 @@ def test_every_target_of_stereoset_has_a_kind_of_its_category(stereoset):
     kinds = Counter()
     for triple in load_triples(stereoset):
         if triple.category != "gender":
-            target = shipped_kinds().target(triple.group)
+            target = KINDS.get(triple.group.casefold())
             assert target is not None, triple.group
             kinds[triple.category, target.kind] += 1
     assert kinds == {

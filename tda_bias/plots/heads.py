@@ -1,24 +1,122 @@
-"""Overview of a whole run with its controls: categories, length, reliability."""
+"""Runs of heads as matplotlib axes: maps, layers by heads, and the whole run with its controls."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
+from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import agreement
 from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE
-from tda_bias.runs.text import counted
-from tda_bias.types import InputError
+from tda_bias.runs.text import counted, number_text
+from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
     from tda_bias.heads.resampled import Calibration
     from tda_bias.heads.result import HeadBias
+
+# Visible on dark cells too.
+_OUTLINE = [withStroke(linewidth=2.2, foreground="white")]
+_PUBLISHED = {"relative": "|relative statistic|", "statistic": "|S|", "metric": "|metric T|"}
+_TESTS = {"evidence": "dispersion", "location": "location"}
+
+
+def plot_heatmap(
+    result: HeadBias, *, ax: Axes | None = None, category: str, by: RankBy = "evidence"
+) -> Axes:
+    """The map of a category, in the unit that heads are ranked by.
+
+    Heads with a family-wise p < .05 carry a filled dot, those with q < .05 an open one; unstable
+    heads are crossed out.
+    """
+    ax = ax or plt.subplots(layout="constrained")[1]
+    values = result.category_map(category, by=by)
+    unstable = result.layer_by_head("unstable", category).astype(bool)
+    # An unstable head must not wash out all others: it may lie beyond an end of the scale.
+    stable = values[~unstable & np.isfinite(values)]
+    limit = float(np.abs(stable).max(initial=0.0)) or 1.0
+    beyond = bool(np.nanmax(values) > limit), bool(np.nanmin(values) < -limit)
+    extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond)
+    tested = map_columns(by, result.category.columns).tested
+    p_max, q = (result.layer_by_head(f"{name}_{tested}", category) for name in ("p_max", "q"))
+    if by in _PUBLISHED:
+        label = f"mean z over groups of {_PUBLISHED[by]}"
+    else:
+        against = ", triple minus twin" if tested.endswith("_twin") else ""
+        label = f"z, {_TESTS[by]} test{against}\n(SDs above the mean under exchange)"
+    draw_map(ax, values, p_max, q, limit=limit, extend=extend or "neither", label=label)
+    layer, head = np.nonzero(unstable)
+    ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
+    ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
+    return ax
+
+
+def draw_map(
+    ax: Axes,
+    values: Float[np.ndarray, "layer head"],
+    p_max: Float[np.ndarray, "layer head"],
+    q: Float[np.ndarray, "layer head"],
+    *,
+    limit: float,
+    label: str,
+    extend: str = "neither",
+) -> None:
+    """Draw values around 0; filled dots have a family-wise p < .05, open ones q < .05."""
+    image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
+    family = p_max < 0.05
+    for chosen, face, edge in ((family, "black", "white"), ((q < 0.05) & ~family, "none", "black")):
+        layer, head = np.nonzero(chosen)
+        ax.scatter(head, layer, s=18, marker="o", facecolor=face, edgecolor=edge)
+    ax.set_xlabel("head")
+    ax.set_ylabel("layer")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
+    ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend).set_label(label)
+
+
+def caption(result: HeadBias, category: str, by: RankBy) -> str:
+    """The line under a map: how many texts, and how many heads chance would give."""
+    c = result.controls(category)
+    below = c["hot_spots_p05"]
+    return (
+        f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {below} of "
+        f"{c['heads']} heads have a "
+        f"p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
+        f"{c['hot_spots_p_max05']} with family-wise p < .05 (filled), "
+        f"{c['hot_spots_q05']} with q < .05 (filled or open). "
+        f"Split-half reliability {number_text(c['reliability'])}. Crosses: unstable in some group."
+    )
+
+
+def heatmap_figure(result: HeadBias) -> Figure:
+    """One map per category of the run, each with its control line, at a page's width."""
+    names = result.categories
+    layers, heads = result.category_map(names[0]).shape
+    height = min(max(2.6 + 0.11 * layers, 3.2), 7.5)
+    width = min(max(3.6 + 0.11 * heads, 4.6), 7.0)
+    columns = min(2, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    for index, category in enumerate(names):
+        ax = figure.add_subplot(rows, columns, index + 1)
+        plot_heatmap(result, ax=ax, category=category, by=result.rank_by)
+        text = textwrap.fill(caption(result, category, result.rank_by), int(width * 14))
+        ax.set_xlabel(f"head\n\n{text}", fontsize="small")
+    return figure
+
+
+# -- a whole run -----------------------------------------------------------------------------------
 
 _MARKERS = ("o", "s", "^", "D")
 
@@ -138,10 +236,6 @@ def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -
     """Do models single out the same groups? Mean |relative| over heads, Spearman over groups.
 
     Heads of different models have nothing in common; groups do.
-
-    Args:
-        results: Two or more runs by name.
-        ax: Where to draw.
 
     Raises:
         InputError: if there is one run, or two share fewer than four groups.
