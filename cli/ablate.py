@@ -311,7 +311,7 @@ _NAMES = {
 
 def output(study: AblationStudy, folder: Path) -> Output:
     """Output of a study: effects beside random heads, and what predicts them."""
-    from tda_bias.ablation.findings import ablation_finding, effect_ends
+    from tda_bias.ablation.study import ablation_finding, effect_ends
 
     run = study.record.run or str(folder.parent)
     return Output(
@@ -364,7 +364,7 @@ def agreement_table(study: AblationStudy, end: str = "") -> Table:
         study: The study.
         end: Of the columns: empty for effects on the log-odds, ``_beta`` for those on beta.
     """
-    from tda_bias.ablation.findings import EFFECTS
+    from tda_bias.ablation.study import EFFECTS
 
     rows = []
     for row in study.agreement.to_dict("records"):
@@ -382,7 +382,7 @@ def agreement_table(study: AblationStudy, end: str = "") -> Table:
 
 def curve_output(curve: PruneCurve, folder: Path) -> Output:
     """Output of a curve: the remaining bias at the number of heads chosen, ranking by ranking."""
-    from tda_bias.ablation.findings import curve_finding
+    from tda_bias.ablation.prune_curve import curve_finding
 
     record = curve.record
     rows = [

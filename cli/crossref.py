@@ -113,8 +113,7 @@ def _refuse_options(settings: CrossrefSettings, others: set[str], why: str) -> N
 
 def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     """Over targets: what heads do with what the model says of their words."""
-    from tda_bias.crossref.crossref import cross_reference
-    from tda_bias.crossref.targets import WordScores
+    from tda_bias.crossref.crossref import WordScores, cross_reference
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.behaviour import head_map_figure, targets_figure
     from tda_bias.scores.stereoset_scores import StereoSetScores
@@ -186,8 +185,7 @@ _SETS = {0: "births", 1: "deaths"}
 
 def target_output(result: CrossReference, folder: Path) -> Output:
     """The correlations with the smallest p, what survives, and what could have been found."""
-    from tda_bias.crossref.crossref import target_finding
-    from tda_bias.crossref.targets import match_counts
+    from tda_bias.crossref.crossref import match_counts, target_finding
 
     about = f"{counted(len(result.targets), 'target')} ({match_counts(result.targets)})"
     rows = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, get_args
 
 import numpy as np
@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
-from tda_bias.models.hooks import head_means, require_heads, require_separate_heads
+from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined
-from tda_bias.models.precision import Precision
 from tda_bias.models.scoring import TreePass
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, Part, texts_hash
@@ -116,15 +115,13 @@ class Ablator:
     """Runs a language model on triples with and without heads.
 
     Args:
-        model: A causal, masked or sequence-to-sequence language model. It need not be hooked;
-            without hooks it is faster.
+        model: A causal, masked or sequence-to-sequence language model; faster without hooks.
         triples: The texts.
         twins: Per triple its twins, none or more; empty for no twins at all.
         ablation: ``mean`` over all places of the unrelated texts, or ``zero``.
         batch_size: Texts per forward pass.
-        precision: Of matrix products while heads are removed; ``bfloat16`` is faster where the
-            hardware has instructions for it. First-order estimates and means of heads are of
-            single precision.
+        precision: Of matrix products while heads are removed. First-order estimates and means of
+            heads are of single precision.
 
     Raises:
         InputError: if ``ablation`` is not known, the model is no such language model, is in another
@@ -172,17 +169,42 @@ class Ablator:
     def about(self) -> dict[str, Any]:
         """The way in which heads are removed, as saved parts name it."""
         texts = texts_hash([(list(ids),) for ids in self.readings.unrelated])
-        replacement = {"mean": texts, "zero": 0}[self.ablation]
+        replacement = texts if self.ablation == "mean" else 0
         return {"replacement": replacement, "precision": self.precision}
 
     def removed(self, heads: Sequence[HeadId]) -> AbstractContextManager[None]:
-        """Remove heads from the model, for whatever runs inside.
-
-        Raises:
-            InputError: if a head does not exist, or the output of a removed head was what replaced
-                it in every place.
-        """
+        """Remove heads from the model for whatever runs inside, as ``HeadRemover.removed``."""
         return self._remover.removed(heads)
+
+    def parts_without(
+        self,
+        sets: Sequence[Sequence[HeadId]],
+        name: str,
+        compute: Callable[[LanguageModel], Mapping[str, float]],
+        *,
+        cost: float,
+        about: Mapping[str, Any] | None = None,
+    ) -> list[Part]:
+        """One part per set of heads: numbers of the model without them.
+
+        Args:
+            sets: Heads to remove together.
+            name: Of what is computed.
+            compute: Gives the numbers.
+            cost: Of one part, in tokens.
+            about: What the numbers depend on beside the heads and how they are removed.
+        """
+
+        def part(number: int, heads: Sequence[HeadId]) -> Part:
+            def computed() -> dict[str, np.ndarray]:
+                with self.removed(heads):
+                    values = compute(self.model)
+                return {key: np.array(value) for key, value in values.items()}
+
+            depends_on = {"heads": [str(head) for head in heads], **(about or {}), **self.about}
+            return Part(f"{name} {number}", cost, lambda: depends_on, computed)
+
+        return [part(number, heads) for number, heads in enumerate(sets)]
 
     # -- exact effects of sets of heads --
 
@@ -209,8 +231,7 @@ class Ablator:
 
     def removals(self, sets: Sequence[Sequence[HeadId]]) -> list[Part]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
-        for heads in sets:
-            require_heads(self.model, self.layers, heads)
+        require_heads(self.model, self.layers, [head for heads in sets for head in heads])
 
         def read(tree_pass: TreePass) -> Float[np.ndarray, "set reading"]:
             values = self._remover.read(tree_pass, sets)
@@ -229,23 +250,19 @@ class Ablator:
         for make, of_part in zip(readings.passes, arrays, strict=True):
             tree_pass = make()
             ends = np.cumsum([len(which) for which in tree_pass.readings])[:-1]
-            for index, of_set in enumerate(of_part["values"]):
-                split = np.split(of_set, ends)
-                for text, which, value in zip(
-                    tree_pass.tree, tree_pass.readings, split, strict=True
-                ):
-                    read[index][text][which] = value
+            texts = list(zip(tree_pass.tree, tree_pass.readings, strict=True))
+            for values, of_set in zip(read, of_part["values"], strict=True):
+                for (text, which), value in zip(texts, np.split(of_set, ends), strict=True):
+                    values[text][which] = value
         return [self._outcomes(values) for values in read]
 
     def _outcomes(self, values: Sequence[Float[np.ndarray, " reading"]]) -> Outcomes:
         """Readings of all triples and twins, put together."""
         total, count = self.readings.sums(values)
-        n = self.readings.n_triples
-        odds = total[n:, 0] - total[n:, 1]
-        number = np.bincount(self.readings.twin_of, minlength=n)
-        sums = np.bincount(self.readings.twin_of, odds, n)
-        undefined = np.full(n, np.nan)
-        twins = np.divide(sums, number, out=undefined, where=number > 0)
+        n, twin_of = self.readings.n_triples, self.readings.twin_of
+        number = np.bincount(twin_of, minlength=n)
+        sums = np.bincount(twin_of, total[n:, 0] - total[n:, 1], n)
+        twins = np.divide(sums, number, out=np.full(n, np.nan), where=number > 0)
         return Outcomes(total[:n, :3], total[:n, 3], count[:n], twins)
 
     def _parts(
@@ -259,22 +276,21 @@ class Ablator:
 
         Its cost is the number of tokens, as many ``times`` as the model reads them.
         """
+        readings = self.readings
 
-        def depends_on(make: Callable[[], TreePass]) -> dict[str, Any]:
-            texts = _texts_hash(make())
-            return {"texts": texts, "packed": self.readings.packed, **self.about, **about}
+        def part(number: int, make: Callable[[], TreePass], tokens: int) -> Part:
+            @cache
+            def depends_on() -> dict[str, Any]:
+                texts = _texts_hash(make())
+                return {"texts": texts, "packed": readings.packed, **self.about, **about}
 
-        return [
-            Part(
-                f"{name} {number}",
-                float(tokens) * times,
-                cache(partial(depends_on, make)),
-                lambda make=make: {"values": read(make())},  # type: ignore[misc]
-            )
-            for number, (make, tokens) in enumerate(
-                zip(self.readings.passes, self.readings.tokens, strict=True)
-            )
-        ]
+            def values() -> dict[str, np.ndarray]:
+                return {"values": read(make())}
+
+            return Part(f"{name} {number}", float(tokens) * times, depends_on, values)
+
+        passes = zip(readings.passes, readings.tokens, strict=True)
+        return [part(number, make, tokens) for number, (make, tokens) in enumerate(passes)]
 
     # -- first-order estimates for every head --
 
@@ -283,11 +299,7 @@ class Ablator:
         return self._parts("slopes", {}, self._slopes, _READINGS_OF_A_GRADIENT)
 
     def first_order(self, arrays: Iterable[Mapping[str, np.ndarray]] | None = None) -> FirstOrder:
-        """Estimates for every head.
-
-        Args:
-            arrays: Those of ``slope_parts``, where they are kept; computed now if None.
-        """
+        """Estimates for every head, from the arrays of ``slope_parts``; computed now if None."""
         if arrays is None:
             arrays = Cache().each(self.slope_parts())
         readings, layers = self.readings, self.layers
@@ -295,36 +307,23 @@ class Ablator:
         for make, of_pass in zip(readings.passes, arrays, strict=True):
             for place, tree in enumerate(make().tree):
                 total[:, tree] += of_pass["values"][:, place]
-        (effect, loss, direct), twins = (
-            total[:, : readings.n_triples],
-            total[0, readings.n_triples :],
-        )
+        n = readings.n_triples
+        effect, loss, direct = total[:, :n]
         if not writes_to_the_stream(self.model, layers):
             direct = np.full_like(direct, np.nan)
-
-        def by_number(values: Float[np.ndarray, "position head"]) -> np.ndarray:
-            table = np.full((layers[-1].number + 1, values.shape[1]), np.nan)
-            table[[layer.number for layer in layers]] = values
-            return table
-
-        return FirstOrder(
-            effect=by_number(effect.mean(0)),
-            beta=by_number(_beta(effect, twins, readings.twin_of)),
-            importance=by_number(np.abs(loss).mean(0)),
-            direct=by_number(direct.mean(0)),
-        )
+        beta = _beta(effect, total[0, n:], readings.twin_of)
+        estimates = np.full((4, layers[-1].number + 1, layers[0].n_heads), np.nan)
+        places = [layer.number for layer in layers]
+        estimates[:, places] = effect.mean(0), beta, np.abs(loss).mean(0), direct.mean(0)
+        return FirstOrder(*estimates)
 
     def _slopes(self, tree_pass: TreePass) -> Float[np.ndarray, "3 row layer head"]:
         """Effects on the log-odds and the loss of one pass, row by row, and the direct part."""
-        part = np.concatenate(
-            [
-                self.readings.part[text][which]
-                for text, which in zip(tree_pass.tree, tree_pass.readings, strict=True)
-            ]
-        )
+        texts = zip(tree_pass.tree, tree_pass.readings, strict=True)
+        part = np.concatenate([self.readings.part[text][which] for text, which in texts])
         with (
             torch.enable_grad(),
-            only_activations(self.model.hf_model),
+            _only_activations(self.model.hf_model),
             _watched(self.layers) as seen,
         ):
             logits = logits_at(
@@ -370,7 +369,7 @@ def _beta(
     number = np.bincount(twin_of, minlength=len(effect))
     if not number.any():
         return np.full(effect.shape[1:], np.nan)
-    weight = np.where(number > 0, 1.0, 0.0)
+    weight = (number > 0).astype(float)
     total = np.tensordot(weight, effect, 1) - np.tensordot(1 / number[twin_of], twins, 1)
     return np.asarray(total / weight.sum())
 
@@ -407,7 +406,7 @@ def _watched(layers: Sequence[AttentionLayer]) -> Iterator[_Seen]:
 
 
 @contextmanager
-def only_activations(hf_model: Any) -> Iterator[None]:
+def _only_activations(hf_model: Any) -> Iterator[None]:
     """No gradients of parameters, which would cost memory and are not wanted."""
     frozen = [p for p in hf_model.parameters() if p.requires_grad]
     for parameter in frozen:

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tda_bias.ablation.removal import by_layer_of
 from tda_bias.models.attention import AttentionLayer, attention_layers, attention_part, is_turned
 from tda_bias.models.hooks import (
     head_means,
@@ -82,14 +83,14 @@ def edit_rule(text: str) -> EditRule:
     Raises:
         InputError: if it is none of them, or its factor changes nothing or is no number.
     """
-    if text in ("zero", "mean"):
-        return EditRule("zero" if text == "zero" else "mean")
-    name, sign, number = text.partition("=")
+    if text == "zero" or text == "mean":
+        return EditRule(text)
+    name, _, number = text.partition("=")
     try:
         factor = float(number)
     except ValueError:
         factor = math.nan
-    if name != "scale" or not sign or not math.isfinite(factor):
+    if name != "scale" or not math.isfinite(factor):
         raise InputError(f"`how` must be zero, mean or scale=NUMBER; got {text!r}")
     if factor == 1:
         raise InputError("`how` scale=1 changes nothing; give another factor")
@@ -108,11 +109,7 @@ def mean_outputs(
 ) -> dict[HeadId, Float[Tensor, " d"]]:
     """Mean output of heads, before the output projection, over all places of texts.
 
-    Args:
-        model: A model without an edit.
-        heads: Its heads.
-        texts: What the mean is over, special tokens included.
-        batch_size: Texts per forward pass.
+    Special tokens are places, too.
 
     Raises:
         InputError: if there is no text, a text is too long, or a head does not exist.
@@ -154,58 +151,39 @@ def edit_heads(
     layers = {layer.number: layer for layer in attention_layers(model)}
     require_heads(model, layers.values(), heads)
     if rule.how == "mean":
-        if means is None or not set(heads) <= set(means):
-            raise ValueError("`means` must hold every head")
         _require_output_biases(model, list(layers.values()))
-    names = {id(parameter): name for name, parameter in model.hf_model.named_parameters()}
-    changed: set[str] = set()
-    for number, indices in _by_layer(heads).items():
-        layer = layers[number]
-        if rule.how == "mean" and means is not None:
-            _add_means(layer, {index: means[HeadId(number, index)] for index in indices})
-            changed.add(names[id(layer.projection.bias)])
-        for index in indices:
-            part = layer.columns(index)
+    changed: list[Tensor] = []
+    for number, indices in by_layer_of(heads).items():
+        projection: Any = layers[number].projection
+        columns = {index: layers[number].columns(index) for index in indices}
+        if rule.how == "mean":
+            added = projection.bias.double()
+            for index, part in columns.items():
+                matrix = part.double().T if is_turned(projection) else part.double()
+                added = added + matrix @ (means or {})[HeadId(number, index)].to(matrix)
+            projection.bias.copy_(added.to(projection.bias))
+            changed.append(projection.bias)
+        for part in columns.values():
             part.copy_((part.double() * rule.factor).to(part))
-        changed.add(names[id(layer.projection.weight)])
-    return sorted(changed)
-
-
-def _by_layer(heads: Sequence[HeadId]) -> dict[int, list[int]]:
-    """Heads of each layer, each once."""
-    by_layer: dict[int, list[int]] = {}
-    for head in dict.fromkeys(heads):
-        by_layer.setdefault(head.layer, []).append(head.head)
-    return by_layer
-
-
-def _add_means(layer: AttentionLayer, means: Mapping[int, Tensor]) -> None:
-    bias: Any = layer.projection.bias
-    added = bias.double()
-    for head, mean in means.items():
-        columns = layer.columns(head).double()
-        matrix = columns.T if is_turned(layer.projection) else columns
-        added = added + matrix @ mean.to(matrix)
-    bias.copy_(added.to(bias))
+        changed.append(projection.weight)
+    ours = {id(parameter) for parameter in changed}
+    return sorted(name for name, p in model.hf_model.named_parameters() if id(p) in ours)
 
 
 def _require_output_biases(model: LanguageModel, layers: Sequence[AttentionLayer]) -> None:
     """Make sure that the output projections have biases, by the configuration where need be."""
     if all(getattr(layer.projection, "bias", None) is not None for layer in layers):
         return
-    added = _biases_of_the_switch(model)
     hf_model: Any = model.hf_model
-    modules = dict(hf_model.named_modules())
-    ours = {id(modules[name.removesuffix(".bias")]) for name in added}
-    if not all(id(layer.projection) in ours for layer in layers):
+    names = _biases_of_the_switch(model)
+    gaining = [hf_model.get_submodule(name.removesuffix(".bias")) for name in names]
+    if not all(any(layer.projection is module for module in gaining) for layer in layers):
         raise InputError(
             f"`how` mean: the output projections of a {model.architecture} have no bias, and no "
             "switch of its configuration adds one; use zero or scale"
         )
-    for name in added:
-        module = modules[name.removesuffix(".bias")]
-        weight: Any = module.weight
-        module.bias = nn.Parameter(weight.new_zeros(weight.shape[0]))
+    for module in gaining:
+        module.bias = nn.Parameter(module.weight.new_zeros(module.weight.shape[0]))
     setattr(hf_model.config, _BIAS_SWITCH, True)
 
 
@@ -220,10 +198,8 @@ def _biases_of_the_switch(model: LanguageModel) -> list[str]:
         names = set(type(hf_model)(config).state_dict())
     now = set(hf_model.state_dict())
     gained = sorted(names - now)
-    only_biases = all(
-        name.endswith(".bias") and attention_part(name.removesuffix(".bias")) for name in gained
-    )
-    return gained if only_biases and not now - names else []
+    biases = [n for n in gained if n.endswith(".bias") and attention_part(n.removesuffix(".bias"))]
+    return gained if biases == gained and not now - names else []
 
 
 # -- the same through hooks ------------------------------------------------------------------------
@@ -235,19 +211,15 @@ def hooked_edit(
 ) -> Iterator[None]:
     """The model as if its heads were edited, for whatever runs inside; weights stay as they are.
 
-    Args:
-        model: A model without an edit.
-        heads: The heads.
-        rule: What becomes of their output.
-        means: As in ``edit_heads``.
+    The arguments are those of ``edit_heads``.
     """
-    by_layer = _by_layer(heads)
+    by_layer = by_layer_of(heads)
 
     def changed(z: Tensor, layer: AttentionLayer) -> Tensor:
         z = z.clone()
         for head in by_layer[layer.number]:
-            if rule.how == "mean" and means is not None:
-                z[:, :, head] = means[HeadId(layer.number, head)].to(z)
+            if rule.how == "mean":
+                z[:, :, head] = (means or {})[HeadId(layer.number, head)].to(z)
             else:
                 z[:, :, head] *= rule.factor
         return z
@@ -290,13 +262,7 @@ def check_edit(
 ) -> EditCheck:
     """Compare the logits of an edited model with those of the original under hooks.
 
-    Args:
-        edited: The model with changed weights.
-        original: The model before, in single precision.
-        heads: The heads.
-        rule: What became of them.
-        texts: On what logits are compared.
-        means: As in ``edit_heads``.
+    The original is in single precision.
 
     Raises:
         InputError: if the edit changed nothing, or the two differ by more than is allowed.
@@ -319,10 +285,10 @@ def check_edit(
     allowed = max(TOLERANCE, _PROPORTION * largest) + rounding
     check = EditCheck(difference, allowed, effect)
     named = ", ".join(map(str, heads))
-    if not difference <= check.allowed:
+    if not difference <= allowed:
         raise InputError(
             f"the edited model's logits differ by {difference:.2g} from those of the hooked one, "
-            f"more than {check.allowed:.2g}: {rule} of {named} in a {original.architecture} is not "
+            f"more than {allowed:.2g}: {rule} of {named} in a {original.architecture} is not "
             "what was asked for; nothing was kept"
         )
     if effect <= _NO_CHANGE:
@@ -336,8 +302,7 @@ def _logits(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabul
     if model.hf_model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = there
     with torch.inference_mode():
-        logits: Tensor = model.hf_model(**inputs).logits
-    return logits.double().cpu()
+        return model.hf_model(**inputs).logits.double().cpu()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -396,20 +361,20 @@ def write_edited_model(
     probes: Sequence[str],
     mean_over: Sequence[str] = (),
     batch_size: int = 32,
-    about: dict[str, Any] | None = None,
+    about: Mapping[str, Any],
 ) -> EditedModel:
     """Edit a model, save it, read it back, compare it with the hooked one, and only then name it.
 
     Args:
         load: Gives the model without hooks, in the type it is stored in; it is edited in place.
         load_original: Gives it once more, in single precision.
-        heads: The heads.
-        rule: What becomes of their output.
+        heads: As in ``edit_heads``.
+        rule: As there.
         folder: A folder that does not exist.
         probes: Texts on which logits are compared.
         mean_over: Texts over which the mean is taken, for ``mean``.
         batch_size: Texts per forward pass, for ``mean``.
-        about: Further entries of ``edit.json``, which no program reads.
+        about: Further entries of ``edit.json``: ``model``, as it is named in the card, and more.
 
     Raises:
         InputError: if the folder exists or cannot be written, a head does not exist, the
@@ -446,7 +411,7 @@ def write_edited_model(
             "parameters": parameters,
             "weights": {"before": before, "after": after},
             "check": asdict(check),
-            **(about or {}),
+            **about,
         }
         (stage / "edit.json").write_text(to_json(record), encoding="utf-8")
         card = _card(record, check, model_record(saved, weights=after), folder)
@@ -456,7 +421,7 @@ def write_edited_model(
 
 def _card(record: Mapping[str, Any], check: EditCheck, model: ModelRecord, folder: Path) -> str:
     """The model card: what was changed, how that was checked, and what was not measured."""
-    base, heads, how = str(record.get("model", model.name)), record["heads"], record["how"]
+    base, heads, how = str(record["model"]), record["heads"], record["how"]
     weights = record["weights"]
     found = Finding(
         result=[

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tda_bias.ablation.removal import by_layer_of
 from tda_bias.models.attention import attention_layers, attention_part, is_read, is_turned
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.models.load import auto_class, read_config
@@ -59,7 +60,7 @@ def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
     The bias of the output projection belongs to no head.
 
     Args:
-        hf_model: A plain Hugging Face model, without hooks.
+        hf_model: Without hooks.
         head: The head.
 
     Raises:
@@ -115,23 +116,20 @@ def _attention_parameters(hf_model: PreTrainedModel) -> dict[int, dict[tuple[Any
 
 def _joint_slices(name: str, axis: int, total: int, head: int, n_heads: int) -> list[Slice]:
     """NeoX and BLOOM go head by head; GPT-2 and ModernBERT have all queries, then keys, values."""
-    one_by_one = ".query_key_value." in name
     size = total // (3 * n_heads)
-    slices = []
     labels: tuple[Part, ...] = ("q", "k", "v")
-    for number, label in enumerate(labels):
-        start = (3 * head + number if one_by_one else number * n_heads + head) * size
-        slices.append(Slice(name, label, axis, start, start + size))
-    return slices
+    one_by_one = ".query_key_value." in name
+    places = [3 * head + i if one_by_one else i * n_heads + head for i in range(3)]
+    return [
+        Slice(name, label, axis, place * size, (place + 1) * size)
+        for label, place in zip(labels, places, strict=True)
+    ]
 
 
 def refuse_untrainable(name: str) -> None:
     """Refuse a model whose heads cannot be trained, by its configuration: no weight is loaded.
 
     A model whose configuration cannot be read is left to the loader, which says why.
-
-    Args:
-        name: As ``load_language_model`` takes it.
 
     Raises:
         InputError: naming the architecture and the parameters that cannot be cut into heads.
@@ -177,7 +175,7 @@ def export_record(
     """Content of the file that ``tdabias edit --as slices`` writes.
 
     Args:
-        hf_model: A plain Hugging Face model.
+        hf_model: Without hooks.
         chosen: Per head ``layer head`` and what is known of it.
         model: The model's part of the run record.
         rule: How the heads were chosen.
@@ -232,15 +230,9 @@ def chosen_heads(
     survivors: bool = False,
     random_seed: int | None = None,
 ) -> pd.DataFrame:
-    """Heads of a run, with what it knows of them.
+    """The top heads of a run by a map, or those that survive correction, and what it knows of them.
 
-    Args:
-        run: The run.
-        category: One of its categories.
-        by: The map that ranks them.
-        top: How many.
-        survivors: Those that survive correction instead.
-        random_seed: As many other heads of the same layers instead, drawn with it: a control.
+    With ``random_seed`` as many other heads of the same layers, drawn with it: a control.
 
     Raises:
         InputError: if survivors are asked for and there are none.
@@ -266,7 +258,7 @@ def chosen_heads(
 
 def n_possible_sets(heads: Sequence[HeadId], n_heads: int) -> int:
     """Number of different sets of as many other heads of the same layers."""
-    by_layer = _by_layer(heads)
+    by_layer = by_layer_of(heads)
     return math.prod(math.comb(n_heads - len(chosen), len(chosen)) for chosen in by_layer.values())
 
 
@@ -284,12 +276,10 @@ def random_sets(
     Raises:
         InputError: if a layer has too few other heads.
     """
-    by_layer = _by_layer(heads)
-    others = {
-        layer: [HeadId(layer, h) for h in range(n_heads) if h not in theirs]
-        for layer, theirs in by_layer.items()
-    }
+    by_layer = by_layer_of(heads)
+    others: dict[int, list[HeadId]] = {}
     for layer, theirs in by_layer.items():
+        others[layer] = [HeadId(layer, h) for h in range(n_heads) if h not in theirs]
         if len(others[layer]) < len(theirs):
             raise InputError(
                 f"layer {layer} has {len(theirs)} chosen heads and {len(others[layer])} others, so "
@@ -298,10 +288,7 @@ def random_sets(
     possible = n_possible_sets(heads, n_heads)
     if possible <= 2 * n:
         per_layer = [combinations(others[layer], len(by_layer[layer])) for layer in by_layer]
-        every = [
-            tuple(head for drawn in drawn_sets for head in drawn)
-            for drawn_sets in product(*per_layer)
-        ]
+        every = [tuple(chain.from_iterable(parts)) for parts in product(*per_layer)]
         return [every[i] for i in rng.permutation(possible)[:n]]
     drawn: dict[tuple[HeadId, ...], None] = {}
     while len(drawn) < n:
@@ -312,10 +299,3 @@ def random_sets(
         ]
         drawn[tuple(chosen)] = None
     return list(drawn)
-
-
-def _by_layer(heads: Sequence[HeadId]) -> dict[int, list[int]]:
-    by_layer: dict[int, list[int]] = {}
-    for head in sorted(set(heads)):
-        by_layer.setdefault(head.layer, []).append(head.head)
-    return by_layer

@@ -22,10 +22,10 @@ from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
 from tda_bias.progress import Progress
-from tda_bias.runs.cache import Cache, Part, texts_hash
+from tda_bias.runs.cache import Cache, texts_hash
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import generator
@@ -45,10 +45,8 @@ class PruneCurveRecord(RunRecord):
 
     Attributes:
         run: Folder of the run whose heads are ranked, as it was given.
-        category: Its category.
         quantity: What was brought to 0: ``beta`` or ``log_odds``.
         choosing: Targets on which the number of heads was chosen.
-        precision: Of matrix products while heads were removed.
         windows: Of the neutral text: how many of how many, their width and stride.
         twins: How twins came about; None without.
     """
@@ -153,22 +151,17 @@ def named_rankings(
     ablator: Ablator,
     choosing: Bool[np.ndarray, " triple"],
 ) -> dict[str, list[HeadId]]:
-    """Orders of all heads by the names of rankings.
+    """Orders of all heads by the names of rankings: maps of a run, and ``FIRST_ORDER``.
 
-    Args:
-        names: Maps of the run, and ``FIRST_ORDER``.
-        run: Whose maps rank heads, from all of its targets.
-        category: Of the run.
-        ablator: On all triples.
-        choosing: Triples of the targets that choose; the others are not looked at.
+    The run's maps are of all of its targets. First-order estimates look only at the ablator's
+    triples of the targets that choose.
     """
-    orders: dict[str, list[HeadId]] = {}
+    estimated = {}
     if set(names) & set(FIRST_ORDER):
-        orders |= first_order_rankings(ablator.only(choosing))
-    for name in names:
-        if name not in FIRST_ORDER:
-            orders[name] = ranked_heads(run, category, by=cast(RankBy, name))
-    return {name: orders[name] for name in names}
+        estimated = first_order_rankings(ablator.only(choosing))
+    of_run = [name for name in names if name not in FIRST_ORDER]
+    orders = {name: ranked_heads(run, category, by=cast(RankBy, name)) for name in of_run}
+    return {name: (estimated | orders)[name] for name in names}
 
 
 def _order(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:
@@ -222,15 +215,20 @@ def prune_curve(
                 f"{len(set(order))}"
             )
     rng = generator(seed, "random orders")
-    orders: list[tuple[str, int, Sequence[HeadId]]] = [
-        (n, 0, order) for n, order in rankings.items()
-    ]
-    orders += [
-        (RANDOM, i, [heads[j] for j in rng.permutation(len(heads))]) for i in range(n_random)
-    ]
-    sets = {(name, draw, k): tuple(order[:k]) for name, draw, order in orders for k in steps}
-    removed = [(), *sets.values()]
-    removals, perplexities = ablator.removals(removed), _perplexities(ablator, removed, windows)
+    orders = {(name, 0): order for name, order in rankings.items()}
+    orders |= {
+        (RANDOM, draw): [heads[i] for i in rng.permutation(len(heads))] for draw in range(n_random)
+    }
+    places = [(*place, k) for place in orders for k in steps]
+    removed = [(), *(tuple(orders[name, draw][:k]) for name, draw, k in places)]
+    removals = ablator.removals(removed)
+    perplexities = ablator.parts_without(
+        removed,
+        "perplexity",
+        lambda model: {"mean": log_perplexity(model, windows).mean},
+        cost=float(sum(map(len, windows.ids))),
+        about={"windows": texts_hash([(list(window),) for window in windows.ids])},
+    )
     arrays = (cache or Cache()).each([*removals, *perplexities], progress=progress)
     outcomes = ablator.outcomes(removed, islice(arrays, len(removals)))
     losses = [float(of_part["mean"]) for of_part in arrays]
@@ -240,17 +238,15 @@ def prune_curve(
         _values(outcome, choosing, target) | {"log_ppl": loss}
         for outcome, loss in zip(outcomes, losses, strict=True)
     ]
-    rows = [{"ranking": name, "draw": draw, "k": 0, **measured[0]} for name, draw, _ in orders]
-    rows += [
-        {"ranking": name, "draw": draw, "k": k, **values}
-        for (name, draw, k), values in zip(sets, measured[1:], strict=True)
-    ]
-    curve = pd.DataFrame(rows).sort_values(["ranking", "draw", "k"], ignore_index=True)
-    names = tuple(sorted(set(target[choosing])))
+    places += [(*place, 0) for place in orders]
+    measured = [*measured[1:], *[measured[0]] * len(orders)]
+    by = ["ranking", "draw", "k"]
+    index = pd.MultiIndex.from_tuples(places, names=by)
+    curve = pd.DataFrame(measured, index=index).sort_index().reset_index()
     record = PruneCurveRecord(
         model=model_record(ablator.model, weights=ablator.model.weight_hash()),
         quantity=quantity,
-        choosing=names,
+        choosing=tuple(sorted(set(target[choosing]))),
         precision=ablator.precision,
         windows={
             "read": len(windows.ids), "of": windows.of, "width": windows.width,
@@ -258,24 +254,6 @@ def prune_curve(
         },
     )  # fmt: skip
     return PruneCurve(curve, _chosen(curve, quantity, list(rankings)), record)
-
-
-def _perplexities(
-    ablator: Ablator, sets: Sequence[Sequence[HeadId]], windows: Windows
-) -> list[Part]:
-    """One part per set of heads."""
-    ids = texts_hash([(list(window),) for window in windows.ids])
-    cost = float(sum(map(len, windows.ids)))
-
-    def part(number: int, heads: Sequence[HeadId]) -> Part:
-        def computed() -> dict[str, np.ndarray]:
-            with ablator.removed(heads):
-                return {"mean": np.array(log_perplexity(ablator.model, windows).mean)}
-
-        about = {"heads": [str(head) for head in heads], "windows": ids, **ablator.about}
-        return Part(f"perplexity {number}", cost, lambda: about, computed)
-
-    return [part(number, heads) for number, heads in enumerate(sets)]
 
 
 def _values(
@@ -298,25 +276,24 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
     """The choice of every ranking, and how random orders fare with theirs."""
     of_each: Any = curve.groupby(["ranking", "draw"])
     picked = {place: _choice(of_draw, quantity) for place, of_draw in of_each}
-    random = np.array(
-        [abs(row[f"{quantity}_test"]) for (name, _), row in picked.items() if name == RANDOM]
-    )
+    test = f"{quantity}_test"
+    random = np.array([abs(row[test]) for (name, _), row in picked.items() if name == RANDOM])
     base = curve[curve["k"] == 0].iloc[0]
     rows = []
     for name in names:
         row = picked[name, 0]
-        left = abs(row[f"{quantity}_test"])
+        as_good = int(np.sum(random <= abs(row[test]) + 1e-12))
         rows.append(
             {
                 "ranking": name,
                 "k": int(row["k"]),
                 "before_choose": base[f"{quantity}_choose"],
                 "choose": row[f"{quantity}_choose"],
-                "before_test": base[f"{quantity}_test"],
-                **{f"test{end}": row[f"{quantity}_test{end}"] for end in ("", "_low", "_high")},
+                "before_test": base[test],
+                **{f"test{end}": row[f"{test}{end}"] for end in ("", "_low", "_high")},
                 "d_log_ppl": row["log_ppl"] - base["log_ppl"],
                 "random_test": float(random.mean()),
-                "p_random": (1 + int(np.sum(random <= left + 1e-12))) / (1 + len(random)),
+                "p_random": (1 + as_good) / (1 + len(random)),
             }
         )
     return pd.DataFrame(rows)
@@ -328,3 +305,45 @@ def _choice(of_draw: pd.DataFrame, quantity: Quantity) -> pd.Series[Any]:
     allowed = of_draw[of_draw["log_ppl"] <= base + ALLOWED_LOSS]
     left = allowed[f"{quantity}_choose"].abs().to_numpy(float)
     return allowed.iloc[int(np.argmin(left))]
+
+
+# -- in sentences ----------------------------------------------------------------------------------
+
+
+def curve_finding(curve: PruneCurve) -> Finding:
+    """Remaining bias on unseen targets for each ranking, compared with random orders."""
+    record, rows = curve.record, curve.chosen.to_dict("records")
+    n_random = curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique()
+    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < 0.05]
+    named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
+    first = (
+        f"Ablating heads by {', '.join(better)} brings the {named} closer to 0 on unseen targets "
+        "than random orders do."
+        if better
+        else f"No ranking brings the {named} closer to 0 on unseen targets than random orders do."
+    )
+    each = [
+        f"{row['ranking']}: {counted(row['k'], 'head')}, {row['before_test']:.2f} to "
+        f"{row['test']:.2f} nats ({interval_text(row['test_low'], row['test_high'])}), "
+        f"log-perplexity {row['d_log_ppl']:+.3f}; p {p_text(row['p_random'])}."
+        for row in rows
+    ]
+    return Finding(
+        result=[first, *each],
+        control=[
+            f"Random orders, each with its own choice, end at {rows[0]['random_test']:.2f} on "
+            f"average. p: (1 + random orders that end at as little) / (1 + {n_random}); compared "
+            f"with .05 after correction for {counted(len(rows), 'ranking')}."
+        ],
+        power=[
+            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}."
+        ],
+        details=[
+            f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "
+            "lost; 0 heads: nothing better was found.",
+            "Rankings of the run saw all of its targets; importance and effect only those that "
+            "choose.",
+            f"Perplexity: {record.windows['read']} of {record.windows['of']} windows of "
+            f"{record.windows['width']} tokens, stride {record.windows['stride']}.",
+        ],
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -19,10 +20,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tda_bias.models.attention import AttentionLayer
-from tda_bias.models.hooks import heads_changed, require_heads, stopped_before
+from tda_bias.models.hooks import Computing, Precision, heads_changed, require_heads, stopped_before
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
-from tda_bias.models.precision import Computing, Precision
 from tda_bias.models.scoring import TreePass
 from tda_bias.types import HeadId, InputError
 
@@ -36,7 +36,7 @@ class Removal:
         layer: The highest layer that lacks heads; 0 for the whole network.
         heads: Those that it lacks in that layer.
         branches: The layers from which on other networks differ from it.
-        sets: Which of the sets it is without.
+        sets: Which of the sets it is without; none where others only begin with it.
     """
 
     parent: int
@@ -45,10 +45,13 @@ class Removal:
     branches: set[int] = field(default_factory=set)
     sets: list[int] = field(default_factory=list)
 
-    @property
-    def is_read(self) -> bool:
-        """Tell whether its outputs are wanted; otherwise others only begin with it."""
-        return bool(self.sets)
+
+def by_layer_of(heads: Sequence[HeadId]) -> dict[int, list[int]]:
+    """Numbers of the heads of each layer, each once, layers in order."""
+    by_layer: dict[int, list[int]] = {}
+    for head in sorted(set(heads)):
+        by_layer.setdefault(head.layer, []).append(head.head)
+    return by_layer
 
 
 def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
@@ -61,13 +64,12 @@ def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
     index: dict[tuple[int, int, tuple[int, ...]], int] = {}
     for number, heads in enumerate(sets):
         at = 0
-        for layer in sorted({head.layer for head in heads}):
-            of_layer = tuple(sorted({head.head for head in heads if head.layer == layer}))
+        for layer, of_layer in by_layer_of(heads).items():
             nodes[at].branches.add(layer)
-            key = (at, layer, of_layer)
+            key = (at, layer, tuple(of_layer))
             if key not in index:
                 index[key] = len(nodes)
-                nodes.append(Removal(at, layer, of_layer))
+                nodes.append(Removal(at, layer, tuple(of_layer)))
             at = index[key]
         nodes[at].sets.append(number)
     order = sorted(range(len(nodes)), key=lambda i: (i != 0, nodes[i].layer))
@@ -92,7 +94,7 @@ class HeadRemover:
     Args:
         model: The model.
         layers: Its layers with attention.
-        replacement: What replaces a head's output, ``(layer, head, d)``; None for nothing.
+        replacement: What replaces a head's output; None for nothing.
         precision: Of matrix products while heads are removed.
     """
 
@@ -115,36 +117,27 @@ class HeadRemover:
         """The model without some heads, for whatever runs inside.
 
         Raises:
-            InputError: if the output of a removed head was what replaced it in every place.
+            InputError: if a head does not exist, or the output of a removed head was what replaced
+                it in every place.
         """
         require_heads(self.model, self.layers, heads)
-        by_layer: dict[int, list[int]] = {}
-        for head in heads:
-            by_layer.setdefault(self._position[head.layer], []).append(head.head)
+        by_layer = by_layer_of(heads)
         changed = dict.fromkeys(by_layer, 0.0)
 
         def without(z: Tensor, layer: AttentionLayer) -> Tensor:
-            position = self._position[layer.number]
-            new, size = self._without(z, position, [tuple(by_layer[position])])
-            changed[position] = max(changed[position], size[0])
+            new, sizes = self._without(z, self._position[layer.number], [by_layer[layer.number]])
+            changed[layer.number] = max(changed[layer.number], *sizes)
             return new
 
-        with (
-            self._computing.running(),
-            heads_changed([self.layers[position] for position in by_layer], without),
-        ):
+        layers = [layer for layer in self.layers if layer.number in by_layer]
+        with self._computing.running(), heads_changed(layers, without):
             yield
-        idle = {self.layers[p].number for p, size in changed.items() if size <= _NO_CHANGE}
-        self._refuse_idle([head for head in heads if head.layer in idle])
+        self._refuse_idle([head for head in heads if changed[head.layer] <= _NO_CHANGE])
 
     def read(
         self, tree_pass: TreePass, sets: Sequence[Sequence[HeadId]]
     ) -> Float[np.ndarray, "set reading"]:
         """The readings of a pass without each set of heads; what sets share is run once.
-
-        Args:
-            tree_pass: The pass.
-            sets: Heads to remove together; the empty set is the whole model.
 
         Raises:
             InputError: if removing heads changes nothing.
@@ -180,12 +173,10 @@ class HeadRemover:
         plan = removal_plan(sets)
         kept: dict[tuple[int, int], Any] = {}
         with self._computing.running():
-            for layer, nodes in groupby(range(len(plan)), key=lambda i: (i != 0, plan[i].layer)):
+            for layer, nodes in groupby(range(len(plan)), key=lambda i: plan[i].layer if i else -1):
                 for group in self._side_by_side(plan, list(nodes), tree_pass):
                     kept |= self._run(plan, group, tree_pass, kept, values)
-                kept = {
-                    key: given for key, given in kept.items() if key[1] > layer[1] or not layer[0]
-                }
+                kept = {key: given for key, given in kept.items() if key[1] > layer}
         return values
 
     def _side_by_side(
@@ -195,7 +186,7 @@ class HeadRemover:
         tokens = max(tree_pass.inputs["input_ids"].numel(), tree_pass.written.numel())
         most = max(1, _TOKENS.get(self.model.device.type, _TOKENS_ELSEWHERE) // tokens)
         for is_read in (False, True):
-            alike = [i for i in nodes if plan[i].is_read == is_read]
+            alike = [i for i in nodes if bool(plan[i].sets) == is_read]
             for first in range(0, len(alike), most):
                 yield alike[first : first + most]
 
@@ -219,14 +210,18 @@ class HeadRemover:
                 stack.enter_context(self._from(start, before))
             if nodes[0].parent >= 0:
                 stack.enter_context(self._replaced(start, [node.heads for node in nodes]))
-            stack.enter_context(self._recorded(branches - {0}, outputs))
+            for position in branches - {0}:
+                block = self.layers[position - 1].block
+                keep = partial(_keep, outputs, position)
+                stack.callback(block.register_forward_hook(keep).remove)
             inputs = {name: _repeated(value, copies) for name, value in tree_pass.inputs.items()}
-            if nodes[0].is_read:
+            if nodes[0].sets:
                 read = self._log_probs(tree_pass, inputs, copies)
                 for node, readings in zip(nodes, read, strict=True):
                     values[node.sets] = readings
             else:
-                self._run_to(max(branches, default=0), inputs)
+                with stopped_before(self.layers[max(branches)].block):
+                    self.model.hf_model(**inputs)
         return {
             (index, layer): _part(output, number, copies, rows)
             for layer, output in outputs.items()
@@ -253,7 +248,7 @@ class HeadRemover:
         self,
         z: Float[Tensor, "row token head d"],
         position: int,
-        heads: Sequence[tuple[int, ...]],
+        heads: Sequence[Sequence[int]],
     ) -> tuple[Float[Tensor, "row token head d"], list[float]]:
         """Output of heads without some of them, copy by copy, and how much each copy changed."""
         new = z.clone()
@@ -266,7 +261,7 @@ class HeadRemover:
         return new, sizes
 
     @contextmanager
-    def _replaced(self, position: int, heads: Sequence[tuple[int, ...]]) -> Iterator[None]:
+    def _replaced(self, position: int, heads: Sequence[Sequence[int]]) -> Iterator[None]:
         """Copies in a batch without heads of one layer, others in each."""
 
         def without(z: Tensor, layer: AttentionLayer) -> Tensor:
@@ -287,19 +282,6 @@ class HeadRemover:
             )
 
     @contextmanager
-    def _recorded(self, positions: set[int], outputs: dict[int, Any]) -> Iterator[None]:
-        """Keep what the layer before each of some layers hands on."""
-        with ExitStack() as stack:
-            for position in positions:
-
-                def keep(_: nn.Module, __: Any, output: Any, position: int = position) -> None:
-                    outputs[position] = output
-
-                block = self.layers[position - 1].block
-                stack.callback(block.register_forward_hook(keep).remove)
-            yield
-
-    @contextmanager
     def _from(self, position: int, output: Any) -> Iterator[None]:
         """Let a pass start at a layer: those before hand on what came before it."""
         skipped = [layer.block for layer in self.layers[:position]]
@@ -312,10 +294,10 @@ class HeadRemover:
             for block in skipped:
                 del vars(block)["forward"]
 
-    def _run_to(self, position: int, inputs: Mapping[str, Any]) -> None:
-        """Run the layers before one."""
-        with stopped_before(self.layers[position].block):
-            self.model.hf_model(**inputs)
+
+def _keep(outputs: dict[int, Any], position: int, _: nn.Module, __: Any, output: Any) -> None:
+    """Hook that keeps what the layer before one hands on."""
+    outputs[position] = output
 
 
 def _repeated(value: Any, copies: int) -> Any:

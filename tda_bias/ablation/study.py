@@ -6,7 +6,7 @@ all heads, the topological maps and two other attributions are compared with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, get_args
@@ -26,7 +26,7 @@ from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
-from tda_bias.runs.text import counted
+from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
 from tda_bias.types import Ablation, HeadId, InputError, RankBy
 
@@ -39,19 +39,11 @@ class AblationRecord(RunRecord):
 
     Attributes:
         run: Folder of the run whose heads were removed, as it was given.
-        category: The map that ranked them.
-        rank_by: Which of its values did.
+        category: The map that ranked them, by its values ``rank_by``.
         top: Heads from each end of the ranking.
-        ablation: What replaces a removed head's output.
-        precision: Of matrix products while heads were removed.
-        n_random: Random sets of heads, all different.
-        n_possible: How many different ones are possible.
-        n_resamples: Permutations for the agreement.
-        seed: Of random sets and permutations.
-        triples: Number of texts' triples.
-        twinned: How many of them have twins.
+        n_random: Random sets of heads, all different, of ``n_possible``.
+        triples: Number of triples, of which ``twinned`` have twins.
         twins: How the twins came about; None for a run without.
-        share_prefix: Whether a triple's common beginning was run once.
         survivors: Heads of the map that survive correction.
         base: Summaries of the unchanged model.
     """
@@ -61,16 +53,15 @@ class AblationRecord(RunRecord):
     category: str
     rank_by: RankBy
     top: int = Field(ge=1)
-    ablation: Ablation | None = None
+    ablation: Ablation
     precision: str = "float32"
     n_random: int
-    n_possible: int | None = None
-    n_resamples: int | None = None
+    n_possible: int
+    n_resamples: int
     seed: int
     triples: int
     twinned: int = 0
     twins: dict[str, Any] | None = None
-    share_prefix: bool
     survivors: int
     base: dict[str, Number]
 
@@ -163,18 +154,10 @@ def ablation_study(
 ) -> AblationStudy:
     """Remove heads and compare.
 
-    Args:
-        ablator: On the texts whose outcomes count.
-        run: The run whose maps rank the heads.
-        category: The map.
-        top: Heads from each end of the ranking.
-        n_random: Random sets to hold the top heads against, at least 20.
-        n_resamples: Permutations of heads for the agreement.
-        seed: Of random heads and permutations.
-        behaviour: Further summaries of a model, which is unchanged, or without the top heads
-            together or a random set.
-        cache: Where finished batches are kept.
-        progress: Called with finished steps and all.
+    ``top`` heads from each end of the run's ranking are held against as many random ones, and all
+    top heads together against ``n_random`` random sets of the same layers, at least 20.
+    ``behaviour`` gives further summaries of the unchanged model, and without the top heads together
+    or a random set. ``n_resamples`` permutations of heads test the agreement of rankings.
 
     Raises:
         InputError: if there are too few heads for ``top`` or ``n_random`` is below 20.
@@ -184,7 +167,12 @@ def ablation_study(
     kinds, sets, n_possible = _head_sets(run, category, top, n_random, rng)
     removals, slopes = ablator.removals(sets), ablator.slope_parts()
     whole = [place for place, kind in enumerate(kinds) if kind in _WHOLE]
-    further = [] if behaviour is None else _behaviours(ablator, [sets[i] for i in whole], behaviour)
+    further: list[Part] = []
+    if behaviour is not None:
+        # As much as all texts once: the published words and templates are many.
+        cost = float(sum(ablator.readings.tokens))
+        chosen = [sets[place] for place in whole]
+        further = ablator.parts_without(chosen, "behaviour", behaviour, cost=cost)
     arrays = (cache or Cache()).each([*removals, *slopes, *further], progress=progress)
     outcomes = ablator.outcomes(sets, islice(arrays, len(removals)))
     first_order = ablator.first_order(islice(arrays, len(slopes)))
@@ -220,7 +208,6 @@ def ablation_study(
             seed=seed,
             triples=len(outcomes[0].log_odds),
             twinned=int(np.isfinite(outcomes[0].beta).sum()),
-            share_prefix=ablator.readings.packed,
             survivors=len(run.survivors(category=category)),
             base=base,
         ),
@@ -262,27 +249,6 @@ def _head_sets(
     return [kind for kind, _ in sets], [heads for _, heads in sets], n_possible_sets(best, n_heads)
 
 
-def _behaviours(
-    ablator: Ablator,
-    sets: Sequence[tuple[HeadId, ...]],
-    behaviour: Callable[[LanguageModel], dict[str, float]],
-) -> list[Part]:
-    """One part per set of heads whose behaviour is measured."""
-    # As much as all texts once: the published words and templates are many.
-    cost = float(sum(ablator.readings.tokens))
-
-    def part(number: int, heads: tuple[HeadId, ...]) -> Part:
-        def computed() -> dict[str, np.ndarray]:
-            with ablator.removed(heads):
-                values = behaviour(ablator.model)
-            return {name: np.array(value) for name, value in values.items()}
-
-        about = {"heads": [str(head) for head in heads], **ablator.about}
-        return Part(f"behaviour {number}", cost, lambda: about, computed)
-
-    return [part(number, heads) for number, heads in enumerate(sets)]
-
-
 def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     """Test every effect of the top heads together against those of random sets.
 
@@ -290,14 +256,12 @@ def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
         effects: As in ``AblationStudy``: with the ``kind`` ``top_set`` once, and ``random_set``.
     """
     rows = []
+    # Differences below what single precision resolves are ties.
+    effects = effects.round(_DIGITS)
     random = effects[effects["kind"] == "random_set"]
     chosen = effects[effects["kind"] == "top_set"].iloc[0]
-    for name in (column for column in effects.columns if column.startswith("d_")):
-        # Differences below what single precision resolves are ties.
-        null, value = (
-            random[name].round(_DIGITS).to_numpy(float),
-            round(float(chosen[name]), _DIGITS),
-        )
+    for name in (column for column in effects if column.startswith("d_")):
+        null, value = random[name].to_numpy(float), float(chosen[name])
         rows.append(
             {
                 "outcome": name.removeprefix("d_"),
@@ -326,19 +290,18 @@ def _head_table(
     table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
     table = table.reset_index(drop=True)
     at = table["layer"].to_numpy(), table["head"].to_numpy()
+    single = [place for place, heads in enumerate(sets) if len(heads) == 1]
+
+    def exact(values: Sequence[Float[np.ndarray, " triple"]]) -> Float[np.ndarray, " head"]:
+        """Change of a mean over triples on removal of each head; NaN where it was not removed."""
+        changes = np.full(first.effect.shape, np.nan)
+        for place in single:
+            (head,) = sets[place]
+            changes[head.layer, head.head] = np.nanmean(values[place] - values[0])
+        return np.asarray(changes[at])
+
     for name in ("effect", "importance", "direct"):
         table[name] = getattr(first, name)[at]
-
-    def exact(values: Sequence[Float[np.ndarray, " triple"]]) -> list[float]:
-        """Change of a mean over triples on removal of each head; NaN where it was not removed."""
-        changes = {
-            heads[0]: float(np.nanmean(value - values[0]))
-            for heads, value in zip(sets, values, strict=True)
-            if len(heads) == 1
-        }
-        heads_there = zip(*(places.tolist() for places in at), strict=True)
-        return [changes.get(HeadId(layer, head), np.nan) for layer, head in heads_there]
-
     table["exact"] = exact([outcome.log_odds for outcome in outcomes])
     if np.isfinite(outcomes[0].beta).any():
         table["effect_beta"] = first.beta[at]
@@ -352,29 +315,95 @@ def _agreement(heads: pd.DataFrame, n_resamples: int, rng: np.random.Generator) 
     sized = heads.assign(**{f"abs_{name}": heads[name].abs() for name in ("direct", *effects)})
     maps = [name for name in heads.columns if name.startswith("z_")]
     estimates = (f"abs_{name}" for name in effects if name.startswith("effect"))
-    rankings = [*maps, "importance", "abs_direct", *estimates]
     rows = []
-    for ranking in rankings:
+    for ranking in [*maps, "importance", "abs_direct", *estimates]:
         row: dict[str, Any] = {"ranking": ranking}
         for name in effects:
             target = f"abs_{name}"
             both = sized[[ranking, target]].dropna() if ranking != target else sized.iloc[:0]
-            correlation = (
-                _spearman(both.to_numpy(float).T, n_resamples, rng) if len(both) > 3 else {}
-            )
-            row[f"n_{name}"] = len(both)
-            row[f"rho_{name}"] = correlation.get("rho", np.nan)
-            row[f"p_{name}"] = correlation.get("p", np.nan)
+            row[f"n_{name}"], rho, p = len(both), np.nan, np.nan
+            if len(both) > 3:
+                first, second = standardised_ranks(both.to_numpy(float)).T
+                rho = float(first @ second)
+            if np.isfinite(rho):
+                null = rng.permuted(np.tile(first, (n_resamples, 1)), axis=1) @ second
+                p = two_sided_share(null, rho)
+            row |= {f"rho_{name}": rho, f"p_{name}": p}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _spearman(
-    pair: Float[np.ndarray, "2 head"], n_resamples: int, rng: np.random.Generator
-) -> dict[str, float]:
-    first, second = (standardised_ranks(values) for values in pair)
-    rho = float(first @ second)
-    if np.isnan(rho):
-        return {"rho": np.nan, "p": np.nan}
-    null = rng.permuted(np.tile(first, (n_resamples, 1)), axis=1) @ second
-    return {"rho": rho, "p": two_sided_share(null, rho)}
+# -- in sentences ----------------------------------------------------------------------------------
+
+# Endings of the columns of effects, and what the effects are on.
+EFFECTS = {"": "log-odds", "_beta": "beta"}
+
+
+def effect_ends(study: AblationStudy) -> list[str]:
+    """Endings of the columns of effects that a study has."""
+    return list(EFFECTS) if study.has_beta else [""]
+
+
+def ablation_finding(study: AblationStudy) -> Finding:
+    """Effects of removing the top heads, compared with random heads of the same layers."""
+    rows = {row["ranking"]: row for row in study.agreement.to_dict("records")}
+    record = study.record
+    tests = {row["outcome"]: row for row in study.set_tests.to_dict("records")}
+    primary = "beta" if study.has_beta else "log_odds"
+    test = tests[primary]
+    name = "target effect (beta)" if study.has_beta else "mean log-odds"
+    result = [
+        f"Ablating the {counted(record.top, 'top head')} together changes the {name} from "
+        f"{number_text(study.base.get(primary), 3)} by {test['effect']:+.3f} nats; random heads of "
+        f"the same layers change it by {test['random_mean']:+.3f} (SD {test['random_sd']:.3f}; p "
+        f"{p_text(test['p'])}).",
+        *(_verdict(study, rows, end) for end in effect_ends(study)),
+    ]
+    control = [
+        f"{counted(record.n_random, 'random set')} of as many heads of the same layers; "
+        f"{counted(record.triples, 'item')}."
+    ]
+    if not record.survivors:
+        control.append(
+            "No head of this run survives correction: its top heads are heads with noisy values, "
+            "and this tests what ablating such heads does."
+        )
+    few = " (there are no more)" if record.n_possible <= record.n_random else ""
+    details = []
+    if study.has_beta:
+        without = record.triples - record.twinned
+        details.append(
+            "Beta is the log-odds of a triple minus those of its twins: what ablating heads does "
+            "to it, it does to the bias; most of what it does to the log-odds, it does to wording."
+            + (f" {without} of {record.triples} triples have no twin." if without else "")
+        )
+    return Finding(
+        result=result,
+        control=control,
+        power=[
+            f"With {counted(record.n_random, 'random set')}{few} no p can be below "
+            f"{1 / (1 + record.n_random):.3f}."
+        ],
+        details=details,
+    )
+
+
+def _verdict(study: AblationStudy, rows: Mapping[str, Mapping[Any, Any]], end: str) -> str:
+    """Tell whether the run's ranking predicts the size of the effect on an outcome."""
+    name = EFFECTS[end]
+    rho = {ranking: number_text(row[f"rho_effect{end}"]) for ranking, row in rows.items()}
+    text = f"Effects on {name}, over all heads: "
+    ranking = f"z_{study.record.rank_by}"
+    if ranking in rows:
+        p = rows[ranking][f"p_effect{end}"]
+        verdict = "the ranking by topology does not predict their size"
+        if p < 0.05:
+            more = "larger" if rows[ranking][f"rho_effect{end}"] > 0 else "smaller"
+            verdict = f"heads that stand high in the topological ranking have {more} ones"
+        text += f"{verdict} (Spearman {rho[ranking]}, p {p_text(p)}); "
+    exact = number_text(rows.get(f"abs_effect{end}", {}).get(f"rho_exact{end}"))
+    gradient, direct = (rho.get(name, number_text(None)) for name in ("importance", "abs_direct"))
+    return (
+        f"{text}gradient importance {gradient}, direct effect {direct}. "
+        f"First-order and exact ones where both exist: {exact}."
+    )

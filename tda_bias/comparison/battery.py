@@ -133,22 +133,7 @@ def battery(
     """Everything that a preset measures, and what is left out.
 
     What is on the hub alone and cannot be reached is left out and listed; what a user names must be
-    there.
-
-    Args:
-        preset: How much.
-        data: Triples, as for ``tdabias stereoset``.
-        sentences: StereoSet's intrasentence half.
-        crows: CrowS-Pairs.
-        blimp: BLiMP; what ships if None.
-        text: Neutral text.
-        twins: How twins come about.
-        only: Names of measures; all if empty.
-        pairs: A file of the user's own pairs; None for none.
-        category: Of StereoSet's halves; the preset's if None.
-        groups: Only these targets of the triples.
-        limit: At most so many triples of each target.
-        seed: Of whatever is drawn.
+    there. The arguments are the options of ``tdabias compare``.
 
     Raises:
         InputError: if a measure is unknown, or a text that was named cannot be read.
@@ -228,14 +213,7 @@ def _sentences(source: str, category: str, limit: int | None) -> SentenceMeasure
 
 @dataclass(frozen=True)
 class RiskMeasure:
-    """Prejudice and volatility of pronouns over occupations, word by word.
-
-    Attributes:
-        words: The occupations.
-        templates: With their counts.
-        classes: The pronouns.
-        name: Of the measure.
-    """
+    """Prejudice and volatility of pronouns over occupations, word by word."""
 
     words: WordList
     templates: Sequence[Template]
@@ -263,27 +241,15 @@ class RiskMeasure:
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
         """As in ``Measure``."""
-        risks = risk_items(
-            score_preferences(
-                model,
-                self.words,
-                self.templates,
-                self.classes,
-                config=ScoreConfig(batch_size=batch_size),
-                progress=progress,
-            )
-        )
-        return _rows_of(risks, "x", {name: f"pvf_{name}" for name in _RISKS})
+        texts = (self.words, self.templates, self.classes)
+        config = ScoreConfig(batch_size=batch_size)
+        preferences = score_preferences(model, *texts, config=config, progress=progress)
+        return _rows_of(risk_items(preferences), "x", {name: f"pvf_{name}" for name in _RISKS})
 
 
 @dataclass(frozen=True)
 class QuestionMeasure:
-    """UnQover's mu and eta of a small design, subject by subject.
-
-    Attributes:
-        design: The questions.
-        name: Of the measure.
-    """
+    """UnQover's mu and eta of a small design, subject by subject."""
 
     design: Design
     name: str = "unqover"

@@ -29,20 +29,17 @@ _PER = {"sum": "by sums", "mean": "per token"}
 
 
 class BetaAgreementRecord(TwoRunsRecord):
-    """The same of two models' target effects.
-
-    Attributes:
-        compares: What was compared.
-    """
+    """The same of two models' target effects."""
 
     compares: Literal["beta"] = "beta"
 
 
+_CHANCE = ("r", "chance_low", "chance_high", "p")
 _RELIABILITY = ("reliability_before", "reliability_after", "corrected")
 _COLUMNS = {
     **dict.fromkeys(("quantity", "scoring", "over"), str),
     "n": int,
-    **dict.fromkeys(("r", "chance_low", "chance_high", "p", *_RELIABILITY), float),
+    **dict.fromkeys((*_CHANCE, *_RELIABILITY), float),
 }
 
 
@@ -81,12 +78,7 @@ def compare_beta(
 ) -> BetaAgreement:
     """Correlate the target effects of two runs of ``stereoset`` over the items that both have.
 
-    Args:
-        before: One run, with twins.
-        after: The other.
-        category: The category, where they have several.
-        n_resamples: Permutations for the chance lines.
-        seed: Of the permutations.
+    A category must be given where they have several.
 
     Raises:
         InputError: if a run has no twins, they share no category or fewer than three of its items,
@@ -144,9 +136,14 @@ def agreement(
     size = np.bincount(member)
     means = np.stack([np.bincount(member, values) / size for values in (x, y)])
     within = np.stack([x, y]) - means[:, member]
-    one = np.zeros_like(member)
-    yield _row("items", x, y, one, n_resamples, rng)
-    yield _row("items within targets", within[0], within[1], member, n_resamples, rng)
+
+    def row(over: str, values: Float[np.ndarray, "model item"], stratum: Any) -> dict[str, Any]:
+        found = chance_correlation(*values, stratum, n_resamples, rng, of="values")
+        chance = dict(zip(_CHANCE, found, strict=True))
+        return {"over": over, "n": len(stratum), **chance, **dict.fromkeys(_RELIABILITY, np.nan)}
+
+    yield row("items", np.stack([x, y]), np.zeros_like(member))
+    yield row("items within targets", within, member)
     between, items = _components(means, within, size)
     variances, noise = np.diag(between), np.diag(items)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -154,25 +151,9 @@ def agreement(
         real = np.maximum(variances, 0)
         reliability = real / (real + noise / _n0(size))
         corrected = between[0, 1] / np.sqrt(variances.prod())
-    yield {
-        **_row("targets", means[0], means[1], np.zeros(len(size), int), n_resamples, rng),
-        "reliability_before": reliability[0],
-        "reliability_after": reliability[1],
-        "corrected": corrected if (variances > 0).all() else np.nan,
-    }
-
-
-def _row(
-    over: str,
-    x: np.ndarray,
-    y: np.ndarray,
-    stratum: np.ndarray,
-    n_resamples: int,
-    rng: np.random.Generator,
-) -> dict[str, Any]:
-    found = chance_correlation(x, y, stratum, n_resamples, rng, of="values")
-    row = dict(zip(("r", "chance_low", "chance_high", "p"), found, strict=True))
-    return {"over": over, "n": len(x), **row, **dict.fromkeys(_RELIABILITY, np.nan)}
+    known = [*reliability, corrected if (variances > 0).all() else np.nan]
+    targets = row("targets", means, np.zeros_like(size))
+    yield targets | dict(zip(_RELIABILITY, known, strict=True))
 
 
 def _components(

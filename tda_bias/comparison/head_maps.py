@@ -24,21 +24,13 @@ from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_t
 from tda_bias.stats.resampling import benjamini_hochberg, chance_correlation, generator, holm
 from tda_bias.types import InputError, RankBy
 
-MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
+_MAPS: tuple[RankBy, ...] = ("evidence", "location", "relative", "statistic")
 # Settings of a run without which two maps are different quantities.
 _SAME = ("distance", "edges", "combine", "adjust")
 
 
 class TwoRunsRecord(RunRecord):
-    """Everything needed to repeat a comparison of two runs; ``model`` is the one before.
-
-    Attributes:
-        after: The other model.
-        runs: Folders of the runs.
-        category: The category.
-        n_resamples: Permutations.
-        seed: Of the permutations.
-    """
+    """Everything needed to repeat a comparison of two runs; ``model`` is the one before."""
 
     command: str = "compare"
     after: ModelRecord
@@ -52,12 +44,10 @@ class HeadsComparisonRecord(TwoRunsRecord):
     """The same of two maps.
 
     Attributes:
-        compares: What was compared.
         by: The map.
         matched: Whether heads were compared one by one.
         reliability: Of the map in each run, between halves of the contexts.
         same_texts: Whether both runs read the same tokens.
-        same_weights: Whether both are of the same weights.
     """
 
     compares: Literal["heads"] = "heads"
@@ -69,11 +59,8 @@ class HeadsComparisonRecord(TwoRunsRecord):
     same_weights: bool
 
 
-_AGREEMENT = {
-    "over": str,
-    "n": int,
-    **dict.fromkeys(("rho", "chance_low", "chance_high", "p"), float),
-}
+_CHANCE = ("rho", "chance_low", "chance_high", "p")
+_AGREEMENT = {"over": str, "n": int, **dict.fromkeys(_CHANCE, float)}
 _LAYERS = {"model": str, "layer": int, "depth": float, "value": float}
 _HEADS = {
     **dict.fromkeys(("layer", "head"), int),
@@ -125,25 +112,20 @@ def compare_heads(
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> HeadsComparison:
-    """Compare the maps of two runs of ``head_bias``.
+    """Compare the maps ``by`` of two runs of ``head_bias``, by permutations of heads and layers.
 
-    Args:
-        before: The run that changes are counted from.
-        after: The other one: the same model changed, or another size of it.
-        category: The category of both, where they have several.
-        by: The map; one that has a noise of its own.
-        n_resamples: Permutations for the chance lines.
-        seed: Of the permutations.
+    The run after is of the same model changed, or of another size of it. A category must be given
+    where the runs have several.
 
     Raises:
         InputError: if the runs are one, were computed differently, or lack the category or the map.
     """
     name = _checked(before, after, category, by)
-    first, other = (_Map.of(run, name, by) for run in (before, after))
+    maps = {side: _Map(run, name, by) for side, run in (("before", before), ("after", after))}
+    first, other = maps.values()
     matched = _same_architecture(before, after)
     rng = generator(seed, "agreement", name, by)
-    rows = list(_agreement(first, other, matched, n_resamples, rng))
-    layers = [
+    profiles = [
         pd.DataFrame(
             {
                 "model": side,
@@ -152,13 +134,12 @@ def compare_heads(
                 "value": head_map.profile,
             }
         )
-        for side, head_map in (("before", first), ("after", other))
+        for side, head_map in maps.items()
     ]
-    weights = [run.record.model.weights for run in (before, after)]
     return HeadsComparison(
-        agreement=pd.DataFrame(rows),
-        layers=pd.concat(layers, ignore_index=True),
-        heads=moved(first, other) if matched else moved(first, first).head(0),
+        agreement=pd.DataFrame(_agreement(first, other, matched, n_resamples, rng)),
+        layers=pd.concat(profiles, ignore_index=True),
+        heads=_moved(first, other) if matched else _moved(first, first).head(0),
         record=HeadsComparisonRecord(
             model=before.record.model,
             after=after.record.model,
@@ -167,47 +148,36 @@ def compare_heads(
             matched=matched,
             reliability=(first.reliability, other.reliability),
             same_texts=before.record.texts.hash == after.record.texts.hash,
-            same_weights=weights[0] == weights[1],
+            same_weights=before.record.model.weights == after.record.model.weights,
             n_resamples=n_resamples,
             seed=seed,
         ),
     )
 
 
-@dataclass(frozen=True)
 class _Map:
-    """One run's map.
+    """One run's map, ``(layer, head)``.
 
     Attributes:
-        shown: ``(layer, head)`` the values that rank heads.
-        value: ``(layer, head)`` the map before it is divided by its noise.
-        expected: ``(layer, head)`` its mean under exchange.
-        noise: ``(layer, head)`` its standard deviation under exchange.
+        shown: The values that rank heads.
+        value: Before they are divided by their noise.
+        expected: Mean of that under exchange.
+        noise: Its standard deviation under exchange.
+        profile: Mean of ``shown`` over the heads of each layer.
         reliability: Between halves of the contexts; None where it is undefined.
     """
 
-    shown: Float[np.ndarray, "layer head"]
-    value: Float[np.ndarray, "layer head"]
-    expected: Float[np.ndarray, "layer head"]
-    noise: Float[np.ndarray, "layer head"]
-    reliability: float | None
-
-    @classmethod
-    def of(cls, run: HeadBias, category: str, by: RankBy) -> _Map:
-        """From a run's table."""
+    def __init__(self, run: HeadBias, category: str, by: RankBy) -> None:
         columns = map_columns(by, run.category.columns)
         tested = columns.tested
         names = (columns.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
-        shown, value, expected, noise = (run.layer_by_head(name, category) for name in names)
-        return cls(shown, value, expected, noise, _reliability(run, category, tested))
-
-    @property
-    def profile(self) -> Float[np.ndarray, " layer"]:
-        """Mean over heads."""
-        return np.asarray(np.nanmean(self.shown, axis=1))
+        values = (run.layer_by_head(name, category) for name in names)
+        self.shown, self.value, self.expected, self.noise = values
+        self.profile = np.asarray(np.nanmean(self.shown, axis=1))
+        self.reliability = _reliability(run, category, tested)
 
 
-def moved(before: _Map, after: _Map) -> pd.DataFrame:
+def _moved(before: _Map, after: _Map) -> pd.DataFrame:
     """Movement of every head, in standard deviations of both maps' noise.
 
     Both values are taken relative to what they are expected to be under exchange. The noises are
@@ -242,11 +212,10 @@ def _agreement(
     first: _Map, other: _Map, matched: bool, n_resamples: int, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
     """Spearman over heads, where they are the same ones, and over relative depths."""
-    names = ("rho", "chance_low", "chance_high", "p")
 
     def row(over: str, x: np.ndarray, y: np.ndarray, stratum: np.ndarray) -> dict[str, Any]:
         found = chance_correlation(x, y, stratum, n_resamples, rng, of="ranks")
-        return {"over": over, "n": len(x), **dict(zip(names, found, strict=True))}
+        return {"over": over, "n": len(x), **dict(zip(_CHANCE, found, strict=True))}
 
     if matched:
         known = np.isfinite(first.shown) & np.isfinite(other.shown)
@@ -268,13 +237,11 @@ def _depths(n: int) -> Float[np.ndarray, " layer"]:
 
 
 def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy) -> str:
-    """The category that both runs have.
-
-    Raises:
-        InputError: as ``compare_heads``.
-    """
-    if by not in MAPS:
-        raise InputError(f"`by` must be one of {', '.join(MAPS)}; got {by!r}: its noise is unknown")
+    """The category that both runs have, if they can be compared."""
+    if by not in _MAPS:
+        raise InputError(
+            f"`by` must be one of {', '.join(_MAPS)}; got {by!r}: its noise is unknown"
+        )
     first, other = before.record, after.record
     if first.model.weights == other.model.weights and first.texts.hash == other.texts.hash:
         raise InputError(
@@ -302,26 +269,32 @@ def shared_category(before: Sequence[str], after: Sequence[str], category: str |
         InputError: if it is not one of both.
     """
     shared = [name for name in before if name in after]
+    if category in shared:
+        return category
     if category is None and len(shared) == 1:
         return shared[0]
     if category is None and shared:
         raise InputError(
             f"both runs have several categories; give --category {' or '.join(shared)}"
         )
-    if category is None or category not in shared:
-        raise InputError(
-            f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "
-            f"got {category!r}"
-        )
-    return category
+    raise InputError(
+        f"`category` must be one that both runs have ({', '.join(shared) or 'there is none'}); "
+        f"got {category!r}"
+    )
 
 
 def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
     """Tell whether the heads of the one are the heads of the other."""
-    models = [run.record.model for run in (before, after)]
-    about = [(model.architecture, model.layers, model.parameters) for model in models]
-    sizes = [len(run.category) / len(run.categories) for run in (before, after)]
-    return about[0] == about[1] and sizes[0] == sizes[1]
+    first, other = (
+        (
+            run.record.model.architecture,
+            run.record.model.layers,
+            run.record.model.parameters,
+            len(run.category) / len(run.categories),
+        )
+        for run in (before, after)
+    )
+    return first == other
 
 
 def _reliability(run: HeadBias, category: str, tested: str) -> float | None:
@@ -358,10 +331,11 @@ def maps_finding(comparison: HeadsComparison) -> Finding:
             f"{0.05 * known:.1f} by chance at most."
         )
     else:
+        layers = comparison.layers["model"].value_counts()
+        shapes = ", ".join(counted(layers[side], "layer") for side in ("before", "after"))
         result.append(
-            f"The models have other shapes ({_shape(comparison, 'before')}, "
-            f"{_shape(comparison, 'after')}): heads are not matched, layers are compared at the "
-            "same relative depths."
+            f"The models have other shapes ({shapes}): heads are not matched, layers are compared "
+            "at the same relative depths."
         )
     control = [
         f"By chance: {interval_text(agreement['chance_low'], agreement['chance_high'])} (heads or "
@@ -389,7 +363,3 @@ def maps_finding(comparison: HeadsComparison) -> Finding:
             "independent. p of the agreement is one-sided."
         ],
     )
-
-
-def _shape(comparison: HeadsComparison, model: str) -> str:
-    return counted((comparison.layers["model"] == model).sum(), "layer")

@@ -8,7 +8,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,10 +43,8 @@ _PER = {"sum": "nats", "mean": "nats per token"}
 _BY = {"sum": "by sums", "mean": "per token"}
 # Both meaningful continuations are compared with the unrelated one.
 _LMS_GUARD = Guard(1.0, -1, "1 point", wins=2)
-_ACCURACY_GUARD = Guard(1.0, -1, "1 point", wins=1)
-_TWO_PER_CENT = Guard(math.log(1.02), 1, "2 % perplexity")
 # The paradigm of BLiMP that needs the gender of names and nouns.
-GENDER_AGREEMENT = "anaphor_gender_agreement"
+_GENDER_AGREEMENT = "anaphor_gender_agreement"
 
 
 # -- StereoSet -------------------------------------------------------------------------------------
@@ -57,7 +56,7 @@ class TripleMeasure:
 
     Attributes:
         triples: The items.
-        twins: The same texts about other targets; None for no beta.
+        twins: None for no beta.
         source: Where the triples were read, and what pins them.
         name: Of the measure.
     """
@@ -81,15 +80,11 @@ class TripleMeasure:
         """Beta of every category is what a comparison is about."""
         outcomes = []
         for category in in_order(triple.category for triple in self.triples):
-            for scoring in SCORINGS if self._has_twins(category) else ():
-                name, primary = f"beta_{scoring}_{category}", scoring == "sum"
-                about = f"StereoSet {category}: log-odds minus the twin's, {_BY[scoring]}"
-                outcomes.append(
-                    Outcome(name, "bias", _PER[scoring], about, neutral=0.0, primary=primary)
-                )
+            if self._has_twins(category):
+                outcomes += _beta_outcomes("beta", category, "StereoSet", primary="sum")
             about = f"StereoSet {category}: log-odds of the stereotype, mostly wording"
             outcomes.append(Outcome(f"log_odds_{category}", "bias", "nats", about, neutral=0.0))
-            outcomes += _score_outcomes("ss", category, f"StereoSet {category}")
+            outcomes += _score_outcomes("ss", category, "StereoSet")
         return [*outcomes, *_lms_outcomes("lms", "StereoSet")]
 
     def items(
@@ -97,14 +92,13 @@ class TripleMeasure:
     ) -> pd.DataFrame:
         """As in ``Measure``."""
         twins = [self.twins.of(t) if self.twins is not None else () for t in self.triples]
-        every = [*self.triples, *(twin for several in twins for twin in several)]
+        every = [*self.triples, *chain.from_iterable(twins)]
         readings = triple_likelihoods(model, every, batch_size=batch_size, progress=progress)
-        table = item_table(self.triples, readings[: len(self.triples)])
+        n = len(self.triples)
+        table = item_table(self.triples, readings[:n])
         table["id"] = triple_ids(self.triples)
-        rest = iter(readings[len(self.triples) :])
-        table = with_beta(
-            table, twin_table([[next(rest) for _ in its_twins] for its_twins in twins])
-        )
+        rest = iter(readings[n:])
+        table = with_beta(table, twin_table([list(islice(rest, len(own))) for own in twins]))
         rows = [*_score_rows("ss", table), *_lms_rows("lms", table), *_odds_rows("", table)]
         for category, part in table.groupby("category", sort=False):
             if self._has_twins(str(category)):
@@ -124,10 +118,7 @@ class TripleMeasure:
 class SentenceMeasure:
     """StereoSet's intrasentence half: whole sentences, with the same about the other gender.
 
-    Attributes:
-        sentences: The items.
-        source: Where they were read, and what pins them.
-        name: Of the measure.
+    The attributes are those of ``TripleMeasure``.
     """
 
     sentences: Sequence[SentenceTriple]
@@ -152,18 +143,13 @@ class SentenceMeasure:
     @property
     def outcomes(self) -> Sequence[Outcome]:
         """Beta, log-odds and scores of whole sentences."""
-        outcomes = []
-        if self.twins:
-            for scoring in SCORINGS:
-                about = f"intrasentence gender: log-odds minus the twin's, {_BY[scoring]}"
-                name = f"intrasentence_beta_{scoring}_gender"
-                outcomes.append(Outcome(name, "bias", _PER[scoring], about, neutral=0.0))
+        name = "intrasentence"
+        outcomes = [*(_beta_outcomes(f"{name}_beta", "gender", name) if self.twins else ())]
         for category in in_order(sentence.category for sentence in self.sentences):
-            about = f"intrasentence {category}: log-odds of the stereotype"
-            name = f"intrasentence_log_odds_{category}"
-            outcomes.append(Outcome(name, "bias", "nats", about, neutral=0.0))
-            outcomes += _score_outcomes("intrasentence_ss", category, f"intrasentence {category}")
-        return [*outcomes, *_lms_outcomes("intrasentence_lms", "intrasentence", guarded=False)]
+            about, odds = f"{name} {category}: log-odds of the stereotype", f"{name}_log_odds"
+            outcomes.append(Outcome(f"{odds}_{category}", "bias", "nats", about, neutral=0.0))
+            outcomes += _score_outcomes(f"{name}_ss", category, name)
+        return [*outcomes, *_lms_outcomes(f"{name}_lms", name, guarded=False)]
 
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
@@ -191,9 +177,22 @@ class SentenceMeasure:
         return pd.concat(rows, ignore_index=True)
 
 
+def _beta_outcomes(name: str, category: str, what: str, *, primary: str = "") -> Iterator[Outcome]:
+    for scoring in SCORINGS:
+        about = f"{what} {category}: log-odds minus the twin's, {_BY[scoring]}"
+        yield Outcome(
+            f"{name}_{scoring}_{category}",
+            "bias",
+            _PER[scoring],
+            about,
+            neutral=0.0,
+            primary=scoring == primary,
+        )
+
+
 def _score_outcomes(name: str, category: str, what: str) -> Iterator[Outcome]:
     for scoring in SCORINGS:
-        about = f"{what}: stereotype score {_BY[scoring]}, mean over targets"
+        about = f"{what} {category}: stereotype score {_BY[scoring]}, mean over targets"
         yield Outcome(f"{name}_{scoring}_{category}", "bias", "points", about, neutral=50.0)
 
 
@@ -245,11 +244,7 @@ _WINO = {
 
 @dataclass(frozen=True)
 class PairMeasure:
-    """A set of minimal pairs.
-
-    Attributes:
-        pairs: From ``load_pairs``.
-    """
+    """A set of minimal pairs, from ``load_pairs``."""
 
     pairs: PairSet
 
@@ -273,33 +268,31 @@ class PairMeasure:
     def outcomes(self) -> Sequence[Outcome]:
         """Outcomes made of the set."""
         groups = list(dict.fromkeys(pair.group for pair in self.pairs.pairs))
-        if self.name == "crows":
-            about = "CrowS-Pairs: stereotypical sentences preferred"
-            abouts = {"crows": about, **{f"crows_{kind}": f"{about}, {kind}" for kind in groups}}
-            return [
-                Outcome(name, "bias", "points", about, neutral=50.0, cluster="writer")
-                for name, about in abouts.items()
-            ]
-        if self.name == "blimp":
-            about = "BLiMP: grammatical sentences preferred, mean over paradigms"
-            known = "BLiMP: a reflexive agrees with the gender of its name or noun"
-            every = Outcome(
-                "blimp", "quality", "points", about, guard=_ACCURACY_GUARD, cluster="paradigm"
-            )
-            agreement = Outcome(
-                "blimp_gender_agreement", "knowledge", "points", known, cluster="pair"
-            )
-            return [every, agreement] if GENDER_AGREEMENT in groups else [every]
-        if self.name in ("winobias", "winogender"):
-            kinds = dict.fromkeys(str(pair.type) for pair in self.pairs.pairs)
-            names = {f"{self.name}_{kind}": _WINO[kind] for kind in kinds}
-            return [
-                Outcome(name, "bias", "nats", about, neutral=0.0, cluster="occupation")
-                for name, about in names.items()
-            ]
-        # Who brings pairs of their own asks about these.
-        name, about = f"pairs_{self.name}", f"{self.name}: log-odds of `more` over `less`"
-        return [Outcome(name, "bias", "nats", about, neutral=0.0, primary=True, cluster="group")]
+        points = partial(Outcome, kind="bias", unit="points", neutral=50.0, cluster="writer")
+        nats = partial(Outcome, kind="bias", unit="nats", neutral=0.0)
+        match self.name:
+            case "crows":
+                about = "CrowS-Pairs: stereotypical sentences preferred"
+                kinds = [points(f"crows_{kind}", about=f"{about}, {kind}") for kind in groups]
+                return [points("crows", about=about), *kinds]
+            case "blimp":
+                about = "BLiMP: grammatical sentences preferred, mean over paradigms"
+                known = "BLiMP: a reflexive agrees with the gender of its name or noun"
+                name = "blimp_gender_agreement"
+                guard = Guard(1.0, -1, "1 point", wins=1)
+                every = Outcome(
+                    "blimp", "quality", "points", about, guard=guard, cluster="paradigm"
+                )
+                agreement = Outcome(name, "knowledge", "points", known, cluster="pair")
+                return [every, agreement] if _GENDER_AGREEMENT in groups else [every]
+            case "winobias" | "winogender":
+                types = dict.fromkeys(str(pair.type) for pair in self.pairs.pairs)
+                about_of = {f"{self.name}_{kind}": _WINO[kind] for kind in types}
+                return [nats(n, about=about_of[n], cluster="occupation") for n in about_of]
+            case own:
+                # Who brings pairs of their own asks about these.
+                about = f"{own}: log-odds of `more` over `less`"
+                return [nats(f"pairs_{own}", about=about, primary=True, cluster="group")]
 
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
@@ -309,35 +302,27 @@ class PairMeasure:
         return pd.concat(self._rows(table), ignore_index=True)
 
     def _rows(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        preferred, odds = 100 * table["preferred"], table["log_odds"]
+        table = table.assign(preferred=100 * table["preferred"])
         match self.name:
             case "crows":
-                yield _pair_rows("crows", table, preferred)
+                yield _pair_rows("crows", table, "preferred")
                 for kind, part in table.groupby("group", sort=False):
-                    yield _pair_rows(f"crows_{kind}", part, preferred[part.index])
+                    yield _pair_rows(f"crows_{kind}", part, "preferred")
             case "blimp":
-                yield _pair_rows("blimp", table, preferred, equal_weights(table["group"]))
-                part = table[table["group"] == GENDER_AGREEMENT]
-                yield _pair_rows(
-                    "blimp_gender_agreement", part.assign(cluster=part["id"]), preferred
-                )
+                yield _pair_rows("blimp", table, "preferred", equal_weights(table["group"]))
+                part = table[table["group"] == _GENDER_AGREEMENT]
+                part = part.assign(cluster=part["id"])
+                yield _pair_rows("blimp_gender_agreement", part, "preferred")
             case "winobias" | "winogender":
                 for kind, part in table.groupby("type", sort=False):
-                    yield _pair_rows(f"{self.name}_{kind}", part, odds[part.index])
-            case _:
-                yield _pair_rows(f"pairs_{self.name}", table, odds)
+                    yield _pair_rows(f"{self.name}_{kind}", part, "log_odds")
+            case own:
+                yield _pair_rows(f"pairs_{own}", table, "log_odds")
 
 
-def _pair_rows(
-    outcome: str, table: pd.DataFrame, value: pd.Series[Any], weight: Any = 1.0
-) -> pd.DataFrame:
-    return item_rows(
-        outcome,
-        item=table["id"],
-        cluster=table["cluster"],
-        value=value.loc[table.index],
-        weight=weight,
-    )
+def _pair_rows(outcome: str, table: pd.DataFrame, column: str, weight: Any = 1.0) -> pd.DataFrame:
+    item, cluster, value = (table[name] for name in ("id", "cluster", column))
+    return item_rows(outcome, item=item, cluster=cluster, value=value, weight=weight)
 
 
 # -- neutral text ----------------------------------------------------------------------------------
@@ -350,14 +335,12 @@ class _OfText:
     Attributes:
         text: The neutral text.
         width: Tokens of a window; the model's default if None.
-        stride: Tokens from one window to the next; half the width if None.
         sample: So many windows, drawn; all if None.
         seed: Of the draw.
     """
 
     text: NeutralText
     width: int | None = None
-    stride: int | None = None
     sample: int | None = None
     seed: int = 0
 
@@ -368,7 +351,6 @@ class _OfText:
             "source": self.text.source,
             "revision": self.text.revision,
             "width": self.width,
-            "stride": self.stride,
             "sample": self.sample,
             "seed": self.seed,
         }
@@ -377,10 +359,7 @@ class _OfText:
         """The pieces of the text that a model reads; narrower where it takes fewer tokens."""
         limits = [limit for limit in (self.width, model.max_tokens) if limit is not None]
         width = min(limits) if self.width is not None else None
-        return text_windows(
-            model, self.text.text, width=width, stride=self.stride, sample=self.sample,
-            seed=self.seed,
-        )  # fmt: skip
+        return text_windows(model, self.text.text, width=width, sample=self.sample, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -393,7 +372,7 @@ class PerplexityMeasure(_OfText):
     def outcomes(self) -> Sequence[Outcome]:
         """One, which may rise by 2 %."""
         unit, about = "nats per token", "negative log-probability of a token of neutral text"
-        guard = _TWO_PER_CENT
+        guard = Guard(math.log(1.02), 1, "2 % perplexity")
         return [Outcome("log_perplexity", "quality", unit, about, guard=guard, cluster="window")]
 
     def items(

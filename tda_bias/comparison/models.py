@@ -44,15 +44,10 @@ class ComparisonRecord(RunRecord):
     """Everything needed to repeat a comparison of two models; ``model`` is the one before.
 
     Attributes:
-        compares: What was compared.
         after: The other model.
         replicates: The other model as the same training with other seeds left it.
-        preset: How much was measured.
         measures: By name, texts and settings of everything that was measured.
-        not_measured: What was left out, and why.
-        n_flips: Sign flips.
-        confidence: Coverage of the intervals.
-        seed: Of all draws.
+        n_flips: Sign flips of clusters.
     """
 
     command: str = "compare"
@@ -146,15 +141,11 @@ def compare_models(
         InputError: if two have the same weights, an adapter belongs to another base, nothing is
             measured, or a model cannot be asked.
     """
-    first, second = _side("before", before), _side("after", after)
+    first, second = _Side.of("before", before), _Side.of("after", after)
     _refuse_pair(first, second)
     if not measures:
         raise InputError("there is nothing to measure")
-    asking = _Asking(
-        cache({"format": 1}),
-        batch_size,
-        watch or (lambda *_: nullcontext()),
-    )
+    asking = _Asking(cache({"format": 1}), batch_size, watch or (lambda *_: nullcontext()))
     one_vocabulary = before.tokenizer.get_vocab() == after.tokenizer.get_vocab()
     found: list[pd.DataFrame] = []
     used: list[Measure | DivergenceMeasure] = []
@@ -206,21 +197,15 @@ def compare_models(
 
 @dataclass(frozen=True)
 class _Side:
-    """A model that is asked.
-
-    Attributes:
-        name: Its name among saved parts.
-        model: The model.
-        weights: Hash of its weights; it reads all of them, so it is taken once.
-    """
+    """A model that is asked: its name among saved parts, and the hash of all its weights."""
 
     name: str
     model: LanguageModel
     weights: str
 
-
-def _side(name: str, model: LanguageModel) -> _Side:
-    return _Side(name, model, model.weight_hash())
+    @classmethod
+    def of(cls, name: str, model: LanguageModel) -> _Side:
+        return cls(name, model, model.weight_hash())
 
 
 def _refuse_pair(before: _Side, after: _Side) -> None:
@@ -253,39 +238,37 @@ class _Asking:
     ) -> pd.DataFrame:
         """Items of a measure with their values before and after; of a distance 0 before."""
         if not isinstance(measure, DivergenceMeasure):
-            return _paired(self._of_model(measure, before), self._of_model(measure, after))
+            return _paired(*(self._of_model(measure, side) for side in (before, after)))
         values = self._saved(
+            measure,
             measure.name if after.name == "after" else f"{measure.name} {after.name}",
-            {"weights": [before.weights, after.weights], "texts": dict(measure.about)},
+            [before.weights, after.weights],
             partial(measure.between, before.model, after.model),
-            self.watch(measure.name, f"{before.model.name}, {after.model.name}"),
+            f"{before.model.name}, {after.model.name}",
         )
         return values.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
     def _of_model(self, measure: Measure, side: _Side) -> pd.DataFrame:
-        """Items of a measure with their values in one model."""
-        return self._saved(
-            f"{measure.name} {side.name}",
-            {"weights": side.weights, "texts": dict(measure.about)},
-            partial(measure.items, side.model),
-            self.watch(measure.name, side.model.name),
-        )
+        name, ask = f"{measure.name} {side.name}", partial(measure.items, side.model)
+        return self._saved(measure, name, side.weights, ask, side.model.name)
 
     def _saved(
         self,
+        measure: Measure | DivergenceMeasure,
         name: str,
-        depends_on: dict[str, Any],
+        weights: str | list[str],
         ask: Callable[..., pd.DataFrame],
-        shown: AbstractContextManager[Progress | None],
+        asked: str,
     ) -> pd.DataFrame:
         def answered() -> dict[str, np.ndarray]:
             try:
-                with shown as progress:
+                with self.watch(measure.name, asked) as progress:
                     table = ask(batch_size=self.batch_size, progress=progress)
             except InputError as error:
                 raise _UnansweredError(str(error)) from error
             return {column: np.array(table[column].tolist()) for column in COLUMNS}
 
+        depends_on = {"weights": weights, "texts": dict(measure.about)}
         arrays = self.cache.get(Part(name, 1.0, lambda: depends_on, answered))
         return pd.DataFrame({column: arrays[column] for column in COLUMNS})
 
@@ -303,7 +286,7 @@ def _replicate(
     Raises:
         InputError: if it is no other training of the same model, or cannot be asked.
     """
-    side = _side(f"after {number}", load())
+    side = _Side.of(f"after {number}", load())
     _refuse_pair(before, side)
     for record in trainings:
         if record.weights == side.weights:
@@ -351,13 +334,15 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
     table, record = comparison.table, comparison.record
     before, after = record.model.name, after_name(record)
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
-    less = [row for row in primary if row["p_holm"] < 0.05 and _is_smaller(row)]
-    more = [row for row in primary if row["p_holm"] < 0.05 and not _is_smaller(row)]
-    verdicts = []
-    if less:
-        verdicts.append(f"{after} is less biased than {before} in {_outcomes(less)}")
-    if more:
-        verdicts.append(f"{after} is more biased than {before} in {_outcomes(more)}")
+    sure = [row for row in primary if row["p_holm"] < 0.05]
+    verdicts = [
+        f"{after} is {way} biased than {before} in {_outcomes(rows)}"
+        for way, rows in (
+            ("less", [row for row in sure if _is_smaller(row)]),
+            ("more", [row for row in sure if not _is_smaller(row)]),
+        )
+        if rows
+    ]
     if not verdicts and primary:
         verdicts.append(f"{after} is not measurably less biased than {before}")
     cost, not_kept = _cost(comparison)
@@ -368,7 +353,6 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
         ],
         control=[
             *not_kept,
-            *_missing_guards(comparison),
             *(f"Not measured: {n.name}: {n.reason}" for n in record.not_measured),
         ],
         power=[
@@ -402,49 +386,46 @@ def _outcomes(rows: list[dict[Any, Any]]) -> str:
 
 
 def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
-    """Cost of the change in a clause, and a line on each margin that is not kept."""
+    """Cost of the change in a clause, and a line on each margin not kept or not measured."""
     guarded = comparison.table[comparison.table["guard"] != ""].to_dict("records")
     open_ones = [row for row in guarded if row["guard"] != "pass"]
     lost = [row for row in open_ones if _failed(row) == "fail"]
+    lines = [_guard_line(row) for row in open_ones]
+    measured = {row["outcome"] for row in guarded}
+    missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in measured]
+    if missing:
+        lines.append(
+            f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
+        )
     if not guarded:
-        return "what it costs was not measured", []
-    if lost:
+        clause = "what it costs was not measured"
+    elif lost:
         clause = f"quality is lost ({', '.join(str(row['outcome']) for row in lost)})"
     elif open_ones:
         clause = "a loss of quality is not ruled out"
     else:
         clause = "no quality is lost beyond the non-inferiority margins (guards)"
-    return clause, [_guard_line(row) for row in open_ones]
-
-
-def _missing_guards(comparison: ModelComparison) -> Iterator[str]:
-    guarded = set(comparison.table.loc[comparison.table["guard"] != "", "outcome"])
-    missing = [n for n in ("log_perplexity", "lms_mean", "blimp") if n not in guarded]
-    if missing:
-        yield f"Guard not measured: {', '.join(missing)}. Without it nothing says what this cost."
+    return clause, lines
 
 
 def _guard_line(row: dict[Any, Any]) -> str:
     verdict = "pass" if row["guard"] == "pass" else _failed(row)
-    return (
-        f"Guard {row['outcome']}: {verdict}. {_in_words(row)}; allowed is a loss of "
-        f"{row['allowed']}."
-    )
+    if row["worst"] != row["worst"]:
+        bound = "It has no bound"
+    elif row["outcome"] == "log_perplexity":
+        now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
+        bound = f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
+    else:
+        bound = (
+            f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
+        )
+    return f"Guard {row['outcome']}: {verdict}. {bound}; allowed is a loss of {row['allowed']}."
 
 
 def _failed(row: dict[Any, Any]) -> str:
     """Tell a measured loss from one that cannot be ruled out with so few items."""
     lost = row["change"] * (1 if row["margin"] > 0 else -1) >= abs(row["margin"])
     return "fail" if lost or row["change"] != row["change"] else "inconclusive"
-
-
-def _in_words(row: dict[Any, Any]) -> str:
-    if row["worst"] != row["worst"]:
-        return "It has no bound"
-    if row["outcome"] == "log_perplexity":
-        now, most = (100 * math.expm1(row[name]) for name in ("change", "worst"))
-        return f"Perplexity {now:+.2f} %, with 95 % confidence at most {most:+.2f} %"
-    return f"{row['change']:+.2f} points, with 95 % confidence no less than {row['worst']:+.2f}"
 
 
 def _detail_lines(comparison: ModelComparison) -> Iterator[str]:

@@ -93,13 +93,7 @@ class Measure(Protocol):
     def items(
         self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
-        """One row per outcome and item: ``outcome item cluster weight value``.
-
-        Args:
-            model: The model.
-            batch_size: Texts per forward pass.
-            progress: Called with what is finished and all.
-        """
+        """One row per outcome and item: ``outcome item cluster weight value``."""
 
 
 def item_rows(
@@ -110,15 +104,7 @@ def item_rows(
     value: Any,
     weight: Any = 1.0,
 ) -> pd.DataFrame:
-    """The rows of one outcome.
-
-    Args:
-        outcome: Its name.
-        item: Names of the items, each once.
-        cluster: What each belongs to.
-        value: Of each.
-        weight: Of each, or of all.
-    """
+    """The rows of one outcome: names of the items, each once, with clusters, values and weights."""
     return pd.DataFrame(
         {
             "outcome": outcome,
@@ -142,19 +128,12 @@ def equal_weights(groups: pd.Series[Any]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Change:
-    """An outcome before and after.
+    """An outcome before and after: weighted means over items, and the interval of their change.
 
     Attributes:
-        before: Weighted mean over the items.
-        after: The same after.
-        change: After minus before.
-        low: Lower limit of the interval of the change.
-        high: Upper limit.
         p: Two-sided, of exchanging before and after in whole clusters.
         worst: The one-sided 95 % bound of the change on the side that is worse, see ``_worst``; NaN
             without guard.
-        items: Number of items.
-        clusters: Number of clusters.
         over: What the interval is over and what was flipped: ``clusters``, or ``items`` where there
             are fewer than five clusters: then the interval holds for these clusters only.
         reason: Why something is NaN; else empty.
@@ -213,9 +192,7 @@ def paired_change(
     measured = cluster_mean(each.mean(1), cluster, weight=weight)
     if len(changes) > 1:
         measured = measured.plus(cluster_mean(changes))
-    worst = np.nan
-    if guard is not None:
-        worst = _worst(measured, guard, len(known))
+    worst = np.nan if guard is None else _worst(measured, guard, len(known))
     p = np.nan
     if tested:
         difference, rng = weight * each.mean(1), generator(seed, "flips")
@@ -271,10 +248,7 @@ def is_kept(guard: Guard, worst: float) -> bool:
 def change_table(
     items: pd.DataFrame,
     outcomes: Sequence[Outcome],
-    *,
-    n_flips: int = 9999,
-    confidence: float = 0.95,
-    seed: int = 0,
+    **draws: Any,
 ) -> pd.DataFrame:
     """One row per outcome: before, after, what changed and how sure that is.
 
@@ -283,9 +257,7 @@ def change_table(
             of further trainings.
         outcomes: In the order of the rows; those that no item belongs to are left out, unless items
             of one model alone do.
-        n_flips: As in ``paired_change``.
-        confidence: As there.
-        seed: As there.
+        **draws: ``n_flips``, ``confidence`` and ``seed`` of ``paired_change``.
 
     Returns:
         Columns ``outcome before after change low high p guard`` (``pass``, ``fail`` or empty), then
@@ -299,14 +271,7 @@ def change_table(
     for outcome in outcomes:
         if outcome.name in by_name:
             own, guard = by_name[outcome.name], outcome.guard
-            change = paired_change(
-                own,
-                guard=guard,
-                tested=outcome.tested,
-                n_flips=n_flips,
-                confidence=confidence,
-                seed=seed,
-            )
+            change = paired_change(own, guard=guard, tested=outcome.tested, **draws)
             rows.append(_row(outcome, change, own["measured"] == "both"))
     if not rows:
         raise InputError("no outcome has an item")

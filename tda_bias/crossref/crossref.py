@@ -1,33 +1,35 @@
 """Do targets whose heads treat stereotypes differently also show risk in what the model says?
 
-The one composition of cross-referencing: per StereoSet target, what the heads of a run do is joined
-with what the model says of it (prejudice, volatility, signed mean stereotype), and the two are
-correlated over targets.
+Per StereoSet target, what the heads of a run do is joined with what the model says of it
+(prejudice, volatility, signed mean stereotype), and the two are correlated over targets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+import yaml
 from pydantic import Field
 
-from tda_bias.crossref.rank_tests import HeadMap, correlations, head_map, power, usable_covariates
-from tda_bias.crossref.targets import (
-    WordScores,
-    content_hashes,
-    head_summaries,
-    head_vectors,
-    joined,
-    same_model,
-    signed_quantity,
-    with_frequency,
+from tda_bias.crossref.rank_tests import (
+    COVARIATES,
+    HeadMap,
+    correlations,
+    head_map,
+    power,
+    usable_covariates,
 )
 from tda_bias.heads.record import map_columns
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
+from tda_bias.runs.run import content_hash, open_run
 from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.types import InputError, RankBy
 
@@ -35,18 +37,29 @@ if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
+Match = Literal["exact", "near", "weak", "own"]
+# What --match allows, from strict to loose.
+_ACCEPTED: dict[str, tuple[Match, ...]] = {
+    "exact": ("own", "exact"),
+    "near": ("own", "exact", "near"),
+    "weak": ("own", "exact", "near", "weak"),
+}
+_RELATED: tuple[Match, ...] = ("near", "weak")
+_FEWEST_TARGETS = 4
+_RISKS = ("r", "r_p", "r_v")
+_BY_X = "by_x.csv"
+# Share of heads whose part of the sum of |T| is one of the summaries.
+_TOP_SHARE = 0.1
+_KEY = ["category", "target"]
+
 
 class CrossrefRecord(RunRecord):
     """Everything needed to repeat a cross-reference.
 
     Attributes:
-        heads: Folder of the run of the heads, as it was given.
-        behaviour: Folder of the run that says what the model says of words.
-        stereoset: Folder of the run with StereoSet's scores, if there was one.
+        heads: Folder of the run, as it was given; so are ``behaviour`` and ``stereoset``.
         by: Which combined value of a head is T.
         match: How loosely a word may stand for a target.
-        n_resamples: Permutations of targets.
-        seed: Of all draws.
         shuffled_heads: By quantity, what a head map shows where heads mean nothing.
     """
 
@@ -62,7 +75,7 @@ class CrossrefRecord(RunRecord):
 
 
 _TARGETS = {
-    **dict.fromkeys(("category", "target", "match_type", "matched"), str),
+    **dict.fromkeys((*_KEY, "match_type", "matched"), str),
     "n_items": int,
     "r": float,
     "s_.+": float,
@@ -78,8 +91,6 @@ _HEADS = {
     **dict.fromkeys(("rho", "p", "p_max", "q"), float),
     "quantity": str,
 }
-RISKS = ("r", "r_p", "r_v")
-_KEY = ["category", "target"]
 
 
 @dataclass(frozen=True)
@@ -148,7 +159,7 @@ def cross_reference(
 
     Args:
         heads: From ``head_bias``.
-        behaviour: What the model says of words; see ``targets.WordScores.load``.
+        behaviour: What the model says of words; see ``WordScores.load``.
         stereoset: The same model's scores; adds the mean log-odds of every target's items and, with
             twins, their mean beta.
         by: Which combined value of a head is T; that which ranks the run's heads if None.
@@ -160,41 +171,39 @@ def cross_reference(
         InputError: if the three are not of one model, share fewer than 4 targets, or a target lacks
             a value.
     """
-    by = by or heads.rank_by
-    column = map_columns(by, heads.category.columns).combined
-    table, quantities, bridge = _joined(heads, behaviour, stereoset, column, match)
-    tests = correlations(
-        table, [*quantities, *bridge], n_resamples=n_resamples, rng=np.random.default_rng([seed, 0])
-    )
-    if bridge:
-        direct = correlations(
-            table, quantities, bridge, n_resamples=n_resamples, rng=np.random.default_rng([seed, 1])
-        )
-        tests = pd.concat([tests, direct], ignore_index=True)
-    keys, values, columns = head_vectors(heads.combined, column=column)
-    values, category = values[places_of(keys, table)], list(table["category"])
-    maps = [
-        head_map(
-            values,
-            columns,
-            table[name].to_numpy(float),
-            category,
-            name=name,
-            n_resamples=n_resamples,
-            rng=np.random.default_rng([seed, number]),
-        )
-        for number, name in enumerate([*quantities, *bridge], start=2)
-    ]
     parts = {"heads": heads.record, behaviour.record.command: behaviour.record}
     if stereoset is not None:
         parts["stereoset"] = stereoset.record
+    for record in parts.values():
+        same_model(heads.record, record)
+    by = by or heads.rank_by
+    vectors = head_vectors(heads.combined, map_columns(by, heads.category.columns).combined)
+    said = behaviour.by_x
+    quantities = [*_RISKS, signed_quantity(said.columns)]
+    kept = ["x", *quantities, *(["tokens"] if "tokens" in said else [])]
+    table = with_frequency(joined(head_summaries(heads.table, vectors), said[kept], match=match))
+    preferences: list[str] = []
+    if stereoset is not None:
+        table = _with_preferences(table, preferences_of_targets(stereoset))
+        preferences = [name for name in _PREFERENCES if name in table]
+
+    def draws(number: int) -> dict[str, Any]:
+        return {"n_resamples": n_resamples, "rng": np.random.default_rng([seed, number])}
+
+    hashes = {name: content_hash(record) for name, record in parts.items()}
+    every = [*quantities, *preferences]
+    tests = [correlations(table, every, **draws(0))]
+    if preferences:
+        tests.append(correlations(table, quantities, preferences, **draws(1)))
+    vectors = vectors.loc[pd.MultiIndex.from_frame(table[_KEY])]
+    maps = [head_map(vectors, table[name], **draws(n)) for n, name in enumerate(every, start=2)]
     return CrossReference(
         targets=table,
-        correlations=tests,
+        correlations=pd.concat(tests, ignore_index=True),
         heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
         record=CrossrefRecord(
             model=heads.record.model,
-            made_from=content_hashes(**parts),
+            made_from={name: value for name, value in hashes.items() if value is not None},
             by=by,
             match=match,
             n_resamples=n_resamples,
@@ -204,45 +213,186 @@ def cross_reference(
     )
 
 
-def places_of(keys: pd.DataFrame, table: pd.DataFrame) -> np.ndarray:
-    """Rows of ``keys`` that hold the targets of a table, in its order.
+# -- heads -----------------------------------------------------------------------------------------
+
+
+def head_vectors(combined: pd.DataFrame, column: str = "combined_relative") -> pd.DataFrame:
+    """The combined value T of every (layer, head), the columns, for every (category, target).
+
+    Undefined values are 0: such a head has nothing to compare.
+
+    Args:
+        combined: The table of a run of ``tdabias heads``.
+        column: Which of its columns.
+    """
+    wide = combined.pivot(index=["category", "group"], columns=["layer", "head"], values=column)
+    wide = wide.sort_index().sort_index(axis=1)
+    return wide.dropna(how="all").fillna(0.0).rename_axis(index=_KEY)
+
+
+def head_summaries(table: pd.DataFrame, vectors: pd.DataFrame) -> pd.DataFrame:
+    """Summaries of a target's heads.
+
+    Args:
+        table: Rows per target, layer, head and dimension, with ``q_bh``.
+        vectors: From ``head_vectors``.
+
+    Returns:
+        Columns ``category target n_items mean_T mean_abs_T max_abs_T sd_T n_sig_heads top_share
+        gini``: heads with q < .05 in either dimension; the share of the sum of |T| in the top tenth
+        of heads, and the Gini coefficient of |T|.
+    """
+    place, values = ["category", "group"], vectors.to_numpy()
+    significant = table[table["q_bh"] < 0.05].drop_duplicates([*place, "layer", "head"])
+    counts = significant.groupby(place).size().reindex(vectors.index, fill_value=0)
+    size, n = np.abs(values), values.shape[1]
+    ordered, top = np.sort(size, axis=1), max(1, round(_TOP_SHARE * n))
+    total = np.where(size.sum(1) > 0, size.sum(1), np.nan)
+    return vectors.index.to_frame(index=False).assign(
+        n_items=table.groupby(place)["n"].first().reindex(vectors.index).to_numpy(int),
+        mean_T=values.mean(1),
+        mean_abs_T=size.mean(1),
+        max_abs_T=size.max(1),
+        sd_T=values.std(1),
+        n_sig_heads=counts.to_numpy(int),
+        top_share=ordered[:, -top:].sum(1) / total,
+        gini=(2 * np.arange(1, n + 1) - n - 1) @ ordered.T / (n * total),
+    )
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@cache
+def _targets() -> dict[str, Any]:
+    text = files("tda_bias.data").joinpath("targets.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
+
+
+def normalised_target(target: str) -> str:
+    """A target as it is written in prompts: StereoSet misspells some."""
+    return str(_targets()["spelling"].get(target, target))
+
+
+def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple[Match, list[str]]]:
+    """The words that stand for each of StereoSet's targets.
+
+    Returns:
+        Target to how it matches and to which words. ``own`` if all words are targets (the table was
+        made for them), ``exact`` for the same word, ``near`` and ``weak`` by a fixed table of
+        related occupations. Targets without a match are left out.
+    """
+    written = {word.lower(): word for word in words}
+    known = {name.lower() for target in targets for name in _names(target)}
+    label: Match = "own" if all(word in known for word in written) else "exact"
+    matches: dict[str, tuple[Match, list[str]]] = {}
+    for target in targets:
+        for name in _names(target):
+            if name.lower() in written:
+                matches[target] = (label, [written[name.lower()]])
+        for kind in _RELATED:
+            related = [word for word in _targets()[kind].get(target.lower(), ()) if word in words]
+            if target not in matches and related:
+                matches[target] = (kind, related)
+    return matches
+
+
+def _names(target: str) -> list[str]:
+    """Spellings of a target: as it is, spelled right, and as a person."""
+    names = [target, normalised_target(target)]
+    return [*names, _targets()["person"][target]] if target in _targets()["person"] else names
+
+
+def joined(heads: pd.DataFrame, behaviour: pd.DataFrame, *, match: str = "exact") -> pd.DataFrame:
+    """One row per target that both tables have.
+
+    Args:
+        heads: One row per target, with the columns ``category target``.
+        behaviour: One row per word, with the column ``x`` and numbers.
+        match: ``exact``, ``near`` or ``weak``: how loosely a word may stand for a target.
+
+    Returns:
+        The columns of ``heads``, then ``match_type matched`` and the means over the matched words
+        of every number of ``behaviour``.
 
     Raises:
-        InputError: naming the first target that ``keys`` does not have.
+        InputError: on an unknown match, or fewer than 4 common targets.
     """
-    places = pd.MultiIndex.from_frame(keys[_KEY]).get_indexer(pd.MultiIndex.from_frame(table[_KEY]))
-    if (places < 0).any():
-        category, target = table[_KEY].iloc[int((places < 0).argmax())]
-        raise InputError(f"the run of the heads has no values of {target!r} ({category})")
-    return np.asarray(places)
-
-
-def _joined(
-    heads: HeadBias,
-    behaviour: WordScores,
-    stereoset: StereoSetScores | None,
-    column: str,
-    match: str,
-) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """The table over targets, and the names of its quantities and of StereoSet's own."""
-    same_model(heads.record, behaviour.record)
-    by_x = behaviour.by_x
-    quantities = [*RISKS, signed_quantity(by_x.columns)]
-    summaries = head_summaries(heads.table, heads.combined, column=column)
-    kept = ["x", *quantities, *(["tokens"] if "tokens" in by_x else [])]
-    table = with_frequency(joined(summaries, by_x[kept], match=match))
-    if stereoset is None:
-        return table, quantities, []
-    same_model(heads.record, stereoset.record)
-    per_target = preferences_of_targets(stereoset)
-    both = table.merge(per_target, on=_KEY, how="left", validate="one_to_one")
-    if both["log_odds"].isna().any():
-        lacking = both["target"][both["log_odds"].isna()].iloc[0]
+    if match not in _ACCEPTED:
+        raise InputError(f"`match` must be one of {', '.join(_ACCEPTED)}; got {match!r}")
+    numbers = behaviour.set_index("x").select_dtypes("number")
+    matches = match_words(list(heads["target"]), list(behaviour["x"]))
+    rows = []
+    for row in heads.to_dict("records"):
+        kind, words = matches.get(row["target"], (None, []))
+        if kind in _ACCEPTED[match]:
+            means = numbers.loc[words].mean()
+            rows.append({**row, "match_type": kind, "matched": "; ".join(words), **means})
+    if len(rows) < _FEWEST_TARGETS:
+        other = "a looser --match, or " if match != "weak" else ""
         raise InputError(
-            f"the run of `tdabias stereoset` has no items of {lacking!r}; run it on the same "
-            "category"
+            f"the runs have {len(rows)} common targets, {_FEWEST_TARGETS} are needed; use {other}a "
+            "run of `tdabias pvf` on the targets themselves (--words professions or people)"
         )
-    return both, quantities, [str(name) for name in per_target if name not in _KEY]
+    return pd.DataFrame(rows)
+
+
+def with_frequency(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the logarithmic frequency of its targets in English, where that is known.
+
+    Column ``zipf``: log10 of occurrences in a billion words, from the package wordfreq (the extra
+    ``frequency``); without the package the table is returned as it is.
+    """
+    try:
+        from wordfreq import zipf_frequency
+    except ImportError:
+        return table
+    spelled = map(normalised_target, table["target"])
+    return table.assign(zipf=[float(zipf_frequency(name, "en")) for name in spelled])
+
+
+def signed_quantity(columns: Iterable[str]) -> str:
+    """The first signed mean among columns: positive where the first class is preferred."""
+    return next(name for name in columns if name.startswith("s_"))
+
+
+def match_counts(table: pd.DataFrame) -> str:
+    """Number of targets by the way they were matched, in words."""
+    return ", ".join(f"{kind} {n}" for kind, n in table["match_type"].value_counts().items())
+
+
+# -- runs that are joined --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WordScores:
+    """The table ``by_x`` that a run of ``tdabias pvf`` or ``unqover`` leaves.
+
+    It has one row per word: ``x r r_p r_v``, the signed means ``s_CLASS``, and more.
+    """
+
+    by_x: pd.DataFrame
+    record: RunRecord
+
+    @classmethod
+    def load(cls, folder: str | Path) -> WordScores:
+        """Read a finished run.
+
+        Raises:
+            InputError: if the folder holds none, or one without that table.
+        """
+        run = open_run(folder, "pvf", "pvf risk", "unqover")
+        if not run.has(_BY_X):
+            way_out = f"`tdabias pvf risk {folder}` makes it"
+            if run.command == "unqover":
+                way_out = "run `tdabias unqover` again"
+            raise InputError(f"{folder} has no {_BY_X}; {way_out}")
+        columns = {"x": str, **dict.fromkeys(_RISKS, float), "s_.+": float}
+        return cls(run.table(_BY_X, columns), run.record)
+
+
+_PREFERENCES = ("log_odds", "abs_log_odds", "beta", "abs_beta")
 
 
 def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
@@ -254,14 +404,40 @@ def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
     """
     items = stereoset.items.rename(columns={"group": "target"})
     items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
-    names = ["log_odds"]
-    if stereoset.has_twins:
-        items["beta"] = items["beta_sum"]
-        names.append("beta")
-    means = items.groupby(_KEY)[names].mean().reset_index()
-    for name in names:
-        means[f"abs_{name}"] = means[name].abs()
-    return means[[*_KEY, *(column for name in names for column in (name, f"abs_{name}"))]]
+    names = {"log_odds": "log_odds"} | ({"beta_sum": "beta"} if stereoset.has_twins else {})
+    means = items.groupby(_KEY)[list(names)].mean().rename(columns=names)
+    both = means.join(means.abs().add_prefix("abs_")).reset_index()
+    return both[[name for name in (*_KEY, *_PREFERENCES) if name in both]]
+
+
+def _with_preferences(table: pd.DataFrame, preferences: pd.DataFrame) -> pd.DataFrame:
+    both = table.merge(preferences, on=_KEY, how="left", validate="one_to_one")
+    lacking = both.loc[both["log_odds"].isna(), "target"]
+    if len(lacking):
+        raise InputError(
+            f"the run of `tdabias stereoset` has no items of {lacking.iloc[0]!r}; run it on the "
+            "same category"
+        )
+    return both
+
+
+def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
+    """Refuse to join runs of different models.
+
+    Raises:
+        InputError: if the weights differ, or a record does not say.
+    """
+    weights = [record.model.weights for record in (heads, behaviour)]
+    if None in weights:
+        raise InputError(
+            "a run was written by another version of tdabias and does not name its weights; run it "
+            "again"
+        )
+    if weights[0] != weights[1]:
+        raise InputError(
+            f"the runs are of models with different weights ({heads.model.name} and "
+            f"{behaviour.model.name}); only runs of one model can be joined"
+        )
 
 
 # -- in sentences ----------------------------------------------------------------------------------
@@ -269,16 +445,15 @@ def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
 
 def target_finding(result: CrossReference) -> Finding:
     """Finding over targets: survivors of correction, and power."""
-    n = len(result.targets)
-    needed = power(n)
+    over, needed = counted(len(result.targets), "target"), power(len(result.targets))
     correlations = result.correlations
-    surviving = correlations[correlations["q"] < 0.05]
+    surviving = int((correlations["q"] < 0.05).sum())
     tested = int(correlations["p"].notna().sum())
     first = (
-        f"{len(surviving)} of {tested} correlations over {counted(n, 'target')} have q (FDR) < .05."
-        if len(surviving)
-        else f"No link between what the heads do with a target and what the model says of it: none "
-        f"of {tested} correlations over {counted(n, 'target')} survives correction (smallest q "
+        f"{surviving} of {tested} correlations over {over} have q (FDR) < .05."
+        if surviving
+        else "No link between what the heads do with a target and what the model says of it: none "
+        f"of {tested} correlations over {over} survives correction (smallest q "
         f"{p_text(correlations['q'].min())})."
     )
     heads = []
@@ -292,6 +467,8 @@ def target_finding(result: CrossReference) -> Finding:
             f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
             f"{number_text(single.shuffled.get('expected_p05'), 0)} expected."
         )
+    used = ", ".join(COVARIATES[name] for name in usable_covariates(result.targets)) or "nothing"
+    lacking = " Word frequencies need pip install 'tdabias[frequency]'."
     return Finding(
         result=[first],
         control=heads,
@@ -299,17 +476,7 @@ def target_finding(result: CrossReference) -> Finding:
             f"|rho| must reach {needed['significant']:.2f} for p < .05; a true rho of "
             f"{needed['power_80']:.2f} is found four times out of five."
         ],
-        details=[_covariate_line(result.targets)],
+        details=[
+            f"Partial p: without the ranks of {used}.{'' if 'zipf' in result.targets else lacking}"
+        ],
     )
-
-
-def _covariate_line(table: pd.DataFrame) -> str:
-    """Covariates that the partial correlations hold constant."""
-    about = {
-        "n_items": "number of items",
-        "tokens": "tokens of the word",
-        "zipf": "word frequency",
-    }
-    used = [about[name] for name in usable_covariates(table)]
-    more = "" if "zipf" in table else " Word frequencies need pip install 'tdabias[frequency]'."
-    return f"Partial p: without the ranks of {', '.join(used) or 'nothing'}.{more}"

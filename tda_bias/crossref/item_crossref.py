@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from tda_bias.crossref.crossref import same_model
 from tda_bias.crossref.rank_tests import column_tests, power
-from tda_bias.crossref.targets import same_model
-from tda_bias.heads.items import ItemDifferences, Measured
+from tda_bias.heads.items import ItemDifferences
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hash
@@ -39,19 +40,15 @@ COMMAND = "crossref items"
 # raw: as published; length: token counts partialled out; twins: minus the twins, on both sides.
 Way = Literal["raw", "length", "twins"]
 WAYS: tuple[Way, ...] = get_args(Way)
-COUNTS = ("tokens_s", "tokens_a")
-FEWEST_ITEMS = 10
+_FEWEST_ITEMS = 10
 
 
 class ItemCrossrefRecord(RunRecord):
     """Everything needed to repeat it.
 
     Attributes:
-        heads: Folder of the run of the heads, as it was given.
-        stereoset: Folder of the run with the model's preferences.
+        heads: Folder of the run, as it was given; so is ``stereoset``.
         scoring: Whether log-probabilities were added up or averaged over tokens.
-        n_resamples: Permutations of items within targets.
-        seed: Of the permutations.
         left_out: By category, items of the heads that the other run does not have.
     """
 
@@ -117,12 +114,8 @@ def cross_reference_items(
 ) -> ItemCrossReference:
     """Rank correlations over items of every head with the model's preference.
 
-    Args:
-        heads: A finished run of ``tdabias heads``.
-        stereoset: The same model's scores on the same data; with twins if the heads' run had them.
-        scoring: Log-probabilities as sums, or per token.
-        n_resamples: Permutations of items within targets.
-        seed: Of the permutations.
+    Permutations exchange items within targets; the scores are of the same model on the same data,
+    with twins if the heads' run had them.
 
     Raises:
         InputError: if the two are not of one model, the run of the heads has no items, or a
@@ -161,113 +154,86 @@ def item_tests(
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:
     """The tables of an ``ItemCrossReference``, and the items of the heads that are left out.
 
-    Args:
-        heads: Differences of every item.
-        behaviour: One row per item, from ``stereoset`` of the same model: ``id log_prob_s
-            log_prob_a tokens_s tokens_a`` and, where twins were run, ``beta_SCORING``.
-        scoring: Log-probabilities as sums or per token.
-        n_resamples: Permutations of items within targets.
-        seed: Of the permutations.
+    Of the model, one row per item: ``id log_prob_s log_prob_a tokens_s tokens_a`` and, where twins
+    were run, ``beta_SCORING``; otherwise as ``cross_reference_items``.
     """
-    rows, summaries = [], []
+    tables, summaries = [], []
     left_out: dict[str, int] = {}
     for category in in_order(heads.items["category"]):
-        joined, place = _joined(heads.items, behaviour, category, scoring)
-        left_out[category] = int((heads.items["category"] == category).sum()) - len(joined)
+        place, items = _shared(heads.items, behaviour, category, scoring)
+        left_out[category] = int((heads.items["category"] == category).sum()) - len(items)
         for way in WAYS:
+            quantity = items["beta" if way == "twins" else "log_odds"].to_numpy(float)
             measured = heads.twins if way == "twins" else heads.raw
-            if not measured or (way == "twins" and joined["beta"].isna().all()):
+            used = np.isfinite(quantity)
+            for values in heads.twins.values() if way == "twins" else ():
+                used &= np.isfinite(values[place]).any((1, 2, 3))
+            if not measured or used.sum() < _FEWEST_ITEMS:
                 continue
             rng = generator(seed, "items", category, way)
-            tested = _way(way, measured, joined, place, heads.layers, n_resamples, rng)
-            rows += [table.assign(category=category) for table, _ in tested]
-            summaries += [{"category": category, **summary} for _, summary in tested]
-    table = pd.concat(rows, ignore_index=True)
-    leading = ["category", "way", "measure", "dim", "layer", "head"]
-    return table[[*leading, "rho", "p", "p_max", "q"]], pd.DataFrame(summaries), left_out
+            orders = permutations_within(items["group"].to_numpy()[used], n_resamples, rng)
+            counts = items.loc[used, ["tokens_s", "tokens_a"]].to_numpy(float)
+            covariates = np.column_stack([counts, counts[:, 0] - counts[:, 1]])
+            for measure, values in measured.items():
+                for dim, columns in enumerate(np.moveaxis(values[place][used], 1, 0)):
+                    tests, needed = column_tests(
+                        columns.reshape(len(columns), -1).astype(float),
+                        quantity[used],
+                        orders,
+                        covariates=covariates if way == "length" else None,
+                    )
+                    about = {"category": category, "way": way, "measure": measure, "dim": dim}
+                    tests = _places(heads.layers, columns.shape[2], about).join(tests)
+                    tables.append(tests)
+                    summaries.append({**about, **_summary(tests, len(columns), needed)})
+    return pd.concat(tables, ignore_index=True), pd.DataFrame(summaries), left_out
 
 
-def _joined(
+def _places(layers: Sequence[int], n_heads: int, about: dict[str, Any]) -> pd.DataFrame:
+    """One row per head: what is compared, its layer and its number."""
+    places = product(layers, range(n_heads))
+    return pd.DataFrame([{**about, "layer": layer, "head": head} for layer, head in places])
+
+
+def _shared(
     items: pd.DataFrame, behaviour: pd.DataFrame, category: str, scoring: Scoring
-) -> tuple[pd.DataFrame, np.ndarray]:
-    """Items of a category that both tables have, and their rows in the first."""
-    of_category = items.reset_index(names="row")
-    of_category = of_category.loc[
-        of_category["category"] == category, ["row", "category", "group", "id"]
-    ]
-    wanted = behaviour.set_index("id")
-    if not wanted.index.is_unique:
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Rows of the items of a category that both tables have, and what the model says of them."""
+    said = behaviour.set_index("id")
+    if not said.index.is_unique:
         raise InputError("the table of items names an item twice; run `tdabias stereoset` again")
-    both = of_category[of_category["id"].isin(wanted.index)]
-    if len(both) < FEWEST_ITEMS:
+    place = np.flatnonzero((items["category"] == category) & items["id"].isin(said.index))
+    if len(place) < _FEWEST_ITEMS:
         raise InputError(
-            f"the runs share {counted(len(both), 'item')} of {category}, {FEWEST_ITEMS} are "
-            "needed; run "
-            "`tdabias stereoset` on the data of the run of `tdabias heads`"
+            f"the runs share {counted(len(place), 'item')} of {category}, {_FEWEST_ITEMS} are "
+            "needed; run `tdabias stereoset` on the data of the run of `tdabias heads`"
         )
-    said = wanted.loc[both["id"]].reset_index(drop=True)
-    joined = both.reset_index(drop=True)
-    size = {name: 1 if scoring == "sum" else said[f"tokens_{name}"] for name in "sa"}
-    joined["log_odds"] = said["log_prob_s"] / size["s"] - said["log_prob_a"] / size["a"]
-    joined["beta"] = said.get(f"beta_{scoring}", np.nan)
-    return joined.assign(**{name: said[name] for name in COUNTS}), both["row"].to_numpy()
+    said = said.loc[items["id"].iloc[place]].reset_index(drop=True)
+    size = {role: 1 if scoring == "sum" else said[f"tokens_{role}"] for role in "sa"}
+    said["log_odds"] = said["log_prob_s"] / size["s"] - said["log_prob_a"] / size["a"]
+    said["beta"] = said.get(f"beta_{scoring}", np.nan)
+    return place, said.assign(group=items["group"].to_numpy()[place])
 
 
-def _way(
-    way: Way,
-    measured: Measured,
-    joined: pd.DataFrame,
-    place: np.ndarray,
-    layers: Sequence[int],
-    n_resamples: int,
-    rng: np.random.Generator,
-) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
-    """The tests of one way, for every measure and dimension, under the same permutations."""
-    quantity = joined["beta" if way == "twins" else "log_odds"].to_numpy(float)
-    used = np.isfinite(quantity)
-    if way == "twins":
-        used &= np.all([np.isfinite(v[place]).any((1, 2, 3)) for v in measured.values()], axis=0)
-    if used.sum() < FEWEST_ITEMS:
-        return []
-    orders = permutations_within(joined["group"].to_numpy()[used], n_resamples, rng)
-    counts = joined.loc[used, list(COUNTS)].to_numpy(float)
-    covariates = np.column_stack([counts, counts[:, 0] - counts[:, 1]])
-    tested = []
-    for measure, values in measured.items():
-        for dim in range(values.shape[1]):
-            tests = column_tests(
-                values[place][used, dim].reshape(int(used.sum()), -1).astype(float),
-                quantity[used],
-                orders,
-                covariates=covariates if way == "length" else None,
-            )
-            table = pd.DataFrame(
-                {
-                    "way": way,
-                    "measure": measure,
-                    "dim": dim,
-                    "layer": np.repeat(layers, values.shape[3]),
-                    "head": np.tile(np.arange(values.shape[3]), len(layers)),
-                    "rho": tests.rho,
-                    "p": tests.pvalue,
-                    "p_max": tests.pvalue_max,
-                    "q": tests.qvalue,
-                }
-            )
-            tested.append((table, _summary(table, int(used.sum()), tests.needed)))
-    return tested
-
-
-def _summary(table: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
-    defined = table[table["rho"].notna()]
-    row = {name: table[name].iloc[0] for name in ("way", "measure", "dim")}
-    row |= {"n": n, "heads": len(defined), "p05": int((defined["p"] < 0.05).sum())}
-    row |= {"expected": 0.05 * len(defined), "family_wise": int((defined["p_max"] < 0.05).sum())}
-    row |= {"largest": np.nan, "layer": None, "head": None}
+def _summary(tests: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
+    """The row of one way, measure and dimension."""
+    defined = tests[tests["rho"].notna()]
+    row: dict[str, Any] = {
+        "n": n,
+        "heads": len(defined),
+        "p05": int((defined["p"] < 0.05).sum()),
+        "expected": 0.05 * len(defined),
+        "family_wise": int((defined["p_max"] < 0.05).sum()),
+        "largest": np.nan,
+        "layer": None,
+        "head": None,
+        "needed": needed,
+        "smallest": power(n)["power_80"],
+    }
     if len(defined):
-        best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
+        best = defined.loc[defined["rho"].abs().idxmax()]
         row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
-    return row | {"needed": needed, "smallest": power(n)["power_80"]}
+    return row
 
 
 # -- in sentences ----------------------------------------------------------------------------------

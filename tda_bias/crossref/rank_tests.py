@@ -29,8 +29,12 @@ from tda_bias.stats.resampling import (
 )
 
 SUMMARIES = ("mean_T", "mean_abs_T", "max_abs_T", "sd_T", "n_sig_heads", "top_share", "gini")
-# Number of StereoSet items, tokens of the word that was read, and its frequency in English.
-COVARIATES = ("n_items", "tokens", "zipf")
+# Columns of a table over targets, and what they hold.
+COVARIATES = {
+    "n_items": "number of items",
+    "tokens": "tokens of the word",
+    "zipf": "word frequency",
+}
 # Permutations are worked off in blocks of so many.
 _BLOCK = 500
 # What a least-squares fit leaves of ranks is nothing below this share of their number.
@@ -95,8 +99,6 @@ def partial_correlation(
         return {"partial": np.nan, "p_partial": np.nan}
     left_x, left_y = (ranks_without(values[:, None], covariates)[:, 0] for values in (x, y))
     rho = float(left_x @ left_y)
-    if np.isnan(rho):
-        return {"partial": np.nan, "p_partial": np.nan}
     return {"partial": rho, "p_partial": two_sided_share(left_x[orders] @ left_y, rho)}
 
 
@@ -126,34 +128,13 @@ def _basis(covariates: np.ndarray) -> np.ndarray:
 # -- many columns at once --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ColumnTests:
-    """Rank correlations of many columns with one quantity.
-
-    Attributes:
-        rho: ``(column,)`` Spearman, partial where covariates were given; NaN where a column does
-            not vary.
-        pvalue: Two-sided, over permutations of the quantity.
-        pvalue_max: The same, family-wise over all columns.
-        qvalue: Benjamini-Hochberg over all columns.
-        needed: The |rho| from which a column has a family-wise p below .05; NaN without any
-            defined column.
-    """
-
-    rho: Float[np.ndarray, " column"]
-    pvalue: Float[np.ndarray, " column"]
-    pvalue_max: Float[np.ndarray, " column"]
-    qvalue: Float[np.ndarray, " column"]
-    needed: float
-
-
 def column_tests(
     columns: Float[np.ndarray, "item column"],
     quantity: Float[np.ndarray, " item"],
     orders: Int[np.ndarray, "draw item"],
     *,
     covariates: Float[np.ndarray, "item covariate"] | None = None,
-) -> ColumnTests:
+) -> tuple[pd.DataFrame, float]:
     """Test which columns go with a quantity over items.
 
     Args:
@@ -162,6 +143,11 @@ def column_tests(
         orders: Permutations of the items, shared by all columns.
         covariates: Numbers per item whose ranks are taken out of both sides. What they explain of
             the quantity stays in place; what they leave is permuted (Freedman & Lane 1983).
+
+    Returns:
+        One row per column: ``rho`` (Spearman, partial with covariates), ``p`` (two-sided),
+        ``p_max`` (family-wise over the columns), ``q`` (Benjamini-Hochberg); NaN where a column
+        does not vary. And the |rho| from which ``p_max`` is below .05; NaN if none is defined.
     """
     if covariates is None:
         ranks, quantity_ranks = standardised_ranks(columns), standardised_ranks(quantity)
@@ -171,22 +157,21 @@ def column_tests(
         quantity_ranks = ranks_without(quantity[:, None], covariates)[:, 0]
         explained = _basis(covariates)
     defined = ~np.isnan(ranks).any(0) & ~np.isnan(quantity_ranks).any()
-    rho = np.full(columns.shape[1], np.nan)
+    tests = pd.DataFrame(np.nan, index=range(columns.shape[1]), columns=["rho", "p", "p_max", "q"])
     if not defined.any():
-        return ColumnTests(rho, rho, rho, rho, np.nan)
-    rho[defined] = quantity_ranks @ ranks[:, defined]
-    size = np.abs(rho[defined])
-    count, largest = np.zeros(defined.sum()), np.empty(len(orders))
+        return tests, np.nan
+    rho = quantity_ranks @ ranks[:, defined]
+    size = np.abs(rho)
+    count, largest = np.zeros(len(rho)), np.empty(len(orders))
     for start in range(0, len(orders), _BLOCK):
         part = slice(start, start + _BLOCK)
         null = np.abs(_permuted(quantity_ranks, orders[part], explained) @ ranks[:, defined])
         count += (null >= size - tolerance(size)).sum(0)
         largest[part] = null.max(1)
-    pvalue, pvalue_max = np.full_like(rho, np.nan), np.full_like(rho, np.nan)
-    pvalue[defined] = permutation_pvalue(count, len(orders), exact=False)
-    pvalue_max[defined] = family_wise_share(largest, size)
-    needed = float(np.quantile(largest, 0.95, method="higher"))
-    return ColumnTests(rho, pvalue, pvalue_max, benjamini_hochberg(pvalue), needed)
+    pvalue = permutation_pvalue(count, len(orders), exact=False)
+    found = (rho, pvalue, family_wise_share(largest, size), benjamini_hochberg(pvalue))
+    tests.loc[defined] = np.column_stack(found)
+    return tests, float(np.quantile(largest, 0.95, method="higher"))
 
 
 def _permuted(
@@ -222,17 +207,11 @@ def correlations(
 ) -> pd.DataFrame:
     """Every quantity against every head summary, over targets.
 
-    Args:
-        table: From ``targets.joined``.
-        quantities: Columns of what the model says.
-        summaries: Columns of what its heads do.
-        n_resamples: Permutations of targets, within categories.
-        rng: The generator they come from.
+    The table is that of ``crossref.joined``; targets are permuted within categories.
 
     Returns:
         One row per pair: ``spearman p low high partial p_partial pearson n q``. p is two-sided over
-        the permutations, q Benjamini-Hochberg over all pairs. NaN where a column
-        does not vary.
+        the permutations, q Benjamini-Hochberg over all pairs. NaN where a column does not vary.
     """
     orders = permutations_within(list(table["category"]), n_resamples, rng)
     held = table[usable_covariates(table)].to_numpy(float)
@@ -254,7 +233,7 @@ class HeadMap:
         quantity: Its column.
         table: One row per head: ``layer head rho p p_max q``; p_max is family-wise over heads.
         shuffled: The same with the heads of every target in random order: how many heads have
-            p < .05 where no head means anything, and the smallest p_max.
+            p < .05 where no head means anything.
     """
 
     quantity: str
@@ -263,39 +242,30 @@ class HeadMap:
 
 
 def head_map(
-    values: Float[np.ndarray, "target head"],
-    columns: Sequence[tuple[int, int]],
-    quantity: Float[np.ndarray, " target"],
-    category: Sequence[str],
+    vectors: pd.DataFrame,
+    quantity: pd.Series[float],
     *,
-    name: str,
     n_resamples: int = 9999,
     rng: np.random.Generator,
 ) -> HeadMap:
     """Test which heads' |T| goes with a quantity over targets.
 
     Args:
-        values: T of every head for every target.
-        columns: (layer, head) of each column.
-        quantity: One number per target.
-        category: Of each target; permutations stay within.
-        name: Of the quantity.
-        n_resamples: Permutations, shared by all heads.
+        vectors: T of every head (columns) for every target (rows), as ``crossref.head_vectors``.
+        quantity: One number per target, in the same order; its name is the quantity's.
+        n_resamples: Permutations within categories, shared by all heads.
         rng: The generator they come from.
     """
-    orders = permutations_within(category, n_resamples, rng)
-    tests = column_tests(np.abs(values), quantity, orders)
-    table = pd.DataFrame(columns, columns=["layer", "head"]).assign(
-        rho=tests.rho, p=tests.pvalue, p_max=tests.pvalue_max, q=tests.qvalue
-    )
-    mixed = rng.permuted(np.abs(values), axis=1)
-    control = column_tests(mixed, quantity, orders)
+    orders = permutations_within(list(vectors.index.get_level_values("category")), n_resamples, rng)
+    size, numbers = vectors.abs().to_numpy(), quantity.to_numpy(float)
+    tests, _ = column_tests(size, numbers, orders)
+    places = vectors.columns.to_frame(index=False)
+    control, _ = column_tests(rng.permuted(size, axis=1), numbers, orders)
     return HeadMap(
-        quantity=name,
-        table=table,
+        quantity=str(quantity.name),
+        table=pd.concat([places, tests], axis=1),
         shuffled={
-            "heads_p05": float(np.sum(control.pvalue < 0.05)),
-            "expected_p05": 0.05 * float(np.sum(~np.isnan(control.pvalue))),
-            "smallest_p_max": float(np.nanmin(control.pvalue_max, initial=1.0)),
+            "heads_p05": float((control["p"] < 0.05).sum()),
+            "expected_p05": 0.05 * float(control["p"].notna().sum()),
         },
     )

@@ -11,7 +11,6 @@ from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.models.load import LanguageModel
 from tda_bias.runs.cache import Cache
-from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.types import HeadId, InputError, Triple
 from tests.support.literal import continuations, log_odds
 from tests.support.models import tiny_hf_model
@@ -80,9 +79,6 @@ def test_models_without_outcomes_are_refused(lm):
         Ablator(lm("xlnet"), TRIPLES)
     with pytest.raises(InputError, match="there is no triple"):
         Ablator(lm("gpt2"), [])
-
-
-def test_broken_weights_are_refused(lm):
     model = lm("gpt2")
     ablator = Ablator(model, TRIPLES)
     model.hf_model.transformer.ln_f.weight.data[3] = float("nan")
@@ -111,16 +107,6 @@ def test_an_intervention_without_effect_is_an_error(lm, without):
 
 
 # -- the definition --
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_removing_nothing_changes_nothing(lm, kind):
-    model = lm(kind)
-    (found,) = Ablator(model, TRIPLES).without([()])
-    expected = [continuations(model, triple) for triple in TRIPLES]
-    np.testing.assert_allclose(found.continuation, expected, atol=3e-4)
-    totals = [one.total for one in triple_likelihoods(model, TRIPLES)]
-    np.testing.assert_allclose(found.continuation, totals, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,10 +172,9 @@ def test_beta_is_the_log_odds_minus_the_mean_of_the_twins(lm, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ablation", ["mean", "zero"])
-@pytest.mark.parametrize("tokens", [1, 1 << 11])
-def test_sharing_what_sets_have_in_common_changes_nothing(lm, monkeypatch, kind, ablation, tokens):
+def test_sharing_what_sets_have_in_common_changes_nothing(lm, monkeypatch, kind, ablation):
     """One network after the other, and side by side in a batch."""
-    monkeypatch.setattr(removal, "_TOKENS", {"cpu": tokens})
+    monkeypatch.setattr(removal, "_TOKENS", {"cpu": 1 if ablation == "zero" else 1 << 11})
     ablator = Ablator(lm(kind), TRIPLES, twins=TWINS, ablation=ablation, batch_size=5)
     shared, alone = ablator.without(SETS), one_by_one(ablator, SETS)
     for a, b in zip(shared, alone, strict=True):
@@ -198,10 +183,8 @@ def test_sharing_what_sets_have_in_common_changes_nothing(lm, monkeypatch, kind,
         np.testing.assert_allclose(a.beta, b.beta, atol=3e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CAUSAL)  # the hooked models' tokenizer has no mask and no gap
 def test_a_hooked_model_gives_what_a_plain_one_gives(tiny, tokenizer, gender, kind):
-    if kind in ("bert", "roberta", "t5", "bart"):
-        pytest.skip("the tokenizer of the hooked models has neither mask nor gap")
     plain = LanguageModel(tiny_hf_model(kind, len(tokenizer)), tokenizer, kind)
     found = [Ablator(model, gender[:4]).without(SETS) for model in (plain, tiny(kind))]
     for a, b in zip(*found, strict=True):
@@ -218,12 +201,6 @@ def test_neither_batches_nor_the_order_of_sets_change_anything(lm, kind):
         np.testing.assert_array_equal(a.n_tokens, b.n_tokens)
 
 
-def test_the_same_heads_in_another_order_are_the_same_set(lm):
-    ablator = Ablator(lm("gpt2"), TRIPLES)
-    one, other = ablator.without([SETS[5], SETS[5][::-1]])
-    np.testing.assert_array_equal(one.continuation, other.continuation)
-
-
 def test_the_model_is_left_as_it_was(lm):
     model = lm("gpt2")
     ablator = Ablator(model, TRIPLES)
@@ -234,15 +211,6 @@ def test_the_model_is_left_as_it_was(lm):
     (after,) = ablator.without([()])
     np.testing.assert_allclose(after.continuation, before.continuation, atol=1e-5)
     assert all("forward" not in vars(layer.block) for layer in ablator.layers)
-
-
-def test_heads_can_be_removed_for_whatever_runs(lm):
-    model, heads = lm("llama"), [HeadId(0, 1), HeadId(1, 3)]
-    ablator = Ablator(model, TRIPLES, ablation="zero")
-    with ablator.removed(heads):
-        found = [continuations(model, triple) for triple in TRIPLES]
-    (expected,) = ablator.without([heads])
-    np.testing.assert_allclose(found, expected.continuation, atol=1e-3)
 
 
 def test_summaries_by_hand(lm):
@@ -257,12 +225,8 @@ def test_summaries_by_hand(lm):
         -found.context.sum() / found.n_tokens[:, 3].sum()
     )
     assert "beta" not in summary
-
-
-def test_only_causal_models_read_contexts(lm):
-    (found,) = Ablator(lm("bert"), TRIPLES).without([()])
-    assert not found.n_tokens[:, 3].any()
-    assert "log_ppl_context" not in found.summary()
+    (masked,) = Ablator(lm("bert"), TRIPLES).without([()])
+    assert "log_ppl_context" not in masked.summary()  # only causal models read contexts
 
 
 def test_saved_batches_are_used_and_belong_to_their_texts_heads_and_twins(lm, tmp_path):
@@ -275,15 +239,11 @@ def test_saved_batches_are_used_and_belong_to_their_texts_heads_and_twins(lm, tm
     again = ablator.without(SETS, cache=cache)
     for a, b in zip(whole, again, strict=True):
         np.testing.assert_array_equal(a.continuation, b.continuation)
-    for changed, message in (
-        (lambda: Ablator(model, TRIPLES, batch_size=3).without(SETS[1:], cache=cache), "heads"),
-        (
-            lambda: Ablator(model, TRIPLES, ablation="zero", batch_size=3).without(
-                SETS, cache=cache
-            ),
-            "replacement",
-        ),
-        (lambda: Ablator(model, TRIPLES[1:], batch_size=3).without(SETS, cache=cache), "texts"),
+    for triples, ablation, sets, message in (
+        (TRIPLES, "mean", SETS[1:], "heads"),
+        (TRIPLES, "zero", SETS, "replacement"),
+        (TRIPLES[1:], "mean", SETS, "texts"),
     ):
+        other = Ablator(model, triples, ablation=ablation, batch_size=3)
         with pytest.raises(InputError, match=message):
-            changed()
+            other.without(sets, cache=cache)

@@ -47,6 +47,9 @@ def test_a_study_holds_the_top_heads_against_random_ones(tiny, run, triples):
     test = found.set_tests.set_index("outcome").loc["log_odds"]
     null = effects[effects["kind"] == "random_set"]["d_log_odds"]
     assert test["p"] == (1 + (null.abs() >= abs(change) - 1e-12).sum()) / 4
+    tables = (found.effects, found.heads, found.agreement)
+    assert not [name for table in tables for name in table if "beta" in name]  # without twins
+    pd.testing.assert_frame_equal(study(tiny, run, triples).agreement, found.agreement)
     exact = found.heads.set_index(["layer", "head"])["exact"]
     assert exact[(top["layer"][0], top["head"][0])] == pytest.approx(change, abs=1e-6)
 
@@ -96,14 +99,6 @@ def test_with_twins_every_table_has_effects_on_beta(tiny, run, triples, twins):
     assert agreement.loc["abs_effect_beta", "n_exact_beta"] == len(exact)
 
 
-def test_without_twins_no_table_has_beta(tiny, run, triples):
-    found = study(tiny, run, triples)
-    tables = (found.effects, found.heads, found.agreement)
-    assert not [name for table in tables for name in table if "beta" in name]
-    assert not found.has_beta
-    assert "beta" not in set(found.set_tests["outcome"])
-
-
 def test_a_study_with_twins_is_read_as_it_was_saved(tiny, run, triples, twins, tmp_path):
     ablator = Ablator(tiny("gpt2"), triples, twins=[*twins[:-1], ()])
     found = ablation_study(ablator, run, category="gender", top=1, n_resamples=99)
@@ -114,12 +109,6 @@ def test_a_study_with_twins_is_read_as_it_was_saved(tiny, run, triples, twins, t
         pd.testing.assert_frame_equal(getattr(again, name), getattr(found, name))
     assert again.has_beta
     assert (again.record.twinned, again.record.triples) == (6, 7)
-
-
-def test_a_seed_fixes_the_study(tiny, run, triples):
-    first, again = study(tiny, run, triples), study(tiny, run, triples)
-    pd.testing.assert_frame_equal(first.effects, again.effects)
-    pd.testing.assert_frame_equal(first.agreement, again.agreement)
 
 
 def test_a_stopped_study_goes_on(tiny, run, triples, tmp_path):

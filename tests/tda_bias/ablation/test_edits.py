@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from tda_bias.ablation.edits import (
     check_edit,
     edit_heads,
     edit_rule,
-    hooked_edit,
     mean_outputs,
     stored_dtype,
     write_edited_model,
@@ -78,12 +76,10 @@ def test_heads_that_do_not_exist_are_refused(subwords):
     model = plain("gpt2", subwords)
     for head in (HeadId(2, 0), HeadId(0, 4)):
         with pytest.raises(InputError, match=f"{head} does not exist"):
-            edit_heads(model, [HeadId(0, 1), head], EditRule("zero"))
-    before = {name: p.clone() for name, p in plain("gpt2", subwords).hf_model.named_parameters()}
-    for name, parameter in model.hf_model.named_parameters():
-        torch.testing.assert_close(parameter, before[name], rtol=0, atol=0)
+            edit_heads(model, [HeadId(0, 1), head], ZERO)
+    assert model.weight_hash() == plain("gpt2", subwords).weight_hash()
     with pytest.raises(InputError, match="there is no head to edit"):
-        edit_heads(model, [], EditRule("zero"))
+        edit_heads(model, [], ZERO)
     with pytest.raises(InputError, match="there is no text to take the mean over"):
         mean_outputs(model, HEADS, [])
 
@@ -100,10 +96,10 @@ def test_a_mean_that_the_architecture_cannot_carry_is_refused(subwords, kind):
 
 
 @pytest.mark.parametrize("kind", HOOKED)
-@pytest.mark.parametrize("rule", [EditRule("zero"), EditRule("scale", 0.5), EditRule("scale", -2)])
+@pytest.mark.parametrize("rule", [ZERO, EditRule("scale", -0.5)])
 def test_edited_weights_do_what_hooks_do(subwords, kind, rule):
     edited, original = plain(kind, subwords), hooked(kind, subwords)
-    edit_heads(edited, HEADS, rule)
+    edit_heads(edited, [*HEADS, HEADS[0]], rule)  # one that stands twice is edited once
     check = check_edit(edited, original, HEADS, rule, TEXTS)
     assert check.difference <= 1e-4
     assert check.effect > 0.01
@@ -118,40 +114,6 @@ def test_a_mean_in_the_bias_does_what_a_hook_with_the_mean_does(subwords, kind):
     check = check_edit(edited, original, HEADS, EditRule("mean"), TEXTS, means=means)
     assert check.difference <= 1e-4
     assert check.effect > 0.01
-
-
-@contextmanager
-def through_transformer_lens(model, rule, means):
-    """Heads changed where TransformerLens says that they are."""
-    stack = "encoder_blocks" if model.hf_model.config.is_encoder_decoder else "blocks"
-
-    def on_z(layer):
-        def changed(z, hook):
-            z = z.clone()
-            for head in HEADS:
-                if head.layer == layer and rule.how == "mean":
-                    z[:, :, head.head] = means[head].to(z)
-                elif head.layer == layer:
-                    z[:, :, head.head] *= rule.factor
-            return z
-
-        return f"{stack}.{layer}.attn.hook_z", changed
-
-    with model.bridge.hooks(fwd_hooks=[on_z(0), on_z(1)]):
-        yield
-
-
-@pytest.mark.parametrize("kind", HOOKED)
-def test_hooks_on_the_projection_are_those_of_transformer_lens(subwords, kind):
-    bare, other = plain(kind, subwords), hooked(kind, subwords)
-    means = mean_outputs(bare, HEADS, TEXTS)
-    for rule in (EditRule("zero"), EditRule("scale", 3.0), EditRule("mean")):
-        with hooked_edit(bare, HEADS, rule, means=means):
-            first = logits(bare, TEXTS[0])
-        with through_transformer_lens(other, rule, means):
-            second = logits(other, TEXTS[0])
-        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
-        assert (first - logits(bare, TEXTS[0])).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("kind", [k for k in HOOKED if k not in ("t5", "bart")])
@@ -188,26 +150,19 @@ def test_means_are_over_all_places_of_all_texts(subwords, kind):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_head_that_stands_twice_is_edited_once(subwords):
-    once, twice = plain("gpt2", subwords), plain("gpt2", subwords)
-    edit_heads(once, [HeadId(0, 1)], EditRule("scale", 0.5))
-    edit_heads(twice, [HeadId(0, 1), HeadId(0, 1)], EditRule("scale", 0.5))
-    assert once.weight_hash() == twice.weight_hash()
-
-
 def test_a_wrong_slice_would_be_noticed(subwords):
     edited, original = plain("llama", subwords), hooked("llama", subwords)
-    edit_heads(edited, [HeadId(0, 1)], EditRule("zero"))
+    edit_heads(edited, [HeadId(0, 1)], ZERO)
     with pytest.raises(InputError, match="is not what was asked for; nothing was kept"):
-        check_edit(edited, original, [HeadId(0, 2)], EditRule("zero"), TEXTS)
+        check_edit(edited, original, [HeadId(0, 2)], ZERO, TEXTS)
 
 
 def test_an_edit_without_effect_is_refused(subwords):
     edited, original = plain("llama", subwords), plain("llama", subwords)
     for model in (edited, original):
-        edit_heads(model, [HeadId(0, 1)], EditRule("zero"))
+        edit_heads(model, [HeadId(0, 1)], ZERO)
     with pytest.raises(InputError, match="zero of L0H1 changes nothing"):
-        check_edit(edited, original, [HeadId(0, 1)], EditRule("zero"), TEXTS)
+        check_edit(edited, original, [HeadId(0, 1)], ZERO, TEXTS)
 
 
 # -- where heads are --
@@ -263,8 +218,8 @@ def saved(kind, subwords, tmp_path, dtype=torch.float32):
     return str(folder)
 
 
-def written(name, folder, rule=ZERO, heads=HEADS, **options):
-    dtype = stored_dtype(name)
+def written(name, folder, rule=ZERO, heads=HEADS):
+    dtype, about = stored_dtype(name), {"model": "base", "from": "a test"}
     return write_edited_model(
         lambda: load_language_model(name, device="cpu", dtype=dtype),
         lambda: load_language_model(name, device="cpu", attention="eager"),
@@ -273,7 +228,7 @@ def written(name, folder, rule=ZERO, heads=HEADS, **options):
         folder,
         probes=TEXTS,
         mean_over=TEXTS,
-        **options,
+        about=about,
     )
 
 
@@ -302,7 +257,7 @@ def in_a_fresh_process(before, after, cwd):
 
 def test_an_edited_folder_loads_with_plain_transformers(subwords, tmp_path):
     name = saved("llama", subwords, tmp_path)
-    result = written(name, tmp_path / "edited", about={"from": "a test"})
+    result = written(name, tmp_path / "edited")
     changed, new, _ = in_a_fresh_process(name, tmp_path / "edited", tmp_path)
     assert changed == {
         "model.layers.0.self_attn.o_proj.weight": list(range(8)),
@@ -333,7 +288,7 @@ def test_a_mean_edit_gives_the_configuration_its_biases(subwords, tmp_path):
     assert all(float(p.abs().max()) > 0 for n, p in biases.items() if "o_proj" in n)
 
 
-@pytest.mark.parametrize("rule", [EditRule("zero"), EditRule("scale", 0.3), EditRule("mean")])
+@pytest.mark.parametrize("rule", [ZERO, EditRule("scale", 0.3), EditRule("mean")])
 def test_half_precision_stays_half_precision(subwords, tmp_path, rule):
     name = saved("gpt2", subwords, tmp_path, torch.bfloat16)
     assert stored_dtype(name) == "bfloat16"
@@ -353,7 +308,7 @@ def test_a_quantised_model_is_refused_before_it_is_loaded(subwords, tmp_path):
         stored_dtype(name)
 
 
-@pytest.mark.parametrize("kind", ["bert", "t5", "bart", "opt", "bloom", "gemma2"])
+@pytest.mark.parametrize("kind", ["bert", "t5", "bloom", "gemma2"])
 def test_folders_of_other_architectures_are_read_back(subwords, tmp_path, kind):
     name = saved(kind, subwords, tmp_path)
     result = written(name, tmp_path / "edited", EditRule("scale", 0.5))

@@ -71,12 +71,6 @@ def test_batches_change_no_estimate(tiny_lm, kind):
         np.testing.assert_allclose(getattr(first, name), getattr(second, name), atol=1e-9)
 
 
-def test_without_twins_there_is_no_estimate_of_beta(tiny_lm):
-    found = Ablator(tiny_lm("gpt2"), TRIPLES).first_order()
-    assert np.isnan(found.beta).all()
-    assert np.isfinite(found.effect).all()
-
-
 def test_the_direct_estimate_bypasses_later_layers(tiny_lm):
     model = doubled(tiny_lm, "gpt2")
     ablator = Ablator(model, TRIPLES, ablation="zero")

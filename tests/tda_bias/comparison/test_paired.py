@@ -71,18 +71,14 @@ def test_items_without_a_value_are_left_out_and_none_at_all_has_a_reason():
 
 
 @pytest.mark.parametrize("n", [1, 4])
-def test_few_items_have_a_change_and_no_interval(n):
-    found = paired_change(paired(np.ones(n), 1.0 + np.arange(1, n + 1), np.arange(n)))
+def test_few_items_have_a_change_no_interval_and_keep_no_guard(n):
+    guard = Guard(9.0, 1, "9")
+    table = paired(np.ones(n), 1.0 + np.arange(1, n + 1), np.arange(n))
+    found = paired_change(table, guard=guard)
+    assert not is_kept(guard, found.worst)
     assert found.change == (n + 1) / 2
     assert np.isnan([found.low, found.high]).all()
     assert found.reason == "fewer than five items have no interval"
-
-
-def test_few_items_keep_no_guard_even_where_nothing_changes():
-    guard = Guard(0.1, 1, "0.1")
-    found = paired_change(paired(np.ones(4), np.ones(4), np.arange(4)), guard=guard)
-    assert np.isnan(found.worst)
-    assert not is_kept(guard, found.worst)
 
 
 def test_a_distance_has_no_p_because_it_cannot_be_below_0():
@@ -201,9 +197,3 @@ def test_the_variance_between_trainings_is_added_to_that_between_clusters():
     df = sum(both) ** 2 / (both[0] ** 2 / clusters.df + both[1] ** 2 / 4)
     half = stats.t.ppf(0.975, df) * np.sqrt(sum(both))
     assert (found.low, found.high) == pytest.approx((found.change - half, found.change + half))
-
-
-def test_an_item_that_one_training_lacks_is_left_out():
-    table = trained(np.random.default_rng(15), 2)
-    table.loc[0, "after_2"] = np.nan
-    assert paired_change(table).items == len(table) - 1

@@ -1,23 +1,34 @@
 """The composition of a cross-reference: what is joined, what is refused, what is saved."""
 
 from dataclasses import replace
+from importlib.resources import files
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
+from pvf.words import load_words
 from tda_bias import HeadBias
 from tda_bias.crossref.crossref import (
     CrossReference,
+    WordScores,
     cross_reference,
-    places_of,
+    head_summaries,
+    head_vectors,
+    joined,
+    match_words,
+    normalised_target,
     preferences_of_targets,
+    same_model,
 )
 from tda_bias.crossref.rank_tests import correlations, head_map
-from tda_bias.crossref.targets import WordScores, head_summaries, head_vectors
-from tda_bias.runs.record import RunRecord
+from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.result import writing_run
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
+from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 
 
@@ -62,14 +73,6 @@ def found(heads_run, said, preferences):
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_a_target_without_head_values_is_refused_not_taken_for_the_first():
-    keys = pd.DataFrame({"category": "gender", "target": ["he", "she"]})
-    table = pd.DataFrame({"category": ["gender", "race"], "target": ["she", "she"]})
-    with pytest.raises(InputError, match=r"the run of the heads has no values of 'she' \(race\)"):
-        places_of(keys, table)
-    assert places_of(keys, keys[::-1]).tolist() == [1, 0]
-
-
 def test_other_models_are_refused(heads_run, said, preferences):
     other = said.record.model.model_copy(update={"weights": "else"})
     with pytest.raises(InputError, match="models with different weights"):
@@ -104,7 +107,9 @@ def test_targets_hold_summaries_risks_and_preferences(found, heads_run, said, pr
     expected = (own["log_prob_s"] - own["log_prob_a"]).mean()
     assert table.loc[target, "log_odds"] == pytest.approx(expected)
     assert table.loc[target, "abs_beta"] == pytest.approx(abs(own["beta_sum"].mean()))
-    summaries = head_summaries(heads_run.table, heads_run.combined).set_index("target")
+    summaries = head_summaries(heads_run.table, head_vectors(heads_run.combined)).set_index(
+        "target"
+    )
     assert table.loc[target, "gini"] == summaries.loc[target, "gini"]
 
 
@@ -114,14 +119,10 @@ def test_every_test_is_that_of_its_function(found, heads_run, said):
     own = correlations(found.targets, quantities, n_resamples=99, rng=np.random.default_rng([3, 0]))
     pd.testing.assert_frame_equal(found.correlations.iloc[: len(own)], own)
     assert set(found.correlations["summary"].iloc[len(own) :]) == set(quantities[4:])
-    keys, values, columns = head_vectors(heads_run.combined)
-    values = values[[list(keys["target"]).index(name) for name in found.targets["target"]]]
+    place = pd.MultiIndex.from_frame(found.targets[["category", "target"]])
     expected = head_map(
-        values,
-        columns,
-        found.targets["r_v"].to_numpy(),
-        list(found.targets["category"]),
-        name="r_v",
+        head_vectors(heads_run.combined).loc[place],
+        found.targets["r_v"],
         n_resamples=99,
         rng=np.random.default_rng([3, 4]),
     )
@@ -129,17 +130,150 @@ def test_every_test_is_that_of_its_function(found, heads_run, said):
     assert found.head_map("r_v").shuffled == expected.shuffled
 
 
-def test_without_scores_there_are_risks_only(heads_run, said):
-    found = cross_reference(heads_run, said, n_resamples=99)
-    assert found.quantities == ["r", "r_p", "r_v", "s_male"]
-    assert found.record.by == heads_run.rank_by
-
-
 def test_scores_without_twins_have_no_beta(preferences):
     plain = replace(preferences, twins=pd.DataFrame())
     assert list(preferences_of_targets(plain)) == [
         "category", "target", "log_odds", "abs_log_odds",
     ]  # fmt: skip
+
+
+# -- heads -----------------------------------------------------------------------------------------
+
+
+def made_up_heads():
+    generator = np.random.default_rng(1)
+    places = product(("nurse", "engineer", "tailor"), range(2), range(5))
+    combined = pd.DataFrame(places, columns=["group", "layer", "head"]).assign(
+        category="profession"
+    )
+    combined["combined_relative"] = generator.normal(size=len(combined))
+    table = pd.concat([combined.assign(dim=dim) for dim in (0, 1)], ignore_index=True)
+    table["n"] = 9
+    table["q_bh"] = generator.uniform(size=len(table))
+    return table, combined
+
+
+def test_summaries_by_hand():
+    table, combined = made_up_heads()
+    found = head_summaries(table, head_vectors(combined)).set_index("target")
+    own = combined[combined["group"] == "tailor"]["combined_relative"].to_numpy()
+    row = found.loc["tailor"]
+    size = np.sort(np.abs(own))
+    assert row["mean_T"] == pytest.approx(own.mean())
+    assert row["mean_abs_T"] == pytest.approx(size.mean())
+    assert row["max_abs_T"] == pytest.approx(size[-1])
+    assert row["sd_T"] == pytest.approx(own.std())
+    assert row["top_share"] == pytest.approx(size[-1] / size.sum())
+    gini = np.abs(size[:, None] - size[None]).sum() / (2 * len(size) ** 2 * size.mean())
+    assert row["gini"] == pytest.approx(gini)
+    significant = table[(table["group"] == "tailor") & (table["q_bh"] < 0.05)]
+    assert row["n_sig_heads"] == len(
+        set(zip(significant["layer"], significant["head"], strict=True))
+    )
+    assert row["n_items"] == 9
+
+
+def test_vectors_keep_layers_and_heads_in_order():
+    _, combined = made_up_heads()
+    found = head_vectors(combined.sample(frac=1, random_state=0))
+    assert found.columns.to_list() == [(layer, head) for layer in range(2) for head in range(5)]
+    expected = combined[combined["group"] == "engineer"].sort_values(["layer", "head"])
+    np.testing.assert_array_equal(
+        found.loc["profession", "engineer"], expected["combined_relative"]
+    )
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def test_words_stand_for_targets_by_strictness():
+    found = match_words(["nurse", "software developer", "plumber", "prisoner"], OCCUPATIONS)
+    assert found["nurse"] == ("exact", ["nurse"])
+    assert found["software developer"] == ("near", ["developer", "programmer"])
+    assert found["plumber"] == ("weak", ["technician", "electrician"])
+    assert "prisoner" not in found
+
+
+OCCUPATIONS = ["nurse", "developer", "programmer", "technician", "electrician", "baker"]
+
+
+def test_a_table_made_for_the_targets_is_their_own():
+    found = match_words(["nurse", "Norweigan", "prisoner"], ["nurse", "Norwegian"])
+    assert found == {"nurse": ("own", ["nurse"]), "Norweigan": ("own", ["Norwegian"])}
+    assert normalised_target("Eriteria") == "Eritrea"
+
+
+def test_near_matches_average_their_words():
+    heads = pd.DataFrame(
+        {"category": "profession", "target": ["nurse", "software developer", "butcher", "plumber"]}
+    )
+    behaviour = pd.DataFrame({"x": OCCUPATIONS, "r": [0.1, 0.2, 0.4, 0.5, 0.7, 0.9]})
+    with pytest.raises(InputError, match="the runs have 1 common targets, 4 are needed; use a loo"):
+        joined(heads, behaviour)
+    found = joined(heads, behaviour, match="weak").set_index("target")
+    assert found["r"].to_dict() == pytest.approx(
+        {"nurse": 0.1, "software developer": 0.3, "plumber": 0.6, "butcher": 0.9}
+    )
+    assert found["match_type"].to_dict()["plumber"] == "weak"
+    with pytest.raises(InputError, match="`match` must be one of exact, near, weak; got 'any'"):
+        joined(heads, behaviour, match="any")
+
+
+def test_runs_of_other_weights_are_not_joined():
+    one, two, old = (
+        RunRecord(command="heads", model=ModelRecord(name=name, weights=weights))
+        for name, weights in (("m", "a"), ("n", "b"), ("n", None))
+    )
+    same_model(one, one)
+    with pytest.raises(InputError, match=r"different weights \(m and n\)"):
+        same_model(one, two)
+    with pytest.raises(InputError, match="another version of tdabias"):
+        same_model(one, old)
+
+
+def test_every_person_of_a_target_can_be_asked_about():
+    """The two lists stand in two packages that do not know each other."""
+    text = files("tda_bias.data").joinpath("targets.yaml").read_text(encoding="utf-8")
+    person = yaml.safe_load(text)["person"]
+    assert list(load_words("people").words) == list(person.values())
+    found = match_words([*person, "Bible"], load_words("people").words)
+    assert found == {target: ("own", [phrase]) for target, phrase in person.items()}
+
+
+@pytest.mark.real
+def test_all_targets_of_race_and_religion_but_the_bible_are_persons(stereoset):
+    triples = [t for c in ("race", "religion") for t in load_triples(str(stereoset), category=c)]
+    targets = {triple.group for triple in triples}
+    assert targets - set(match_words(sorted(targets), load_words("people").words)) == {"Bible"}
+
+
+# -- what the model says ---------------------------------------------------------------------------
+
+
+def scored(folder, command="pvf", table=True, **columns):
+    record = RunRecord(command=command, model=ModelRecord(name="m", weights="w"))
+    by_x = pd.DataFrame({"x": ["nurse", "None"], "r": [0.1, np.nan], "r_p": 0.1, "r_v": 0.0})
+    with writing_run(folder, record) as run:
+        if table:
+            run.table("by_x.csv", by_x.assign(s_male=0.2).drop(columns=columns.get("without", [])))
+    return folder
+
+
+def test_runs_that_say_something_of_words_are_read_and_others_say_how_to_make_them(tmp_path):
+    found = WordScores.load(scored(tmp_path, "pvf risk"))
+    assert found.by_x["x"].tolist() == ["nurse", "None"]
+    assert found.record.command == "pvf risk"
+    folder = scored(tmp_path / "a", table=False)
+    with pytest.raises(InputError, match=f"no by_x.csv; `tdabias pvf risk {folder}` makes it"):
+        WordScores.load(folder)
+    with pytest.raises(InputError, match="no by_x.csv; run `tdabias unqover` again"):
+        WordScores.load(scored(tmp_path / "b", "unqover", table=False))
+    with pytest.raises(InputError, match="is a run of `tdabias heads`, not of `tdabias pvf` or"):
+        WordScores.load(scored(tmp_path / "c", "heads"))
+    with pytest.raises(InputError, match="holds no finished run of `tdabias pvf` or"):
+        WordScores.load(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="lacks the column 'r'"):
+        WordScores.load(scored(tmp_path / "d", without=["r"]))
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -162,4 +296,6 @@ def test_results_it_was_made_from_are_named_by_their_content(heads_run, said, tm
     heads_run.save(tmp_path / "heads")
     loaded = HeadBias.load(tmp_path / "heads")
     assert set(cross_reference(loaded, said, n_resamples=99).record.made_from) == {"heads"}
-    assert cross_reference(heads_run, said, n_resamples=99).record.made_from == {}
+    found = cross_reference(heads_run, said, n_resamples=99)
+    assert (found.record.made_from, found.record.by) == ({}, heads_run.rank_by)
+    assert found.quantities == ["r", "r_p", "r_v", "s_male"]  # without scores there are risks only

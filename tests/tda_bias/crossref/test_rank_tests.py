@@ -9,17 +9,16 @@ import statsmodels.api as sm
 from scipy import stats
 from scipy.stats import rankdata
 
+from tda_bias.crossref.crossref import with_frequency
 from tda_bias.crossref.rank_tests import (
     column_tests,
     correlation,
     correlations,
-    head_map,
     partial_correlation,
     power,
     ranks_without,
     usable_covariates,
 )
-from tda_bias.crossref.targets import with_frequency
 from tda_bias.stats.resampling import permutations_within
 
 
@@ -51,9 +50,9 @@ def test_p_is_that_of_all_pairings():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shared", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("shared", [0.0, 0.8])
 def test_intervals_over_ten_targets_cover_the_correlation(shared):
-    generator, covered, runs = rng(2), 0, 2000
+    generator, covered, runs = rng(2), 0, 1000
     truth = 6 / np.pi * np.arcsin(shared / 2)  # of ranks of a bivariate normal
     for _ in range(runs):
         x, noise = generator.normal(size=(2, 10))
@@ -115,9 +114,8 @@ def residual(values, covariates):
 
 def test_columns_are_tested_as_one_by_one():
     columns, quantity = rng(4).normal(size=(9, 5)).round(1), rng(5).normal(size=9).round(1)
-    strata = list("aaaabbbbb")
-    orders = permutations_within(strata, 700, rng(6))
-    found = column_tests(columns, quantity, orders)
+    orders = permutations_within(list("aaaabbbbb"), 700, rng(6))
+    found, needed = column_tests(columns, quantity, orders)
     null = np.array(
         [
             [abs(stats.spearmanr(columns[:, j], quantity[order]).statistic) for j in range(5)]
@@ -126,12 +124,12 @@ def test_columns_are_tested_as_one_by_one():
     )
     for j in range(5):
         rho = stats.spearmanr(columns[:, j], quantity).statistic
-        assert found.rho[j] == pytest.approx(rho)
-        assert found.pvalue[j] == pytest.approx((1 + (null[:, j] >= abs(rho) - 1e-9).sum()) / 701)
+        assert found["rho"][j] == pytest.approx(rho)
+        assert found["p"][j] == pytest.approx((1 + (null[:, j] >= abs(rho) - 1e-9).sum()) / 701)
         larger = (null.max(1) >= abs(rho) - 1e-9).sum()
-        assert found.pvalue_max[j] == pytest.approx((1 + larger) / 701)
-    np.testing.assert_allclose(found.qvalue, stats.false_discovery_control(found.pvalue))
-    assert found.needed == pytest.approx(np.sort(null.max(1))[-35])
+        assert found["p_max"][j] == pytest.approx((1 + larger) / 701)
+    np.testing.assert_allclose(found["q"], stats.false_discovery_control(found["p"]))
+    assert needed == pytest.approx(np.sort(null.max(1))[-35])
 
 
 def test_freedman_and_lane_by_refitting_every_permutation():
@@ -139,33 +137,32 @@ def test_freedman_and_lane_by_refitting_every_permutation():
     columns = covariates[:, :1] + rng(2).normal(size=(11, 3))
     quantity = covariates[:, 1] - covariates[:, 0] + rng(3).normal(size=11)
     orders = within_one(11, 250)
-    found = column_tests(columns, quantity, orders, covariates=covariates)
+    found, _ = column_tests(columns, quantity, orders, covariates=covariates)
     ranks = rankdata(quantity)
     left = residual(ranks, covariates)
     for j in range(3):
         own = residual(rankdata(columns[:, j]), covariates)
         rho = stats.pearsonr(own, left).statistic
-        assert found.rho[j] == pytest.approx(rho)
+        assert found["rho"][j] == pytest.approx(rho)
         null = [
             # What was explained stays; the permuted rest is added, and everything is fitted anew.
             stats.pearsonr(own, residual(ranks - left + left[order], covariates)).statistic
             for order in orders
         ]
         expected = (1 + np.sum(np.abs(null) >= abs(rho) - 1e-9)) / 251
-        assert found.pvalue[j] == pytest.approx(expected)
+        assert found["p"][j] == pytest.approx(expected)
 
 
 def test_columns_that_do_not_vary_are_undefined_and_take_no_part():
     columns, quantity = rng(7).normal(size=(8, 3)), rng(8).normal(size=8)
     orders = within_one(8, 99)
-    alone = column_tests(columns, quantity, orders)
-    more = column_tests(np.column_stack([columns, np.ones(8)]), quantity, orders)
-    for name in ("rho", "pvalue", "pvalue_max", "qvalue"):
-        np.testing.assert_allclose(getattr(more, name)[:3], getattr(alone, name))
-        assert np.isnan(getattr(more, name)[3])
-    nothing = column_tests(np.ones((8, 2)), quantity, orders)
-    assert np.isnan(nothing.rho).all()
-    assert np.isnan(nothing.needed)
+    alone, _ = column_tests(columns, quantity, orders)
+    more, _ = column_tests(np.column_stack([columns, np.ones(8)]), quantity, orders)
+    pd.testing.assert_frame_equal(more[:3], alone)
+    assert more.loc[3].isna().all()
+    nothing, needed = column_tests(np.ones((8, 2)), quantity, orders)
+    assert nothing.isna().to_numpy().all()
+    assert np.isnan(needed)
 
 
 @pytest.mark.slow
@@ -183,27 +180,15 @@ def test_p_is_uniform_without_a_link_and_a_planted_link_is_seen(with_covariates)
             columns += covariates[:, :1]
             quantity += covariates[:, 0]
         orders = permutations_within(strata, 199, generator)
-        null = column_tests(columns, quantity, orders, covariates=covariates)
-        single.append(null.pvalue[0])
-        smallest.append(null.pvalue_max.min())
+        null, _ = column_tests(columns, quantity, orders, covariates=covariates)
+        single.append(null["p"][0])
+        smallest.append(null["p_max"].min())
         columns[:, 5] += 1.5 * quantity
-        found = column_tests(columns, quantity, orders, covariates=covariates)
-        planted += found.pvalue_max[5] < 0.05
+        found, _ = column_tests(columns, quantity, orders, covariates=covariates)
+        planted += found["p_max"][5] < 0.05
     assert stats.kstest(single, "uniform").pvalue > 0.005
     assert 0.02 < np.mean(np.array(smallest) <= 0.05) < 0.085
     assert planted > 240
-
-
-@pytest.mark.slow
-def test_what_covariates_share_is_taken_for_a_link_unless_they_are_taken_out():
-    generator = rng(1)
-    length = generator.normal(size=60)
-    columns, quantity = generator.normal(size=(60, 8)) * 0.5, generator.normal(size=60) * 0.5
-    columns, quantity = columns + length[:, None], quantity + length
-    orders = within_one(60, 499)
-    assert (column_tests(columns, quantity, orders).pvalue_max < 0.05).all()
-    adjusted = column_tests(columns, quantity, orders, covariates=length[:, None])
-    assert (adjusted.pvalue_max > 0.05).all()
 
 
 # -- tables over targets ---------------------------------------------------------------------------
@@ -221,23 +206,6 @@ def test_a_constant_column_is_undefined_and_not_corrected_for():
     ).set_index("summary")
     assert np.isnan(found.loc["constant", ["spearman", "p", "q"]].astype(float)).all()
     assert found.loc["mean_abs_T", "q"] == found.loc["mean_abs_T", "p"] == 1 / 200
-
-
-@pytest.mark.slow
-def test_the_family_wise_p_holds_its_level_and_finds_a_planted_head():
-    below, found_planted = 0, 0
-    for seed in range(200):
-        generator = rng(seed)
-        values, quantity = generator.normal(size=(20, 30)), generator.normal(size=20)
-        columns = [(0, i) for i in range(30)]
-        options = {"name": "r", "n_resamples": 199, "rng": generator}
-        null = head_map(values, columns, quantity, ["a"] * 20, **options)
-        below += null.table["p_max"].min() < 0.05
-        values[:, 3] = quantity + 5 + 0.2 * generator.normal(size=20)
-        planted = head_map(values, columns, quantity, ["a"] * 20, **options)
-        found_planted += planted.table["p_max"][3] < 0.05
-    assert below / 200 < 0.1
-    assert found_planted > 195
 
 
 def test_covariates_are_taken_out_together(monkeypatch):
