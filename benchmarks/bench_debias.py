@@ -15,10 +15,9 @@ import time
 
 import torch
 
-from tda_bias.debias.corpus import neutral_text
+from tda_bias.debias.corpus import Retention, neutral_text
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.loss import huber
-from tda_bias.debias.objective import Retention
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.load import LanguageModel, load_language_model

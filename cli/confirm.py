@@ -169,8 +169,8 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
     outcome = look(items, (original, trained), seed=settings.seed)
     note_look(settings.run, about, source)
     record = ModelRecord(name=name, weights=about["weights"])
-    summary = {**outcome.summary(), "protocol": about["protocol"]}
-    return _saved(settings, record, outcome.finding(name), (), summary, outcome.table())
+    summary = {**outcome.summary, "protocol": about["protocol"]}
+    return _saved(settings, record, outcome.finding(name), (), summary, outcome.table)
 
 
 def _saved(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.debias.saving import ABOUT
+from tda_bias.debias.run_debias import ABOUT
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
@@ -34,40 +34,21 @@ class Look:
     """Answers of a trained model, and of the one it was made from, to new items.
 
     Attributes:
-        quantity: ``beta`` per token of triples with twins, or ``log-odds`` of pairs, nats.
-        group: Target of each item.
-        before: Of the untouched model.
-        after: Of the trained one.
-        p: Two-sided, of the change of the mean: signs of whole targets flipped.
-        limits: 95 % limits of the change, over targets.
+        table: One row per item: ``group`` (its target) and ``before after``, of both models: beta
+            per token of triples with twins, or the log-odds of pairs, nats.
+        summary: Which ``quantity``, ``items targets``, means ``before after``, and their ``change``
+            with 95 % limits over targets ``low high`` and ``p``, two-sided: signs of whole targets
+            flipped.
     """
 
-    quantity: str
-    group: tuple[str, ...]
-    before: Float[np.ndarray, " item"]
-    after: Float[np.ndarray, " item"]
-    p: float
-    limits: tuple[float, float]
-
-    def table(self) -> pd.DataFrame:
-        """One row per item: ``group before after``."""
-        return pd.DataFrame({"group": self.group, "before": self.before, "after": self.after})
-
-    def summary(self) -> dict[str, Any]:
-        """Means of both models, and the change with its interval and p."""
-        change = self.after - self.before
-        low, high = self.limits
-        return {
-            "quantity": self.quantity, "items": len(change), "targets": len(set(self.group)),
-            "before": float(self.before.mean()), "after": float(self.after.mean()),
-            "change": float(change.mean()), "low": low, "high": high, "p": self.p,
-        }  # fmt: skip
+    table: pd.DataFrame
+    summary: dict[str, Any]
 
     def finding(self, model: str) -> Finding:
         """The verdict on a trained model."""
-        found = self.summary()
-        unit = "nats per token" if self.quantity == "beta" else "nats"
-        less = abs(found["after"]) < abs(found["before"]) and self.p < 0.05
+        found = self.summary
+        unit = "nats per token" if found["quantity"] == "beta" else "nats"
+        less = abs(found["after"]) < abs(found["before"]) and found["p"] < 0.05
         verdict = (
             f"{model} is less biased than the model it was trained from on other targets too."
             if less
@@ -76,10 +57,10 @@ class Look:
         )
         limits = interval_text(found["low"], found["high"], 3, sign="+")
         said = (
-            f"Mean {self.quantity} of {found['items']} items of "
+            f"Mean {found['quantity']} of {found['items']} items of "
             f"{counted(found['targets'], 'target')} that no training saw: {found['before']:.3f} "
             f"before, {found['after']:.3f} after ({unit}; change {found['change']:+.3f}, 95 % "
-            f"{limits}, p {p_text(self.p)})."
+            f"{limits}, p {p_text(found['p'])})."
         )
         return Finding(result=[verdict, said], control=["This was the look: there is no second."])
 
@@ -158,47 +139,44 @@ def _text(source: str) -> str:
 
 
 def look(
-    items: list[Triple] | PairSet,
-    load: Sequence[Callable[[], LanguageModel]],
-    *,
-    batch_size: int = 32,
-    seed: int = 0,
-    n_resamples: int = 9999,
+    items: list[Triple] | PairSet, load: Sequence[Callable[[], LanguageModel]], *, seed: int = 0
 ) -> Look:
     """Compare the two models on the items.
 
     Args:
         items: From ``read_items``.
         load: Gives the untouched model, and the trained one.
-        batch_size: Texts per forward pass.
-        seed: Of the flips.
-        n_resamples: Flips of signs, where there are too many to enumerate.
+        seed: Of the flips of signs, where there are too many to enumerate.
 
     Raises:
         InputError: if no triple has a twin, or fewer than two targets are left.
     """
-    quantity = "beta" if isinstance(items, list) else "log-odds"
-    read = _beta if isinstance(items, list) else _log_odds
-    (group, before), (_, after) = (read(items, load_model(), batch_size) for load_model in load)
+    (group, before), (_, after) = (_read(items, load_model()) for load_model in load)
     if len(set(group)) < 2:
         raise InputError(f"a confirmation needs two targets or more; got {len(set(group))}")
     change = after - before
-    rng = generator(seed, "signs of targets")
-    p = flip_pvalue(change, group, n_resamples=n_resamples, rng=rng)
-    limits = cluster_mean(change, group).limits()
-    return Look(quantity, tuple(group), before, after, p, limits)
+    low, high = cluster_mean(change, group).limits()
+    p = flip_pvalue(change, group, n_resamples=9999, rng=generator(seed, "signs of targets"))
+    summary = {
+        "quantity": "beta" if isinstance(items, list) else "log-odds",
+        "items": len(change), "targets": len(set(group)),
+        "before": float(before.mean()), "after": float(after.mean()),
+        "change": float(change.mean()), "low": low, "high": high, "p": p,
+    }  # fmt: skip
+    return Look(pd.DataFrame({"group": group, "before": before, "after": after}), summary)
 
 
-def _beta(triples: Any, model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:
-    twins = make_twins(triples)
-    kept = [triple for triple in triples if twins.of(triple)]
+def _read(
+    items: list[Triple] | PairSet, model: LanguageModel
+) -> tuple[list[str], Float[np.ndarray, " item"]]:
+    """The target of each item that can be read, and what the model says of it."""
+    if not isinstance(items, list):
+        table = compared(pair_items(model, items))
+        table = table[table["log_odds"].notna()]
+        return table["group"].astype(str).tolist(), table["log_odds"].to_numpy(float)
+    twins = make_twins(items)
+    kept = [triple for triple in items if twins.of(triple)]
     if not kept:
         raise InputError("no triple of `pairs` has a twin; give pairs instead")
-    texts = TwinTexts(model, kept, [twins.of(triple) for triple in kept], batch_size=size)
-    return [t.group for t in kept], texts.answers(range(len(kept))).gap
-
-
-def _log_odds(pairs: Any, model: LanguageModel, size: int) -> tuple[list[str], np.ndarray]:
-    table = compared(pair_items(model, pairs, batch_size=size))
-    table = table[table["log_odds"].notna()]
-    return table["group"].astype(str).tolist(), table["log_odds"].to_numpy(float)
+    texts = TwinTexts(model, kept, [twins.of(triple) for triple in kept])
+    return [triple.group for triple in kept], texts.answers(range(len(kept))).gap

@@ -1,17 +1,28 @@
-"""Texts of an experiment: items, neutral text, texts of other categories, pairs that guard."""
+"""Texts of an experiment: items, neutral text, texts of other categories, pairs that guard.
+
+And what the untouched model predicts on them, which holds it where it is while it learns.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from tda_bias.debias.texts import TwinTexts
-from tda_bias.models.batching import special_tokens_around
+from tda_bias.debias.loss import divergence
+from tda_bias.debias.protocol import Fold, Protocol
+from tda_bias.debias.texts import LowerLayers, TwinTexts
+from tda_bias.models.batching import padded, special_tokens_around
+from tda_bias.models.hooks import Computing
 from tda_bias.models.load import LanguageModel
+from tda_bias.models.logits import is_linear
+from tda_bias.models.token_trees import one_per_row
 from tda_bias.pairs.pair import PairSet
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
@@ -25,7 +36,8 @@ T = TypeVar("T")
 # that test whether its own bias changed.
 _LEARN, _WATCH, _REPORT = 96, 48, 24
 SELF = "self"
-_CAPITALISED = 2000
+# Words that passages begin with, passages that are written side by side, and that are read so.
+_FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
 
 
 @dataclass(frozen=True)
@@ -191,9 +203,7 @@ def neutral_text(
 
 
 @torch.inference_mode()
-def written_passages(
-    model: LanguageModel, n: int, width: int, *, seed: int = 0, batch_size: int = 32
-) -> list[list[int]]:
+def written_passages(model: LanguageModel, n: int, width: int, *, seed: int = 0) -> list[list[int]]:
     """Passages that a causal model writes: token by token, drawn from its own probabilities.
 
     Each begins with a capitalised word of its vocabulary, so that no two need be alike.
@@ -203,19 +213,18 @@ def written_passages(
         n: How many.
         width: Tokens of each.
         seed: Of the draws.
-        batch_size: Passages written side by side.
 
     Raises:
         InputError: if the vocabulary has too few such words.
     """
     model.check_length(width)
     rng = torch.Generator().manual_seed(seed)
-    words = _first_words(model)
+    words = _first_words(model)[:_FIRST_WORDS]
     begin = [words[int(i)] for i in torch.randint(len(words), (n,), generator=rng)]
     hf_model: Any = model.hf_model
     written = []
-    for start in range(0, n, batch_size):
-        rows = torch.tensor(begin[start : start + batch_size], device=model.device)[:, None]
+    for start in range(0, n, _SIDE_BY_SIDE):
+        rows = torch.tensor(begin[start : start + _SIDE_BY_SIDE], device=model.device)[:, None]
         last, past = rows, None
         for _ in range(width - 1):
             output = hf_model(input_ids=last, past_key_values=past, use_cache=True)
@@ -237,4 +246,133 @@ def _first_words(model: LanguageModel) -> list[int]:
             f"`text` self: {model.name} has no capitalised words in its vocabulary to begin "
             "passages with; give a text file"
         )
-    return capitalised[:_CAPITALISED]
+    return capitalised
+
+
+# -- what holds the model where it is --------------------------------------------------------------
+
+
+class Retention:
+    """The divergence of a model from what it was, over some texts.
+
+    The original's predictions are kept as the input of the output embeddings where these are all
+    that follows (one row of the model's width per token), else as logits.
+
+    Args:
+        model: The model, not yet changed.
+        texts: Token ids of each text.
+        head_changes: Whether the output embeddings will be trained too; a copy is then kept.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        texts: Sequence[Sequence[int]],
+        *,
+        head_changes: bool = False,
+    ) -> None:
+        self._model = model
+        self._ids = [list(text) for text in texts]
+        head: Any = model.hf_model.get_output_embeddings()
+        inputs = _inputs(model, self._ids[:1])
+        place = torch.zeros(1, dtype=torch.long, device=model.device)
+        self._head: nn.Module | None = None
+        if is_linear(model.hf_model, inputs, place):
+            self._head = copy.deepcopy(head).requires_grad_(False) if head_changes else head
+        self._kept: list[Tensor] = []
+        for start in range(0, len(self._ids), _BATCH):
+            self._kept += self._read(head, self._ids[start : start + _BATCH])
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def divergence(
+        self, texts: Sequence[int], *, below: LowerLayers | None = None
+    ) -> Float[Tensor, ""]:
+        """KL(original || now), mean over the tokens of some texts, nats."""
+        kept = torch.cat([self._kept[i] for i in texts])
+        if self._head is not None:
+            with torch.no_grad():
+                kept = self._head(kept)
+        return divergence(kept, self._logits(texts, below))
+
+    def next_token_loss(
+        self, texts: Sequence[int], *, below: LowerLayers | None = None
+    ) -> Float[Tensor, ""]:
+        """Mean negative log-probability of the next tokens of some texts, nats."""
+        return _next_token_loss(self._logits(texts, below), [self._ids[i] for i in texts])
+
+    def _logits(
+        self, texts: Sequence[int], below: LowerLayers | None
+    ) -> Float[Tensor, "token vocabulary"]:
+        ids = [self._ids[i] for i in texts]
+        inputs = _inputs(self._model, ids)
+        if below is None:
+            return _logits(self._model, inputs)
+        names = [(self, i) for i in texts]
+        with below.skipped(names, list(map(len, ids)), one_per_row(ids), inputs):
+            return _logits(self._model, inputs)
+
+    def _read(self, head: nn.Module, ids: Sequence[Sequence[int]]) -> list[Tensor]:
+        inputs = _inputs(self._model, ids)
+        seen: list[Tensor] = []
+        handle = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            with torch.no_grad():
+                logits = self._model.hf_model(**inputs).logits
+        finally:
+            handle.remove()
+        source = logits if self._head is None else seen[0]
+        real = inputs["attention_mask"].bool()
+        return [source[row][real[row]].clone() for row in range(len(ids))]
+
+
+@dataclass(frozen=True)
+class Held:
+    """The predictions of the untouched model, which hold it where it is.
+
+    Attributes:
+        neutral: The divergence from the original on neutral passages.
+        domain: The same on texts of other categories; None without them.
+        relatedness: Of every item that trains, before: by its number.
+    """
+
+    neutral: Retention
+    domain: Retention | None
+    relatedness: Mapping[int, float]
+
+
+def held_by(corpus: Corpus, fold: Fold, protocol: Protocol, *, head_changes: bool = False) -> Held:
+    """Read what the untouched model predicts; with a copy of output embeddings that will change."""
+    model, domain, items = corpus.model, corpus.domain, fold.train.tolist()
+    with Computing(model, protocol.precision).running():
+        values = corpus.items.answers(items).relatedness
+    neutral = Retention(model, corpus.neutral.learn.ids, head_changes=head_changes)
+    others = Retention(model, domain.learn, head_changes=head_changes) if domain else None
+    return Held(neutral, others, dict(zip(items, values.tolist(), strict=True)))
+
+
+def next_token_loss(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Float[Tensor, ""]:
+    """Mean negative log-probability of the next tokens of texts (ids), nats, with gradients."""
+    return _next_token_loss(_logits(model, _inputs(model, texts)), texts)
+
+
+def _next_token_loss(
+    logits: Float[Tensor, "token vocabulary"], texts: Sequence[Sequence[int]]
+) -> Float[Tensor, ""]:
+    ends = np.cumsum([len(ids) for ids in texts]) - 1
+    kept = torch.from_numpy(np.setdiff1d(np.arange(len(logits)), ends)).to(logits.device)
+    target = torch.tensor([token for ids in texts for token in ids[1:]], device=logits.device)
+    return nn.functional.cross_entropy(logits[kept].float(), target)
+
+
+def _logits(model: LanguageModel, inputs: dict[str, Any]) -> Float[Tensor, "token vocabulary"]:
+    """At every token of texts, one after the other."""
+    logits: Tensor = model.hf_model(**inputs).logits
+    return logits[inputs["attention_mask"].bool()]
+
+
+def _inputs(model: LanguageModel, texts: Sequence[Sequence[int]]) -> dict[str, Any]:
+    ids, mask = padded(texts)
+    device = model.device
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "use_cache": False}

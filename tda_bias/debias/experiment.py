@@ -19,10 +19,9 @@ import numpy as np
 import torch
 
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets
-from tda_bias.debias.corpus import Corpus
+from tda_bias.debias.corpus import Corpus, Held, held_by
 from tda_bias.debias.learners import learner, lora_rank, undone
 from tda_bias.debias.mask import Learner
-from tda_bias.debias.objective import Held, held_by
 from tda_bias.debias.peers import Edit, Erasure, Steering
 from tda_bias.debias.protocol import (
     CONTROLS,
@@ -31,19 +30,27 @@ from tda_bias.debias.protocol import (
     Condition,
     Fold,
     Protocol,
-    Trial,
+    Training,
     conditions,
     folds,
     protocol_hash,
     trials,
 )
-from tda_bias.debias.rankings import fold_orders, gate_order
-from tda_bias.debias.training import edited, n_steps, readings, train, untouched_check
-from tda_bias.debias.trajectory import Trajectory, keeps_pairs, least_biased
+from tda_bias.debias.rankings import fold_orders
+from tda_bias.debias.training import (
+    Trained,
+    Trajectory,
+    edited,
+    keeps_pairs,
+    least_biased,
+    n_steps,
+    readings,
+    train,
+    untouched_check,
+)
 from tda_bias.models.attention import attention_layers
-from tda_bias.models.hooks import require_separate_heads
+from tda_bias.models.hooks import Computing, require_separate_heads
 from tda_bias.models.load import LoadedModel
-from tda_bias.models.precision import Computing
 from tda_bias.progress import Counter, Progress
 from tda_bias.runs.cache import Cache, Part, Shard, Team, texts_hash
 from tda_bias.runs.files import now, to_json, write_text
@@ -71,7 +78,6 @@ class Experiment:
         identity: Hash of the protocol and of what it is applied to.
         fixed: When it was written down.
         twins: How twins came about; None without.
-        orders: Rankings that were read, by fold.
     """
 
     corpus: Corpus
@@ -84,9 +90,7 @@ class Experiment:
     identity: str = ""
     fixed: str = ""
     twins: dict[str, Any] | None = None
-    orders: dict[int, Mapping[str, list[HeadId]]] = field(default_factory=dict)
-    _untouched: dict[int, Trajectory] = field(default_factory=dict)
-    _held: dict[tuple[int, bool], Held] = field(default_factory=dict)
+    _held: dict[tuple[Fold, bool], Held] = field(default_factory=dict)
 
     @cached_property
     def every_head(self) -> list[HeadId]:
@@ -95,35 +99,9 @@ class Experiment:
         require_separate_heads(self.corpus.model, layers)
         return [HeadId(layer.number, h) for layer in layers for h in range(layer.n_heads)]
 
-    def untouched(self, fold: Fold) -> Trajectory:
-        """The check before the first step: the same for every condition of a fold."""
-
-        def read() -> Mapping[str, np.ndarray]:
-            with Computing(self.corpus.model, self.protocol.precision).running():
-                return readings(self.corpus)
-
-        if fold.number not in self._untouched:
-            before = self.cache.get(Part("untouched", 1, dict, read))
-            check = untouched_check(self.corpus, fold, self.protocol, before=before)
-            self._untouched[fold.number] = check
-        return self._untouched[fold.number]
-
-    def held(self, fold: Fold, condition: Condition) -> Held:
-        """The texts that hold the model where it is, for a condition in a fold."""
-        head_changes = condition.how == "full"  # which needs a copy of the output embeddings
-        key = fold.number, head_changes
-        if key not in self._held:
-            self._held.clear()  # of one fold at a time
-            items = fold.train.tolist()
-            with Computing(self.corpus.model, self.protocol.precision).running():
-                values = self.corpus.items.answers(items).relatedness
-            relatedness = dict(zip(items, values.tolist(), strict=True))
-            self._held[key] = held_by(self.corpus, relatedness, head_changes=head_changes)
-        return self._held[key]
-
     @property
     def tested(self) -> list[Fold]:
-        """The folds that test; ``recommended_training`` makes the final fit."""
+        """The folds that test: all but the final fit."""
         return [fold for fold in self.folds if fold.number != FINAL]
 
     def targets(self, fold: Fold) -> dict[str, list[str]]:
@@ -132,6 +110,14 @@ class Experiment:
         return {
             name: sorted({triples[i].group for i in items}) for name, items in fold.parts().items()
         }
+
+    def held(self, fold: Fold, *, head_changes: bool) -> Held:
+        """The predictions that hold the model in a fold; read for one fold at a time."""
+        key = fold, head_changes
+        if key not in self._held:
+            self._held.clear()
+            self._held[key] = held_by(self.corpus, fold, self.protocol, head_changes=head_changes)
+        return self._held[key]
 
     def in_words(self, team: Team | None = None) -> str:
         """The trainings that are to come, and the protocol that was fixed for them."""
@@ -145,47 +131,11 @@ class Experiment:
         )
 
 
-@dataclass(frozen=True)
-class Training:
-    """A condition in a fold with some settings: one run of the loop, one saved part.
-
-    Attributes:
-        condition: The condition.
-        fold: The fold.
-        heads: The heads that learn there; empty where it is not heads that do.
-        trial: The settings.
-    """
-
-    condition: Condition
-    fold: Fold
-    heads: tuple[HeadId, ...]
-    trial: Trial
+# Of every condition the trainings that validation targets chose, fold by fold.
+Results = Mapping[Condition, Sequence[Trained]]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The training of a condition in a fold that validation targets chose, and its checks."""
-
-    training: Training
-    trajectory: Trajectory
-
-
-@dataclass(frozen=True)
-class ConditionResult:
-    """A condition with its trainings, fold by fold."""
-
-    condition: Condition
-    trained: list[Trained] = field(default_factory=list)
-
-    @property
-    def trajectories(self) -> list[Trajectory]:
-        """The checks of each training."""
-        return [own.trajectory for own in self.trained]
-
-
-def run_experiment(
-    experiment: Experiment, progress: Progress | None = None
-) -> list[ConditionResult]:
+def run_experiment(experiment: Experiment, progress: Progress | None = None) -> Results:
     """Train every condition in every fold that tests.
 
     Args:
@@ -197,73 +147,56 @@ def run_experiment(
         ShareDone: if the trainings are shared by several processes and another one gathers.
         InputError: as ``Cache.each``.
     """
-    cache, tested = experiment.cache, experiment.tested
+    cache, every = experiment.cache, conditions(experiment.protocol)
     cache.prepare([_orders_part(experiment, fold) for fold in experiment.folds])
-    results = [ConditionResult(condition) for condition in conditions(experiment.protocol)]
     planned = [
-        (result, _trainings(experiment, result.condition, fold))
-        for fold in tested
-        for result in results
+        _trainings(experiment, condition, fold) for fold in experiment.tested for condition in every
     ]
-    every = [training for _, tried in planned for training in tried]
-    counter = Counter(sum(n_steps(experiment.protocol, own.fold) for own in every), progress)
-    parts = [_part(experiment, training, counter) for training in every]
+    trainings = [training for tried in planned for training in tried]
+    counter = Counter(sum(n_steps(experiment.protocol, own.fold) for own in trainings), progress)
+    parts = [_training_part(experiment, training, counter) for training in trainings]
     arrays = cache.each(parts, progress=lambda done, _: counter.reach(done))
-    for result, tried in planned:
-        result.trained.append(_best(experiment, tried, islice(arrays, len(tried))))
+    results: dict[Condition, list[Trained]] = {condition: [] for condition in every}
+    for tried in planned:
+        best = _best(experiment, tried, islice(arrays, len(tried)))
+        results[best.training.condition].append(best)
     return results
 
 
 def trained_alone(experiment: Experiment, condition: Condition, fold: Fold) -> Trained:
     """A condition in a fold: read where it was part of the experiment, else trained."""
     tried = _trainings(experiment, condition, fold)
-    parts = [_part(experiment, training, Counter(0, None)) for training in tried]
+    parts = [_training_part(experiment, training, Counter(0, None)) for training in tried]
     return _best(experiment, tried, map(experiment.cache.get, parts))
 
 
-def recommended_training(experiment: Experiment, name: str) -> Trained:
-    """The training of the model that is saved: of the final fit, or the only fold."""
-    condition = next(c for c in conditions(experiment.protocol) if c.name == name)
-    return trained_alone(experiment, condition, experiment.folds[-1])
+def _best(
+    experiment: Experiment, tried: Sequence[Training], arrays: Iterable[Mapping[str, np.ndarray]]
+) -> Trained:
+    """The training with the settings that are best on the validation targets."""
+    candidates = []
+    for training, of_part in zip(tried, arrays, strict=True):
+        own = Trajectory.from_arrays(of_part)
+        kept = keeps_pairs(own, experiment.protocol)
+        candidates.append((Trained(training, own), own.chosen.beta, kept))
+    return least_biased(candidates)
 
 
 # -- heads -----------------------------------------------------------------------------------------
 
 
-def rankings(experiment: Experiment, fold: Fold) -> Mapping[str, list[HeadId]]:
+def rankings(experiment: Experiment, fold: Fold) -> dict[str, list[HeadId]]:
     """All heads in the order of each ranking of the protocol, from training targets alone."""
-    if fold.number not in experiment.orders:
-        saved = experiment.cache.get(_orders_part(experiment, fold))
-        experiment.orders[fold.number] = {
-            name: [HeadId(int(layer), int(head)) for layer, head in saved[name]]
-            for name in experiment.protocol.by
-        }
-    return experiment.orders[fold.number]
+    saved = experiment.cache.get(_orders_part(experiment, fold))
+    return {
+        name: [HeadId(int(layer), int(head)) for layer, head in saved[name]]
+        for name in experiment.protocol.by
+    }
 
 
-def _orders_part(experiment: Experiment, fold: Fold) -> Part:
-    """The part that holds the rankings of a fold."""
-
-    def computed() -> dict[str, np.ndarray]:
-        protocol = experiment.protocol
-        orders = fold_orders(
-            experiment.corpus.items,
-            fold.train,
-            protocol.by,
-            load=experiment.load_hooked,
-            seed=protocol.seed,
-        )
-        if "gates" in protocol.by:
-            condition = Condition("gates of all heads", "gates")
-            learned = trained_alone(experiment, condition, fold).trajectory
-            orders["gates"] = gate_order(experiment.every_head, learned.values["gates"])
-        if experiment.from_file:
-            orders["file"] = list(experiment.from_file)
-        return {name: np.array([(h.layer, h.head) for h in orders[name]]) for name in protocol.by}
-
-    return Part(
-        f"orders {fold.number}", len(fold.train), lambda: _on(fold), partial(_tidied, computed)
-    )
+def first_heads(experiment: Experiment, fold: Fold) -> list[HeadId]:
+    """The heads that the first ranking chooses: controls train these, random sets match them."""
+    return rankings(experiment, fold)[experiment.protocol.by[0]][: experiment.protocol.top]
 
 
 def heads_of(experiment: Experiment, condition: Condition, fold: Fold) -> tuple[HeadId, ...]:
@@ -280,18 +213,67 @@ def heads_of(experiment: Experiment, condition: Condition, fold: Fold) -> tuple[
 
 def random_heads(experiment: Experiment, fold: Fold) -> tuple[list[tuple[HeadId, ...]], str]:
     """Random sets as large as the chosen one, and in words whether they are of the same layers."""
-    protocol, every = experiment.protocol, experiment.every_head
-    first = rankings(experiment, fold)[protocol.by[0]][: protocol.top]
-    rng = generator(protocol.seed, "random heads", str(fold.number))
+    n, every = experiment.protocol.n_random, experiment.every_head
+    first = first_heads(experiment, fold)
+    rng = generator(experiment.protocol.seed, "random heads", str(fold.number))
     per_layer = 1 + max(head.head for head in every)
-    if n_possible_sets(first, per_layer) >= protocol.n_random:
-        return random_sets(first, per_layer, protocol.n_random, rng=rng), "of the same layers"
+    if n_possible_sets(first, per_layer) >= n:
+        return random_sets(first, per_layer, n, rng=rng), "of the same layers"
     # A layer has more chosen heads than others: there is no such set.
-    sets = [rng.choice(len(every), len(first), replace=False) for _ in range(protocol.n_random)]
+    sets = [rng.choice(len(every), len(first), replace=False) for _ in range(n)]
     return [tuple(sorted(every[int(i)] for i in places)) for places in sets], "of any layer"
 
 
-# -- trainings -------------------------------------------------------------------------------------
+# -- what is computed once, and saved --------------------------------------------------------------
+
+
+def _part(
+    name: str, fold: Fold, cost: float, compute: Callable[[], dict[str, np.ndarray]], **more: Any
+) -> Part:
+    """A part that depends on the items of a fold."""
+    depends_on = {"fold": [items.tolist() for items in fold.parts().values()], **more}
+
+    def tidied() -> dict[str, np.ndarray]:
+        arrays = compute()
+        give_back_memory()
+        return arrays
+
+    return Part(name, cost, lambda: depends_on, tidied)
+
+
+def _orders_part(experiment: Experiment, fold: Fold) -> Part:
+    """The part that holds the rankings of a fold."""
+    protocol = experiment.protocol
+
+    def computed() -> dict[str, np.ndarray]:
+        items, load = experiment.corpus.items, experiment.load_hooked
+        orders = fold_orders(items, fold.train, protocol.by, load=load, seed=protocol.seed)
+        if "gates" in protocol.by:  # by how far the learned gate is from 1
+            condition = Condition("gates of all heads", "gates")
+            learned = trained_alone(experiment, condition, fold).trajectory.values["gates"]
+            order = torch.argsort((learned - 1).abs(), descending=True, stable=True)
+            orders["gates"] = [experiment.every_head[int(i)] for i in order]
+        if experiment.from_file:
+            orders["file"] = list(experiment.from_file)
+        return {name: np.array([(h.layer, h.head) for h in orders[name]]) for name in protocol.by}
+
+    return _part(f"orders {fold.number}", fold, len(fold.train), computed)
+
+
+def _untouched(experiment: Experiment, fold: Fold) -> Trajectory:
+    """The check before the first step: the same for every condition of a fold."""
+    corpus, protocol = experiment.corpus, experiment.protocol
+
+    def read() -> Mapping[str, np.ndarray]:
+        with Computing(corpus.model, protocol.precision).running():
+            return readings(corpus)
+
+    def check() -> dict[str, np.ndarray]:
+        before = experiment.cache.get(Part("untouched", 1, dict, read))
+        return untouched_check(corpus, fold, protocol, before).arrays()
+
+    part = _part(f"untouched {fold.number}", fold, 1, check)
+    return Trajectory.from_arrays(experiment.cache.get(part))
 
 
 def _trainings(experiment: Experiment, condition: Condition, fold: Fold) -> list[Training]:
@@ -301,72 +283,45 @@ def _trainings(experiment: Experiment, condition: Condition, fold: Fold) -> list
     return [Training(condition, fold, heads, trial) for trial in tried]
 
 
-def _part(experiment: Experiment, training: Training, counter: Counter) -> Part:
+def _training_part(experiment: Experiment, training: Training, counter: Counter) -> Part:
     """The part that holds a training."""
-    fold = training.fold
-    depends_on = {**_on(fold), "heads": [str(head) for head in training.heads]}
-    return Part(
-        f"fold {fold.number} {training.condition.part} {training.trial}",
-        n_steps(experiment.protocol, fold),
-        lambda: depends_on,
-        partial(_tidied, partial(_train, experiment, training, counter)),
-    )
+    fold, condition = training.fold, training.condition
+    corpus, protocol = experiment.corpus, experiment.protocol
 
+    def trained() -> dict[str, np.ndarray]:
+        untouched = _untouched(experiment, fold)
+        # The whole model learns, output embeddings included: these are then kept as they were.
+        held = experiment.held(fold, head_changes=condition.how == "full")
+        torch.manual_seed(protocol.seed)
+        with undone(_learner(experiment, training)) as own:
+            if isinstance(own, Edit):
+                return edited(own, corpus, protocol, fold, untouched=untouched).arrays()
+            found = train(
+                own, corpus, protocol, training, held=held, untouched=untouched,
+                progress=partial(counter.add, 1),
+            )  # fmt: skip
+        if condition.name in (RANDOM, *CONTROLS):
+            found.values = {}  # no model of it is saved
+        return found.arrays()
 
-def _train(experiment: Experiment, training: Training, counter: Counter) -> dict[str, np.ndarray]:
-    condition, fold, protocol = training.condition, training.fold, experiment.protocol
-    untouched, held = experiment.untouched(fold), experiment.held(fold, condition)
-    torch.manual_seed(protocol.seed)
-    with undone(_learner(experiment, training)) as own:
-        if isinstance(own, Edit):
-            return edited(own, experiment.corpus, fold, protocol, untouched=untouched).arrays()
-        found = train(
-            own, experiment.corpus, fold, held, protocol, training.trial, goal=condition.goal,
-            untouched=untouched, everything=condition.name != RANDOM,
-            progress=lambda: counter.add(1),
-        )  # fmt: skip
-    if condition.name in (RANDOM, *CONTROLS):
-        found.values = {}  # no model of it is saved
-    return found.arrays()
+    name = f"fold {fold.number} {condition.part} {training.trial}"
+    heads = [str(head) for head in training.heads]
+    return _part(name, fold, n_steps(protocol, fold), trained, heads=heads)
 
 
 def _learner(experiment: Experiment, training: Training) -> Learner:
     """The learner of a training, or the edit that stands in its place."""
-    condition, trial = training.condition, training.trial
-    items, protocol = experiment.corpus.items, experiment.protocol
+    condition, trial, fold = training.condition, training.trial, training.fold
+    items, seed = experiment.corpus.items, experiment.protocol.seed
     match condition.how:
         case "leace":
-            return Erasure(items, training.fold.train.tolist(), trial.layer)
+            return Erasure(items, fold.train.tolist(), trial.layer)
         case "steering":
-            return Steering(items, training.fold.train.tolist(), trial.layer, trial.sign)
-    rank = 8
-    if condition.name == "cda-lora":
-        chosen = rankings(experiment, training.fold)[protocol.by[0]][: protocol.top]
-        rank = lora_rank(items.model, chosen, training.heads)
-    return learner(condition.how, items.model, training.heads, rank=rank, seed=protocol.seed)
-
-
-def _best(
-    experiment: Experiment, tried: Sequence[Training], arrays: Iterable[Mapping[str, np.ndarray]]
-) -> Trained:
-    """The training with the settings that are best on the validation targets."""
-    candidates = []
-    for training, of_part in zip(tried, arrays, strict=True):
-        own = Trajectory.from_arrays(of_part)
-        kept = keeps_pairs(own.after, own.before, experiment.protocol)
-        candidates.append((Trained(training, own), own.chosen.beta, kept))
-    return least_biased(candidates)
-
-
-def _tidied(compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of a part, once what was needed for them is given back to the system."""
-    arrays = compute()
-    give_back_memory()
-    return arrays
-
-
-def _on(fold: Fold) -> dict[str, Any]:
-    return {"fold": [items.tolist() for items in fold.parts().values()]}
+            return Steering(items, fold.train.tolist(), trial.layer, trial.sign)
+    if condition.name != "cda-lora":
+        return learner(condition.how, items.model, training.heads, seed=seed)
+    rank = lora_rank(items.model, first_heads(experiment, fold), training.heads)
+    return learner("lora", items.model, training.heads, rank=rank, seed=seed)
 
 
 # -- fixing an experiment --------------------------------------------------------------------------

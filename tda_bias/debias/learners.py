@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from tda_bias.ablation.head_weights import head_slices
 from tda_bias.debias.mask import HeadMask, Learner, changed_weights, weight_hashes
+from tda_bias.debias.protocol import How
 from tda_bias.models.attention import AttentionLayer, attention_layers
-from tda_bias.models.hooks import heads_changed
+from tda_bias.models.hooks import heads_changed, require_heads
 from tda_bias.models.load import LanguageModel
 from tda_bias.types import HeadId, InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
 _ADAPTER = "default"
 
 
@@ -31,12 +31,7 @@ def learner(
 ) -> Learner:
     """A learner of some heads, or for ``full`` of the whole model.
 
-    Args:
-        how: Its kind.
-        model: A model without hooks.
-        heads: Which heads, for all but ``full``.
-        rank: Of the adapters of ``lora``.
-        seed: Of first values, for ``lora``.
+    ``lora`` has adapters of a rank, whose first values come from the seed.
 
     Raises:
         InputError: if a head does not exist, the attention is laid out in a way not known, or
@@ -76,47 +71,32 @@ class HeadGates(Learner):
 
     Args:
         model: A model without hooks.
-        heads: The heads with a gate; all of them if None.
+        heads: The heads with a gate.
 
     Attributes:
-        heads: The heads, in order.
+        heads: The same, in order.
         gates: A number for each.
 
     Raises:
         InputError: if a head does not exist, or the attention is laid out in a way not known.
     """
 
-    def __init__(self, model: LanguageModel, heads: Sequence[HeadId] | None = None) -> None:
+    def __init__(self, model: LanguageModel, heads: Sequence[HeadId]) -> None:
+        if not heads:
+            raise InputError("`heads` names nothing to train")
         super().__init__(model.hf_model)
-        self._layers = {layer.number: layer for layer in attention_layers(model)}
-        every = [HeadId(n, h) for n, layer in self._layers.items() for h in range(layer.n_heads)]
-        chosen = every if heads is None else sorted(set(heads))
-        if not chosen or not set(chosen) <= set(every):
-            unknown = next((str(head) for head in chosen if head not in every), "none")
-            raise InputError(f"`heads` must be heads of {model.name}; got {unknown}")
-        self.heads = tuple(chosen)
-        self.first = min(head.layer for head in chosen)
-        self.gates = nn.Parameter(torch.ones(len(chosen), dtype=torch.float32, device=model.device))
+        layers = attention_layers(model)
+        require_heads(model, layers, heads)
+        self._layers = {layer.number: layer for layer in layers}
+        self.heads = tuple(sorted(set(heads)))
+        self.first = min(head.layer for head in heads)
+        self.gates = nn.Parameter(torch.ones(len(self.heads), device=model.device))
         self._hf_model = model.hf_model
         self._hashes = weight_hashes(model.hf_model)
 
-    @property
-    def n_values(self) -> int:
-        """Numbers that can change."""
-        return len(self.heads)
-
-    def parameters(self) -> list[nn.Parameter]:
+    def named(self) -> dict[str, nn.Parameter]:
         """The gates."""
-        return [self.gates]
-
-    def values(self) -> dict[str, Tensor]:
-        """The gates, copied."""
-        return {"gates": self.gates.detach().cpu().clone()}
-
-    @torch.no_grad()
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put gates back."""
-        self.gates.copy_(values["gates"])
+        return {"gates": self.gates}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -148,9 +128,6 @@ class HeadGates(Learner):
         for head, gate in zip(self.heads, self.gates.tolist(), strict=True):
             columns = self._layers[head.layer].columns(head.head)
             columns.copy_((columns.double() * gate).to(columns))
-
-    def undo(self) -> None:
-        """Leave the model as it is: its weights did not change."""
 
     def check(self) -> None:
         """Raise AssertionError if a weight of the model changed."""
@@ -211,12 +188,11 @@ class HeadLora(Learner):
         weights = [piece for piece in mask.slices if piece.parameter.endswith(".weight")]
         targets = sorted({piece.parameter.removesuffix(".weight") for piece in weights})
         linear = isinstance(hf_model.get_submodule(targets[0]), nn.Linear)
-        rows = {name: _size(hf_model.get_submodule(name), linear) for name in targets}
         self._inside: dict[str, tuple[str, Tensor]] = {}
         for piece in weights:
             name = piece.parameter.removesuffix(".weight")
             side = "lora_A" if piece.part == "o" else "lora_B"
-            size = rows[name][0 if side == "lora_A" else 1]
+            size = hf_model.get_parameter(piece.parameter).shape[piece.axis]
             inside = self._inside.setdefault(name, (side, torch.zeros(size, dtype=torch.bool)))[1]
             inside[piece.start : piece.stop] = True
         config = peft.LoraConfig(
@@ -231,15 +207,16 @@ class HeadLora(Learner):
         self._modules = {name: hf_model.get_submodule(name) for name in targets}
         self.restore()
 
+    def named(self) -> dict[str, nn.Parameter]:
+        """The adapter's matrices."""
+        named = self.peft_model.named_parameters()
+        return {name: parameter for name, parameter in named if parameter.requires_grad}
+
     @property
     def n_values(self) -> int:
-        """Numbers that can change."""
+        """Numbers that can change: those of the chosen heads."""
         outside = sum(int(place.sum()) * matrix.shape[1] for matrix, place in self._outside())
-        return sum(parameter.numel() for parameter in self.parameters()) - outside
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Parameters for an optimiser."""
-        return [p for p in self.peft_model.parameters() if p.requires_grad]
+        return super().n_values - outside
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -261,16 +238,6 @@ class HeadLora(Learner):
         """Write the adapter: ``peft.PeftModel.from_pretrained(model, folder)`` reads it."""
         self.peft_model.save_pretrained(str(folder))
 
-    def values(self) -> dict[str, Tensor]:
-        """The adapter's matrices: copies on the CPU."""
-        return {name: p.detach().cpu().clone() for name, p in self._matrices().items()}
-
-    @torch.no_grad()
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put matrices back that ``values`` gave."""
-        for name, parameter in self._matrices().items():
-            parameter.copy_(values[name].to(parameter))
-
     def apply(self) -> None:
         """Add the adapter to the model's weights, and take it away."""
         self.peft_model.merge_and_unload()
@@ -284,10 +251,6 @@ class HeadLora(Learner):
         self.peft_model.unload()
         self._before.check()
 
-    def _matrices(self) -> dict[str, nn.Parameter]:
-        named = self.peft_model.named_parameters()
-        return {name: parameter for name, parameter in named if parameter.requires_grad}
-
     def _outside(self) -> list[tuple[Tensor, Tensor]]:
         """Matrices with the rows of ``lora_B``, or the columns of ``lora_A``, that must be 0."""
         outside = []
@@ -296,12 +259,6 @@ class HeadLora(Learner):
             matrix = weight.T if side == "lora_A" else weight
             outside.append((matrix, ~inside.to(matrix.device)))
         return outside
-
-
-def _size(module: nn.Module, linear: bool) -> tuple[int, int]:
-    """Width of a projection's input and output."""
-    rows, columns = module.get_parameter("weight").shape
-    return (columns, rows) if linear else (rows, columns)
 
 
 def lora_rank(model: LanguageModel, heads: Sequence[HeadId], every: Sequence[HeadId]) -> int:
@@ -324,27 +281,12 @@ class WholeModel(Learner):
 
     def __init__(self, hf_model: nn.Module) -> None:
         super().__init__(hf_model)
-        self._named = dict(hf_model.named_parameters())
+        self._hf_model = hf_model
         self._before = self.values()
 
-    @property
-    def n_values(self) -> int:
-        """Numbers that can change."""
-        return sum(parameter.numel() for parameter in self._named.values())
-
-    def parameters(self) -> list[nn.Parameter]:
+    def named(self) -> dict[str, nn.Parameter]:
         """All of them."""
-        return list(self._named.values())
-
-    def values(self) -> dict[str, Tensor]:
-        """The whole model, copied."""
-        return {name: p.detach().cpu().clone() for name, p in self._named.items()}
-
-    @torch.no_grad()
-    def load(self, values: Mapping[str, Tensor]) -> None:
-        """Put a whole model back."""
-        for name, parameter in self._named.items():
-            parameter.data.copy_(values[name])
+        return dict(self._hf_model.named_parameters())
 
     def undo(self) -> None:
         """Put the model back as it was before training."""

@@ -7,7 +7,6 @@ that. Here everything outside the slices is put back after every step, and compa
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 PARTS: tuple[Part, ...] = ("q", "k", "v", "o")
 
 
-class Learner(ABC):
+class Learner:
     """A change of a model that is trained, and can be taken away again.
 
     Entering the block freezes everything else of the model; leaving it gives all parameters their
@@ -59,26 +58,32 @@ class Learner(ABC):
         for parameter, required in self._required.items():
             parameter.requires_grad_(required)
 
-    @property
-    @abstractmethod
-    def n_values(self) -> int:
-        """Numbers that can change."""
+    def named(self) -> dict[str, nn.Parameter]:
+        """Parameters that learn, by name; none where nothing is learned step by step."""
+        return {}
 
-    @abstractmethod
     def parameters(self) -> list[nn.Parameter]:
         """Parameters for the optimiser."""
+        return list(self.named().values())
 
-    @abstractmethod
+    @property
+    def n_values(self) -> int:
+        """Numbers that can change."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def values(self) -> dict[str, Tensor]:
         """Copies of what was learned, on the CPU."""
+        return {name: p.detach().cpu().clone() for name, p in self.named().items()}
 
-    @abstractmethod
+    @torch.no_grad()
     def load(self, values: Mapping[str, Tensor]) -> None:
         """Put back what ``values`` gave."""
+        for name, parameter in self.named().items():
+            parameter.copy_(values[name].to(parameter))
 
-    @abstractmethod
     def undo(self) -> None:
-        """Give the model back as it was."""
+        """Give the model back as it was; nothing to do where its weights did not change."""
+        return None
 
     def apply(self) -> None:
         """Make it part of the model's weights, where it is not; the learner is of no use then."""

@@ -2,13 +2,12 @@
 
 Both change the residual stream behind layers while the model runs, in closed form from the training
 items and their twins; there is no loop. Data augmentation (CDA), the third, is a loss of
-``objective``, learned by the whole model or an ordinary LoRA adapter.
+``training``, learned by the whole model or an ordinary LoRA adapter.
 """
 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -65,9 +64,9 @@ class ConceptTexts:
         inputs: What goes into the model.
         read: Tokens from the first on in which a text differs from its twin: what stands before
             knows nothing of the concept.
-        label: Concept of each row, as a number.
+        label: Number of each row's concept.
         original: Rows that are no twins.
-        n_concepts: Number of concepts.
+        n_concepts: How many there are.
     """
 
     inputs: dict[str, Tensor]
@@ -119,6 +118,9 @@ class Edit(Learner):
         texts: Items with twins.
         items: Those that train.
         layer: Behind which layer, as a share of all; None for every one.
+
+    Raises:
+        InputError: as ``concept_texts``, or if a package is not installed.
     """
 
     strengths: tuple[float, ...] = (1.0,)
@@ -132,19 +134,15 @@ class Edit(Learner):
         self._model = texts.model
         self._read = concept_texts(texts, items)
 
-    @abstractmethod
     def changed(
         self, hidden: Float[Tensor, "row token width"], layer: AttentionLayer
     ) -> Float[Tensor, "row token width"]:
         """The residual stream behind a layer, changed."""
+        raise NotImplementedError
 
     def running(self) -> AbstractContextManager[None]:
         """Run the model with its residual stream changed."""
         return blocks_changed(self.layers, self.changed)
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Nothing is learned step by step."""
-        return []
 
     def values(self) -> dict[str, Tensor]:
         """The strength."""
@@ -153,9 +151,6 @@ class Edit(Learner):
     def load(self, values: Mapping[str, Tensor]) -> None:
         """Set the strength."""
         self.strength = float(values["strength"])
-
-    def undo(self) -> None:
-        """Leave the weights as they are: they did not change."""
 
     def _fit(self, fit: Callable[[Float[Tensor, "place width"], AttentionLayer], None]) -> None:
         """Show every layer's stream at the places that are read, edited behind each once fitted."""
@@ -180,9 +175,6 @@ class Erasure(Edit):
     scrubbing). The covariance is that of all tokens read, the labels are those of their texts.
 
     Source: Belrose et al. 2023, https://arxiv.org/abs/2306.03819; the package ``concept-erasure``.
-
-    Raises:
-        InputError: as ``concept_texts``, or if the package is not installed.
     """
 
     def __init__(self, texts: TwinTexts, items: Sequence[int], layer: float | None) -> None:
@@ -221,14 +213,7 @@ class Steering(Edit):
     It is the mean of texts about men less that of their twins about women, at the tokens read; in
     categories other than gender, of the originals less their twins.
 
-    Args:
-        texts: Items with twins.
-        items: Those that train.
-        layer: Behind which layer, as a share of all.
-        sign: Direction.
-
-    Raises:
-        InputError: as ``concept_texts``.
+    The vector is multiplied by ``sign`` and, at every check, by the next of the ``strengths``.
     """
 
     strengths = (0.5, 1.0, 2.0)

@@ -13,28 +13,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tda_bias.debias.learners import How
-from tda_bias.models.precision import Precision
 from tda_bias.pairs.pair import is_evaluation_only
-from tda_bias.stats.resampling import generator
-from tda_bias.types import MAX_SEED, InputError, Triple
+from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
 
+How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
 Preset = Literal["smoke", "paper"]
 Ranking = Literal[
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file"
 ]
-# What is trained beside heads that a ranking chose, and what others would do instead of that.
+# What is trained beside chosen heads, and what others would do instead.
 Control = Literal[
     "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace", "steering"
 ]
 CONTROLS: tuple[Control, ...] = get_args(Control)
-# What a training lowers: see ``objective.loss_of``.
+# What a training lowers: see ``training.loss_of``.
 Goal = Literal["gaps", "plain", "placebo", "retention", "equalise", "cda"]
 N_FOLDS, _FEWEST_TARGETS = 5, 4
 FINAL = -1
@@ -48,63 +46,105 @@ RATES: dict[How, tuple[float, ...]] = {
 }
 
 
+def _split(value: Any) -> Any:
+    """Names or numbers with commas between them, or ``none``."""
+    if value in ("none", ["none"], ("none",)):
+        return ()
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list | tuple):
+        return value
+    parts = [item.split(",") if isinstance(item, str) else [item] for item in several]
+    flat = [item.strip() if isinstance(item, str) else item for part in parts for item in part]
+    if len(set(flat)) < len(flat):
+        raise ValueError(f"must name nothing twice; got {value!r}")
+    return tuple(flat)
+
+
+_WithCommas = BeforeValidator(_split)
+_Weight = Annotated[float, Field(ge=0, le=1000)]
+
+
 class Protocol(BaseModel):
     """Everything that decides an experiment's numbers beside the model and the texts.
 
-    The same folds, batches, guards and stops hold for every condition.
-
-    Attributes:
-        how: What learns.
-        by: Rankings that choose heads.
-        top: Heads that they choose.
-        n_random: Random sets of heads.
-        controls: What else is trained.
-        n_folds: Folds that the targets are split into.
-        folds_run: Folds that are run.
-        epochs: Passes over the training items.
-        checks_per_epoch: Looks at the validation targets.
-        n_rates: Learning rates that are tried.
-        batch: Items of a step.
-        passages: Neutral passages of a step; three times as many texts of other categories.
-        train_items: Items that train, at most.
-        check_items: Items that validate, and that test, at most.
-        precision: Of matrix products.
-        kl: Weight of the divergence from the original on neutral text.
-        domain: Weights tried of the divergence on texts of other categories.
-        anchor: Weights tried of the relatedness anchor.
-        l1: Pull of gates toward 1.
-        patience: Checks without gain that end a training.
-        allowed_points: Points that scores of language may lose.
-        allowed_perplexity: Share that perplexity may gain.
-        seed: Fixes every random draw.
+    The same folds, batches, guards and stops hold for every condition. ``tdabias debias`` takes its
+    options from here.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    how: How = "gates"
-    by: tuple[Ranking, ...] = ("effect",)
-    top: int = Field(27, ge=1)
-    n_random: int = Field(20, ge=1)
-    controls: tuple[Control, ...] = ()
-    n_folds: int = Field(N_FOLDS, ge=2)
-    folds_run: int = Field(5, ge=1)
-    epochs: int = Field(3, ge=1)
-    checks_per_epoch: int = Field(1, ge=1)
-    n_rates: int = Field(1, ge=1, le=3)
-    batch: int = Field(12, ge=1)
-    passages: int = Field(4, ge=1)
-    train_items: int | None = Field(None, ge=4)
-    check_items: int | None = Field(None, ge=4)
-    precision: Precision = "float32"
-    kl: float = Field(1.0, ge=0)
-    domain: tuple[float, ...] = (1.0,)
+    how: Literal["gates", "tune", "lora"] = Field(
+        "gates",
+        description="what learns: gates (one number per head, folded into the weights), tune (the "
+        "heads' weights), lora (an adapter on them)",
+    )
+    by: Annotated[tuple[Ranking, ...], _WithCommas] = Field(
+        ("effect",),
+        min_length=1,
+        description="rankings that choose heads, with commas: evidence, published, importance, "
+        "effect, mediation, gates, bottom, file; random heads are drawn like the first",
+    )
+    top: int = Field(27, ge=1, le=MAX_COUNT, description="heads that are chosen (default: a tenth)")
+    n_random: int = Field(20, ge=1, le=1000, description="random sets of heads")
+    controls: Annotated[tuple[Control, ...], _WithCommas] = Field(
+        (),
+        description="what else is compared, with commas: placebo, retention, plain, full, "
+        "equalise, cda, cda-lora, leace, steering; or none",
+    )
+    n_folds: int = Field(N_FOLDS, ge=2, description="folds that the targets are split into")
+    folds_run: int = Field(5, ge=1, le=N_FOLDS, description="folds of targets that are run, of 5")
+    epochs: int = Field(3, ge=1, le=100, description="passes over the training items")
+    checks_per_epoch: int = Field(1, ge=1, description="looks at the validation targets")
+    n_rates: int = Field(1, ge=1, le=3, description="learning rates that are tried")
+    batch: int = Field(12, ge=1, description="items of a step")
+    passages: int = Field(
+        4, ge=1, description="neutral passages of a step; thrice as many texts of other categories"
+    )
+    train_items: int | None = Field(
+        None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
+    )
+    check_items: int | None = Field(
+        None,
+        ge=4,
+        le=MAX_COUNT,
+        description="validation items of a fold, and test items, at most",
+    )
+    kl: float = Field(
+        1.0,
+        ge=0,
+        le=1000,
+        description="weight of the divergence from the original on neutral text",
+    )
+    domain: Annotated[tuple[_Weight, ...], _WithCommas] = Field(
+        (1.0,),
+        min_length=1,
+        description="weights, with commas, of the divergence on texts of the other categories; "
+        "validation targets choose",
+    )
     # A change of .1 nats per token weighs about what it does in a gap.
-    anchor: tuple[float, ...] = (10.0,)
-    l1: float = Field(5e-4, ge=0)
-    patience: int = Field(3, ge=1)
-    allowed_points: float = Field(1.0, ge=0)
-    allowed_perplexity: float = Field(0.01, ge=0)
-    seed: int = Field(0, ge=0, le=MAX_SEED)
+    anchor: Annotated[tuple[_Weight, ...], _WithCommas] = Field(
+        (10.0,),
+        min_length=1,
+        description="weights, with commas, of the anchor: the squared change of how much likelier "
+        "related continuations are than the unrelated one; validation targets choose",
+    )
+    l1: float = Field(5e-4, ge=0, description="pull of gates toward 1")
+    patience: int = Field(3, ge=1, description="checks without gain that end a training")
+    allowed_points: float = Field(
+        1.0,
+        ge=0,
+        le=100,
+        description="points that the language-model scores and minimal pairs may lose",
+    )
+    allowed_perplexity: float = Field(
+        0.01, ge=0, le=1, description="share that perplexity may gain"
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="of matrix products while training and checking: float32, or bfloat16, about "
+        "twice as fast on many processors; what is learned and saved is float32",
+    )
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")
 
 
 PRESETS: dict[Preset, dict[str, Any]] = {
@@ -126,7 +166,7 @@ def protocol_of(
     """A preset, with what was asked for otherwise; as many folds as there are targets for.
 
     Args:
-        preset: Its name.
+        preset: Where defaults come from.
         asked: Fields of the protocol; None leaves what the preset has.
         n_heads: Of the model; a tenth of them learns unless ``top`` was asked for.
         n_targets: Of the texts.
@@ -195,18 +235,19 @@ def conditions(protocol: Protocol) -> list[Condition]:
     listed = [Condition(name, how, ranking=name) for name in protocol.by]
     listed += [Condition(RANDOM, how, draw=draw) for draw in range(protocol.n_random)]
     listed.append(Condition("all", how))
-    controls: dict[Control, Condition] = {
-        "placebo": Condition("placebo", how, first, goal="placebo"),
-        "retention": Condition("retention", how, first, goal="retention"),
-        "plain": Condition("plain", how, first, goal="plain"),
-        "equalise": Condition("equalise", how, first, goal="equalise"),
-        "full": Condition("full", "full"),
-        "cda": Condition("cda", "full", goal="cda"),
-        "cda-lora": Condition("cda-lora", "lora", goal="cda"),
-        "leace": Condition("leace", "leace"),
-        "steering": Condition("steering", "steering"),
-    }
-    return listed + [controls[name] for name in protocol.controls]
+    for name in protocol.controls:
+        match name:
+            case "full":
+                listed.append(Condition(name, "full"))
+            case "cda":
+                listed.append(Condition(name, "full", goal="cda"))
+            case "cda-lora":
+                listed.append(Condition(name, "lora", goal="cda"))
+            case "leace" | "steering":
+                listed.append(Condition(name, name))
+            case _:
+                listed.append(Condition(name, how, first, goal=name))
+    return listed
 
 
 @dataclass(frozen=True)
@@ -250,13 +291,13 @@ def trials(protocol: Protocol, condition: Condition) -> list[Trial]:
 # -- folds -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fold:
     """One split of the targets.
 
     Attributes:
         number: From 0; -1 for the final fit, which tests on nothing.
-        train: Items that choose heads and train.
+        train: Items that choose heads and train, at most as many as the protocol wants.
         validation: Items that stop the training.
         test: Items that are only looked at.
     """
@@ -271,6 +312,23 @@ class Fold:
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
+@dataclass(frozen=True)
+class Training:
+    """A condition in a fold with some settings: one run of the loop, one saved part.
+
+    Attributes:
+        condition: The condition.
+        fold: The fold.
+        heads: The heads that learn there; empty where it is not heads that do.
+        trial: The settings.
+    """
+
+    condition: Condition
+    fold: Fold
+    heads: tuple[HeadId, ...] = ()
+    trial: Trial = Trial()
+
+
 def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
     """The folds that are run, and behind them the final fit where there are several.
 
@@ -280,6 +338,8 @@ def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
     Raises:
         InputError: if there are fewer targets than folds, or too few to train, validate and test.
     """
+    from tda_bias.stats.resampling import generator  # here: `tdabias debias --help` is to be fast
+
     target = np.array([triple.group for triple in triples])
     names, size = np.unique(target, return_counts=True)
     fewest = max(protocol.n_folds, _FEWEST_TARGETS)
@@ -296,33 +356,23 @@ def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
         smallest = int(np.argmin(load))
         split[smallest].append(str(names[index]))
         load[smallest] += size[index]
-    tested: list[tuple[int, list[str]]] = list(enumerate(split[: protocol.folds_run]))
-    if len(tested) > 1:
-        tested.append((FINAL, []))
-    return [_fold(number, test, names, target, protocol, rng) for number, test in tested]
 
+    def fold(number: int, test: Sequence[str]) -> Fold:
+        rest = [str(name) for name in names if name not in test]
+        n_validation = max(1, round(len(rest) / 4))
+        validation = [rest[i] for i in rng.permutation(len(rest))[:n_validation]]
+        train = [name for name in rest if name not in validation]
+        most = (protocol.train_items, protocol.check_items, protocol.check_items)
+        parts = []
+        for part, at_most in zip((train, validation, test), most, strict=True):
+            items = np.flatnonzero(np.isin(target, part))  # those of a target stand together
+            if at_most is not None and at_most < len(items):
+                items = items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
+            parts.append(items)
+        return Fold(number, *parts)
 
-def _fold(
-    number: int,
-    test: Sequence[str],
-    names: np.ndarray,
-    target: np.ndarray,
-    protocol: Protocol,
-    rng: np.random.Generator,
-) -> Fold:
-    """At most as many items of each part as the protocol wants, spread over its targets."""
-    rest = [str(name) for name in names if name not in test]
-    n_validation = max(1, round(len(rest) / 4))
-    validation = [rest[i] for i in rng.permutation(len(rest))[:n_validation]]
-    train = [name for name in rest if name not in validation]
-    most = (protocol.train_items, protocol.check_items, protocol.check_items)
-    parts = []
-    for part, at_most in zip((train, validation, test), most, strict=True):
-        items = np.flatnonzero(np.isin(target, part))  # those of a target stand together
-        if at_most is not None and at_most < len(items):
-            items = items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
-        parts.append(items)
-    return Fold(number, *parts)
+    tested = [fold(number, test) for number, test in enumerate(split[: protocol.folds_run])]
+    return [*tested, fold(FINAL, [])] if len(tested) > 1 else tested
 
 
 def refuse_evaluation_only(source: str | Path) -> None:

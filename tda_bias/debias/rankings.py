@@ -23,7 +23,7 @@ from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel, LoadedModel
 from tda_bias.scores.texts import SplitTexts, split_triples
 from tda_bias.twins import Twins
-from tda_bias.types import HeadId, InputError, Triple
+from tda_bias.types import HeadId, InputError
 
 _ITEMS_PER_PASS = 6
 
@@ -56,107 +56,59 @@ def fold_orders(
         ablator = Ablator(texts.model, triples, twins=twins if any(twins) else ())
         orders |= first_order_rankings(ablator)
     if {"evidence", "bottom", "published"} & set(by):
-        orders |= topology_orders(load, triples, twins, seed=seed)
+        pairs = tuple(pair for pair in zip(triples, twins, strict=True) if pair[1])
+        config = HeadBiasConfig(n_resamples=99, seed=seed)
+        run = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
+        orders["evidence"] = ranked_heads(run, run.categories[0], by="evidence")
+        orders["bottom"] = orders["evidence"][::-1]
+        orders["published"] = ranked_heads(run, run.categories[0], by="metric")
     if "mediation" in by:
-        values, _ = mediation(texts.model, triples, twins)
         mean = float(texts.answers(items.tolist()).gap.mean())
-        orders["mediation"] = mediation_order(texts.model, values, mean)
+        toward_zero = -np.sign(mean or 1.0) * mediation(texts, items)
+        numbers = [layer.number for layer in attention_layers(texts.model)]
+        order = np.argsort(-toward_zero, axis=None, kind="stable")
+        places = zip(*np.unravel_index(order, toward_zero.shape), strict=True)
+        orders["mediation"] = [HeadId(numbers[layer], int(head)) for layer, head in places]
     return orders
 
 
-def topology_orders(
-    load: Callable[[], LoadedModel],
-    triples: Sequence[Triple],
-    twins: Sequence[Sequence[Triple]],
-    *,
-    seed: int = 0,
-) -> dict[str, list[HeadId]]:
-    """``evidence`` (topology with twins), its reverse ``bottom``, and ``published`` (metric T).
-
-    Args:
-        load: Gives the model with hooks; it is let go of afterwards.
-        triples: Items of the targets that choose.
-        twins: Their twins.
-        seed: Of flips.
-    """
-    pairs = tuple(
-        (t, tuple(its_twins)) for t, its_twins in zip(triples, twins, strict=True) if its_twins
-    )
-    config = HeadBiasConfig(n_resamples=99, seed=seed)
-    run = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
-    evidence = ranked_heads(run, run.categories[0], by="evidence")
-    return {
-        "evidence": evidence,
-        "bottom": evidence[::-1],
-        "published": ranked_heads(run, run.categories[0], by="metric"),
-    }
-
-
-def gate_order(heads: Sequence[HeadId], gates: Float[Tensor, " head"]) -> list[HeadId]:
-    """``gates``: heads by how far their learned gate is from 1."""
-    distance = (gates - 1).abs()
-    return [heads[int(i)] for i in torch.argsort(distance, descending=True, stable=True)]
-
-
-# -- mediation -------------------------------------------------------------------------------------
-
-
-def mediation(
-    model: LanguageModel, triples: Sequence[Triple], twins: Sequence[Sequence[Triple]]
-) -> tuple[Float[np.ndarray, "layer head"], int]:
-    """The change of an item's log-odds if one head wrote what it writes in the twin.
+def mediation(texts: TwinTexts, items: Int[np.ndarray, " item"]) -> Float[np.ndarray, "layer head"]:
+    """The change of an item's log-odds if one head wrote what it writes in the twin, nats.
 
     To first order (attribution patching): what the head writes in the twin minus what it writes in
     the triple, times the slope of the triple's log-odds. Only texts whose twin has as many tokens
     before and behind the context's end count: there a place in one is the same place in the other.
 
     Args:
-        model: A causal language model without hooks.
-        triples: The items.
-        twins: Their twins; the first of each is used.
+        texts: Items with twins, of which each first is used, and a model without hooks.
+        items: The items.
 
     Returns:
-        Mean change over the items whose tokens align, nats; rows are layers with attention. And
-        the number of those items.
+        Mean over the items whose tokens align; rows are layers with attention.
 
     Raises:
         InputError: if no item's tokens align with its twin's.
 
     Source: Vig et al. 2020 (indirect effect); Nanda 2023 (its first-order estimate).
     """
-    first = [its_twins[0] for its_twins in twins if its_twins]
-    of = [triple for triple, its_twins in zip(triples, twins, strict=True) if its_twins]
-    split = split_triples(model, [*of, *first])
-    pairs = list(zip(split[: len(of)], split[len(of) :], strict=True))
-    aligned = [pair for pair in pairs if _shape(pair[0]) == _shape(pair[1])]
+    model, layers = texts.model, attention_layers(texts.model)
+    with_twins = [int(i) for i in items if texts.twins[i]]
+    own = split_triples(model, [texts.triples[i] for i in with_twins])
+    twins = split_triples(model, [texts.twins[i][0] for i in with_twins])
+    aligned = [pair for pair in zip(own, twins, strict=True) if _shape(pair[0]) == _shape(pair[1])]
     if not aligned:
         raise InputError(
             "mediation needs twins that have as many tokens as their triples; none has: choose "
             "heads in another way"
         )
-    layers = attention_layers(model)
     total = np.zeros((len(layers), layers[0].n_heads))
     for start in range(0, len(aligned), _ITEMS_PER_PASS):
         total += _mediated(model, aligned[start : start + _ITEMS_PER_PASS])
-    return total / len(aligned), len(aligned)
+    return total / len(aligned)
 
 
-def mediation_order(
-    model: LanguageModel, values: Float[np.ndarray, "layer head"], mean: float
-) -> list[HeadId]:
-    """``mediation``: heads by how far exchanging what they write brings the mean gap toward 0."""
-    numbers = [layer.number for layer in attention_layers(model)]
-    toward_zero = -np.sign(mean or 1.0) * values
-    places = np.dstack(
-        np.unravel_index(np.argsort(-toward_zero, axis=None, kind="stable"), values.shape)
-    )
-    return [HeadId(numbers[int(layer)], int(head)) for layer, head in places[0]]
-
-
-def _shape(split: SplitTexts) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        (len(ids), start) for ids, start in zip(split.ids[:2], split.start[:2], strict=True)
-    )
+def _shape(split: SplitTexts) -> list[tuple[int, int]]:
+    return [(len(ids), start) for ids, start in zip(split.ids[:2], split.start[:2], strict=True)]
 
 
 def _mediated(
@@ -164,14 +116,9 @@ def _mediated(
 ) -> Float[np.ndarray, "layer head"]:
     """The sum over some items; rows are s and a of every item, then of every twin."""
     leading = special_tokens_around(model.tokenizer)[0]
-    texts = [
-        (split, role)
-        for side in (0, 1)
-        for pair in pairs
-        for split in (pair[side],)
-        for role in (0, 1)
-    ]
+    texts = [(pair[side], role) for side in (0, 1) for pair in pairs for role in (0, 1)]
     ids, mask = padded([[*leading, *split.ids[role]] for split, role in texts])
+    ids, mask = ids.to(model.device), mask.to(model.device)
     layers = attention_layers(model)
     seen: list[Tensor] = []
 
@@ -184,23 +131,19 @@ def _mediated(
     with ExitStack() as stack, torch.enable_grad():
         for layer in layers:
             stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
-        device = model.device
-        logits = hf_model(
-            input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
-        ).logits
+        logits = hf_model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         n = len(texts) // 2  # behind them stand the twins
         log_probs = torch.log_softmax(logits[:n, :-1].float(), -1)
-        chosen = log_probs.gather(-1, ids.to(device)[:n, 1:, None])[..., 0]
+        chosen = log_probs.gather(-1, ids[:n, 1:, None])[..., 0]
         odds = chosen.new_zeros(())
         for row, (split, role) in enumerate(texts[:n]):
             first = len(leading) + split.start[role] - 1
             last = len(leading) + len(split.ids[role]) - 1
             odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
         slopes = torch.autograd.grad(odds, seen)
-    mediated = np.zeros((len(layers), layers[0].n_heads))
-    for index, (layer, z, slope) in enumerate(zip(layers, seen, slopes, strict=True)):
-        change = (
-            layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
-        ).double()
-        mediated[index] = (change * mask.to(change)[:n, :, None, None]).sum((0, 1, 3)).cpu().numpy()
-    return mediated
+    mediated = []
+    for layer, z, slope in zip(layers, seen, slopes, strict=True):
+        change = layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
+        real = mask[:n, :, None, None].to(change.device)
+        mediated.append((change.double() * real).sum((0, 1, 3)).cpu().numpy())
+    return np.stack(mediated)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tda_bias.debias.protocol import Protocol
 from tda_bias.runs.record import RunRecord
-from tda_bias.runs.result import Recorded, summary_html
-from tda_bias.runs.run import open_run
+from tda_bias.runs.result import SavedResult, summary_html
 from tda_bias.runs.text import Finding, counted
 
 _CONDITIONS = {
@@ -59,7 +57,7 @@ class DebiasRecord(RunRecord):
 
 
 @dataclass(frozen=True)
-class DebiasRun(Recorded):
+class DebiasRun(SavedResult):
     """An experiment with its record.
 
     Attributes:
@@ -67,6 +65,13 @@ class DebiasRun(Recorded):
         frontier: From ``summary.frontier_table``.
         record: Everything needed to repeat it.
     """
+
+    COMMAND = "debias"
+    RECORD = DebiasRecord
+    TABLES = (
+        ("conditions", "conditions.csv", _CONDITIONS),
+        ("frontier", "frontier.csv", _FRONTIER),
+    )
 
     conditions: pd.DataFrame
     frontier: pd.DataFrame
@@ -103,14 +108,3 @@ class DebiasRun(Recorded):
                 "sets).",
             ],
         )
-
-    @classmethod
-    def load(cls, folder: str | Path) -> DebiasRun:
-        """Read what ``run_debias`` wrote.
-
-        Raises:
-            InputError: if the folder holds no finished run, or a file is not as it was written.
-        """
-        run = open_run(folder, "debias")
-        table = run.table("conditions.csv", _CONDITIONS)
-        return cls(table, run.table("frontier.csv", _FRONTIER), run.record_as(DebiasRecord))

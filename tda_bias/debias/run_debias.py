@@ -1,30 +1,46 @@
-"""A whole experiment: run, judged, and saved with the model that came out."""
+"""A whole experiment: run, judged, and saved with the model that came out.
+
+The model is an ordinary folder: checked against the one in memory, with its card.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import torch
+import yaml
+from torch import Tensor
 
+from tda_bias.ablation.edits import TOLERANCE, new_model_folder
+from tda_bias.ablation.head_weights import Slice, export_record, head_slices
 from tda_bias.debias import summary
-from tda_bias.debias.experiment import (
-    Experiment,
-    random_heads,
-    recommended_training,
-    run_experiment,
-)
+from tda_bias.debias.corpus import SELF
+from tda_bias.debias.experiment import Experiment, random_heads, run_experiment, trained_alone
+from tda_bias.debias.learners import HeadLora, learner
 from tda_bias.debias.result import DebiasRecord, DebiasRun
-from tda_bias.debias.saving import save_debiased
+from tda_bias.debias.training import Trained
 from tda_bias.models.language_model import model_record
+from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.progress import Progress
-from tda_bias.runs.record import DataRecord
+from tda_bias.runs.files import to_json
+from tda_bias.runs.page import Audited, audit_html
+from tda_bias.runs.record import DataRecord, RunRecord
 from tda_bias.runs.result import writing_run
+from tda_bias.runs.text import Finding, counted
 from tda_bias.triples import triple_ids
+from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# What a model folder says of its training: a card to read, and a record for `tdabias confirm`.
+CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
+# So many texts show whether two models are the same.
+_PROBES = 3
 
 
 def run_debias(
@@ -52,18 +68,20 @@ def run_debias(
 
     Raises:
         ShareDone: as ``run_experiment``.
-        InputError: if a part cannot be read, or the folder cannot be written.
+        InputError: if a part cannot be read, or a folder cannot be written.
     """
     protocol, corpus = experiment.protocol, experiment.corpus
     about = model_record(corpus.model, weights=experiment.weights)
     results = run_experiment(experiment, progress)
     name = save or summary.recommended(results, protocol)
-    best = recommended_training(experiment, name)
+    condition = next(condition for condition in results if condition.name == name)
+    best = trained_alone(experiment, condition, experiment.folds[-1])
     groups = [triple.group for triple in corpus.items.triples]
     table = summary.conditions_table(results, groups, protocol)
-    kept = summary.unchanged(results, name) if len(experiment.folds) > 1 else 0
-    verdict = summary.verdict(table, name, protocol, unchanged=kept)
     unchanged = best.trajectory.best == 0
+    of_folds = sum(own.trajectory.best == 0 for own in results[condition])
+    several = len(experiment.folds) > 1
+    verdict = summary.verdict(table, name, protocol, unchanged=of_folds if several else 0)
     if unchanged:
         verdict += " No check passed the guards: the model that is saved is the original."
     record = DebiasRecord(
@@ -99,3 +117,206 @@ def run_debias(
         if draw is not None:
             files.figure("frontier", draw(run.conditions, run.frontier))
     return run
+
+
+# -- the trained model -----------------------------------------------------------------------------
+
+
+def save_debiased(
+    experiment: Experiment,
+    trained: Trained,
+    record: DebiasRecord,
+    row: Mapping[str, Any],
+    folder: Path,
+) -> dict[str, Any]:
+    """Put what was learned into a model's weights, and write it as a folder that loads anywhere.
+
+    The folder gets its name only when the model in it was read back and gives the same logits, and
+    everything outside the heads' slices is bit for bit what it was. The model in memory is changed.
+
+    Args:
+        experiment: Of which the training is.
+        trained: The training whose model it is.
+        record: Of the run.
+        row: Of ``summary.conditions_table``, of the model's condition.
+        folder: Where to; one that an earlier run wrote there is replaced.
+
+    Returns:
+        The content of ``heads.json``.
+
+    Raises:
+        InputError: if the folder cannot be written, holds something else, or does not give the
+            same model back.
+    """
+    model, triples = experiment.corpus.model, experiment.corpus.items.triples
+    heads, protocol = trained.training.heads, experiment.protocol
+    source = experiment.corpus.neutral.source
+    about = {
+        "format": "tdabias debias 3",
+        "protocol": experiment.identity,
+        "model": model.name,
+        "original": experiment.weights,
+        "category": record.category,
+        "data": record.data.source if record.data is not None else None,
+        "items": len(trained.training.fold.train),
+        "neutral": "written by the model itself" if source == SELF else source,
+        "how": protocol.how,
+        "condition": record.recommended,
+        "heads": [str(head) for head in heads],
+        "targets": experiment.targets(trained.training.fold),
+        "verdict": record.verdict,
+    }
+    before = {name: value.clone() for name, value in model.hf_model.state_dict().items()}
+    slices = {s for head in heads for s in head_slices(model.hf_model, head)}
+    gates = trained.trajectory.values.get("gates")
+    rows: list[dict[str, Any]] = [
+        {"layer": head.layer, "head": head.head}
+        | ({} if gates is None else {"gate": float(gates[place])})
+        for place, head in enumerate(heads)
+    ]
+    rule = {
+        "condition": record.recommended, "how": protocol.how, "protocol": experiment.identity,
+    }  # fmt: skip
+    exported = export_record(model.hf_model, rows, model=record.model.model_dump(), rule=rule)
+    own = learner(protocol.how, model, heads, seed=protocol.seed)
+    own.load(trained.trajectory.values)
+    own.check()
+    if folder.exists() and not (folder / ABOUT).is_file():
+        raise InputError(f"{folder} holds something else; move it away, or choose another --out")
+    replaced = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(replaced, ignore_errors=True)
+    with new_model_folder(replaced) as stage:
+        try:
+            if isinstance(own, HeadLora):
+                own.save(stage / ADAPTER)
+            own.apply()
+            model.hf_model.save_pretrained(stage)
+            model.tokenizer.save_pretrained(stage)
+        except OSError:
+            raise
+        except Exception as error:  # what writes tensors names a full disk in its own way
+            raise InputError(
+                f"cannot write {folder}: {error}; free space, then run again"
+            ) from None
+        _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
+        saved = load_language_model(str(stage), device=str(model.device), dtype=model.dtype_name)
+        _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
+        weights = saved.weight_hash()
+        card = _card(about, row, record, folder.parent.name, {triple.group for triple in triples})
+        (stage / CARD).write_text(card, encoding="utf-8")
+        (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    replaced.rename(folder)
+    return exported
+
+
+def _refuse_changes_outside(
+    now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: Set[Slice]
+) -> None:
+    """Make sure that only numbers in the slices changed.
+
+    Raises:
+        AssertionError: naming a parameter in which others did.
+    """
+    for name, value in now.items():
+        different = value != before[name]
+        for part in slices:
+            if part.parameter == name:
+                part.of(different).fill_(False)
+        if bool(different.any()):
+            raise AssertionError(f"{name} changed outside the chosen heads")
+
+
+def _refuse_other_logits(model: LanguageModel, saved: LanguageModel, probes: Sequence[str]) -> None:
+    for text in probes:
+        ids = torch.tensor([model.tokenizer(text)["input_ids"]], device=model.device)
+        with torch.inference_mode():
+            first, second = (
+                loaded.hf_model(input_ids=ids).logits.double() for loaded in (model, saved)
+            )
+        difference = float((first - second).abs().max())
+        if not difference <= max(TOLERANCE, 1e-5 * float(first.abs().max())):
+            raise InputError(
+                f"the saved model's logits differ by {difference:.2g} from those in memory; "
+                "nothing was kept"
+            )
+
+
+def _card(
+    about: Mapping[str, Any],
+    row: Mapping[str, Any],
+    record: DebiasRecord,
+    name: str,
+    groups: Set[str],
+) -> str:
+    """Text that tells a stranger on what the model was trained, what changed, and what did not."""
+    run = RunRecord(
+        command="debias", model=record.model, settings=record.settings, data=record.data
+    )
+    control = f"{record.protocol.n_random} sets of random heads."
+    found = Finding(result=[record.verdict], control=[control])
+    audited = Audited(name, run, [(record.category, found)], whom=", ".join(sorted(groups)))
+    front = {
+        "base_model": about["model"],
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["tdabias", "debiasing", about["category"]],
+    }
+    seen = about["targets"]
+    interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
+    return "\n".join(
+        [
+            "---",
+            yaml.safe_dump(front, sort_keys=False).strip(),
+            "---",
+            f"# {about['model']}, trained on {len(about['heads'])} of its attention heads "
+            f"against {about['category']} bias",
+            "",
+            f"Made by `tdabias debias`, protocol `{about['protocol']}`.",
+            "",
+            "## What was trained",
+            "",
+            f"- How: {about['how']}, the heads of the condition *{about['condition']}*: "
+            f"{_shortened(about['heads'])}. Every other number is that of the base model, bit for "
+            "bit.",
+            f"- Texts: {counted(about['items'], 'item')} of {about['data']} trained, category "
+            f"{about['category']}, with their twins. Targets that trained: "
+            f"{', '.join(seen['train'])}. Validation targets, which stopped the training: "
+            f"{', '.join(seen['validation'])}.",
+            f"- Neutral text: {about['neutral']}.",
+            "",
+            "## What changed",
+            "",
+            "On targets that the trainings compared never saw "
+            f"({'this very model' if seen['test'] else 'models of the other folds, trained alike'}"
+            "):",
+            "",
+            "| | before | after |",
+            "|---|---|---|",
+            f"| beta, nats per token | {row['before']:.3f} | {row['beta']:.3f}{interval} |",
+            f"| root mean square of beta | {row['rms_before']:.3f} | {row['rms']:.3f} |",
+            f"| language-model score | {row['lms_before']:.1f} | {row['lms']:.1f} |",
+            f"| perplexity of neutral text | | {row['perplexity']:+.1f} % |",
+            "",
+            "Beta is the part of the preference for a stereotype that changes when the text is "
+            "about another target. 0 is none.",
+            "",
+            "## What this does not show",
+            "",
+            f"- {about['verdict']}",
+            "- Other biases, other targets, other kinds of text and generation were not looked at; "
+            "`tdabias compare` looks at some of them. A model whose beta is 0 here is not an "
+            "unbiased model.",
+            "- Whether the model still tells genders apart where it should is a question of its "
+            "own: measure it before use.",
+            "",
+            "## Audit",
+            "",
+            audit_html([audited]),
+            "",
+        ]
+    )
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 40 else f"all {len(names)}"

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from tda_bias.debias.experiment import ConditionResult, Training
-from tda_bias.debias.protocol import RANDOM, Protocol, conditions
-from tda_bias.debias.trajectory import (
+from tda_bias.debias.experiment import Results
+from tda_bias.debias.protocol import RANDOM, Condition, Protocol, conditions
+from tda_bias.debias.texts import Answers
+from tda_bias.debias.training import (
     OTHER,
+    Check,
+    Trained,
     Trajectory,
-    at_equal_language,
     keeps_pairs,
     least_biased,
     points_of_pairs,
@@ -34,15 +36,8 @@ _LEVEL = 0.05
 _ENOUGH_STEPS = 10
 
 
-def conditions_table(
-    results: Sequence[ConditionResult], groups: Sequence[str], protocol: Protocol
-) -> pd.DataFrame:
-    """One row per condition; random sets are one row, the mean over them.
-
-    Args:
-        results: Every condition over the folds.
-        groups: The target of every item.
-        protocol: The protocol.
+def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol) -> pd.DataFrame:
+    """One row per condition; random sets are one row, the mean over them. Groups are targets.
 
     Returns:
         ``condition how heads targets folds``; of the items of test targets, each from the training
@@ -62,22 +57,23 @@ def conditions_table(
         Limits are of 95 %. Targets of a fold share a model, so folds are the clusters, and fewer
         than five have no interval; the untouched model's are targets.
     """
-    folds = [own.training.fold for own in results[0].trained]
+    one, *_ = results.values()
+    folds = [own.training.fold for own in one]
     target = np.array(groups)[np.concatenate([fold.test for fold in folds])]
     of_fold = np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
     about = {"targets": len(np.unique(target)), "folds": len(np.unique(of_fold))}
-    rows = [_row(result, of_fold, protocol) | about for result in results]
+    rows = [_row(*entry, of_fold, protocol) | about for entry in results.items()]
     random = [row for row in rows if row["condition"] == RANDOM]
     left = np.array([row["beta"] for row in random])
-    peers = [_items(own, "gap") for own in results if own.condition.name == PEER]
-    for row, result in zip(rows, results, strict=True):
+    peer = next((_items(own, "gap") for c, own in results.items() if c.name == PEER), None)
+    for row, trained in zip(rows, results.values(), strict=True):
         if row["condition"] == RANDOM:
             continue
         row["than_random"] = row["beta"] - left.mean()
         limits = limits_against_draws(row["beta"], left)
         row["than_random_low"], row["than_random_high"] = limits
-        if peers and row["condition"] != PEER:
-            less = _items(result, "gap") - peers[0]
+        if peer is not None and row["condition"] != PEER:
+            less = _items(trained, "gap") - peer
             row["than_cda"] = less.mean()
             row["than_cda_low"], row["than_cda_high"] = cluster_mean(less, of_fold).limits()
         if row["condition"] in protocol.by:
@@ -87,7 +83,7 @@ def conditions_table(
             count = (sizes <= own_left + tolerance(own_left)).sum(0)
             row["p"] = float(permutation_pvalue(count, len(random), exact=False))
     first = rows[0]  # of a ranking, which is compared with random sets: it has all columns
-    low, high = cluster_mean(_items(results[0], "gap", before=True), target).limits()
+    low, high = cluster_mean(_items(one, "gap", before=True), target).limits()
     untouched = {
         "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",
         "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
@@ -100,18 +96,21 @@ def conditions_table(
 
 
 def _row(
-    result: ConditionResult, of_fold: Int[np.ndarray, " item"], protocol: Protocol
+    condition: Condition,
+    trained: Sequence[Trained],
+    of_fold: Int[np.ndarray, " item"],
+    protocol: Protocol,
 ) -> dict[str, Any]:
-    before, after = _items(result, "gap", before=True), _items(result, "gap")
-    own = result.trajectories
+    before, after = _items(trained, "gap", before=True), _items(trained, "gap")
+    own = [one.trajectory for one in trained]
     ppl = [np.expm1(t.after["log_ppl"] - t.before["log_ppl"]) for t in own]
     level, fell = at_equal_language(own)
     low, high = cluster_mean(after, of_fold).limits()
     change_low, change_high = cluster_mean(after - before, of_fold).limits()
     row: dict[str, Any] = {
-        "condition": result.condition.name,
-        "how": result.condition.how,
-        "heads": len(result.trained[0].training.heads),
+        "condition": condition.name,
+        "how": condition.how,
+        "heads": len(trained[0].training.heads),
         "before": before.mean(),
         "beta": after.mean(),
         "low": low,
@@ -121,25 +120,26 @@ def _row(
         "change_high": change_high,
         "rms_before": _rms(before),
         "rms": _rms(after),
-        "sum_before": _items(result, "total", before=True).mean(),
-        "sum": _items(result, "total").mean(),
-        "lms_before": 100 * _items(result, "language", before=True).mean(),
-        "lms": 100 * _items(result, "language").mean(),
-        "lms_token_before": 100 * _items(result, "language_per_token", before=True).mean(),
-        "lms_token": 100 * _items(result, "language_per_token").mean(),
+        "sum_before": _items(trained, "total", before=True).mean(),
+        "sum": _items(trained, "total").mean(),
+        "lms_before": 100 * _items(trained, "language", before=True).mean(),
+        "lms": 100 * _items(trained, "language").mean(),
+        "lms_token_before": 100 * _items(trained, "language_per_token", before=True).mean(),
+        "lms_token": 100 * _items(trained, "language_per_token").mean(),
         "perplexity": 100 * float(np.mean(ppl)),
         "guard": "",
         "p": np.nan,
         "beta_at_lms": np.concatenate(level).mean(),
         "lms_fell": float(fell),
-        "spread_before": before.mean() / _items(result, "odds", before=True).std(),
-        "spread": after.mean() / _items(result, "odds").std(),
+        "spread_before": before.mean() / _items(trained, "odds", before=True).std(),
+        "spread": after.mean() / _items(trained, "odds").std(),
         "parameters": float(np.mean([t.after["parameters"] for t in own])),
     }
-    points = [points_of_pairs(t.after, t.before) for t in own]
-    row |= {f"pairs {name}": float(np.mean([p[name] for p in points])) for name in points[0]}
-    gained = [row[name] for name in row if name.startswith("pairs ")]
-    gained += [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
+    points = [points_of_pairs(t) for t in own]
+    pairs = {f"pairs {name}": float(np.mean([p[name] for p in points])) for name in points[0]}
+    row |= pairs
+    gained = [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
+    gained += pairs.values()
     kept = within(row["perplexity"], 100 * protocol.allowed_perplexity)
     kept &= all(within(-of_score, protocol.allowed_points) for of_score in gained)
     row["guard"] = "pass" if kept else "fail"
@@ -165,14 +165,42 @@ def _rms(values: np.ndarray) -> float:
 
 
 def _items(
-    result: ConditionResult, name: str, *, before: bool = False
+    trained: Sequence[Trained], name: str, *, before: bool = False
 ) -> Float[np.ndarray, " item"]:
     """Answers to the test items of all folds: at the chosen checks, or of the untouched model."""
-    checks = [t.first if before else t.chosen for t in result.trajectories]
-    return np.concatenate([getattr(check.test, name) for check in checks])
+    own = [one.trajectory for one in trained]
+    return np.concatenate([getattr((t.first if before else t.chosen).test, name) for t in own])
 
 
-def frontier_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
+def at_equal_language(trainings: Sequence[Trajectory]) -> tuple[list[np.ndarray], bool]:
+    """Gaps of the test items where the language-model score of all of them has fallen by a point.
+
+    Folds go on check by check together, one that ended earlier stays at its last check; between two
+    checks every item's gap is interpolated along the score.
+
+    Returns:
+        Fold by fold; and whether the score fell so far at all: where it did not, they are those of
+        the last check.
+    """
+    longest = max(len(t.checks) for t in trainings)
+    answers = [[_check(t, n).test for t in trainings] for n in range(longest)]
+    score = [100 * float(Answers.together(own).language.mean()) for own in answers]
+    level = score[0] - 1.0
+    for n in range(1, longest):
+        low, high = score[n], score[n - 1]
+        if low <= level:
+            share = (high - level) / (high - low)
+            both = zip(answers[n - 1], answers[n], strict=True)
+            return [(1 - share) * a.gap + share * b.gap for a, b in both], True
+    return [own.gap for own in answers[-1]], False
+
+
+def _check(trajectory: Trajectory, n: int) -> Check:
+    """A check, or the last one of a training that ended earlier."""
+    return trajectory.checks[min(n, len(trajectory.checks) - 1)]
+
+
+def frontier_table(results: Results) -> pd.DataFrame:
     """The bias left on test targets and its price, by condition, random set and check.
 
     A fold whose training ended earlier stays at its last check.
@@ -182,38 +210,27 @@ def frontier_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
         passages, mean over folds), and over the items of all test targets ``beta rms lms``.
     """
     rows = []
-    for result in results:
-        longest = max(len(t.checks) for t in result.trajectories)
-        for check in range(longest):
-            now = [t.checks[min(check, len(t.checks) - 1)] for t in result.trajectories]
-            gap = np.concatenate([own.test.gap for own in now])
-            language = np.concatenate([own.test.language for own in now])
-            lost = [
-                np.expm1(own.log_ppl - t.first.log_ppl)
-                for own, t in zip(now, result.trajectories, strict=True)
-            ]
+    for condition, trained in results.items():
+        own = [one.trajectory for one in trained]
+        for number in range(max(len(t.checks) for t in own)):
+            answers = Answers.together([_check(t, number).test for t in own])
+            lost = [np.expm1(_check(t, number).log_ppl - t.first.log_ppl) for t in own]
             rows.append(
                 {
-                    "condition": result.condition.name,
-                    "draw": max(result.condition.draw, 0),
-                    "check": check,
+                    "condition": condition.name,
+                    "draw": max(condition.draw, 0),
+                    "check": number,
                     "perplexity": 100 * float(np.mean(lost)),
-                    "beta": float(gap.mean()),
-                    "rms": _rms(gap),
-                    "lms": 100 * float(language.mean()),
+                    "beta": float(answers.gap.mean()),
+                    "rms": _rms(answers.gap),
+                    "lms": 100 * float(answers.language.mean()),
                 }
             )
     return pd.DataFrame(rows)
 
 
-def others_table(
-    results: Sequence[ConditionResult], groups: Mapping[str, Sequence[str]]
-) -> pd.DataFrame:
-    """Beta of other categories, by condition: did another bias change?
-
-    Args:
-        results: Every condition over the folds.
-        groups: The target of every item that was read, by category.
+def others_table(results: Results, groups: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Beta of other categories, by condition: did another bias change? Groups are items' targets.
 
     Returns:
         ``condition category items before beta change low high``: means over items and folds,
@@ -221,8 +238,8 @@ def others_table(
     """
     rows: list[dict[str, Any]] = []
     for category, of_items in groups.items():
-        for result in results:
-            name, own = f"{OTHER}{category}", result.trajectories
+        for condition, trained in results.items():
+            name, own = f"{OTHER}{category}", [one.trajectory for one in trained]
             if name not in own[0].after:
                 continue
             before, after = (
@@ -235,7 +252,7 @@ def others_table(
             low, high = sure.limits()
             rows.append(
                 {
-                    "condition": result.condition.name, "category": category,
+                    "condition": condition.name, "category": category,
                     "items": after.shape[1], "before": before.mean(), "beta": after.mean(),
                     "change": change.mean(), "low": low, "high": high,
                 }
@@ -244,15 +261,24 @@ def others_table(
     return pd.DataFrame(rows, columns=columns)
 
 
-def trainings_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
+def _each(results: Results) -> Iterator[tuple[Trained, dict[str, Any]]]:
+    """Every training, and the columns that name it."""
+    for condition, trained in results.items():
+        for own in trained:
+            fold = own.training.fold.number
+            draw = max(condition.draw, 0)
+            yield own, {"condition": condition.name, "draw": draw, "fold": fold}
+
+
+def trainings_table(results: Results) -> pd.DataFrame:
     """One row per training: ``condition draw fold settings steps best ended heads``.
 
     And of the validation targets beta, the loss and the language-model scores, before and at the
     best check.
     """
     rows: list[dict[str, Any]] = []
-    for training, t in (of_fold for result in results for of_fold in _each(result)):
-        heads = training.heads
+    for own, named in _each(results):
+        heads, t = own.training.heads, own.trajectory
         validation = {
             f"validation_{name}{when}": getattr(check, name)
             for name in ("beta", "loss", "lms", "lms_per_token")
@@ -260,10 +286,8 @@ def trainings_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
         }
         rows.append(
             {
-                "condition": training.condition.name,
-                "draw": max(training.condition.draw, 0),
-                "fold": training.fold.number,
-                "settings": str(training.trial),
+                **named,
+                "settings": str(own.training.trial),
                 "steps": t.checks[-1].step,
                 "best": t.chosen.step,
                 **validation,
@@ -274,33 +298,20 @@ def trainings_table(results: Sequence[ConditionResult]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def items_table(
-    results: Sequence[ConditionResult], groups: Sequence[str], ids: Sequence[str]
-) -> pd.DataFrame:
+def items_table(results: Results, groups: Sequence[str], ids: Sequence[str]) -> pd.DataFrame:
     """One row per condition, random set and test item: ``beta_before beta``, nats per token."""
-    tables = [
-        pd.DataFrame(
-            {
-                "condition": training.condition.name,
-                "draw": max(training.condition.draw, 0),
-                "fold": training.fold.number,
-                "id": [ids[i] for i in training.fold.test],
-                "group": [groups[i] for i in training.fold.test],
-                "beta_before": t.first.test.gap,
-                "beta": t.chosen.test.gap,
-            }
-        )
-        for result in results
-        for training, t in _each(result)
-    ]
+    tables = []
+    for own, named in _each(results):
+        test, t = own.training.fold.test, own.trajectory
+        columns = {
+            "id": [ids[i] for i in test], "group": [groups[i] for i in test],
+            "beta_before": t.first.test.gap, "beta": t.chosen.test.gap,
+        }  # fmt: skip
+        tables.append(pd.DataFrame({**named, **columns}))
     return pd.concat(tables, ignore_index=True)
 
 
-def _each(result: ConditionResult) -> Iterator[tuple[Training, Trajectory]]:
-    return ((own.training, own.trajectory) for own in result.trained)
-
-
-def recommended(results: Sequence[ConditionResult], protocol: Protocol) -> str:
+def recommended(results: Results, protocol: Protocol) -> str:
     """The condition whose model is saved: the least beta on the validation targets, over folds.
 
     No control. Every chosen check passed the guards there; sets of pairs must pass too, where some
@@ -309,34 +320,23 @@ def recommended(results: Sequence[ConditionResult], protocol: Protocol) -> str:
     return least_biased(
         [
             (
-                result.condition.name,
-                float(np.mean([abs(t.chosen.beta) for t in result.trajectories])),
-                all(keeps_pairs(t.after, t.before, protocol) for t in result.trajectories),
+                condition.name,
+                float(np.mean([abs(own.trajectory.chosen.beta) for own in trained])),
+                all(keeps_pairs(own.trajectory, protocol) for own in trained),
             )
-            for result in results
-            if not result.condition.is_control
+            for condition, trained in results.items()
+            if not condition.is_control
         ]
     )
 
 
-def unchanged(results: Sequence[ConditionResult], name: str) -> int:
-    """In how many trainings of a condition no check passed the guards on validation targets."""
-    return sum(
-        trajectory.best == 0
-        for result in results
-        if result.condition.name == name
-        for trajectory in result.trajectories
-    )
-
-
-def broken(results: Sequence[ConditionResult]) -> list[str]:
+def broken(results: Results) -> list[str]:
     """Trainings that ended because numbers became undefined, and at which step."""
     return [
-        f"{training.condition.part}, fold {training.fold.number}: {t.ended}; its last good check "
-        "counts"
-        for result in results
-        for training, t in _each(result)
-        if "nan" in t.ended.lower() or "became inf" in t.ended
+        f"{own.training.condition.part}, fold {own.training.fold.number}: {own.trajectory.ended}; "
+        "its last good check counts"
+        for own, _ in _each(results)
+        if "nan" in own.trajectory.ended.lower() or "became inf" in own.trajectory.ended
     ]
 
 
@@ -346,11 +346,7 @@ def broken(results: Sequence[ConditionResult]) -> list[str]:
 def verdict(table: pd.DataFrame, name: str, protocol: Protocol, *, unchanged: int = 0) -> str:
     """Say whether there is less bias, and whether choosing heads helped, in plain words.
 
-    Args:
-        table: From ``conditions_table``.
-        name: The condition that is spoken of.
-        protocol: The protocol.
-        unchanged: In how many of its trainings no check passed the guards.
+    In ``unchanged`` trainings of the condition no check passed the guards.
     """
     row = table[table["condition"] == name].to_dict("records")[0]
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")

@@ -55,15 +55,9 @@ class Answers:
 
     @classmethod
     def together(cls, parts: Sequence[Answers]) -> Answers:
-        """Items of several parts, one after the other."""
-        return cls(
-            *(np.concatenate([getattr(part, own.name) for part in parts]) for own in fields(cls))
-        )
-
-    @classmethod
-    def none(cls) -> Answers:
-        """Answers of no item."""
-        return cls(*(np.zeros(0) for _ in fields(cls)))
+        """Items of several parts, one after the other; of no part none."""
+        listed = ([getattr(part, own.name) for part in parts] for own in fields(cls))
+        return cls(*(np.concatenate([np.zeros(0), *arrays]) for arrays in listed))
 
 
 @dataclass(frozen=True)
@@ -135,12 +129,26 @@ class LowerLayers:
         if not self._below:
             yield
             return
+        ends = (column + n for column, n in zip(grid.column, n_tokens, strict=True))
+        where = list(zip(texts, grid.row, map(slice, grid.column, ends), strict=True))
+
+        def keep(_: nn.Module, __: Any, output: Any) -> None:
+            self._tuple = isinstance(output, tuple)
+            hidden = output[0] if self._tuple else output
+            for text, row, columns in where:
+                self._texts[text] = hidden[row, columns].clone()
+
         if any(text not in self._texts for text in texts):
-            self._remember(texts, n_tokens, grid, inputs)
-        kept = [self._texts[text] for text in texts]
-        hidden = kept[0].new_zeros(grid.n_rows, grid.width, kept[0].shape[-1])
-        for states, row, column in zip(kept, grid.row, grid.column, strict=True):
-            hidden[row, column : column + len(states)] = states
+            handle = self._below[-1].register_forward_hook(keep)
+            try:
+                with torch.no_grad(), stopped_before(self._next):
+                    self._hf_model(**inputs)
+            finally:
+                handle.remove()
+        width = self._texts[texts[0]].shape[-1]
+        hidden = self._texts[texts[0]].new_zeros(grid.n_rows, grid.width, width)
+        for text, row, columns in where:
+            hidden[row, columns] = self._texts[text]
         output = (hidden,) if self._tuple else hidden
         for block in self._below:
             vars(block)["forward"] = lambda *_, **__: output
@@ -149,26 +157,6 @@ class LowerLayers:
         finally:
             for block in self._below:
                 del vars(block)["forward"]
-
-    def _remember(
-        self,
-        texts: Sequence[Hashable],
-        n_tokens: Sequence[int],
-        grid: Grid,
-        inputs: Mapping[str, Any],
-    ) -> None:
-        def keep(_: nn.Module, __: Any, output: Any) -> None:
-            self._tuple = isinstance(output, tuple)
-            hidden = output[0] if self._tuple else output
-            for text, n, row, column in zip(texts, n_tokens, grid.row, grid.column, strict=True):
-                self._texts[text] = hidden[row, column : column + n].clone()
-
-        handle = self._below[-1].register_forward_hook(keep)
-        try:
-            with torch.no_grad(), stopped_before(self._next):
-                self._hf_model(**inputs)
-        finally:
-            handle.remove()
 
 
 @dataclass(frozen=True)
@@ -251,7 +239,7 @@ class TwinTexts:
         """
         texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
         n = len(items)
-        means, _ = self._means(self._used(texts, n if unrelated else 0), texts, below)
+        means, _ = self._means(texts, n if unrelated else 0, below)
         return Means(
             means[:n, : 3 if unrelated else 2],
             means[n:],
@@ -274,22 +262,18 @@ class TwinTexts:
         Raises:
             InputError: if a log-probability is NaN.
         """
+        n = max(1, self._batch_size // 6)  # of the item's and a twin's three texts
         batches = [
-            self._answers(items[start : start + self._items_per_pass], below)
-            for start in range(0, len(items), self._items_per_pass)
+            self._answers(items[start : start + n], below) for start in range(0, len(items), n)
         ]
         refuse_undefined(self.model, [batch.gap for batch in batches])
         return Answers.together(batches)
-
-    @property
-    def _items_per_pass(self) -> int:
-        return max(1, self._batch_size // 6)
 
     def _answers(self, items: Sequence[int], below: LowerLayers | None) -> Answers:
         texts, twin_of = self._texts_of(items, twins=self.has_twins)
         n = len(items)
         with torch.no_grad():
-            mean, count = self._means(self._used(texts, n), texts, below)
+            mean, count = self._means(texts, n, below)
         means, counts = mean.double().cpu().numpy(), count.cpu().numpy()
         sums = np.where(counts > 0, means * counts, 0.0)
         return Answers(
@@ -300,10 +284,6 @@ class TwinTexts:
             language_per_token=_won(means[:n]),
             relatedness=relatedness(torch.from_numpy(means[:n])).numpy(),
         )
-
-    def _used(self, texts: Sequence[int], n_whole: int) -> list[_Text]:
-        """The first texts with their unrelated continuation, the others without."""
-        return [self._whole[i] if n < n_whole else self._pairs[i] for n, i in enumerate(texts)]
 
     def _texts_of(
         self, items: Sequence[int], *, twins: bool
@@ -317,9 +297,13 @@ class TwinTexts:
         return numbers, np.array(twin_of, dtype=np.int64)
 
     def _means(
-        self, used: Sequence[_Text], texts: Sequence[int], below: LowerLayers | None
+        self, texts: Sequence[int], n_whole: int, below: LowerLayers | None
     ) -> tuple[Float[Tensor, "text 3"], Int[Tensor, "text 3"]]:
-        """Mean log-probability of every continuation of every text, and its tokens; 0 of none."""
+        """Mean log-probability of every continuation of every text, and its tokens; 0 of none.
+
+        The first texts are read with their unrelated continuation, the others without.
+        """
+        used = [self._whole[i] if n < n_whole else self._pairs[i] for n, i in enumerate(texts)]
         trees = [text.tree for text in used]
         if self._scorer.packed:
             rows = whole_trees(trees)
@@ -334,8 +318,7 @@ class TwinTexts:
             seen: Counter[int] = Counter()
             names = []
             for tree, length in zip(tree_pass.tree, lengths, strict=True):
-                whole = self._whole[texts[tree]] is used[tree]
-                names.append((texts[tree], whole, seen[tree], length))
+                names.append((texts[tree], tree < n_whole, seen[tree], length))
                 seen[tree] += 1
             skipped = below.skipped(names, lengths, grid, tree_pass.inputs)
         with skipped:

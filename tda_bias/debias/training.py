@@ -1,30 +1,269 @@
-"""One loop: a learner trained by the loss; checks on validation targets choose and stop."""
+"""One loop: a learner trained by the loss; checks on validation targets choose and stop.
+
+The rule that chooses is everywhere the same: on validation targets the least beta among what passes
+every guard. Checks of a training are chosen by the loss, which varies less from check to check;
+settings and conditions by beta itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tda_bias.debias.corpus import Corpus
-from tda_bias.debias.loss import huber
+from tda_bias.debias.corpus import Corpus, Held, next_token_loss
+from tda_bias.debias.loss import anchor, huber
 from tda_bias.debias.mask import Learner
-from tda_bias.debias.objective import Held, batches, loss_of
 from tda_bias.debias.peers import Edit
-from tda_bias.debias.protocol import Fold, Goal, Protocol, Trial
+from tda_bias.debias.protocol import RANDOM, Fold, Protocol, Training
 from tda_bias.debias.texts import Answers, LowerLayers
-from tda_bias.debias.trajectory import OTHER, PAIRS, Check, Trajectory, keeps_language
-from tda_bias.models.load import LanguageModel
-from tda_bias.models.precision import Computing
+from tda_bias.models.hooks import Computing
 from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.scores.perplexity import Windows, log_perplexity
+from tda_bias.stats.resampling import generator, tolerance
 from tda_bias.types import InputError
 
 _LARGEST_GRADIENT = 1.0
 _PASSAGES = 16
+# Texts of other categories in a step, for each neutral passage: these are about as long.
+_PER_PASSAGE = 3
+_NUMBERS = ("step", "loss", "beta", "lms", "lms_per_token", "log_ppl")
+# Readings of a trajectory that begin so are of minimal pairs, and of items of another category.
+PAIRS, OTHER = "pairs ", "other "
+T = TypeVar("T")
+
+
+# -- the loss of a step ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The texts of a step, as numbers: items, neutral passages, texts of other categories."""
+
+    items: list[int]
+    passages: list[int]
+    domain: list[int]
+
+
+def batches(fold: Fold, held: Held, protocol: Protocol) -> list[Batch]:
+    """The texts of every step: the same for every condition of a fold."""
+    rng = generator(protocol.seed, "batches", str(fold.number))
+    rng_of_domain = generator(protocol.seed, "batches of other categories", str(fold.number))
+    n_passages, n_domain = len(held.neutral), len(held.domain or ())
+    drawn = []
+    for _ in range(protocol.epochs):
+        order = rng.permutation(fold.train)
+        for part in np.array_split(order, -(-len(order) // protocol.batch)):
+            passages = rng.choice(n_passages, min(protocol.passages, n_passages), replace=False)
+            size = min(_PER_PASSAGE * protocol.passages, n_domain)
+            domain = rng_of_domain.choice(max(1, n_domain), size, replace=False)
+            drawn.append(Batch(part.tolist(), passages.tolist(), domain.tolist()))
+    return drawn
+
+
+def loss_of(
+    learner: Learner,
+    corpus: Corpus,
+    protocol: Protocol,
+    training: Training,
+    held: Held,
+    batch: Batch,
+    below: LowerLayers | None = None,
+) -> Tensor:
+    """The loss of a step.
+
+    Its goal is ``gaps``: the Huber loss of the gaps, with what holds the model; ``plain``: without
+    texts of other categories and anchor, whose weights are 0 in its trials; ``placebo``: as
+    ``gaps``, with the continuations of the twins exchanged, which trains wording away and nothing
+    about the target; ``equalise``: the Huber loss of the plain difference of the two
+    continuations, alone; ``cda``: the next-token loss of the related texts of items and twins;
+    ``retention``: that of neutral passages. (The divergence alone has its minimum where training
+    begins: it would change nothing but by rounding.)
+    """
+    goal, trial = training.condition.goal, training.trial
+    items = corpus.items
+    if goal == "retention":
+        return held.neutral.next_token_loss(batch.passages, below=below)
+    if goal == "cda":
+        pairs = [pair for item in batch.items for pair in items.sequences(item)]
+        return next_token_loss(items.model, [text for pair in pairs for text in pair])
+    if goal == "equalise":
+        return huber(items.means(batch.items, twins=False, below=below).gaps()).mean()
+    means = items.means(batch.items, unrelated=trial.anchor > 0, below=below)
+    loss = huber(means.gaps(exchanged=goal == "placebo")).mean()
+    if protocol.kl:
+        loss = loss + protocol.kl * held.neutral.divergence(batch.passages, below=below)
+    if trial.domain and held.domain is not None:
+        loss = loss + trial.domain * held.domain.divergence(batch.domain, below=below)
+    if trial.anchor:
+        before = [held.relatedness[item] for item in batch.items]
+        now = means.relatedness()
+        loss = loss + trial.anchor * anchor(now, now.new_tensor(before))
+    pull = learner.penalty()
+    return loss if pull is None else loss + protocol.l1 * pull
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Check:
+    """A look at a model while it trains.
+
+    Attributes:
+        step: Steps taken; of an edit its strength.
+        loss: Mean Huber loss of the gaps on the validation targets.
+        beta: Mean beta per token on the validation targets.
+        lms: Language-model score by sums in per cent, of validation items and watched ones of
+            other categories.
+        lms_per_token: The same per token.
+        log_ppl: Log-perplexity of the watched passages, nats per token.
+        test: Answers to the test items.
+    """
+
+    step: float
+    loss: float
+    beta: float
+    lms: float
+    lms_per_token: float
+    log_ppl: float
+    test: Answers
+
+
+@dataclass
+class Trajectory:
+    """Checks of a training; check 0 is the untouched model.
+
+    Attributes:
+        checks: In order.
+        best: The check with the least loss among those that pass the guards.
+        ended: Why it ended, in words.
+        values: Values of the learner at ``best``.
+        before: Readings of the untouched model, by name: ``log_ppl`` (of the reported passages),
+            and where they were read ``pairs ...`` and ``other ...``.
+        after: The same at ``best``; with ``parameters``, numbers that could change.
+    """
+
+    checks: list[Check]
+    best: int = 0
+    ended: str = ""
+    values: dict[str, Tensor] = field(default_factory=dict)
+    before: dict[str, np.ndarray] = field(default_factory=dict)
+    after: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Check:
+        """The untouched model."""
+        return self.checks[0]
+
+    @property
+    def chosen(self) -> Check:
+        """The best check."""
+        return self.checks[self.best]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a saved part."""
+        arrays = {n: np.array([getattr(check, n) for check in self.checks]) for n in _NUMBERS}
+        for own in fields(Answers):
+            of_checks = [getattr(check.test, own.name) for check in self.checks]
+            arrays[f"test {own.name}"] = np.stack(of_checks)
+        values = {name: value.numpy() for name, value in self.values.items()}
+        groups = {"values": values, "before": self.before, "after": self.after}
+        for group, named in groups.items():
+            arrays |= {f"{group} {name}": value for name, value in named.items()}
+        return arrays | {"best": np.array(self.best), "ended": np.array(self.ended)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Trajectory:
+        """From a saved part."""
+
+        def named(prefix: str) -> dict[str, np.ndarray]:
+            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+
+        checks = [
+            Check(
+                **{name: float(arrays[name][n]) for name in _NUMBERS},
+                test=Answers(*(arrays[f"test {own.name}"][n] for own in fields(Answers))),
+            )
+            for n in range(len(arrays["step"]))
+        ]
+        return cls(
+            checks=checks,
+            best=int(arrays["best"]),
+            ended=str(arrays["ended"]),
+            values={name: torch.from_numpy(value) for name, value in named("values ").items()},
+            before=named("before "),
+            after=named("after "),
+        )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training and its checks."""
+
+    training: Training
+    trajectory: Trajectory
+
+
+# -- guards ----------------------------------------------------------------------------------------
+
+
+def within(lost: float, allowed: float) -> bool:
+    """Allow a loss or not; one of exactly what is allowed is, whatever rounding makes of it."""
+    return bool(lost <= allowed + tolerance(allowed))
+
+
+def keeps_language(now: Check, before: Check, protocol: Protocol) -> bool:
+    """Tell whether both language-model scores and the perplexity pass."""
+    points = max(before.lms - now.lms, before.lms_per_token - now.lms_per_token)
+    perplexity = float(np.expm1(now.log_ppl - before.log_ppl))
+    return within(points, protocol.allowed_points) and within(
+        perplexity, protocol.allowed_perplexity
+    )
+
+
+def points_of_pairs(trajectory: Trajectory) -> dict[str, float]:
+    """Points that each set of minimal pairs gained, by its name; none where they were not read."""
+    return {
+        name.removeprefix(PAIRS): 100 * float(np.mean(now) - np.mean(trajectory.before[name]))
+        for name, now in trajectory.after.items()
+        if name.startswith(PAIRS)
+    }
+
+
+def keeps_pairs(trajectory: Trajectory, protocol: Protocol) -> bool:
+    """Tell whether every set of minimal pairs passes; what was not read does."""
+    gained = points_of_pairs(trajectory).values()
+    return all(within(-points, protocol.allowed_points) for points in gained)
+
+
+def least_biased(candidates: Sequence[tuple[T, float, bool]]) -> T:
+    """The candidate with the least size of beta among those that pass; among all, if none does.
+
+    Args:
+        candidates: Each with its beta on validation targets, and whether it passes every guard.
+    """
+    passing = [candidate for candidate in candidates if candidate[2]] or candidates
+    return min(passing, key=lambda candidate: abs(candidate[1]))[0]
+
+
+def choose(trajectory: Trajectory, protocol: Protocol) -> bool:
+    """Tell whether the last check is the best so far; note it, and whether the training ends."""
+    start, last = trajectory.first, len(trajectory.checks) - 1
+    kept = [n for n, c in enumerate(trajectory.checks) if keeps_language(c, start, protocol)]
+    trajectory.best = min(kept, key=lambda n: trajectory.checks[n].loss)
+    if last - trajectory.best >= protocol.patience:
+        checks = counted(protocol.patience, "check")
+        trajectory.ended = f"no gain within the guards on the validation targets in {checks}"
+    return trajectory.best == last
+
+
+# -- the loop --------------------------------------------------------------------------------------
 
 
 def n_steps(protocol: Protocol, fold: Fold) -> int:
@@ -35,42 +274,29 @@ def n_steps(protocol: Protocol, fold: Fold) -> int:
 def train(
     learner: Learner,
     corpus: Corpus,
-    fold: Fold,
-    held: Held,
     protocol: Protocol,
-    trial: Trial,
+    training: Training,
     *,
-    goal: Goal = "gaps",
-    untouched: Trajectory | None = None,
-    everything: bool = True,
+    held: Held,
+    untouched: Trajectory,
     progress: Callable[[], None] | None = None,
 ) -> Trajectory:
     """Train until the validation targets gain nothing more within the guards.
 
-    Adam, the gradient's length cut at 1. The model is left as it was at the best check.
-
-    Args:
-        learner: The learner.
-        corpus: The texts.
-        fold: Items that train, validate and test.
-        held: What holds the model.
-        protocol: Epochs, batches, weights of the loss, guards.
-        trial: Learning rate, and weights that are tried.
-        goal: As in ``loss_of``.
-        untouched: From ``untouched_check``, where it is known already.
-        everything: Whether pairs and other categories are read at the end, too.
-        progress: Called after every step.
+    Adam, the gradient's length cut at 1. The model is left as it was at the best check; progress is
+    told of every step.
     """
+    fold = training.fold
     below = LowerLayers(corpus.model, learner.first)
     computing = Computing(corpus.model, protocol.precision)
-    optimiser = torch.optim.Adam(learner.parameters(), lr=trial.rate)
-    trajectory = (untouched or untouched_check(corpus, fold, protocol)).started()
+    optimiser = torch.optim.Adam(learner.parameters(), lr=training.trial.rate)
+    trajectory = Trajectory(list(untouched.checks), before=untouched.before)
     best = learner.values()
     steps = batches(fold, held, protocol)
     every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
     for step, batch in enumerate(steps, start=1):
         with computing.running(), learner.running():
-            loss = loss_of(goal, learner, corpus, held, batch, protocol, trial, below)
+            loss = loss_of(learner, corpus, protocol, training, held, batch, below)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)
@@ -95,30 +321,19 @@ def train(
             break
     trajectory.ended = trajectory.ended or f"all {len(steps)} steps"
     trajectory.values = best
-    _read_at_best(trajectory, learner, best, corpus, fold, protocol, everything=everything)
+    # Random sets are many: of them pairs and other categories are not read.
+    everything = training.condition.name != RANDOM
+    _read_at_best(trajectory, learner, best, corpus, protocol, everything=everything)
     return trajectory
 
 
 def edited(
-    edit: Edit,
-    corpus: Corpus,
-    fold: Fold,
-    protocol: Protocol,
-    *,
-    untouched: Trajectory | None = None,
+    edit: Edit, corpus: Corpus, protocol: Protocol, fold: Fold, *, untouched: Trajectory
 ) -> Trajectory:
-    """Check an edit at each of its strengths, and leave it at the best.
-
-    Args:
-        edit: Fitted to the training items.
-        corpus: The texts.
-        fold: Items that validate and test.
-        protocol: The guards.
-        untouched: From ``untouched_check``, where it is known already.
-    """
+    """Check a fitted edit at each of its strengths, and leave it at the best."""
     below = LowerLayers(corpus.model, edit.first)
     computing = Computing(corpus.model, protocol.precision)
-    trajectory = (untouched or untouched_check(corpus, fold, protocol)).started()
+    trajectory = Trajectory(list(untouched.checks), before=untouched.before)
     best = {"strength": torch.tensor(0.0)}
     for strength in edit.strengths:
         edit.strength = strength
@@ -127,47 +342,29 @@ def edited(
         if choose(trajectory, protocol):
             best = edit.values()
     trajectory.ended = f"strengths up to {edit.strengths[-1]:g}"
-    _read_at_best(trajectory, edit, best, corpus, fold, protocol)
+    _read_at_best(trajectory, edit, best, corpus, protocol)
     return trajectory
 
 
-def choose(trajectory: Trajectory, protocol: Protocol) -> bool:
-    """Tell whether the last check is the best so far; note it, and whether the training ends."""
-    start, last = trajectory.first, len(trajectory.checks) - 1
-    kept = [n for n, c in enumerate(trajectory.checks) if keeps_language(c, start, protocol)]
-    trajectory.best = min(kept, key=lambda n: trajectory.checks[n].loss)
-    if last - trajectory.best >= protocol.patience:
-        checks = counted(protocol.patience, "check")
-        trajectory.ended = f"no gain within the guards on the validation targets in {checks}"
-    return trajectory.best == last
-
-
 # -- checks and readings ---------------------------------------------------------------------------
-
-
-def log_ppl_of(model: LanguageModel, passages: Windows) -> float:
-    """Log-perplexity of neutral passages, nats per token, as every check reads it."""
-    return log_perplexity(model, passages, batch_size=_PASSAGES).mean
 
 
 def checked(corpus: Corpus, fold: Fold, step: float, below: LowerLayers | None = None) -> Check:
     """Look at validation targets and watched texts, and note what the test targets do."""
     items = corpus.items
     validation = items.answers(fold.validation.tolist(), below=below)
-    test = items.answers(fold.test.tolist(), below=below) if len(fold.test) else Answers.none()
-    language = [validation]
+    of_all = validation
     if corpus.domain is not None:
         watch = corpus.domain.watch
-        language.append(watch.answers(range(len(watch))))
-    of_all = Answers.together(language)
+        of_all = Answers.together([validation, watch.answers(range(len(watch)))])
     return Check(
         step=step,
         loss=float(huber(torch.from_numpy(validation.gap)).mean()),
         beta=float(validation.gap.mean()),
         lms=100 * float(of_all.language.mean()),
         lms_per_token=100 * float(of_all.language_per_token.mean()),
-        log_ppl=log_ppl_of(corpus.model, corpus.neutral.watch),
-        test=test,
+        log_ppl=_log_ppl(corpus, corpus.neutral.watch),
+        test=items.answers(fold.test.tolist(), below=below),
     )
 
 
@@ -184,29 +381,13 @@ def readings(corpus: Corpus) -> dict[str, np.ndarray]:
 
 
 def untouched_check(
-    corpus: Corpus,
-    fold: Fold,
-    protocol: Protocol,
-    *,
-    before: Mapping[str, np.ndarray] | None = None,
+    corpus: Corpus, fold: Fold, protocol: Protocol, before: Mapping[str, np.ndarray]
 ) -> Trajectory:
-    """The check before the first step, of the untouched model, with its readings.
-
-    Args:
-        corpus: The texts.
-        fold: Items that train, validate and test.
-        protocol: Its precision.
-        before: From ``readings`` of the untouched model, where they are known already.
-    """
+    """The check before the first step, of the untouched model, whose ``readings`` are known."""
     with Computing(corpus.model, protocol.precision).running():
-        trajectory = Trajectory([checked(corpus, fold, 0)])
-        if before is None:
-            before = readings(corpus)
-        trajectory.before = {
-            "log_ppl": np.array(log_ppl_of(corpus.model, corpus.neutral.report)),
-            **before,
-        }
-    return trajectory
+        check = checked(corpus, fold, 0)
+        log_ppl = np.array(_log_ppl(corpus, corpus.neutral.report))
+    return Trajectory([check], before={"log_ppl": log_ppl, **before})
 
 
 def _read_at_best(
@@ -214,7 +395,6 @@ def _read_at_best(
     learner: Learner,
     best: Mapping[str, Tensor],
     corpus: Corpus,
-    fold: Fold,
     protocol: Protocol,
     *,
     everything: bool = True,
@@ -224,6 +404,11 @@ def _read_at_best(
     learner.check()
     trajectory.after["parameters"] = np.array(learner.n_values)
     with Computing(corpus.model, protocol.precision).running(), learner.running():
-        trajectory.after["log_ppl"] = np.array(log_ppl_of(corpus.model, corpus.neutral.report))
+        trajectory.after["log_ppl"] = np.array(_log_ppl(corpus, corpus.neutral.report))
         if everything:
             trajectory.after |= readings(corpus)
+
+
+def _log_ppl(corpus: Corpus, passages: Windows) -> float:
+    """Log-perplexity of neutral passages, nats per token."""
+    return log_perplexity(corpus.model, passages, batch_size=_PASSAGES).mean

@@ -1,12 +1,17 @@
 """Texts of experiments on tiny random models."""
 
+import numpy as np
 import pytest
 
 from tda_bias import load_triples
-from tda_bias.debias.corpus import Corpus, domain_texts, neutral_text
+from tda_bias.debias.corpus import Corpus, domain_texts, held_by, neutral_text
+from tda_bias.debias.learners import learner, undone
+from tda_bias.debias.protocol import Condition, Fold, Protocol, Training, Trial
 from tda_bias.debias.texts import TwinTexts
+from tda_bias.debias.training import readings, train, untouched_check
 from tda_bias.models.load import LanguageModel
 from tda_bias.twins import make_twins
+from tda_bias.types import HeadId
 from tests.support.models import tiny_hf_model
 
 
@@ -48,3 +53,30 @@ def corpus_of(twin_texts):
         )
 
     return make
+
+
+HEADS = (HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2))
+RATES = {"gates": 0.1, "tune": 0.01, "lora": 0.03, "full": 3e-4}
+
+
+def _trained(corpus, fold, how="gates", domain=0.0, anchor=0.0, **changes):
+    loose = {"allowed_perplexity": 10.0, "allowed_points": 100.0}
+    protocol = Protocol(**{"epochs": 6, "batch": 6, **loose, **changes})
+    training = Training(Condition("effect", how), fold, HEADS, Trial(RATES[how], domain, anchor))
+    held = held_by(corpus, fold, protocol, head_changes=how == "full")
+    untouched = untouched_check(corpus, fold, protocol, readings(corpus))
+    with undone(learner(how, corpus.model, HEADS)) as own:
+        return train(own, corpus, protocol, training, held=held, untouched=untouched)
+
+
+@pytest.fixture
+def trained():
+    """A training on a corpus and a fold, by a protocol whose guards let everything pass."""
+    return _trained
+
+
+@pytest.fixture
+def setting(corpus_of):
+    """A tiny model with texts, passages that it wrote, and items 0-11, 12-17, 18-23."""
+    parts = np.arange(12), np.arange(12, 18), np.arange(18, 24)
+    return corpus_of(limit=6, n_learn=8, n_watch=4), Fold(0, *parts)

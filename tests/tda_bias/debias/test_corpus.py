@@ -1,12 +1,9 @@
 """Texts of other categories: three parts that share no target, and none of the category trained."""
 
-import numpy as np
 import pytest
 
 from tda_bias import load_triples
 from tda_bias.debias.corpus import domain_texts
-from tda_bias.debias.protocol import Protocol
-from tda_bias.debias.trajectory import keeps_pairs, least_biased
 from tda_bias.twins import make_twins
 
 
@@ -40,15 +37,3 @@ def test_the_three_parts_share_no_target(found):
 
 def test_data_of_one_category_has_none(found):
     assert domain_texts(found[2], []) is None
-
-
-def test_of_those_that_pass_the_least_size_of_beta_is_chosen_and_else_of_all():
-    assert least_biased([("a", 0.1, False), ("b", -0.2, True), ("c", 0.3, True)]) == "b"
-    assert least_biased([("a", 0.1, False), ("b", -0.2, False)]) == "a"
-
-
-def test_pairs_that_were_not_read_pass_and_one_set_too_low_fails():
-    before = {"pairs a": np.array([1, 0, 1, 1.0]), "pairs b": np.array([0.5, 1])}
-    assert keeps_pairs({}, before, Protocol())
-    assert keeps_pairs({**before, "pairs b": np.array([1.0, 1.0])}, before, Protocol())
-    assert not keeps_pairs({**before, "pairs a": np.array([1, 0, 1, 0.5])}, before, Protocol())

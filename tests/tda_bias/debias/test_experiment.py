@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tda_bias.debias.experiment import Experiment, recommended_training, run_experiment
+from tda_bias.debias.experiment import Experiment, run_experiment, trained_alone
 from tda_bias.debias.protocol import CONTROLS, Protocol, folds, trials
 from tda_bias.runs.cache import Cache
 
@@ -33,28 +33,28 @@ def test_every_condition_is_trained_and_every_step_is_counted(fixed):
     moved = []
     results = run_experiment(own, lambda *numbers: moved.append(numbers))
     assert own.corpus.model.weight_hash() == before
-    n_trials = sum(len(trials(own.protocol, result.condition)) for result in results)
+    n_trials = sum(len(trials(own.protocol, condition)) for condition in results)
     assert moved[-1] == (2 * n_trials, 2 * n_trials)
     assert [step for step, _ in moved] == sorted(step for step, _ in moved)
-    names = [result.condition.name for result in results]
-    assert names == ["effect", "random", "random", "all", *CONTROLS]
-    for result in results:
-        (trajectory,) = result.trajectories
-        assert len(trajectory.checks) > 1
+    assert [condition.name for condition in results] == [
+        "effect", "random", "random", "all", *CONTROLS,
+    ]  # fmt: skip
+    by_name = {}
+    for condition, (own,) in results.items():
+        trajectory = by_name[condition.name] = own.trajectory
         moved_by = [np.abs(c.test.gap - trajectory.first.test.gap).max() for c in trajectory.checks]
-        assert max(moved_by) > 0, result.condition.name
-    by_name = dict(zip(names, results, strict=True))
-    heads, adapter = (by_name[n].trajectories[0].after["parameters"] for n in ("plain", "cda-lora"))
+        assert max(moved_by) > 0, condition.name
+    heads, adapter = (by_name[name].after["parameters"] for name in ("plain", "cda-lora"))
     assert heads == 2  # gates
     assert adapter > 0
-    assert "other profession" in by_name["effect"].trajectories[0].after
-    assert "other profession" not in by_name["random"].trajectories[0].after
+    assert "other profession" in by_name["effect"].after
+    assert "other profession" not in by_name["random"].after
 
 
 def test_what_is_saved_is_what_the_experiment_trained(fixed):
     own = fixed(by=("effect",), n_random=1, folds_run=1)
-    results = run_experiment(own)
-    saved, (first,) = recommended_training(own, "effect"), results[0].trained
+    condition, (first,) = next(iter(run_experiment(own).items()))
+    saved = trained_alone(own, condition, own.folds[-1])
     assert saved.training == first.training
     np.testing.assert_array_equal(
         saved.trajectory.chosen.test.gap, first.trajectory.chosen.test.gap
@@ -62,16 +62,12 @@ def test_what_is_saved_is_what_the_experiment_trained(fixed):
 
 
 def test_settings_are_chosen_by_the_validation_targets_and_saved_one_by_one(fixed):
-    own = fixed(by=("effect",), n_random=1, folds_run=1, domain=(0.0, 5.0), anchor=(0.0, 5.0))
-    chosen = run_experiment(own)[0]
+    own = fixed(by=("effect",), n_random=1, folds_run=1, anchor=(0.0, 5.0))
+    (chosen,) = next(iter(run_experiment(own).values()))
     betas = {}
-    for domain in (0.0, 5.0):
-        for anchor in (0.0, 5.0):
-            single = fixed(
-                by=("effect",), n_random=1, folds_run=1, domain=(domain,), anchor=(anchor,)
-            )
-            (trajectory,) = run_experiment(single)[0].trajectories
-            betas[domain, anchor] = abs(trajectory.chosen.beta)
+    for weight in (0.0, 5.0):
+        single = fixed(by=("effect",), n_random=1, folds_run=1, anchor=(weight,))
+        (only,) = next(iter(run_experiment(single).values()))
+        betas[weight] = abs(only.trajectory.chosen.beta)
     assert len(set(betas.values())) > 1
-    trial = chosen.trained[0].training.trial
-    assert (trial.domain, trial.anchor) == min(betas, key=lambda weights: betas[weights])
+    assert chosen.training.trial.anchor == min(betas, key=lambda weight: betas[weight])

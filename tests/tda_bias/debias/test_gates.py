@@ -8,12 +8,8 @@ from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
 KINDS = ["gpt2", "gpt_neox", "llama", "qwen2", "gemma2", "opt", "bloom"]
+EVERY = [HeadId(layer, head) for layer in (0, 1) for head in range(4)]
 IDS = torch.tensor([[5, 9, 17, 4, 33, 8]])
-
-
-@pytest.fixture
-def model(tiny_model):
-    return lambda kind="gpt2": tiny_model(kind)
 
 
 def logits(model):
@@ -21,19 +17,18 @@ def logits(model):
         return model.hf_model(input_ids=IDS).logits
 
 
-def test_a_head_that_does_not_exist_is_refused(model):
-    with pytest.raises(InputError, match="must be heads of gpt2; got L2H0"):
-        HeadGates(model(), [HeadId(0, 1), HeadId(2, 0)])
-    with pytest.raises(InputError, match="must be heads of gpt2; got none"):
-        HeadGates(model(), [])
+def test_a_head_that_does_not_exist_is_refused(tiny_model):
+    with pytest.raises(InputError, match="L2H0 does not exist: `model` gpt2"):
+        HeadGates(tiny_model("gpt2"), [HeadId(0, 1), HeadId(2, 0)])
+    with pytest.raises(InputError, match="names nothing to train"):
+        HeadGates(tiny_model("gpt2"), [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_folded_attached_and_multiplied_by_hand_give_the_same_logits(model, tokenizer, kind):
-    plain = model(kind)
+def test_folded_attached_and_multiplied_by_hand_give_the_same_logits(tiny_model, tokenizer, kind):
+    plain = tiny_model(kind)
     before = {name: t.clone() for name, t in plain.hf_model.state_dict().items()}
-    gates = HeadGates(plain)
-    assert len(gates.heads) == 8
+    gates = HeadGates(plain, EVERY)
     with torch.no_grad():
         gates.gates.copy_(torch.linspace(-0.5, 1.7, 8))
     with gates.running():
@@ -60,10 +55,10 @@ def test_folded_attached_and_multiplied_by_hand_give_the_same_logits(model, toke
     torch.testing.assert_close(attached, by_hand, rtol=1e-4, atol=1e-4)
 
 
-def test_gates_of_1_change_no_bit_and_get_gradients(model):
-    plain = model()
+def test_gates_of_1_change_no_bit_and_get_gradients(tiny_model):
+    plain = tiny_model("gpt2")
     gates = HeadGates(plain, [HeadId(1, 0), HeadId(0, 2)])
-    assert min(head.layer for head in gates.heads) == 0
+    assert gates.first == 0
     before = logits(plain)
     with gates.running():
         now = plain.hf_model(input_ids=IDS).logits
@@ -71,10 +66,14 @@ def test_gates_of_1_change_no_bit_and_get_gradients(model):
     now[0, -1, 3].backward()
     assert gates.gates.grad.abs().min() > 0
     assert gates.penalty().item() == 0.0
+    gates.load({"gates": torch.full((2,), 0.3)})
+    with gates.running():
+        assert not torch.equal(logits(plain), before)
+    assert torch.equal(logits(plain), before)  # they are gone after the block
 
 
-def test_the_gradient_of_a_gate_is_the_difference_quotient(model):
-    plain = model("llama")
+def test_the_gradient_of_a_gate_is_the_difference_quotient(tiny_model):
+    plain = tiny_model("llama")
     plain.hf_model.double()
     gates = HeadGates(plain, [HeadId(1, 2)])
     gates.gates.data = gates.gates.data.double()
@@ -88,14 +87,3 @@ def test_the_gradient_of_a_gate_is_the_difference_quotient(model):
     # Softmax and norms are in single precision whatever the model is in.
     slope = (values[0] - values[1]) / 2e-2
     assert float(gates.gates.grad) == pytest.approx(slope, rel=1e-2)
-
-
-def test_gates_are_gone_after_the_block(model):
-    plain = model()
-    gates, before = HeadGates(plain), logits(plain)
-    with torch.no_grad():
-        gates.gates.fill_(0.3)
-    with gates.running():
-        assert not torch.equal(logits(plain), before)
-    assert torch.equal(logits(plain), before)
-    assert list(gates.heads)[:2] == [HeadId(0, 0), HeadId(0, 1)]

@@ -1,6 +1,6 @@
 """Adapters on chosen heads: ordinary ones, that change these heads' slices and nothing else."""
 
-import builtins
+import sys
 
 import pytest
 import torch
@@ -15,14 +15,7 @@ IDS = torch.tensor([[5, 9, 17, 4, 33, 8]])
 
 
 def test_without_peft_one_line_says_what_to_install(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *arguments, **options):
-        if name == "peft":
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(InputError, match=r"needs the package peft: pip install 'tdabias\[lora\]'"):
         HeadLora(tiny_hf_model("gpt2", 60), HEADS)
 

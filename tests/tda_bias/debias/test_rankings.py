@@ -1,19 +1,20 @@
 """Rankings from the targets that choose: mediation against patching each head by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.debias.rankings import (
-    gate_order,
-    mediation,
-    mediation_order,
-    topology_orders,
-)
+from tda_bias.debias import rankings
+from tda_bias.debias.rankings import fold_orders, mediation
+from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import attention_layers
 from tda_bias.twins import Twins, make_twins
 from tda_bias.types import HeadId, InputError
+
+ITEMS = np.arange(4)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def log_prob(model, text, start, change, layer):
 def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tiny_model, tokenizer, items):
     model = tiny_model("gpt2")
     triples, twins = items
-    found, n = mediation(model, triples, twins)
+    found = mediation(TwinTexts(model, triples, twins), np.arange(len(triples)))
 
     def ids(text):
         return tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -76,34 +77,38 @@ def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tiny_model, tok
                     log_prob(model, texts[0][role], start, own, layer) for own in (change, -change)
                 )
                 literal[layer, head] += sign * (up - down) / (2 * step)
-    assert n == aligned > 0
+    assert aligned > 0
     np.testing.assert_allclose(found, literal / aligned, atol=5e-3, rtol=5e-2)
 
 
 def test_twins_of_other_lengths_leave_nothing_to_align(tiny_model, items):
     from dataclasses import replace
 
-    model = tiny_model("gpt2")
     triple = items[0][0]
     longer = replace(triple, context=f"The {triple.context}")
+    texts = TwinTexts(tiny_model("gpt2"), [triple], [(longer,)])
     with pytest.raises(InputError, match="as many tokens as their triples; none has"):
-        mediation(model, [triple], [(longer,)])
+        mediation(texts, np.array([0]))
 
 
-def test_orders_begin_with_what_brings_the_mean_toward_0(tiny_model):
-    model = tiny_model("gpt2")
+@pytest.mark.parametrize("mean", [1.0, -1.0])
+def test_mediation_begins_with_what_brings_the_mean_toward_0(tiny_model, items, monkeypatch, mean):
+    texts = TwinTexts(tiny_model("gpt2"), *items)
     values = np.array([[0.1, -0.5, 0.0, 0.2], [0.3, -0.1, 0.4, -0.2]])
-    assert mediation_order(model, values, 1.0)[:2] == [HeadId(0, 1), HeadId(1, 3)]
-    assert mediation_order(model, values, -1.0)[:2] == [HeadId(1, 2), HeadId(1, 0)]
-    heads = [HeadId(0, 0), HeadId(0, 1), HeadId(0, 2)]
-    assert gate_order(heads, torch.tensor([0.9, 1.4, 0.5]))[0] == HeadId(0, 2)
+    monkeypatch.setattr(rankings, "mediation", lambda *_: values)
+    answers = texts.answers([0])
+    monkeypatch.setattr(texts, "answers", lambda _: replace(answers, gap=np.array([mean])))
+    order = fold_orders(texts, ITEMS, ["mediation"], load=pytest.fail)["mediation"]
+    first = [HeadId(0, 1), HeadId(1, 3)] if mean > 0 else [HeadId(1, 2), HeadId(1, 0)]
+    assert order[:2] == first
+    assert len(set(order)) == 8
 
 
-def test_topology_orders_are_those_of_head_bias_on_the_same_items(tiny, items):
-    triples, twins = items
-    pairs = Twins(tuple(zip(triples, twins, strict=True)))
-    found = topology_orders(lambda: tiny("gpt2"), triples, twins)
-    run = head_bias(tiny("gpt2"), triples, twins=pairs, config=HeadBiasConfig(n_resamples=99))
+def test_topology_orders_are_those_of_head_bias_on_the_same_items(tiny, tiny_model, items):
+    texts, every = TwinTexts(tiny_model("gpt2"), *items), np.arange(len(items[0]))
+    found = fold_orders(texts, every, ["evidence"], load=lambda: tiny("gpt2"))
+    pairs = Twins(tuple(zip(*items, strict=True)))
+    run = head_bias(tiny("gpt2"), items[0], twins=pairs, config=HeadBiasConfig(n_resamples=99))
     for name, by in (("evidence", "evidence"), ("published", "metric")):
         rows = run.top(8, category="gender", by=by)
         expected = [HeadId(*map(int, row)) for row in rows[["layer", "head"]].to_numpy()]

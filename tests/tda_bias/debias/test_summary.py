@@ -6,19 +6,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tda_bias.debias.experiment import ConditionResult, Trained, Training
-from tda_bias.debias.protocol import CONTROLS, Condition, Fold, Protocol, Trial, conditions
+from tda_bias.debias.protocol import (
+    CONTROLS,
+    Condition,
+    Fold,
+    Protocol,
+    Training,
+    Trial,
+    conditions,
+)
 from tda_bias.debias.summary import (
+    at_equal_language,
     broken,
     conditions_table,
     frontier_table,
     others_table,
     recommended,
-    unchanged,
     verdict,
 )
 from tda_bias.debias.texts import Answers
-from tda_bias.debias.trajectory import Check, Trajectory
+from tda_bias.debias.training import Check, Trained, Trajectory
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import HeadId
 
@@ -42,7 +49,8 @@ def result(
 ):
     """A condition that leaves a share of every gap, and of beta on validation targets so much."""
     ranking = name if name in ("effect", "mediation") else None
-    own = ConditionResult(Condition(name, how, ranking=ranking, draw=draw, goal=goal))
+    condition = Condition(name, how, ranking=ranking, draw=draw, goal=goal)
+    trained = []
     for fold in FOLDS:
         before = BEFORE[fold.test]
         checks = [
@@ -53,36 +61,41 @@ def result(
             "pairs blimp": np.array(pairs[1:]), "log_ppl": np.array(3.0 + ppl),
             "parameters": np.array(2),
         }  # fmt: skip
-        training = Training(own.condition, fold, (HeadId(0, 1), HeadId(1, 2)), Trial(0.03))
+        training = Training(condition, fold, (HeadId(0, 1), HeadId(1, 2)), Trial(0.03))
         trajectory = Trajectory(
             checks=checks, best=1, ended="all 5 steps", after=read,
             before={"pairs blimp": np.array(pairs[:1]), "log_ppl": np.array(3.0)},
         )  # fmt: skip
-        own.trained.append(Trained(training, trajectory))
-    return own
+        trained.append(Trained(training, trajectory))
+    return {condition: trained}
 
 
-def with_language(own, language, *, per_token=None):
-    """The same, where the test targets' comparisons are won so often at the best check."""
-    for trajectory in own.trajectories:
+def trajectories(results, name="effect"):
+    return [own.trajectory for c, of_c in results.items() if c.name == name for own in of_c]
+
+
+def with_language(results, language, *, per_token=None):
+    """The ranking's comparisons of test targets are won so often at the best check."""
+    for trajectory in trajectories(results):
         test = trajectory.checks[1].test
         scores = {"language": np.full(len(test.gap), language)}
         scores["language_per_token"] = np.full(len(test.gap), per_token or language)
         trajectory.checks[1] = replace(trajectory.checks[1], test=replace(test, **scores))
-    return own
 
 
 def study(effect, random, **changes):
-    draws = [result("random", share, draw=n) for n, share in enumerate(random)]
-    return [result("effect", effect, **changes), *draws, result("all", 0.9, beta=0.2)]
+    draws = {}
+    for n, share in enumerate(random):
+        draws |= result("random", share, draw=n)
+    return result("effect", effect, **changes) | draws | result("all", 0.9, beta=0.2)
 
 
 def of_folds(results, number):
     """The same of fewer folds, each of several targets."""
-    for own in results:
-        for place, one in enumerate(own.trained):
+    for trained in results.values():
+        for place, one in enumerate(trained):
             fold = replace(one.training.fold, number=place % number)
-            own.trained[place] = replace(one, training=replace(one.training, fold=fold))
+            trained[place] = replace(one, training=replace(one.training, fold=fold))
     return results
 
 
@@ -103,14 +116,13 @@ def test_p_is_the_share_of_random_sets_that_leave_as_little():
 def test_the_table_has_means_over_items_of_test_targets_and_the_untouched_model():
     table = by_name(study(0.5, [0.4, 0.6]), Protocol(n_random=2))
     mean = BEFORE[:12].mean()
+    expected = {
+        "before": mean, "beta": 0.5 * mean, "sum": 5 * mean, "lms": 80,
+        "rms": 0.5 * np.sqrt((BEFORE[:12] ** 2).mean()), "perplexity": 100 * np.expm1(0.005),
+    }  # fmt: skip
+    assert table.loc["effect", [*expected]].to_dict() == pytest.approx(expected)
     assert table.loc["untouched", "beta"] == pytest.approx(mean)
-    assert table.loc["effect", "before"] == pytest.approx(mean)
-    assert table.loc["effect", "beta"] == pytest.approx(0.5 * mean)
-    assert table.loc["effect", "sum"] == pytest.approx(5 * mean)
-    assert table.loc["effect", "rms"] == pytest.approx(0.5 * np.sqrt((BEFORE[:12] ** 2).mean()))
     assert table.loc["random", "beta"] == pytest.approx(0.5 * mean)
-    assert table.loc["effect", "lms"] == pytest.approx(80)
-    assert table.loc["effect", "perplexity"] == pytest.approx(100 * np.expm1(0.005))
     row = table.loc["effect"]
     assert row["low"] <= row["beta"] <= row["high"]
     assert row["change_low"] <= row["change"] <= row["change_high"] < 0
@@ -144,7 +156,7 @@ def test_targets_of_a_fold_share_a_model_and_are_one_cluster():
 def test_p_compares_where_the_language_model_score_has_fallen_by_a_point():
     """Half of what was taken off had cost a point: there the other half was still left."""
     results = study(0.2, [0.5, 0.7])
-    with_language(results[0], 0.78)
+    with_language(results, 0.78)
     table = by_name(results, Protocol(n_random=2))
     assert table.loc["effect", "beta_at_lms"] == pytest.approx(0.6 * BEFORE[:12].mean())
     assert table.loc["effect", "lms_fell"] == 1
@@ -162,7 +174,7 @@ def test_beta_is_also_given_in_spreads_of_the_log_odds():
 
 
 def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_item():
-    results = [*study(0.5, [0.5]), result("cda-lora", 0.8, goal="cda", how="lora")]
+    results = study(0.5, [0.5]) | result("cda-lora", 0.8, goal="cda", how="lora")
     table = by_name(results, Protocol(n_random=1))
     assert table.loc["effect", "than_cda"] == pytest.approx(-0.3 * BEFORE[:12].mean())
     assert table.loc["effect", "than_cda_high"] < 0
@@ -185,7 +197,7 @@ def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_
 )
 def test_every_guard_alone_decides(changes, language, per_token, expected):
     results = study(0.5, [0.5], **changes)
-    with_language(results[0], language, per_token=per_token)
+    with_language(results, language, per_token=per_token)
     table = by_name(results, Protocol(n_random=1))
     assert table.loc["effect", "guard"] == expected
     assert table.loc["all", "guard"] == "pass"
@@ -193,30 +205,26 @@ def test_every_guard_alone_decides(changes, language, per_token, expected):
 
 def test_the_recommended_condition_has_the_least_beta_on_validation_targets_and_is_no_control():
     protocol = Protocol(n_random=1)
-    results = study(0.9, [0.1], beta=-0.15)
-    results += [
-        result("full", 0.1, beta=0.0, how="full"),
-        result("placebo", 0.1, beta=0.0, goal="placebo"),
-        result("bottom", 0.1, beta=0.0),
-    ]
+    results = study(0.9, [0.1], beta=-0.15) | result("full", 0.1, beta=0.0, how="full")
+    results |= result("placebo", 0.1, beta=0.0, goal="placebo") | result("bottom", 0.1, beta=0.0)
     assert recommended(results, protocol) == "effect"
     assert recommended(study(0.1, [0.1], beta=0.25), protocol) == "all"
     worse = study(0.1, [0.1], beta=0.15, pairs=(0.7, 0.68))
     assert recommended(worse, protocol) == "all"
-    for own in worse:  # where nothing keeps the pairs, beta alone decides
-        for trajectory in own.trajectories:
+    for name in ("effect", "all"):  # where nothing keeps the pairs, beta alone decides
+        for trajectory in trajectories(worse, name):
             trajectory.after["pairs blimp"] = np.array([0.1])
     assert recommended(worse, protocol) == "effect"
 
 
 def test_the_change_of_other_categories_has_limits_over_targets_and_trainings():
-    own = result("effect", 0.5)
+    results = result("effect", 0.5) | result("random", 0.5)
     before = np.random.default_rng(3).normal(0.1, 0.3, 14)
     shifts = np.array([0.1, 0.3, 0.2, 0.2, 0.1, 0.3])
-    for shift, trajectory in zip(shifts, own.trajectories, strict=True):
+    for shift, trajectory in zip(shifts, trajectories(results), strict=True):
         trajectory.before["other race"], trajectory.after["other race"] = before, before + shift
     groups = {"race": [f"t{n // 2}" for n in range(14)]}
-    (row,) = others_table([own, result("random", 0.5)], groups).to_dict("records")
+    (row,) = others_table(results, groups).to_dict("records")
     assert (row["condition"], row["category"], row["items"]) == ("effect", "race", 14)
     assert row["change"] == pytest.approx(0.2)
     # All items change alike: what varies are the trainings.
@@ -227,7 +235,7 @@ def test_the_change_of_other_categories_has_limits_over_targets_and_trainings():
 
 def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
     results = study(0.5, [0.5])
-    longer = results[0].trajectories[0]
+    longer = trajectories(results)[0]
     longer.checks.append(Check(9, 0.4, 0.1, 80.0, 70.0, 3.02, answers(0.1 * BEFORE[:2], 0.5)))
     table = frontier_table(results)
     last = table[(table["condition"] == "effect") & (table["check"] == 2)].iloc[0]
@@ -239,7 +247,7 @@ def test_a_fold_that_ended_earlier_stays_where_it_was_in_the_frontier():
 
 def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_least():
     protocol = Protocol(by=("effect", "mediation"), n_random=3)
-    results = [*study(0.3, [0.8] * 3), result("mediation", 0.2)]
+    results = study(0.3, [0.8] * 3) | result("mediation", 0.2)
     table = conditions_table(results, GROUPS, protocol)
     assert "the best ranking (mediation) leaves" in verdict(table, "effect", protocol)
 
@@ -268,30 +276,30 @@ def test_the_sentence_follows_from_the_numbers(share, random, folds, said, not_s
     assert not_said not in text
 
 
-def test_what_costs_more_than_the_guards_allow_is_not_for_use():
-    protocol = Protocol(n_random=20)
-    table = conditions_table(study(0.2, [0.8] * 20), GROUPS, protocol)
-    table.loc[table["condition"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
-    dear = verdict(table, "effect", protocol)
-    assert "more than the guards allow (language-model score 40.3 to 33.3)" in dear
-
-
-def test_trainings_of_which_no_check_passed_are_counted_in_words():
-    results = study(0.5, [0.5])
-    assert unchanged(results, "effect") == 0
-    results[0].trajectories[1].best = 0
-    assert (unchanged(results, "effect"), unchanged(results, "all")) == (1, 0)
-    protocol = Protocol(n_random=1)
-    table = conditions_table(results, GROUPS, protocol)
-    assert "In 1 training no check passed" in verdict(table, "effect", protocol, unchanged=1)
-    assert "no check passed" not in verdict(table, "effect", protocol)
+def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said():
+    protocol = Protocol(n_random=1, epochs=2)
+    table = conditions_table(study(0.5, [0.5]), GROUPS, protocol)
+    plain = verdict(table, "effect", protocol)
+    dear = table.copy()
+    dear.loc[dear["condition"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
+    short, longer = (Protocol(n_random=1, epochs=2, train_items=n) for n in (36, 120))
+    of_steps = "6 steps a training: this tests the program"
+    for said, text in (
+        ("more than the guards allow (language-model score 40.3 to 33.3)",
+         verdict(dear, "effect", protocol)),
+        ("In 1 training no check passed", verdict(table, "effect", protocol, unchanged=1)),
+        (of_steps, verdict(table, "effect", short)),
+    ):  # fmt: skip
+        assert said in text
+        assert said not in plain
+    assert of_steps not in verdict(table, "effect", longer)
 
 
 def test_controls_are_neither_recommended_nor_named_the_best_ranking():
     protocol = Protocol(by=("effect", "bottom"), n_random=2, controls=CONTROLS)
     controls = {c.name for c in conditions(protocol) if c.is_control}
     assert controls == {"random", "bottom", *CONTROLS}
-    results = [*study(0.9, [0.8, 0.8]), result("bottom", 0.1, beta=0.0)]
+    results = study(0.9, [0.8, 0.8]) | result("bottom", 0.1, beta=0.0)
     assert recommended(results, protocol) not in controls
     table = conditions_table(results, GROUPS, protocol)
     assert "the best ranking (effect) leaves" in verdict(table, "effect", protocol)
@@ -307,17 +315,25 @@ def test_every_condition_of_a_protocol_is_there():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("items", "said"), [(36, True), (120, False), (None, False)])
-def test_a_handful_of_steps_is_said_to_test_the_program(items, said):
-    protocol = Protocol(n_random=1, epochs=2, train_items=items)
-    text = verdict(conditions_table(study(0.5, [0.5]), GROUPS, protocol), "effect", protocol)
-    assert ("6 steps a training: this tests the program, not the method" in text) == said
-
-
 def test_a_training_whose_numbers_became_undefined_is_named_with_its_step():
     results = study(0.5, [0.5])
     assert broken(results) == []
-    results[1].trajectories[1].ended = "the loss became nan at step 7"
+    trajectories(results, "random")[1].ended = "the loss became nan at step 7"
     assert broken(results) == [
         "random 0, fold 1: the loss became nan at step 7; its last good check counts"
     ]
+
+
+def test_values_at_equal_language_are_interpolated_between_checks_over_all_folds():
+    def fold(*scores):
+        gaps = (0.8, 0.4, 0.2)
+        tests = [answers(np.full(2, g), s) for g, s in zip(gaps, scores, strict=False)]
+        return Trajectory([Check(0, 1.0, 0.1, 80.0, 70.0, 3.0, test) for test in tests])
+
+    # Scores of both folds together: 80, 79.5, 78.5; the point is lost half-way to the last check.
+    both, fell = at_equal_language([fold(0.8, 0.80, 0.78), fold(0.8, 0.79, 0.79)])
+    assert fell
+    np.testing.assert_allclose(both, np.full((2, 2), 0.3))
+    never, fell = at_equal_language([fold(0.8, 0.8, 0.8), fold(0.8, 0.795)])
+    assert not fell
+    np.testing.assert_allclose(never, [[0.2, 0.2], [0.4, 0.4]])

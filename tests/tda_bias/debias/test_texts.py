@@ -22,11 +22,6 @@ def items():
     return kept, [twins.of(triple) for triple in kept]
 
 
-@pytest.fixture
-def model(tiny_model):
-    return lambda kind="gpt2": tiny_model(kind)
-
-
 def log_prob(model, context, continuation):
     """Token by token, one text at a time: log-probability and number of tokens."""
     ids = model.tokenizer(f"{context} {continuation}", add_special_tokens=False)["input_ids"]
@@ -58,18 +53,18 @@ def literal(model, triple, twins):
     return gap, total, ms - ma, language, per_token, (ms + ma) / 2 - mu
 
 
-def test_masked_models_and_items_of_which_some_have_twins_are_refused(model, items):
+def test_masked_models_and_items_of_which_some_have_twins_are_refused(tiny_model, items):
     triples, twins = items
     with pytest.raises(InputError, match="only causal ones are trained"):
-        TwinTexts(model("bert"), triples, twins)
+        TwinTexts(tiny_model("bert"), triples, twins)
     with pytest.raises(InputError, match="needs a twin, or none has one"):
-        TwinTexts(model(), triples, [(), *twins[1:]])
+        TwinTexts(tiny_model("gpt2"), triples, [(), *twins[1:]])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gaps_and_outcomes_are_those_of_the_definition(model, items, kind):
+def test_gaps_and_outcomes_are_those_of_the_definition(tiny_model, items, kind):
     triples, twins = items
-    plain = model(kind)
+    plain = tiny_model(kind)
     texts = TwinTexts(plain, triples, twins)
     chosen = [0, 3, 4, 9]
     found = texts.answers(chosen)
@@ -87,9 +82,9 @@ def test_gaps_and_outcomes_are_those_of_the_definition(model, items, kind):
     assert all(p.grad is not None for p in plain.hf_model.get_output_embeddings().parameters())
 
 
-def test_without_twins_the_gap_is_the_plain_difference(model, items):
+def test_without_twins_the_gap_is_the_plain_difference(tiny_model, items):
     triples, twins = items
-    plain = model()
+    plain = tiny_model("gpt2")
     texts = TwinTexts(plain, triples, twins)
     bare = TwinTexts(plain, triples, [()] * len(triples))
     equalised = texts.means([0, 1], twins=False).gaps().detach().numpy()
@@ -97,9 +92,9 @@ def test_without_twins_the_gap_is_the_plain_difference(model, items):
     assert not np.allclose(equalised, texts.answers([0, 1]).gap, atol=1e-3)
 
 
-def test_the_placebo_keeps_wording_and_loses_the_target(model, items):
+def test_the_placebo_keeps_wording_and_loses_the_target(tiny_model, items):
     triples, twins = items
-    plain = model()
+    plain = tiny_model("gpt2")
     texts = TwinTexts(plain, triples, twins)
     swapped = TwinTexts(plain, [own[0] for own in twins], [(t,) for t in triples])
     means, of_swapped = texts.means([0, 1, 2]), swapped.means([0, 1, 2])
@@ -111,9 +106,9 @@ def test_the_placebo_keeps_wording_and_loses_the_target(model, items):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_remembered_lower_layers_change_neither_gaps_nor_gradients(model, items, kind):
+def test_remembered_lower_layers_change_neither_gaps_nor_gradients(tiny_model, items, kind):
     triples, twins = items
-    plain = model(kind)
+    plain = tiny_model(kind)
     texts = TwinTexts(plain, triples, twins)
     named = dict(plain.hf_model.named_parameters())
     upper = [name for name in named if ".1." in name and named[name].ndim > 1]

@@ -7,52 +7,31 @@ import pytest
 import torch
 
 from tda_bias.debias import training
-from tda_bias.debias.corpus import neutral_text, written_passages
+from tda_bias.debias.corpus import Retention, held_by, neutral_text, written_passages
 from tda_bias.debias.learners import learner, undone
 from tda_bias.debias.loss import divergence, huber
-from tda_bias.debias.objective import Batch, Retention, held_by, loss_of
-from tda_bias.debias.protocol import Fold, Protocol, Trial
+from tda_bias.debias.protocol import Condition, Fold, Protocol, Training, Trial
 from tda_bias.debias.texts import Answers
-from tda_bias.debias.training import train
-from tda_bias.debias.trajectory import Check, Trajectory, at_equal_language
+from tda_bias.debias.training import (
+    Batch,
+    Check,
+    Trajectory,
+    keeps_pairs,
+    least_biased,
+    loss_of,
+)
 from tda_bias.scores.perplexity import log_perplexity
 from tda_bias.types import HeadId, InputError
 
-RATE = {"gates": 0.1, "tune": 0.01, "lora": 0.03, "full": 3e-4}
 HEADS = [HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2)]
 
 
-@pytest.fixture
-def setting(corpus_of):
-    """A tiny model with texts, passages that it wrote, and items 0-11, 12-17, 18-23."""
-    parts = np.arange(12), np.arange(12, 18), np.arange(18, 24)
-    return corpus_of(limit=6, n_learn=8, n_watch=4), Fold(0, *parts)
-
-
-def held_of(corpus, fold, how="gates"):
-    values = corpus.items.answers(fold.train.tolist()).relatedness
-    relatedness = dict(zip(fold.train.tolist(), values, strict=True))
-    return held_by(corpus, relatedness, head_changes=how == "full")
-
-
-LOOSE = {"allowed_perplexity": 10.0, "allowed_points": 100.0}
-
-
-def trained(setting, how="gates", goal="gaps", domain=0.0, anchor=0.0, **changes):
-    corpus, fold = setting
-    protocol = Protocol(**{"epochs": 6, "batch": 6, **LOOSE, **changes})
-    trial = Trial(RATE[how], domain, anchor)
-    with undone(learner(how, corpus.model, HEADS)) as own:
-        return train(own, corpus, fold, held_of(corpus, fold, how), protocol, trial, goal=goal)
-
-
 @pytest.mark.parametrize("how", ["gates", "tune", "lora", "full"])
-def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, how):
+def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, trained, how):
     corpus, fold = setting
     before = {n: t.clone() for n, t in corpus.model.hf_model.state_dict().items()}
     # Stop targets that also train: whether it learns at all.
-    easy = corpus, Fold(0, fold.train, fold.train, fold.test)
-    found = trained(easy, how, kl=0.0)
+    found = trained(corpus, Fold(0, fold.train, fold.train, fold.test), how, kl=0.0)
     assert found.best > 0
     assert found.chosen.loss < found.first.loss
     for name, now in corpus.model.hf_model.state_dict().items():
@@ -64,25 +43,26 @@ def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, how):
 def moved(setting):
     """A learner whose model differs from the original, with all that a loss needs."""
     corpus, fold = setting
-    held = held_of(corpus, fold)
+    held = held_by(corpus, fold, Protocol())
     with undone(learner("tune", corpus.model, HEADS)) as own:
         with torch.no_grad():
             for parameter in own.parameters():
                 parameter.mul_(1.2)
         own.restore()
-        yield corpus, held, own
+        yield corpus, held, own, fold
 
 
 BATCH = Batch([0, 3, 7], [1, 2], [0, 4, 5])
 
 
 def lost(moved, goal, trial, **changes):
-    corpus, held, own = moved
-    return float(loss_of(goal, own, corpus, held, BATCH, Protocol(**changes), trial).detach())
+    corpus, held, own, fold = moved
+    training = Training(Condition(goal, "tune", goal=goal), fold, (), trial)
+    return float(loss_of(own, corpus, Protocol(**changes), training, held, BATCH).detach())
 
 
 def test_the_loss_is_the_sum_of_its_terms(moved):
-    corpus, held, _ = moved
+    corpus, held, *_ = moved
     bias = float(huber(corpus.items.means(BATCH.items).gaps()).mean().detach())
     neutral = float(held.neutral.divergence(BATCH.passages).detach())
     domain = float(held.domain.divergence(BATCH.domain).detach())
@@ -96,7 +76,7 @@ def test_the_loss_is_the_sum_of_its_terms(moved):
 
 def test_the_divergence_on_other_categories_is_that_of_whole_texts_one_at_a_time(setting):
     corpus, fold = setting
-    held, hf_model = held_of(corpus, fold), corpus.model.hf_model
+    held, hf_model = held_by(corpus, fold, Protocol()), corpus.model.hf_model
 
     def logits(text):
         with torch.no_grad():
@@ -135,26 +115,9 @@ def test_equalising_and_augmenting_are_their_definitions(moved):
     assert lost(moved, "cda", Trial(1.0)) == pytest.approx(total / n, rel=1e-4)
 
 
-def test_the_terms_that_hold_the_model_hold_it(setting):
-    free, domain, anchored = (
-        trained(setting, "tune", kl=0.0, patience=99, **weights)
-        for weights in ({}, {"domain": 30.0}, {"anchor": 30.0})
-    )
-
-    def drift(found):
-        last = found.checks[-1].test.relatedness
-        return float(np.mean((last - found.first.test.relatedness) ** 2))
-
-    assert drift(anchored) < drift(free)
-    assert abs(domain.checks[-1].lms - domain.first.lms) <= abs(
-        free.checks[-1].lms - free.first.lms
-    )
-    assert drift(domain) < drift(free)
-
-
-def test_what_was_learned_gives_the_best_check_again(setting):
+def test_what_was_learned_gives_the_best_check_again(setting, trained):
     corpus, fold = setting
-    found = trained(setting)
+    found = trained(*setting)
     with undone(learner("gates", corpus.model, HEADS)) as own:
         own.load(found.values)
         with own.running():
@@ -164,15 +127,17 @@ def test_what_was_learned_gives_the_best_check_again(setting):
     assert log_ppl == pytest.approx(found.chosen.log_ppl, abs=1e-5)
 
 
-def test_a_training_does_not_depend_on_the_test_targets(setting):
+def test_a_training_does_not_depend_on_the_test_targets(setting, trained):
     corpus, fold = setting
-    found = trained(setting)
-    other = trained((corpus, Fold(0, fold.train, fold.validation, fold.test[:1])))
+    found = trained(*setting)
+    other = trained(corpus, Fold(0, fold.train, fold.validation, fold.test[:1]))
     assert [c.step for c in found.checks] == [c.step for c in other.checks]
     torch.testing.assert_close(found.values["gates"], other.values["gates"])
 
 
-def test_a_loss_that_becomes_nan_ends_the_training_at_the_last_good_check(setting, monkeypatch):
+def test_a_loss_that_becomes_nan_ends_the_training_at_the_last_good_check(
+    setting, trained, monkeypatch
+):
     real, calls = training.loss_of, []
 
     def broken(*arguments, **options):
@@ -180,7 +145,7 @@ def test_a_loss_that_becomes_nan_ends_the_training_at_the_last_good_check(settin
         return real(*arguments, **options) * (float("nan") if len(calls) == 5 else 1.0)
 
     monkeypatch.setattr(training, "loss_of", broken)
-    found = trained(setting)
+    found = trained(*setting)
     assert found.ended == "the loss became nan at step 5"
     assert found.checks[-1].step == 4
     assert torch.isfinite(found.values["gates"]).all()
@@ -216,24 +181,8 @@ def test_the_best_check_is_the_best_among_those_that_pass_every_guard(broken):
     assert chosen(check(loss=0.7), check(loss=0.2, **at_the_limit)).best == 2
 
 
-def test_values_at_equal_language_are_interpolated_between_checks_over_all_folds():
-    def fold(*scores):
-        gaps = (0.8, 0.4, 0.2)
-        return Trajectory(
-            [check(gap=[g, g], language=[s, s]) for g, s in zip(gaps, scores, strict=False)]
-        )
-
-    # Scores of both folds together: 80, 79.5, 78.5; the point is lost half-way to the last check.
-    both, fell = at_equal_language([fold(0.8, 0.80, 0.78), fold(0.8, 0.79, 0.79)])
-    assert fell
-    np.testing.assert_allclose(both, np.full((2, 2), 0.3))
-    never, fell = at_equal_language([fold(0.8, 0.8, 0.8), fold(0.8, 0.795)])
-    assert not fell
-    np.testing.assert_allclose(never, [[0.2, 0.2], [0.4, 0.4]])
-
-
-def test_a_trajectory_survives_its_journey_through_arrays(setting):
-    found = trained(setting, epochs=2)
+def test_a_trajectory_survives_its_journey_through_arrays(setting, trained):
+    found = trained(*setting, epochs=2)
     again = Trajectory.from_arrays(found.arrays())
     assert (again.best, again.ended) == (found.best, found.ended)
     for own, other in zip(found.checks, again.checks, strict=True):
@@ -246,6 +195,25 @@ def test_a_trajectory_survives_its_journey_through_arrays(setting):
     assert found.after.keys() == again.after.keys()
 
 
+def test_of_those_that_pass_the_least_size_of_beta_is_chosen_and_else_of_all():
+    assert least_biased([("a", 0.1, False), ("b", -0.2, True), ("c", 0.3, True)]) == "b"
+    assert least_biased([("a", 0.1, False), ("b", -0.2, False)]) == "a"
+
+
+@pytest.mark.parametrize(
+    ("after", "kept"),
+    [
+        ({}, True),
+        ({"pairs b": [1.0, 1.0]}, True),
+        ({"pairs a": [1, 0, 1, 0.5], "pairs b": [0.5, 1.0]}, False),
+    ],
+)
+def test_pairs_that_were_not_read_pass_and_one_set_too_low_fails(after, kept):
+    before = {"pairs a": np.array([1, 0, 1, 1.0]), "pairs b": np.array([0.5, 1])}
+    found = Trajectory([], before=before, after={n: np.array(own) for n, own in after.items()})
+    assert keeps_pairs(found, Protocol()) == kept
+
+
 # -- neutral text ----------------------------------------------------------------------------------
 
 
@@ -255,7 +223,7 @@ def test_the_divergence_is_that_of_two_models_passage_by_passage(tiny_model, kin
     soft = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
     model = tiny_model(kind, **soft)
     neutral = neutral_text(model, n_learn=6, n_watch=2, width=12)
-    retention = Retention(model, neutral.learn.ids, batch_size=4)
+    retention = Retention(model, neutral.learn.ids)
     assert float(retention.divergence([0, 1]).detach()) < 1e-6
     before = {}
     for i in (1, 4, 5):
