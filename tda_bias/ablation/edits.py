@@ -83,8 +83,8 @@ def edit_rule(text: str) -> EditRule:
     Raises:
         InputError: if it is none of them, or its factor changes nothing or is no number.
     """
-    if text == "zero" or text == "mean":
-        return EditRule(text)
+    if text in ("zero", "mean"):
+        return EditRule("zero" if text == "zero" else "mean")
     name, _, number = text.partition("=")
     try:
         factor = float(number)
@@ -302,7 +302,8 @@ def _logits(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabul
     if model.hf_model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = there
     with torch.inference_mode():
-        return model.hf_model(**inputs).logits.double().cpu()  # type: ignore[no-any-return]
+        logits: Tensor = model.hf_model(**inputs).logits
+    return logits.double().cpu()
 
 
 @dataclass(frozen=True)

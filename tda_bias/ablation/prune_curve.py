@@ -156,7 +156,7 @@ def named_rankings(
     The run's maps are of all of its targets. First-order estimates look only at the ablator's
     triples of the targets that choose.
     """
-    estimated = {}
+    estimated: dict[str, list[HeadId]] = {}
     if set(names) & set(FIRST_ORDER):
         estimated = first_order_rankings(ablator.only(choosing))
     of_run = [name for name in names if name not in FIRST_ORDER]

@@ -137,7 +137,7 @@ def compare_heads(
         for side, head_map in maps.items()
     ]
     return HeadsComparison(
-        agreement=pd.DataFrame(_agreement(first, other, matched, n_resamples, rng)),
+        agreement=pd.DataFrame([*_agreement(first, other, matched, n_resamples, rng)]),
         layers=pd.concat(profiles, ignore_index=True),
         heads=_moved(first, other) if matched else _moved(first, first).head(0),
         record=HeadsComparisonRecord(

@@ -78,7 +78,7 @@ class TripleMeasure:
     @property
     def outcomes(self) -> Sequence[Outcome]:
         """Beta of every category is what a comparison is about."""
-        outcomes = []
+        outcomes: list[Outcome] = []
         for category in in_order(triple.category for triple in self.triples):
             if self._has_twins(category):
                 outcomes += _beta_outcomes("beta", category, "StereoSet", primary="sum")
