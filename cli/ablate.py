@@ -7,7 +7,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import Field, field_validator, model_validator
-from rich.console import Console
 from rich.table import Table
 
 from tda_bias.runs.settings import given_as
@@ -126,16 +125,13 @@ class AblateSettings(
     @model_validator(mode="after")
     def _options_of_one_form(self) -> AblateSettings:
         for name in _ONE_STEP if self.curve else _CURVE:
-            if name in self.model_fields_set and getattr(self, name) != self._default(name):
+            by_default = AblateSettings.model_fields[name].default
+            if name in self.model_fields_set and getattr(self, name) != by_default:
                 only = "without" if self.curve else "with"
                 raise ValueError(f"`{name}` goes {only} --curve")
         if not self.curve and self.n_random < 20:
             raise ValueError(f"`n_random` must be at least 20; got {self.n_random}")
         return self
-
-    @classmethod
-    def _default(cls, name: str) -> Any:
-        return cls.model_fields[name].default
 
     @property
     def folder(self) -> Path:
@@ -160,11 +156,10 @@ def ablate(settings: AblateSettings) -> None:
 
     heads = HeadBias.load(settings.run)
     category = category_of(heads, settings.category)
-    console = Console(stderr=True, quiet=settings.quiet)
     triples, source = triples_of_run(
         heads.record, category, data=settings.data, limit=settings.limit
     )
-    twins = twins_of(triples, source, settings.twins, errors=console)
+    twins = twins_of(triples, source, settings)
     if settings.curve:
         curve = _curve(settings, heads, category, triples, twins)
         curve_output(curve, settings.folder).print(settings)

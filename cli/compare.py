@@ -16,7 +16,7 @@ from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 from .loading import language_model, reach_hub_for
 from .options import Positional, command
 from .output import Output, head_name, report_of, uncut_table
-from .progress import progress_bar, say
+from .progress import say
 from .settings import (
     SPEAKING,
     BatchOption,
@@ -30,7 +30,7 @@ from .settings import (
     TwinsOption,
     folder_name,
 )
-from .work import held, within_memory, working
+from .work import held, working
 
 if TYPE_CHECKING:
     from tda_bias.comparison.beta_agreement import BetaAgreement
@@ -155,30 +155,27 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
         options = settings.model_dump(include={"preset", "only", *names, "limit", "seed"})
         measures, not_measured = battery(**options, groups=settings.group)
         before = work.model(settings.before)
-        after = language_model(settings.after, settings, work.console)
+        after = language_model(settings.after, settings, settings.console)
         for lacking in not_measured:
-            say(work.console, f"Not measured: {lacking.name}: {lacking.reason}")
+            say(settings.console, f"Not measured: {lacking.name}: {lacking.reason}")
 
-        with within_memory(work.device, settings.batch_size):
-            comparison = compare_models(
-                before,
-                after,
-                measures,
-                replicates=[
-                    partial(language_model, name, settings, work.console)
-                    for name in settings.replicate
-                ],
-                not_measured=not_measured,
-                n_flips=settings.n_flips,
-                confidence=settings.confidence,
-                seed=settings.seed,
-                batch_size=settings.batch_size,
-                unanswered="refuse" if settings.only else "leave_out",
-                watch=lambda measure, model: progress_bar(
-                    work.console, f"{measure} · {model}", "texts"
-                ),
-                cache=work.cache,
-            ).with_record(settings=settings.recorded(), preset=settings.preset)
+        comparison = compare_models(
+            before,
+            after,
+            measures,
+            replicates=[
+                partial(language_model, name, settings, settings.console)
+                for name in settings.replicate
+            ],
+            not_measured=not_measured,
+            n_flips=settings.n_flips,
+            confidence=settings.confidence,
+            seed=settings.seed,
+            batch_size=settings.batch_size,
+            unanswered="refuse" if settings.only else "leave_out",
+            watch=lambda measure, model: work.progress(f"{measure} · {model}", "texts"),
+            cache=work.cache,
+        ).with_record(settings=settings.recorded(), preset=settings.preset)
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_comparison(comparison)})
     return comparison

@@ -5,53 +5,75 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, create_model
 from rich.console import Console
 
+from tda_bias.debias.protocol import PRESETS, Protocol
 from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import data_remarks
-from tda_bias.types import MAX_BATCH, MAX_COUNT, HeadId, InputError
+from tda_bias.types import MAX_BATCH, HeadId, InputError
 
 from .loading import hooked_model, reach_hub_for, triples_record
 from .options import command
 from .output import Output, report_of, uncut_table
-from .progress import progress_bar, say
+from .progress import say
 from .settings import (
     SPEAKING,
+    CommandSettings,
     DeviceOption,
     LimitOption,
     ModelOption,
-    Precision,
-    SeedOption,
     SharedRunSettings,
     TwinsOption,
 )
-from .work import Work, within_memory, working
+from .work import Work, working
 
 if TYPE_CHECKING:
     from tda_bias.debias.corpus import Corpus
-    from tda_bias.debias.protocol import Protocol
     from tda_bias.debias.result import DebiasRun
     from tda_bias.models.load import LanguageModel, LoadedModel
     from tda_bias.pairs import PairSet
     from tda_bias.types import Triple
 
 _GENDER_AGREEMENT = "blimp_gender_agreement"
-RANKINGS = (
-    "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file",
-)  # fmt: skip
-CONTROLS = (
-    "placebo", "retention", "plain", "full", "equalise", "cda", "cda-lora", "leace", "steering",
-)  # fmt: skip
-How = Literal["gates", "tune", "lora"]
+# Of the protocol: what nobody asks for, what a preset or the model decides unless it is asked for,
+# and what has a shorter name on the command line.
+_FIXED = {"n_folds", "checks_per_epoch", "batch", "passages", "l1", "patience"}
+_OF_PRESET = {"top"}.union(*PRESETS.values())
+_SHORTER = {"folds_run": "folds", "n_rates": "rates"}
+
+
+def _protocol_options() -> Any:
+    """A class of the protocol's settings, in which what a preset decides is None."""
+    fields: dict[str, Any] = {}
+    for name, declared in Protocol.model_fields.items():
+        if name in _FIXED:
+            continue
+        field = copy(declared)
+        kind: Any = declared.annotation
+        if name in _OF_PRESET:
+            field.default, kind = None, kind | None
+        if name in _SHORTER:
+            field.alias = field.validation_alias = field.serialization_alias = _SHORTER[name]
+        fields[name] = (kind, field)
+    return create_model("ProtocolOptions", __base__=CommandSettings, **fields)
+
+
+_ProtocolOptions: Any = _protocol_options()
 
 
 class DebiasSettings(
-    ModelOption, TwinsOption, LimitOption, DeviceOption, SeedOption, SharedRunSettings
+    ModelOption,
+    TwinsOption,
+    LimitOption,
+    DeviceOption,
+    _ProtocolOptions,  # type: ignore[misc]
+    SharedRunSettings,
 ):
     """Options of ``tdabias debias``."""
 
@@ -63,64 +85,11 @@ class DebiasSettings(
         "smoke",
         description="smoke (one fold, minutes) or paper (everything); the rest overrides it",
     )
-    how: How = Field(
-        "gates",
-        description="what learns: gates (one number per head, folded into the weights), tune (the "
-        "heads' weights), lora (an adapter on them)",
-    )
-    by: str | None = Field(
-        None,
-        description="rankings that choose heads, with commas: evidence, published, importance, "
-        "effect, mediation, gates, bottom, file; random heads are drawn like the first",
-    )
     heads: Path | None = Field(None, description="JSON file of heads, for the ranking file")
-    top: int | None = Field(
-        None, ge=1, le=MAX_COUNT, description="heads that are chosen (default: a tenth)"
-    )
-    n_random: int | None = Field(None, ge=1, le=1000, description="random sets of heads")
-    controls: str | None = Field(
-        None,
-        description="what else is compared, with commas: placebo, retention, plain, full, "
-        "equalise, cda, cda-lora, leace, steering; or none",
-    )
-    folds: int | None = Field(None, ge=1, le=5, description="folds of targets that are run, of 5")
-    epochs: int | None = Field(None, ge=1, le=100, description="passes over the training items")
-    rates: int | None = Field(None, ge=1, le=3, description="learning rates that are tried")
-    train_items: int | None = Field(
-        None, ge=4, le=MAX_COUNT, description="items of a fold that train, at most"
-    )
-    check_items: int | None = Field(
-        None,
-        ge=4,
-        le=MAX_COUNT,
-        description="validation items of a fold, and test items, at most",
-    )
-    kl: float = Field(
-        1.0,
-        ge=0,
-        le=1000,
-        description="weight of the divergence from the original on neutral text",
-    )
-    domain: str = Field(
-        "1",
-        description="weights, with commas, of the divergence on texts of the other categories; "
-        "validation targets choose",
-    )
-    anchor: str = Field(
-        "10",
-        description="weights, with commas, of the anchor: the squared change of how much likelier "
-        "related continuations are than the unrelated one; validation targets choose",
-    )
     pairs: str | None = Field(
         None,
         description="minimal pairs of which a point may be lost, with commas: blimp, files or "
         "folders; or none",
-    )
-    allowed_points: float = Field(
-        1.0,
-        ge=0,
-        le=100,
-        description="points that the language-model scores and minimal pairs may lose",
     )
     allowed_perplexity: float = Field(
         1.0, ge=0, le=100, description="per cent that the perplexity of neutral text may gain"
@@ -134,47 +103,14 @@ class DebiasSettings(
         "self",
         description="neutral text: self (the model's own), wikitext2 (the hub), or a text file",
     )
-    precision: Precision = Field(
-        "float32",
-        description="of matrix products while training and checking: float32, or bfloat16, about "
-        "twice as fast on many processors; what is learned and saved is float32",
-    )
     batch_size: int = Field(
         36, ge=1, le=MAX_BATCH, description="texts per forward pass where nothing is learned"
     )
     out: Path = Field(description="folder for the tables, the model and its card")
 
-    @field_validator("by")
-    @classmethod
-    def _known(cls, value: str | None) -> str | None:
-        return value and _named(value, "rankings", RANKINGS)
-
-    @field_validator("controls")
-    @classmethod
-    def _known_controls(cls, value: str | None) -> str | None:
-        return value if value in (None, "none") else _named(value, "controls", CONTROLS)
-
-    @field_validator("domain", "anchor")
-    @classmethod
-    def _weights(cls, value: str) -> str:
-        try:
-            weights = [float(weight) for weight in value.split(",")]
-        except ValueError:
-            weights = [math.nan]
-        if not all(0 <= weight <= 1000 for weight in weights) or len(weights) > 9:
-            raise ValueError(f"must be weights from 0 to 1000, with commas; got {value!r}")
-        return ",".join(f"{weight:g}" for weight in weights)
-
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
         return self.model_dump(mode="json", exclude={*SPEAKING, "device", "batch_size"})
-
-
-def _named(value: str, what: str, known: tuple[str, ...]) -> str:
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    if not names or not set(names) <= set(known) or len(set(names)) < len(names):
-        raise ValueError(f"must name {what} among {', '.join(known)}; got {value!r}")
-    return ",".join(names)
 
 
 @command(DebiasSettings)
@@ -190,7 +126,7 @@ def debias(settings: DebiasSettings) -> None:
     from tda_bias.debias.peers import require_leace
     from tda_bias.sources import load_neutral_text
 
-    controls = _controls(settings) or ()
+    controls = settings.controls or ()
     if settings.how == "lora" or "cda-lora" in controls:
         require_peft()
     if "leace" in controls:
@@ -201,10 +137,9 @@ def debias(settings: DebiasSettings) -> None:
     with working(settings, "debias", settings.out, kept="trainings") as work:
         refuse_untrainable(settings.model)
         model = work.model(settings.model)
-        with within_memory(model.device, settings.batch_size):
-            protocol = _protocol(settings, model, triples)
-            corpus = _corpus(settings, model, triples, twins, pairs)
-            run = _run(settings, work, corpus, about_twins, from_file, protocol)
+        protocol = _protocol(settings, model, triples)
+        corpus = _corpus(settings, model, triples, twins, pairs)
+        run = _run(settings, work, corpus, about_twins, from_file, protocol)
     output(run, settings.out).print(settings)
 
 
@@ -212,20 +147,8 @@ def _protocol(settings: DebiasSettings, model: LanguageModel, triples: list[Trip
     from tda_bias.debias.protocol import protocol_of
     from tda_bias.models.attention import attention_layers
 
-    same = (
-        "n_random", "epochs", "train_items", "check_items", "top", "how", "kl", "precision", "seed",
-        "allowed_points",
-    )  # fmt: skip
-    asked = {
-        **{name: getattr(settings, name) for name in same},
-        "controls": _controls(settings),
-        "allowed_perplexity": settings.allowed_perplexity / 100,
-        "domain": tuple(map(float, settings.domain.split(","))),
-        "anchor": tuple(map(float, settings.anchor.split(","))),
-        "by": settings.by and tuple(settings.by.split(",")),
-        "folds_run": settings.folds,
-        "n_rates": settings.rates,
-    }
+    asked = settings.model_dump(include=set(Protocol.model_fields))
+    asked["allowed_perplexity"] /= 100
     return protocol_of(
         settings.preset,
         asked,
@@ -233,12 +156,6 @@ def _protocol(settings: DebiasSettings, model: LanguageModel, triples: list[Trip
         n_targets=len({triple.group for triple in triples}),
         save=settings.save,
     )
-
-
-def _controls(settings: DebiasSettings) -> tuple[str, ...] | None:
-    if settings.controls is None:
-        return None
-    return () if settings.controls == "none" else tuple(settings.controls.split(","))
 
 
 def _run(
@@ -262,9 +179,9 @@ def _run(
         about_twins=about_twins, resume=settings.resume, overwrite=settings.overwrite,
         team=work.team,
     )  # fmt: skip
-    say(work.console, experiment.in_words(work.team))
+    say(settings.console, experiment.in_words(work.team))
     title = f"{corpus.model.name} · {settings.category}"
-    with progress_bar(work.console, title, "steps") as bar, print_style():
+    with work.progress(title, "steps") as bar, print_style():
         return run_debias(
             experiment,
             settings.out,
@@ -292,7 +209,7 @@ def _texts(
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(settings.data, category=settings.category, limit=settings.limit)
     if settings.twins == "none":
-        needing = {"placebo", "leace", "steering"} & set(_controls(settings) or ())
+        needing = {"placebo", "leace", "steering"} & set(settings.controls or ())
         if needing:
             raise InputError(f"`controls` {', '.join(sorted(needing))} need twins; give --twins")
         return triples, [()] * len(triples), None
@@ -305,8 +222,7 @@ def _texts(
         )
     if len(kept) < len(triples):
         number = f"{len(triples) - len(kept)} of {len(triples)}"
-        console = Console(stderr=True, quiet=settings.quiet)
-        say(console, f"{number} triples have no twin and are left out.")
+        say(settings.console, f"{number} triples have no twin and are left out.")
     return kept, [made.of(triple) for triple in kept], made.only(kept).record()
 
 
@@ -372,7 +288,7 @@ def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] 
     """The heads of ``--heads``, and the weights of the model they were found in."""
     from tda_bias.ablation.head_weights import heads_of_file
 
-    asked = "file" in (settings.by or "").split(",")
+    asked = "file" in (settings.by or ())
     if asked != (settings.heads is not None):
         raise InputError("`by` file and --heads FILE go together; give both, or neither")
     if settings.heads is None:

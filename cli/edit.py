@@ -11,7 +11,6 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
-from rich.console import Console
 
 from tda_bias.runs.text import Finding, counted
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
@@ -27,10 +26,12 @@ from .loading import (
 from .options import Positional, command
 from .output import Output
 from .settings import BatchOption, DeviceOption, OutputSettings, Several
-from .work import within_memory
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tda_bias.ablation.edits import EditedModel
+    from tda_bias.heads.result import HeadBias
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
@@ -122,28 +123,24 @@ def _model(settings: EditSettings) -> Output:
         reach_hub_for(chosen.model, also=comes_from_hub(chosen.data))
         triples = load_triples(chosen.data, category=chosen.category, groups=chosen.groups)
         texts = [triple.texts()[2] for triple in triples]
-    loaded = partial(
-        language_model, chosen.model, settings, Console(stderr=True, quiet=settings.quiet)
+    loaded = partial(language_model, chosen.model, settings, settings.console)
+    written = write_edited_model(
+        partial(loaded, dtype=stored_dtype(chosen.model)),
+        partial(loaded, dtype="float32", attention="eager"),
+        chosen.heads,
+        rule,
+        settings.out,
+        mean_over=texts,
+        batch_size=settings.batch_size,
+        probes=probes,
+        about={"model": chosen.model, "from": chosen.source, "mean_over": chosen.data},
     )
-    with within_memory(settings.device, settings.batch_size):
-        written = write_edited_model(
-            partial(loaded, dtype=stored_dtype(chosen.model)),
-            partial(loaded, dtype="float32", attention="eager"),
-            chosen.heads,
-            rule,
-            settings.out,
-            mean_over=texts,
-            batch_size=settings.batch_size,
-            probes=probes,
-            about={"model": chosen.model, "from": chosen.source, "mean_over": chosen.data},
-        )
     return output(written, chosen, str(rule))
 
 
 def _slices(settings: EditSettings) -> Output:
     """Write chosen heads of a run for other programs."""
-    from tda_bias.ablation.head_weights import chosen_heads, export_record
-    from tda_bias.heads.result import HeadBias
+    from tda_bias.ablation.head_weights import export_record
     from tda_bias.runs.files import to_json, write_text
     from tda_bias.runs.run import refuse_file_of_a_run
 
@@ -153,14 +150,9 @@ def _slices(settings: EditSettings) -> Output:
     if settings.run is None:
         raise InputError("slices are of heads of a run; give the folder that `tdabias heads` wrote")
     refuse_file_of_a_run(settings.out, setting="out")
-    run = HeadBias.load(settings.run)
-    about, by = run.record.model, settings.by or run.rank_by
-    category = category_of(run, settings.category)
-    choice = settings.model_dump(include={"top", "survivors", "random_seed"})
-    rows = chosen_heads(run, category, by=by, **choice)
-    console = Console(stderr=True, quiet=settings.quiet)
-    name = model_of(run.record, settings.model)
-    model = language_model(name, DeviceOption(device="cpu"), console, dtype=about.dtype)
+    run, category, by, rows = _heads_of_run(settings, settings.run)
+    about, name = run.record.model, model_of(run.record, settings.model)
+    model = language_model(name, settings, settings.console, device="cpu", dtype=about.dtype)
     refuse_other_weights(model, run.record)
     rule = {
         "map": by,
@@ -242,13 +234,7 @@ def _chosen(settings: EditSettings) -> Chosen:
 
 
 def _of_run(settings: EditSettings, run: Path) -> Chosen:
-    from tda_bias.ablation.head_weights import chosen_heads
-    from tda_bias.heads.result import HeadBias
-
-    heads = HeadBias.load(run)
-    category, by = category_of(heads, settings.category), settings.by or heads.rank_by
-    choice = settings.model_dump(include={"top", "survivors", "random_seed"})
-    rows = chosen_heads(heads, category, by=by, **choice).to_dict("records")
+    heads, category, by, rows = _heads_of_run(settings, run)
     warning = "" if len(heads.survivors(category=category, by=by)) else _NOISE
     if settings.random_seed is not None:
         warning = "Drawn at random from the layers of the chosen heads: a control."
@@ -260,7 +246,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         data = str(heads.record.data.source) if heads.record.data is not None else "starter"
         groups = heads.record.setting("group", ())
     return Chosen(
-        heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows],
+        heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows.to_dict("records")],
         model=settings.model or model_of(heads.record),
         source=f"{run}, category {category}",
         weights=about.weights,
@@ -270,6 +256,17 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         warning=warning,
         data_option=data_option(heads.record),
     )
+
+
+def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, RankBy, pd.DataFrame]:
+    """A run, the category and the map that are asked for, and the chosen rows of its ranking."""
+    from tda_bias.ablation.head_weights import chosen_heads
+    from tda_bias.heads.result import HeadBias
+
+    heads = HeadBias.load(run)
+    category, by = category_of(heads, settings.category), settings.by or heads.rank_by
+    choice = settings.model_dump(include={"top", "survivors", "random_seed"})
+    return heads, category, by, chosen_heads(heads, category, by=by, **choice)
 
 
 def output(written: EditedModel, chosen: Chosen, how: str) -> Output:

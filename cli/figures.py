@@ -1,20 +1,23 @@
-"""``tdabias figures``: the papers' figures and tables from saved runs."""
+"""``tdabias figures`` and ``tdabias reproduce``: the papers' figures and tables from saved runs."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
-from rich.console import Console
 
+from tda_bias.config import HeadBiasConfig
 from tda_bias.runs.text import counted
-from tda_bias.types import InputError
+from tda_bias.types import InputError, PValue, RankBy
 
-from .options import Positional, command
+from . import heads
+from .heads import HeadsSettings
+from .options import Positional, command, command_line
 from .output import Output
 from .progress import doing, say
-from .settings import CommandSettings, Format, OutputSettings, Several
+from .settings import OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from tda_bias.runs.figures import Entry
 
 
-class FiguresSettings(CommandSettings):
+class FiguresSettings(OutputSettings):
     """Settings of ``tdabias figures``."""
 
     runs: Annotated[tuple[Path, ...], Positional()] = Field(
@@ -32,14 +35,14 @@ class FiguresSettings(CommandSettings):
         "simulated is drawn.",
     )
     out: Path = Field(Path("figures"), description="folder for the files")
-    format: str = Field(
-        "svg,pdf,png",
-        description="svg, pdf, png, or several: svg,pdf; and table, json or csv, which is printed",
+    as_: Annotated[tuple[Literal["svg", "pdf", "png"], ...], Several] = Field(
+        ("svg", "pdf", "png"),
+        alias="as",
+        description="svg, pdf or png; may be given several times",
     )
     only: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this figure; may be given several times"
     )
-    quiet: bool = Field(False, description="say nothing but errors")
     factors: Path | None = Field(
         None, description="CSV x,factor,...[,weight]: adds the PVF papers' regressions"
     )
@@ -48,8 +51,7 @@ class FiguresSettings(CommandSettings):
 @command(FiguresSettings)
 def figures(settings: FiguresSettings) -> None:
     """Draw every figure and table that saved runs allow, ready for print."""
-    formats, printed = _formats(settings.format)
-    out = settings.out
+    import pandas as pd
 
     from pvf.papers import write_regressions, write_risk_tables
     from pvf.social import load_factors
@@ -57,6 +59,7 @@ def figures(settings: FiguresSettings) -> None:
     from tda_bias.runs.figures import drawings, write_print
     from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 
+    out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
     factors = None
@@ -64,57 +67,39 @@ def figures(settings: FiguresSettings) -> None:
         if not any(run.command == "pvf" for run in opened):
             raise InputError("--factors needs a run of `tdabias pvf`; got none")
         factors = load_factors(settings.factors)
-    errors = Console(stderr=True, quiet=settings.quiet)
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
-    with doing(errors, "drawing"):
+    with doing(settings.console, "drawing"):
         for drawn in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
             files = write_print(out, drawn, formats)
             written.append(_row(drawn.name, drawn.title, drawn.run_id, files))
         if factors is not None:
-            drawn_too = write_regressions(opened, factors, out, formats)
-            written += [_row(*entry) for entry in drawn_too]
+            regressions = write_regressions(opened, factors, out, formats)
+            written += [_row(*entry) for entry in regressions]
     tables = 0
     if not settings.only:
         tables = write_tables(opened, out) + write_risk_tables(opened, out, lacking.append)
     for line in lacking:
-        say(errors, f"Not drawn: {line}")
-    output(written, tables, lacking, out, formats).print(
-        OutputSettings(format=printed, quiet=settings.quiet)
-    )
-
-
-def output(
-    written: Sequence[dict[str, Any]],
-    tables: int,
-    lacking: Sequence[str],
-    out: Path,
-    formats: Sequence[str],
-) -> Output:
-    """Output: the figures drawn, and those left out with the reason."""
-    import pandas as pd
-
-    figures = f"{counted(len(written), 'figure')} ({', '.join(formats)})"
-    last = f"{figures}, {counted(tables, 'table')}. Files: {out}/"
-    return Output(
-        shown=[*(f"{row['figure']}: {row['title']}" for row in written), last],
+        say(settings.console, f"Not drawn: {line}")
+    number = f"{counted(len(written), 'figure')} ({', '.join(formats)})"
+    Output(
+        shown=[
+            *(f"{row['figure']}: {row['title']}" for row in written),
+            f"{number}, {counted(tables, 'table')}. Files: {out}/",
+        ],
         values={
             "folder": str(out),
             "figures": [{**row, "files": row["files"].split(" ")} for row in written],
             "tables": tables,
-            "not_drawn": list(lacking),
+            "not_drawn": lacking,
         },
         rows=pd.DataFrame(written, columns=["figure", "title", "run", "files"]),
-    )
+    ).print(settings)
 
 
 def _row(name: str, title: str, run_id: str, files: Sequence[Path]) -> dict[str, Any]:
-    return {
-        "figure": name,
-        "title": title,
-        "run": run_id,
-        "files": " ".join(path.name for path in files),
-    }
+    names = " ".join(path.name for path in files)
+    return {"figure": name, "title": title, "run": run_id, "files": names}
 
 
 def catalogue() -> tuple[Entry, ...]:
@@ -126,16 +111,69 @@ def catalogue() -> tuple[Entry, ...]:
     return (*HEADS, *PVF, *UNQOVER)
 
 
-def _formats(text: str) -> tuple[list[str], Format]:
-    """The formats of pictures, and that of what is printed."""
-    from tda_bias.runs.figures import FORMATS
+# -- everything the head paper did, on any model, as one page --------------------------------------
 
-    words = [part.strip() for part in text.split(",") if part.strip()]
-    pictures = [word for word in words if word in FORMATS]
-    printed = [word for word in get_args(Format) if word in words]
-    if set(words) - {*FORMATS, *printed} or len(printed) > 1 or not words:
-        raise InputError(
-            "`format` must be svg, pdf, png or several of them with commas, and at most one of "
-            f"{', '.join(get_args(Format))}; got {text!r}"
-        )
-    return pictures or list(FORMATS), printed[0] if printed else "table"
+
+class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
+    """Settings of ``tdabias reproduce``; defaults are what the head paper did."""
+
+    category: str = Field("all", description="which categories")
+    pvalue: PValue = Field("paper", description="which p-value the q columns use")
+    rank_by: RankBy = Field("metric", description="the map that ranks heads")
+    out: Path | None = Field(
+        None, description="folder for the files (default: runs/MODEL/reproduce)"
+    )
+    resume: bool = Field(True, description="reuse groups that an earlier run finished")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the page; the run itself goes to ``heads`` inside it."""
+        return self.out or Path("runs") / folder_name(self.model) / "reproduce"
+
+    def heads(self) -> HeadsSettings:
+        """The run of ``tdabias heads``."""
+        return HeadsSettings(**{**self.model_dump(), "out": self.folder / "heads", "twins": "none"})
+
+
+# What `tdabias heads` prints is no part of this command; its configuration files are.
+@command(ReproduceSettings, file=HeadsSettings)
+def reproduce(settings: ReproduceSettings) -> None:
+    """Reproduce the head paper's tables, figures and claims for a model, on one page."""
+    start = time.perf_counter()
+    heads.compute(settings.heads(), shared=False)
+
+    import pandas as pd
+
+    from tda_bias.heads.result import HeadBias
+    from tda_bias.paper.page import TABLE_NUMBER, beside_published, page, survivors_line
+    from tda_bias.runs.figures import drawings, write_print
+    from tda_bias.runs.files import write_text
+    from tda_bias.runs.run import open_run
+    from tda_bias.runs.tables import write_table
+
+    run = open_run(settings.folder / "heads")
+    result = run.load(HeadBias.load)
+    pictures: dict[str, Path] = {}
+    with doing(settings.console, "drawing"):
+        for drawn in drawings([run], catalogue()):
+            files = write_print(settings.folder / "figures", drawn, ("png", "svg", "pdf"))
+            pictures[drawn.name] = files[0].relative_to(settings.folder)
+        for category in result.categories:
+            name = f"table{TABLE_NUMBER[category]}_{category}"
+            table = beside_published(result, category)
+            caption = f"{category}: metric T over heads, paper and {run.model}"
+            write_table(settings.folder / "tables", name, table, caption)
+    text = page(
+        result,
+        pictures=pictures,
+        command=command_line(["reproduce"], settings),
+        seconds=time.perf_counter() - start,
+        run_id=run.id,
+    )
+    write_text(settings.folder / "README.md", text)
+    written = settings.folder / "README.md"
+    Output(
+        shown=[survivors_line(result), f"Page: {written}"],
+        values={"page": str(written), "figures": {n: str(p) for n, p in pictures.items()}},
+        rows=pd.concat([result.survivors(category=c, by="relative") for c in result.categories]),
+    ).print(settings)

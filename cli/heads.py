@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,12 +11,11 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.cache import ShareDone, launched
 from tda_bias.runs.text import Finding, counted, p_text
-from tda_bias.types import MAX_COUNT, InputError
+from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
-from .loading import data_option, hooked_model, reach_hub_for, triples_record, triples_with_twins
-from .options import command, part_of
+from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
+from .options import command, launched, part_of
 from .output import Output, head_name, report_of, rows_table, table_of
 from .settings import SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import Work, stage, working
@@ -89,9 +89,7 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
     @property
     def folder(self) -> Path:
         """The folder for the files."""
-        if self.out is not None:
-            return self.out
-        return Path("runs") / folder_name(self.model) / self.named
+        return self.out or Path("runs") / folder_name(self.model) / self.named
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
@@ -127,23 +125,21 @@ def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.hooked import initialised
 
-    folder, kept = settings.folder, "groups"
-    with working(settings, "heads", folder, data=data, kept=kept, shared=shared) as work:
+    folder, done = settings.folder, list[ShareDone]()
+    with working(settings, "heads", folder, data=data, kept="groups", shared=shared) as work:
         model = work.hooked_model(settings.model)
-        done: list[ShareDone] = []
-        with stage(done):
-            _computed(settings, work, model, triples, twins, data)
-        if placebo is not None:
-            work.folder = folder / PLACEBO.format(settings.placebo)
-            work.kept = work.folder / kept
+
+        def runs() -> Iterator[tuple[Path, LoadedModel, list[Triple], Twins | None]]:
+            yield folder, model, triples, twins
+            if placebo is not None:
+                yield folder / PLACEBO.format(settings.placebo), model, *placebo
+            if settings.untrained:
+                yield folder / UNTRAINED, initialised(model, seed=settings.seed), triples, twins
+
+        for where, reader, texts, their_twins in runs():
+            work.folder, work.kept = where, where / "groups"
             with stage(done):
-                _computed(settings, work, model, *placebo, data)
-        if settings.untrained:
-            work.folder = folder / UNTRAINED
-            work.kept = work.folder / kept
-            with stage(done):
-                random = initialised(model, seed=settings.seed)
-                _computed(settings, work, random, triples, twins, data)
+                _computed(settings, work, reader, texts, their_twins, data)
     if done:
         raise done[-1]
     return HeadBias.load(folder)
@@ -184,7 +180,7 @@ def _computed(
 ) -> HeadBias:
     """The result of a model, saved in the folder of the work."""
     from tda_bias.heads.head_bias import head_bias
-    from tda_bias.heads.items import kept_patterns, neutral_example
+    from tda_bias.heads.items import example_pattern, kept_patterns
 
     with work.progress(f"{model.name} · {settings.named}", "texts") as progress:
         result = head_bias(
@@ -197,7 +193,7 @@ def _computed(
         )
     wanted = result.texts_to_keep(settings.keep_patterns)
     kept = kept_patterns(model, wanted, edges=settings.edges, batch_size=settings.batch_size)
-    result = result.with_patterns(neutral_example(model), kept)
+    result = result.with_patterns(example_pattern(model), kept)
     result = result.with_record(settings=settings.recorded(), data=data)
     result.save(work.folder)
     return result
@@ -206,23 +202,19 @@ def _computed(
 def texts_of(settings: HeadsSettings) -> tuple[list[Triple], Twins | None, DataRecord]:
     """Texts to compare: triples and their twins, or pairs; and their source."""
     from tda_bias.runs.record import DataRecord
-    from tda_bias.triples import comes_from_hub
 
     if settings.pairs is None:
-        reach_hub_for(settings.model, also=comes_from_hub(settings.data))
-        triples, twins = triples_with_twins(settings, settings.twins, errors=settings.console)
+        triples, twins = triples_with_twins(settings)
         return triples, twins, triples_record(settings.data, str(settings.category))
 
-    from tda_bias.pairs import SETS, load_pairs, pair_triples
+    from tda_bias.pairs import SETS, pair_triples
 
     if settings.pairs not in SETS and not Path(settings.pairs).is_file():
         raise InputError(
             f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {settings.pairs!r}"
         )
     data = settings.data if "data" in settings.model_fields_set else None
-    from_hub = data == "hub" or (settings.pairs == "crows" and data is None)
-    reach_hub_for(settings.model, also=from_hub)
-    pairs = load_pairs(settings.pairs, data=data, groups=settings.group, limit=settings.limit)
+    pairs = pairs_of(settings, settings.pairs, data)
     return pair_triples(pairs), None, DataRecord(source=pairs.source, revision=pairs.revision)
 
 

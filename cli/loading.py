@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tda_bias.models.packaged import PACKAGED
 from tda_bias.types import InputError
 
 from .progress import doing, say
-from .settings import DeviceOption, DtypeOption, PlacementSettings
+from .settings import DeviceOption
 
 if TYPE_CHECKING:
     from tda_bias.heads.record import HeadsRecord
     from tda_bias.heads.result import HeadBias
-    from tda_bias.models.load import Head, LanguageModel, LoadedModel
+    from tda_bias.models.load import LanguageModel, LoadedModel
+    from tda_bias.pairs import PairSet
     from tda_bias.runs.record import DataRecord, RunRecord
     from tda_bias.twins import Twins
     from tda_bias.types import Triple
-
-    from .settings import TriplesSettings
 
 
 TIMEOUT_SECONDS = 5.0
@@ -34,11 +34,9 @@ def use_cache_if_unreachable() -> None:
 
     They read the variable when they are imported, so this comes before any of them.
     """
-    if "HF_HUB_OFFLINE" not in os.environ and not _answers():
-        os.environ["HF_HUB_OFFLINE"] = "1"
+    if "HF_HUB_OFFLINE" in os.environ:
+        return
 
-
-def _answers() -> bool:
     import urllib.error
     import urllib.request
 
@@ -46,26 +44,21 @@ def _answers() -> bool:
     try:
         urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS).close()
     except urllib.error.HTTPError:
-        return True
+        pass  # an answer too
     except OSError:
-        return False
-    return True
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def reach_hub_for(model: str, *, also: bool = False) -> None:
     """Find out whether the hub answers, if the model (or something else) comes from there."""
+    from tda_bias.models.packaged import PACKAGED
+
     if also or not (model in PACKAGED or Path(model).exists()):
         use_cache_if_unreachable()
 
 
 def language_model(
-    name: str,
-    settings: DeviceOption,
-    console: Console,
-    *,
-    dtype: str | None = None,
-    head: Head = "language",
-    attention: str | None = None,
+    name: str, settings: DeviceOption, console: Console, **options: Any
 ) -> LanguageModel:
     """Load a model without hooks, where and how the settings say.
 
@@ -73,67 +66,74 @@ def language_model(
         name: Its name or folder.
         settings: With its device, and with its type and placement if the command has those options.
         console: Where it is said.
-        dtype: Type of the weights (default: that of the settings, else float32).
-        head: What it is asked for.
-        attention: Implementation of attention (default: the fastest).
+        options: Of ``tda_bias.models.load.load_language_model``, before those of the settings.
 
     Raises:
-        InputError: as ``tda_bias.models.load.load_language_model``.
+        InputError: as ``load_language_model``.
     """
-    reach_hub_for(name)
-    with doing(console, f"loading {name}"):
+    with _loading(name, console):
         from tda_bias.models.load import load_language_model
 
-        _no_bars()
-        placement = _placement(settings, dtype)
-        return load_language_model(name, head=head, attention=attention, **placement)
+        return load_language_model(name, **{**_placement(settings), **options})
 
 
-def hooked_model(
-    name: str, settings: DeviceOption, console: Console, *, dtype: str | None = None
-) -> LoadedModel:
+def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedModel:
     """Load a model whose attention is hooked.
 
     Raises:
         InputError: as ``tda_bias.models.load.load_model``.
     """
-    reach_hub_for(name)
-    with doing(console, f"loading {name}"):
+    with _loading(name, console):
         from tda_bias.models.load import load_model
 
-        _no_bars()
-        return load_model(name, **_placement(settings, dtype))
+        return load_model(name, **_placement(settings))
 
 
-def _placement(settings: DeviceOption, dtype: str | None) -> dict[str, Any]:
-    by_default = settings.dtype if isinstance(settings, DtypeOption) else "float32"
-    return {
-        "device": settings.device,
-        "dtype": dtype or by_default,
-        "device_map": settings.device_map if isinstance(settings, PlacementSettings) else None,
-    }
+@contextmanager
+def _loading(name: str, console: Console) -> Iterator[None]:
+    reach_hub_for(name)
+    with doing(console, f"loading {name}"):
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        yield
 
 
-def _no_bars() -> None:
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
+def _placement(settings: DeviceOption) -> dict[str, Any]:
+    return settings.model_dump(include={"device", "dtype", "device_map"})
 
 
-def triples_with_twins(
-    settings: TriplesSettings, twins: str, *, errors: Console
-) -> tuple[list[Triple], Twins | None]:
+def triples_with_twins(settings: Any) -> tuple[list[Triple], Twins | None]:
     """The triples that are asked for and their twins; what has none is said.
 
     Raises:
         InputError: as ``load_triples`` and ``load_twins``.
     """
-    from tda_bias.triples import load_triples
+    from tda_bias.triples import comes_from_hub, load_triples
 
+    reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(
         settings.data, category=str(settings.category), groups=settings.group, limit=settings.limit
     )
-    return triples, twins_of(triples, settings.data, twins, errors=errors)
+    return triples, twins_of(triples, settings.data, settings)
+
+
+def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
+    """The pairs of a named set or of a file.
+
+    Args:
+        settings: With a model, groups and a limit.
+        source: The name or the file.
+        data: Where a named set is read.
+
+    Raises:
+        InputError: as ``load_pairs``.
+    """
+    from tda_bias.pairs import load_pairs
+
+    from_hub = data == "hub" or (source == "crows" and data is None)
+    reach_hub_for(settings.model, also=from_hub)
+    return load_pairs(source, data=data, groups=settings.group, limit=settings.limit)
 
 
 def triples_record(source: str, category: str) -> DataRecord:
@@ -145,7 +145,7 @@ def triples_record(source: str, category: str) -> DataRecord:
     return DataRecord(source=source, revision=source_revision(source), remarks=remarks)
 
 
-def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -> Twins | None:
+def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
     """The twins of some triples of a source; what has none is said.
 
     Twins are drawn over the whole source, so that a triple has the same ones in every selection.
@@ -153,8 +153,7 @@ def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -
     Args:
         triples: Some of it.
         data: The source.
-        twins: ``auto``, ``none`` or a file.
-        errors: Where it is said.
+        settings: With ``TwinsOption``, and ``OutputSettings`` for what is said.
 
     Raises:
         InputError: as ``load_triples`` and ``load_twins``.
@@ -162,17 +161,20 @@ def twins_of(triples: list[Triple], data: str, twins: str, *, errors: Console) -
     from tda_bias.triples import load_triples
     from tda_bias.twins import load_twins, make_twins
 
-    if twins == "none":
+    if settings.twins == "none":
         return None
-    whole = load_triples(data)
-    made = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
+    whole, auto = load_triples(data), settings.twins == "auto"
+    made = make_twins(whole) if auto else load_twins(settings.twins, whole)
     made = made.only(triples)
     if made.note:
-        say(errors, f"Without twins: {made.note}")
+        say(settings.console, f"Without twins: {made.note}")
         return None
     if made.excluded:
         reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        say(errors, f"{len(made.excluded)} of {len(triples)} triples have no twin: {reasons}.")
+        say(
+            settings.console,
+            f"{len(made.excluded)} of {len(triples)} triples have no twin: {reasons}.",
+        )
     return made or None
 
 

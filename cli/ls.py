@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 from rich.console import Console
@@ -16,11 +15,12 @@ from tda_bias.types import InputError
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command
-from .output import Output
+from .output import Output, table_of
 from .progress import say
 from .settings import OutputSettings
 
-Rows = list[dict[str, Any]]
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class LsSettings(OutputSettings):
@@ -38,12 +38,22 @@ class LsSettings(OutputSettings):
     folder: Path = Field(Path("runs"), description="where runs are looked for")
 
 
+_HINTS = {
+    "models": "Any other name is looked for on the hub; a path is a local folder.",
+    "data": "starter demonstrates only; stereoset is the file that TDABIAS_STEREOSET names, else "
+    "the hub's. Files can be given too.",
+    "categories": "Of {settings.data}; another with --data.",
+    "groups": "Of {settings.data}; another with --data.",
+    "runs": "{number} in {settings.folder}; `tdabias show RUN` prints one again.",
+}
+
+
 @command(LsSettings)
 def ls(settings: LsSettings) -> None:
     """List models, data, categories and groups that can be used here, or finished runs."""
     import pandas as pd
 
-    listed: dict[str, Callable[[], tuple[Rows, str]]] = {
+    listed: dict[str, Callable[[], pd.DataFrame]] = {
         "models": models,
         "data": data,
         "categories": lambda: categories(settings.data),
@@ -51,22 +61,26 @@ def ls(settings: LsSettings) -> None:
         "runs": lambda: runs(settings.folder, settings.console),
     }
     kinds = [settings.what] if settings.what else ["models", "data"]
-    parts = {kind: listed[kind]() for kind in kinds}
-    shown = [part for rows, hint in parts.values() for part in (_table(rows), hint)]
+    tables = {kind: listed[kind]() for kind in kinds}
+    shown: list[Table | str] = []
+    for kind, table in tables.items():
+        short = table
+        if kind == "runs":  # of a time, the minute; a narrow terminal breaks the line at the space
+            short = table.assign(created=table["created"].str[:16].str.replace("T", " "))
+        shown.append(table_of(short))
+        number = counted(len(table), "finished run")
+        shown.append(_HINTS[kind].format(settings=settings, number=number))
     if settings.what is None:
         shown.append("`tdabias ls categories`, `groups` and `runs` list more.")
-    table = pd.concat([pd.DataFrame(rows).assign(kind=kind) for kind, (rows, _) in parts.items()])
-    columns = [name for name in table.columns if name != "kind"]
-    first = [] if settings.what else ["kind"]
-    Output(
-        shown=shown,
-        values={kind: rows for kind, (rows, _) in parts.items()},
-        rows=table[[*first, *columns]],
-    ).print(settings)
+    rows = pd.concat([table.assign(kind=kind) for kind, table in tables.items()])
+    if settings.what:
+        rows = rows.drop(columns="kind")
+    Output(shown=shown, values=tables, rows=rows).print(settings)
 
 
-def models() -> tuple[Rows, str]:
+def models() -> pd.DataFrame:
     """Models that packages carry, and those in the hub's cache."""
+    import pandas as pd
     from huggingface_hub.constants import HF_HUB_CACHE
 
     from tda_bias.models.packaged import PACKAGED
@@ -78,78 +92,65 @@ def models() -> tuple[Rows, str]:
             state = "installed"
         except InputError:
             state = model.install
-        rows.append({"model": name, "from": "package", "state": state})
+        rows.append((name, "package", state))
     for folder in sorted(Path(HF_HUB_CACHE).glob("models--*")):
         # A model without its configuration was not downloaded to the end.
         if any(folder.glob("snapshots/*/config.json")):
             name = folder.name.removeprefix("models--").replace("--", "/")
-            rows.append({"model": name, "from": "hub cache", "state": "downloaded"})
-    return rows, "Any other name is looked for on the hub; a path is a local folder."
+            rows.append((name, "hub cache", "downloaded"))
+    return pd.DataFrame(rows, columns=["model", "from", "state"])
 
 
-def data() -> tuple[Rows, str]:
+def data() -> pd.DataFrame:
     """Texts, words and questions that ship with tdabias, and those of the hub."""
+    import pandas as pd
+
     from pvf.words import packaged
     from tda_bias.pairs import SETS
     from unqover.classes import NAMED
 
-    classes, words = packaged("classes.yaml"), packaged("words.yaml")
-    rows = [
-        {"name": "starter", "for": "heads, stereoset, twins", "option": "--data"},
-        {"name": "stereoset", "for": "heads, stereoset, twins", "option": "--data"},
-        *({"name": name, "for": "pairs", "option": "--set"} for name in SETS),
-        *({"name": name, "for": "pvf", "option": "--attribute"} for name in classes),
-        *({"name": name, "for": "pvf", "option": "--words"} for name in words),
-        *({"name": name, "for": "unqover", "option": "--class"} for name in NAMED),
-    ]
-    return rows, (
-        "starter demonstrates only; stereoset is the file that TDABIAS_STEREOSET names, else the "
-        "hub's. Files can be given too."
-    )
+    names = {
+        ("heads, stereoset, twins", "--data"): ("starter", "stereoset"),
+        ("pairs", "--set"): SETS,
+        ("pvf", "--attribute"): packaged("classes.yaml"),
+        ("pvf", "--words"): packaged("words.yaml"),
+        ("unqover", "--class"): NAMED,
+    }
+    rows = [(name, *of) for of, several in names.items() for name in several]
+    return pd.DataFrame(rows, columns=["name", "for", "option"])
 
 
-def categories(source: str) -> tuple[Rows, str]:
-    """Categories of some texts, with the number of triples and of groups.
-
-    Raises:
-        InputError: as ``load_triples``.
-    """
-    rows, _ = groups(source)
-    triples: Counter[str] = Counter()
-    for row in rows:
-        triples[row["category"]] += row["triples"]
-    n_groups = Counter(row["category"] for row in rows)
-    listed = [
-        {"category": name, "groups": n_groups[name], "triples": triples[name]} for name in triples
-    ]
-    return listed, f"Of {source}; another with --data."
-
-
-def groups(source: str) -> tuple[Rows, str]:
+def groups(source: str) -> pd.DataFrame:
     """Groups of some texts: the targets, with the number of triples.
 
     Raises:
         InputError: as ``load_triples``.
     """
+    import pandas as pd
+
     from tda_bias.triples import comes_from_hub, load_triples
 
     if comes_from_hub(source):
         use_cache_if_unreachable()
-
-    counted = Counter((triple.category, triple.group) for triple in load_triples(source))
-    rows = [
-        {"category": category, "group": group, "triples": number}
-        for (category, group), number in sorted(counted.items())
-    ]
-    return rows, f"Of {source}; another with --data."
+    rows = [(triple.category, triple.group) for triple in load_triples(source)]
+    table = pd.DataFrame(rows, columns=["category", "group"])
+    return table.groupby(["category", "group"]).size().reset_index(name="triples")
 
 
-def runs(folder: Path, errors: Console) -> tuple[Rows, str]:
+def categories(source: str) -> pd.DataFrame:
+    """Categories of some texts, with the number of groups and of triples; as ``groups``."""
+    of = groups(source).groupby("category")
+    return of.agg(groups=("group", "size"), triples=("triples", "sum")).reset_index()
+
+
+def runs(folder: Path, errors: Console) -> pd.DataFrame:
     """Finished runs in a folder and in those inside; what cannot be read is said.
 
     Raises:
         InputError: if there is no such folder.
     """
+    import pandas as pd
+
     from tda_bias.runs.files import RECORD
     from tda_bias.runs.run import open_run
 
@@ -162,28 +163,5 @@ def runs(folder: Path, errors: Console) -> tuple[Rows, str]:
         except InputError as error:
             say(errors, f"Not listed: {error}")
             continue
-        rows.append(
-            {
-                "run": str(path.parent),
-                "command": record.command,
-                "model": record.model.name,
-                "created": record.created or "",
-            }
-        )
-    return (
-        rows,
-        f"{counted(len(rows), 'finished run')} in {folder}; `tdabias show RUN` prints one again.",
-    )
-
-
-def _table(rows: Rows) -> Table:
-    table = Table(title_justify="left")
-    for name, value in (rows[0] if rows else {}).items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left")
-    for row in rows:
-        # Of a time, the minute; the space lets a narrow terminal break the line.
-        shown = (
-            {**row, "created": row["created"][:16].replace("T", " ")} if "created" in row else row
-        )
-        table.add_row(*map(str, shown.values()))
-    return table
+        rows.append((str(path.parent), record.command, record.model.name, record.created or ""))
+    return pd.DataFrame(rows, columns=["run", "command", "model", "created"], dtype=str)

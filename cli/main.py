@@ -48,39 +48,47 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
-    from tda_bias.runs.cache import ShareDone, launched
-    from tda_bias.types import InputError
+    from tda_bias.types import ShareDone
 
     from .commands import program
+    from .options import launched
 
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     if arguments is None:
         arguments = sys.argv[1:]
-    index, count = launched()
-    who = f"Process {index + 1} of {count}: " if count > 1 else ""
-    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    # Typer brings its own copy of click or uses the installed one, depending on its version: this
-    # is the base of its usage errors in either case.
-    usage_error: type[Any] = next(k for k in typer.BadParameter.__mro__ if k.__base__ is Exception)
     try:
         # Without a command, help: typer would end with an error that has no text.
         result = program()(list(arguments) or ["--help"], "tdabias", standalone_mode=False)
         return result if isinstance(result, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
     except ShareDone as done:
         if str(done):
             errors.print(str(done))
         return 0
-    except InputError as error:
-        errors.print(f"{who}Error: {_printable(str(error))}")
-    except usage_error as error:
-        errors.print(f"{who}Error: {_printable(error.format_message())}")
-    except OSError as error:
-        if error.filename is None:
+    except Exception as error:
+        message = _message(error)
+        if message is None:
             raise
-        reason = _printable(f"{error.strerror}: {error.filename}")
-        errors.print(f"{who}Error: {reason[:400]}")
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
-    return 2
+        index, count = launched()
+        who = f"Process {index + 1} of {count}: " if count > 1 else ""
+        errors.print(f"{who}Error: {_printable(message)}")
+        return 2
+
+
+def _message(error: Exception) -> str | None:
+    """What is said of an error; None if it is a mistake of the program."""
+    from tda_bias.types import InputError
+
+    if isinstance(error, InputError):
+        return str(error)
+    if hasattr(error, "format_message"):  # of the click that typer uses, its own or another
+        return str(error.format_message())
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.strerror}: {error.filename}"[:400]
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, which may not be loaded
+        return "out of memory on the accelerator; lower --batch-size"
+    return None
 
 
 def _printable(text: str) -> str:
@@ -162,3 +170,7 @@ def _loads_a_module(frame: FrameType | None) -> bool:
 def _end(*_: object) -> None:
     """The end of the process, for when nothing is left to be tidied up."""
     os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

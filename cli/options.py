@@ -15,21 +15,17 @@ the same checks, those of the class.
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from rich.console import Console
 from rich.markup import escape
 
-from tda_bias.runs.cache import launched
 from tda_bias.runs.settings import (
     is_number,
     plain_type,
@@ -41,7 +37,7 @@ from tda_bias.runs.settings import (
 )
 from tda_bias.types import MAX_COUNT, InputError
 
-from .progress import not_silent
+from .progress import speaking
 from .settings import SharedRunSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -61,12 +57,9 @@ SHORT = {
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
     "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size", "combine",
-    "criterion", "definition", "device_map",
-    "distance", "domain", "dtype", "kl", "masked_words", "min_mass",
-    "n_splits", "overwrite", "precision", "pvalue", "random_seed", "rates", "resume", "scale",
-    "seed", "shard", "share_prefix", "start", "template_weights",
+    "device_map", "distance", "domain", "dtype", "kl", "n_rates", "n_splits", "overwrite",
+    "precision", "pvalue", "random_seed", "resume", "seed", "shard", "share_prefix", "start",
 }  # fmt: skip
-_PACKAGES = ("tda_bias", "pvf", "unqover")
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")
 _CONFIG = Annotated[
@@ -96,22 +89,24 @@ def command(
     def decorated(function: Callable[[Settings], None]) -> Callable[..., None]:
         def run(context: typer.Context, config: Path | None = None, **given: Any) -> None:
             flags = {name: value for name, value in given.items() if value not in (None, [])}
-            words = _command_words(context)
+            words = context.command_path.split()[1:]  # without the program's name
             if context.invoked_subcommand is not None:
-                _refuse_before_subcommand([*words, context.invoked_subcommand], flags, config)
+                if flags or config:
+                    name = next(iter(flags), "config").rstrip("_").replace("_", "-")
+                    command = " ".join(["tdabias", *words, context.invoked_subcommand])
+                    raise InputError(f"give --{name} behind the command: {command} --...")
                 return
-            parts = getattr(context.command, "commands", {})
             # Without a name there is nothing that variables could begin with.
+            parts = getattr(context.command, "commands", {})
             environment = values_of_environment(settings, words, parts=parts) if words else {}
             chosen = merged(settings, flags, environment=environment, config=config, file=file)
-            if launched()[0] == 0:
-                quiet = getattr(chosen, "quiet", False)
-                with _warnings(quiet=quiet), not_silent(Console(stderr=True, quiet=quiet)):
-                    function(chosen)
-            elif isinstance(chosen, SharedRunSettings):
+            if launched()[0]:
                 # The main process alone speaks, and alone runs what is not shared.
-                with _warnings(quiet=True):
-                    function(chosen.model_copy(update={"quiet": True}))
+                if not isinstance(chosen, SharedRunSettings):
+                    return
+                chosen = chosen.model_copy(update={"quiet": True})
+            with speaking(quiet=getattr(chosen, "quiet", False)):
+                function(chosen)
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -124,6 +119,18 @@ def command(
         return run
 
     return decorated
+
+
+def launched() -> tuple[int, int]:
+    """Number of this process, from 0, and of all that a launcher has started.
+
+    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
+    """
+    try:
+        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    except ValueError:
+        return 0, 1
+    return (index, count) if 0 <= index < count else (0, 1)
 
 
 def merged(
@@ -146,32 +153,14 @@ def merged(
     Raises:
         InputError: on an unknown name, a value that does not fit, or an unreadable file.
     """
-    names = {name: field.alias or name for name, field in settings.model_fields.items()}
-    values: dict[str, Any] = {}
-    source: dict[str, str] = {}
-    layers = (
-        _of_file(config, settings, file or settings),
-        environment or {},
-        {names[name]: (value, "") for name, value in flags.items()},
-    )
-    for layer in layers:
-        for name, (value, where) in layer.items():
-            values[name], source[name] = value, where
-    return validated(settings, values, source=source)
-
-
-@contextmanager
-def _warnings(*, quiet: bool) -> Iterator[None]:
-    """Logging of the packages; of a quiet command errors alone."""
-    loggers = [logging.getLogger(name) for name in _PACKAGES] if quiet else []
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    fields = settings.model_fields
+    given = {
+        **_of_file(config, settings, file or settings),
+        **(environment or {}),
+        **{fields[name].alias or name: (value, "") for name, value in flags.items()},
+    }
+    source = {name: where for name, (_, where) in given.items()}
+    return validated(settings, {name: value for name, (value, _) in given.items()}, source=source)
 
 
 def command_line(words: list[str], settings: BaseModel) -> str:
@@ -181,7 +170,7 @@ def command_line(words: list[str], settings: BaseModel) -> str:
         value = getattr(settings, name)
         if name not in settings.model_fields_set or value is None:
             continue
-        several = list(value) if isinstance(value, tuple) else [value]
+        several = list(value or ["none"]) if isinstance(value, tuple) else [value]
         flag = _flag(name, field)
         if _by_place(field):
             arguments += [str(item) for item in several]
@@ -206,11 +195,11 @@ def _of_file(
     if config is None:
         return {}
     values, by_place = read_settings(config), _names_by_place(settings)
-    here, anywhere = set(setting_names(settings)) - by_place, set(setting_names(whole))
+    here = set(setting_names(settings)) - by_place
     for name in values:
         if name in by_place:
             raise InputError(f"{config}: `{name}` is given on the command line, not in a file")
-        if name not in here | anywhere:
+        if name not in here | set(setting_names(whole)):
             raise InputError(f"{config}: {unknown_setting(name, settings, but=by_place)}")
     return {name: (value, str(config)) for name, value in values.items() if name in here}
 
@@ -231,97 +220,64 @@ def values_of_environment(
     Raises:
         InputError: on a variable that begins like the command's and is none of them.
     """
-    by_variable = {
-        variable(words, field.alias or name): (field.alias or name, field)
-        for name, field in settings.model_fields.items()
-        if not _by_place(field)
-    }
-    others = tuple(variable([*words, part], "") for part in parts)
+    begin = "_".join(["TDABIAS", *words, ""]).upper()
+    others = tuple(f"{begin}{part}_".upper() for part in parts)
+    by_place = _names_by_place(settings)
+    by_name = {field.alias or name: field for name, field in settings.model_fields.items()}
     values: dict[str, tuple[Any, str]] = {}
-    for key, text in os.environ.items():
-        if not key.startswith(variable(words, "")) or key.startswith(others):
+    for variable, text in os.environ.items():
+        if not variable.startswith(begin) or variable.startswith(others):
             continue
-        if key not in by_variable:
-            name = key.removeprefix(variable(words, "")).lower()
-            unknown = unknown_setting(name, settings, but=_names_by_place(settings))
-            raise InputError(f"environment variable {key}: {unknown}")
-        name, field = by_variable[key]
+        name = variable.removeprefix(begin).lower()
+        if name not in by_name or name in by_place:
+            unknown = unknown_setting(name, settings, but=by_place)
+            raise InputError(f"environment variable {variable}: {unknown}")
         several = [part.strip() for part in text.split(",")]
-        values[name] = (several if takes_several(field) else text, key)
+        values[name] = (several if takes_several(by_name[name]) else text, variable)
     return values
-
-
-def variable(words: list[str], name: str) -> str:
-    """The environment variable of a command's option."""
-    return "_".join(["tdabias", *words, name]).upper().replace("-", "_")
-
-
-def _command_words(context: typer.Context) -> list[str]:
-    """The words of a command without the program's: ``["pvf", "risk"]``."""
-    words: list[str] = []
-    at: Any = context
-    while at.parent is not None:
-        words.insert(0, str(at.info_name))
-        at = at.parent
-    return words
-
-
-def _refuse_before_subcommand(
-    words: list[str], flags: Mapping[str, Any], config: Path | None
-) -> None:
-    given = next(iter(flags), None)
-    if given or config:
-        name = (given or "config").rstrip("_").replace("_", "-")
-        raise InputError(f"give --{name} behind the command: tdabias {' '.join(words)} --...")
 
 
 # -- the signature ---------------------------------------------------------------------------------
 
 
 def _parameters(settings: type[BaseModel]) -> Iterator[inspect.Parameter]:
-    """Parameters for typer: one for each setting, and ``--config``."""
-    fields = settings.model_fields
-    for name in _ordered(settings):
-        annotation: Any = _CONFIG if name == "config" else _annotation(name, fields[name])
-        required = name != "config" and _by_place(fields[name]) and fields[name].is_required()
-        yield inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=annotation,
-            default=inspect.Parameter.empty if required else None,
-        )
+    """Parameters for typer, one for each setting, and ``--config``.
 
-
-def _ordered(settings: type[BaseModel]) -> list[str]:
-    """The settings as help lists them: what must be given, the command's, those of its parts."""
+    In the order of the help: what must be given, the command's settings, those that all have.
+    """
     fields = settings.model_fields
     declared = [name for part in settings.__mro__ for name in getattr(part, "__annotations__", {})]
     names = [name for name in dict.fromkeys(declared) if name in fields and name not in _LAST]
     names.sort(key=lambda name: not fields[name].is_required())
-    return names + [name for name in _LAST if name in fields or name == "config"]
+    for name in (*names, *(name for name in _LAST if name in fields or name == "config")):
+        required = name != "config" and _by_place(fields[name]) and fields[name].is_required()
+        yield inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=_CONFIG if name == "config" else _annotation(name, fields[name]),
+            default=inspect.Parameter.empty if required else None,
+        )
 
 
 def _annotation(name: str, field: FieldInfo) -> Any:
     """A typer parameter. All but switches are read as text, so that the class alone checks them."""
-    plain = plain_type(field)
+    plain, choices = plain_type(field), _choices(field)
+    about: dict[str, Any] = {"help": _help(field), "autocompletion": None}
+    if choices:
+        about["autocompletion"] = lambda incomplete: [
+            c for c in choices if c.startswith(incomplete)
+        ]
     if _by_place(field):
         kind: Any = plain if plain in (str, Path) else str
-        several = list[kind] if takes_several(field) else kind
-        complete = _completion(_choices(field))
-        return Annotated[several, typer.Argument(help=_help(field), autocompletion=complete)]
-    flag, panel = _flag(name, field), "Advanced" if name in _ADVANCED else None
+        return Annotated[list[kind] if takes_several(field) else kind, typer.Argument(**about)]
+    flag = _flag(name, field)
+    about["rich_help_panel"] = "Advanced" if name in _ADVANCED else None
     if plain is bool:
         # What a file of settings switches on can be switched off; quiet and verbose stand in none.
         flags = flag if name in ("quiet", "verbose") else f"{flag}/--no-{flag.removeprefix('--')}"
-        switch = typer.Option(flags, help=_help(field), rich_help_panel=panel)
-        return Annotated[bool | None, switch]
-    option = typer.Option(
-        *([flag, SHORT[name]] if name in SHORT else [flag]),
-        help=_help(field),
-        metavar=_type_name(field),
-        autocompletion=_completion(_choices(field)),
-        rich_help_panel=panel,
-    )
+        return Annotated[bool | None, typer.Option(flags, **about)]
+    names = [flag, SHORT[name]] if name in SHORT else [flag]
+    option = typer.Option(*names, metavar=_type_name(field), **about)
     return Annotated[list[str] | None if takes_several(field) else str | None, option]
 
 
@@ -345,28 +301,16 @@ def _help(field: FieldInfo) -> str:
 
 def _type_name(field: FieldInfo) -> str:
     """The type and its limits: ``<int 1..100>``."""
-    plain = plain_type(field)
-    name = {int: "int", float: "float", Path: "path"}.get(plain, "str")
+    name = {int: "int", float: "float", Path: "path"}.get(plain_type(field), "str")
     if takes_several(field):
         return f"<list[{name}]>"
-    if is_number(field):
-        ends = {
-            attribute: getattr(rule, attribute)
-            for rule in field.metadata
-            for attribute in ("ge", "gt", "le", "lt")
-            if hasattr(rule, attribute)
-        }
-        low, high = ends.get("ge", ends.get("gt", "")), ends.get("le", ends.get("lt", ""))
-        # A limit that only a slip reaches is not worth a word.
-        high = "" if high != "" and high >= MAX_COUNT else high
-        return f"<{name} {low}..{high}>" if ends else f"<{name}>"
-    return f"<{name}>"
-
-
-def _completion(choices: tuple[str, ...]) -> Callable[[str], list[str]] | None:
-    if not choices:
-        return None
-    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
+    ends: dict[str, Any] = {}
+    for rule in field.metadata if is_number(field) else ():
+        ends |= {end: getattr(rule, end) for end in ("ge", "gt", "le", "lt") if hasattr(rule, end)}
+    low, high = ends.get("ge", ends.get("gt", "")), ends.get("le", ends.get("lt", ""))
+    # A limit that only a slip reaches is not worth a word.
+    high = "" if high != "" and high >= MAX_COUNT else high
+    return f"<{name} {low}..{high}>" if ends else f"<{name}>"
 
 
 def _names_by_place(settings: type[BaseModel]) -> set[str]:

@@ -112,7 +112,7 @@ def head_name(row: Mapping[Any, Any]) -> str:
     return str(HeadId(int(row["layer"]), int(row["head"])))
 
 
-def table_of(table: pd.DataFrame, title: str) -> Table:
+def table_of(table: pd.DataFrame, title: str = "") -> Table:
     """A data frame for the terminal, numbers to three digits."""
     shown = Table(title=title, title_justify="left")
     for name in table.columns:

@@ -5,6 +5,7 @@ Nothing is silent for longer: where neither a bar nor a spinner moves, a line sa
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,44 +15,51 @@ from dataclasses import dataclass
 from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 5.0
-# What is done within so little time of the last was not computed, but finished by an earlier run.
-_AT_ONCE = 0.05
 
 Moved = Callable[[int, int | None], None]
+
+
+@dataclass
+class _Spoken:
+    """When something was last shown, what the program is doing, and whether that moves."""
+
+    last: float = 0.0
+    about: str = "at work"
+    moving: bool = False
+
+
+_SPOKEN = _Spoken()
 
 
 def say(console: Console, text: str) -> None:
     """Print a line as it is, whatever characters it holds and however wide the terminal is."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    _SPOKEN.now()
+    _SPOKEN.last = time.monotonic()
 
 
 @contextmanager
-def doing(console: Console, what: str) -> Iterator[None]:
-    """Show what is being done: a spinner in a terminal; elsewhere the lines of ``not_silent``."""
-    before, _SPOKEN.about = _SPOKEN.about, what
-    try:
-        with _moving(console), console.status(what):
+def speaking(*, quiet: bool) -> Iterator[None]:
+    """See to it that a line is printed whenever nothing else was for some seconds.
+
+    A quiet command does not even warn.
+    """
+    if quiet:
+        logging.disable(logging.WARNING)
+        try:
             yield
-    finally:
-        _SPOKEN.about = before
-
-
-@contextmanager
-def not_silent(console: Console) -> Iterator[None]:
-    """See to it that a line is printed whenever nothing else was for some seconds."""
-    if console.quiet:
-        yield
+        finally:
+            logging.disable(logging.NOTSET)
         return
     ended, start = threading.Event(), time.monotonic()
+    console = Console(stderr=True)
 
     def watch() -> None:
-        while not ended.wait(0.5):
+        while not ended.wait(SECONDS_BETWEEN_LINES / 10):
             now = time.monotonic()
             if not _SPOKEN.moving and now - _SPOKEN.last >= SECONDS_BETWEEN_LINES:
                 say(console, f"{_SPOKEN.about}: {_clock(now - start)} since the start")
 
-    _SPOKEN.now()
+    _SPOKEN.last = start
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     try:
@@ -59,6 +67,13 @@ def not_silent(console: Console) -> Iterator[None]:
     finally:
         ended.set()
         watching.join()
+
+
+@contextmanager
+def doing(console: Console, what: str) -> Iterator[None]:
+    """Show what is being done: a spinner in a terminal; elsewhere the lines of ``speaking``."""
+    with _about(console, what), console.status(what):
+        yield
 
 
 @contextmanager
@@ -73,14 +88,26 @@ def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
     Yields:
         What to call with what is done and with all there is, if that is known.
     """
-    if not console.is_terminal:
-        before, _SPOKEN.about = _SPOKEN.about, title
-        try:
-            yield _Lines(console, title, what).moved
-        finally:
-            _SPOKEN.about = before
-        return
+    with _about(console, title):
+        if console.is_terminal:
+            yield from _bar(console, title, what)
+        else:
+            yield _lines(console, title, what)
 
+
+@contextmanager
+def _about(console: Console, what: str) -> Iterator[None]:
+    """What the program is doing; in a terminal it moves as long as the block runs."""
+    before = _SPOKEN.about, _SPOKEN.moving
+    _SPOKEN.about, _SPOKEN.moving = what, console.is_terminal
+    try:
+        yield
+    finally:
+        _SPOKEN.about, _SPOKEN.moving = before
+        _SPOKEN.last = time.monotonic()
+
+
+def _bar(console: Console, title: str, what: str) -> Iterator[Moved]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -98,7 +125,7 @@ def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
         TextColumn("left"),
         console=console,
     )
-    with _moving(console), bar:
+    with bar:
         task = bar.add_task(title, total=None, what=what)
 
         def moved(done: int, total: int | None) -> None:
@@ -109,65 +136,32 @@ def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
         yield moved
 
 
-@dataclass
-class _Spoken:
-    """When something was last shown, and what the program is doing."""
+def _lines(console: Console, title: str, what: str) -> Moved:
+    """Progress for a log: a line every few seconds, and one at the end.
 
-    last: float = 0.0
-    about: str = "at work"
-    moving: int = 0
+    The rate is that since the last line: what an earlier run finished is there at once, and says
+    nothing of the speed.
+    """
+    last_time, last_done, ended = time.monotonic(), None, False
 
-    def now(self) -> None:
-        self.last = time.monotonic()
-
-
-_SPOKEN = _Spoken()
-
-
-@contextmanager
-def _moving(console: Console) -> Iterator[None]:
-    """A bar or a spinner moves as long as the block runs, where there is a terminal."""
-    shown = int(console.is_terminal)
-    _SPOKEN.moving += shown
-    try:
-        yield
-    finally:
-        _SPOKEN.moving -= shown
-        _SPOKEN.now()
-
-
-class _Lines:
-    """Progress for a log: plain lines, and not many of them."""
-
-    def __init__(self, console: Console, title: str, what: str) -> None:
-        self._console, self._title, self._what = console, title, what
-        self._start = self._last_line = time.monotonic()
-        self._last_move = 0.0
-        self._first: int | None = None
-        self._latest: int | None = None
-        self._ended = False
-
-    def moved(self, done: int, total: int | None) -> None:
-        """Say so, if the last line is some seconds old, or this is the end."""
+    def moved(done: int, total: int | None) -> None:
+        nonlocal last_time, last_done, ended
         now = time.monotonic()
-        if self._first is None or (
-            now - self._last_move < _AT_ONCE and self._first == self._latest
-        ):
-            # It says nothing of the speed.
-            self._first, self._start = done, now
-        self._last_move, self._latest = now, done
+        if last_done is None:
+            last_time, last_done = now, done
+        seconds, new = now - last_time, done - last_done
         end = done == total
-        if self._ended if end else now - self._last_line < SECONDS_BETWEEN_LINES:
+        if ended if end else seconds < SECONDS_BETWEEN_LINES:
             return
-        self._last_line, self._ended = now, end
-        text = f"{done} {self._what}" if total is None else f"{done}/{total} {self._what}"
-        since, seconds = done - self._first, now - self._start
-        if since > 0 and seconds > 0:
-            rate = since / seconds
-            text += f", {rate:.1f} a second"
+        text = f"{done} {what}" if total is None else f"{done}/{total} {what}"
+        if new > 0 and seconds > 0:
+            text += f", {new / seconds:.1f} a second"
             if total is not None and not end:
-                text += f", {_clock((total - done) / rate)} left"
-        say(self._console, f"{self._title}: {text}")
+                text += f", {_clock((total - done) * seconds / new)} left"
+        last_time, last_done, ended = now, done, end
+        say(console, f"{title}: {text}")
+
+    return moved
 
 
 def _clock(seconds: float) -> str:

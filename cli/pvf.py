@@ -11,14 +11,14 @@ import typer
 from pydantic import Field, model_validator
 from rich.table import Table
 
-from pvf.config import Quantity, RiskConfig, ScoreConfig
-from tda_bias.runs.cache import ShareDone
+from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
 from tda_bias.runs.text import Finding, counted
-from tda_bias.types import MAX_COUNT
+from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
-from .mine import mine
+from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
 from .output import Output, report_of, table_of
+from .progress import progress_bar
 from .settings import (
     OutputSettings,
     PlacementSettings,
@@ -28,15 +28,18 @@ from .settings import (
     SharedRunSettings,
     folder_name,
 )
-from .work import stage, working
+from .work import interruptible, stage, working
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from pvf.mining import Mined
     from pvf.preferences import Preferences
     from pvf.report import RiskReport
 
+# Documents between two saves of an unfinished run of mining.
+_SAVE_EVERY = 50
 _KNOWN = ("gender", "pronouns", "race", "religion", "disability")
 
 
@@ -93,7 +96,7 @@ class ScoreSettings(SeedOption, PlacementSettings, SharedRunSettings, ScoreConfi
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        how = set(ScoreConfig.model_fields) - {"batch_size", "share_prefix"}
+        how = set(ScoreConfig.model_fields) - {"batch_size"}
         return self.model_dump(include={"attribute", "words", "templates", *how})
 
 
@@ -148,12 +151,33 @@ class PlotSettings(OutputSettings):
     out: Path = Field(Path("figures-pvf"), description="folder for the figures")
 
 
+class MineSettings(SeedOption, OutputSettings):
+    """Settings of ``tdabias pvf mine``."""
+
+    corpus: Annotated[str, Positional()] = Field(
+        description=".txt or .jsonl file, or a data set on the hub, NAME[:CONFIGURATION]"
+    )
+    kind: Kind = Field(
+        "gender", description="gender: The [X] said that [Y]; race: The [X], who said it, is [Y]"
+    )
+    out: Path = Field(Path("templates.csv"), description="CSV to write")
+    pipeline: str = Field(
+        "en_core_web_sm",
+        description="English spaCy pipeline, by the name it is installed under",
+    )
+    documents: int | None = Field(
+        None, ge=1, le=1000 * MAX_COUNT, description="random sample of so many (default: all)"
+    )
+    field: str = Field("text", description="where the text is, in JSON Lines")
+    min_count: int = Field(2, ge=1, le=MAX_COUNT, description="distinct sentences per template")
+    resume: bool = Field(True, description="go on where an earlier run stopped")
+
+
 app = typer.Typer(
     help="Prejudice and volatility in a model's output probabilities.",
     invoke_without_command=True,
     add_completion=False,
 )
-app.command("mine")(mine)
 
 
 @app.callback()
@@ -289,6 +313,79 @@ def plot(settings: PlotSettings) -> None:
     ).print(settings)
 
 
+@app.command()
+@command(MineSettings)
+def mine(settings: MineSettings) -> None:
+    """Mine context templates from a corpus, and compare them with the published ten."""
+    from pvf.mining import mined_table, overlap
+    from pvf.words import load_templates
+    from tda_bias.runs.run import refuse_file_of_a_run
+    from tda_bias.runs.tables import write_csv
+
+    refuse_file_of_a_run(settings.out, setting="out")
+    mined, pipeline, state = _mined(settings)
+    table = mined_table(mined, min_count=settings.min_count)
+    write_csv(settings.out, table)
+    said = [
+        f"{counted(mined.done, 'document')}, {counted(mined.sentences, 'distinct sentence')} "
+        f"({pipeline}): {len(table)} "
+        f"templates with {counted(int(table['count'].sum()), 'sentence')}, of {len(mined.counts)} "
+        "candidates."
+    ]
+    shared = overlap(table, load_templates(settings.kind))
+    recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in shared["recall"].items())
+    said.append(
+        f"Of the published ten: {recall}; {shared['found']} at all. Weighted Jaccard "
+        f"{shared['jaccard']:.2f}."
+    )
+    Output(
+        shown=[*said, f"Files: {settings.out} (for --templates), {state}"],
+        values={"file": str(settings.out), "documents": mined.done, **shared},
+        rows=table,
+    ).print(settings)
+
+
+def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
+    """Summary of mining: the pipeline with its version, and the file that keeps the state."""
+    if not Path(settings.corpus).is_file():
+        use_cache_if_unreachable()
+
+    from pvf.mining import Mined, documents, load_pipeline
+    from pvf.mining import mine as mine_documents
+
+    nlp = load_pipeline(settings.pipeline)
+    pipeline = f"{nlp.lang}_{nlp.meta['name']} {nlp.meta['version']}"
+    sample = {"field", "seed"}
+    identity = {
+        **settings.model_dump(include={"corpus", "kind", "documents", *sample}),
+        "pipeline": pipeline,
+    }
+    state = settings.out.with_name(settings.out.name + ".state.json")
+    if not settings.resume:
+        state.unlink(missing_ok=True)
+    mined = Mined.load(state, identity)
+    source = documents(settings.corpus, n=settings.documents, **settings.model_dump(include=sample))
+
+    def kept() -> int:
+        return mined.done // _SAVE_EVERY * _SAVE_EVERY
+
+    with (
+        interruptible(kept, state, "document"),
+        progress_bar(settings.console, f"mining {settings.corpus}", "documents") as progress,
+    ):
+
+        def after(now: Mined) -> None:
+            progress(now.done, settings.documents)
+            if now.done % _SAVE_EVERY == 0:
+                now.save(state, identity)
+
+        mine_documents(nlp, source, kind=settings.kind, mined=mined, after_document=after)
+    if not mined.done:
+        raise InputError(f"{settings.corpus} holds no document: there is nothing to mine")
+    mined.save(state, identity)
+    return mined, pipeline, state
+
+
 # -- parts -----------------------------------------------------------------------------------------
 
 
@@ -309,7 +406,7 @@ def _score(
         model = work.model(name)
 
         from pvf.reading import score_preferences
-        from tda_bias.models import untrained
+        from tda_bias.models.hooked import untrained
 
         readers = [(model, folder)]
         if settings.untrained:

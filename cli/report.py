@@ -1,4 +1,4 @@
-"""``tdabias report``: one page that people can look into, from saved runs."""
+"""``tdabias report`` and ``tdabias show``: saved runs as one page, or printed again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from tda_bias.runs.text import Finding, counted
-from tda_bias.types import InputError
+from tda_bias.types import MAX_COUNT, InputError
 
 from .options import Positional, command, command_line
 from .output import Output
 from .settings import OutputSettings
-from .show import PRINTED, printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,6 +236,92 @@ def _given(settings: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any
     given = {}
     for name, field in settings.model_fields.items():
         value = saved.get(field.alias or name, saved.get(name))
-        if value is not None and value != [] and str(value) != str(field.default):
+        value = tuple(value) if isinstance(value, list) else value
+        if value is not None and str(value) != str(field.default):
             given[field.alias or name] = value
     return given
+
+
+# -- a run printed again -----------------------------------------------------------------------
+
+
+class ShowSettings(OutputSettings):
+    """Settings of ``tdabias show``."""
+
+    run: Annotated[Path, Positional()] = Field(description="Folder of a finished run.")
+    top: int | None = Field(
+        None, ge=1, le=MAX_COUNT, description="rows of a ranking (default: the run's)"
+    )
+
+
+@command(ShowSettings)
+def show(settings: ShowSettings) -> None:
+    """Print a finished run again, from its folder and without the model."""
+    from tda_bias.runs.run import open_run
+
+    run = open_run(settings.run, *PRINTED)
+    printed(run, top=settings.top or run.record.setting("top", 10)).print(settings)
+
+
+def printed(run: Run, *, top: int = 10) -> Output:
+    """Output of a run.
+
+    Args:
+        run: Of a command whose runs are printed again.
+        top: Rows of a ranking.
+
+    Raises:
+        InputError: if a file is not as the run wrote it.
+    """
+    place = PRINTED[run.command]
+    if run.command == "compare":
+        place = _COMPARED.get(getattr(run.record, "compares", ""), place)
+    result = _named(place.result)
+    result = run.load(getattr(result, "load", result))
+    made: Output = _named(place.output, package=__package__)(
+        result, run.folder, *([top] if place.has_top else [])
+    )
+    return made
+
+
+class _Printed(NamedTuple):
+    """The loader and the printer of a kind of run, and whether rows are cut."""
+
+    result: str
+    output: str
+    has_top: bool = False
+
+
+def _named(place: str, package: str | None = None) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f".{module}" if package else module, package), name)
+
+
+PRINTED = {
+    "heads": _Printed("tda_bias.heads.result:HeadBias", "heads:output", True),
+    "pvf": _Printed("pvf.report:load_report", "pvf:saved", True),
+    "pvf risk": _Printed("pvf.report:load_report", "pvf:saved", True),
+    "unqover": _Printed("unqover.answers:Answers", "unqover:saved", True),
+    "ablate": _Printed("tda_bias.ablation.study:AblationStudy", "ablate:output"),
+    "ablate curve": _Printed("tda_bias.ablation.prune_curve:PruneCurve", "ablate:curve_output"),
+    "stereoset": _Printed("tda_bias.scores.stereoset_scores:StereoSetScores", "stereoset:output"),
+    "stereoset intrasentence": _Printed(
+        "tda_bias.scores.stereoset_scores:SentenceScores", "stereoset:sentences_output"
+    ),
+    "crossref": _Printed("tda_bias.crossref.crossref:CrossReference", "crossref:target_output"),
+    "crossref items": _Printed(
+        "tda_bias.crossref.item_crossref:ItemCrossReference", "crossref:item_output"
+    ),
+    "crossref published": _Printed(
+        "tda_bias.paper.rankings:PublishedAgreement", "crossref:published_output"
+    ),
+    "debias": _Printed("tda_bias.debias.result:DebiasRun", "debias:output"),
+    "pairs": _Printed("tda_bias.scores.pair_scores:PairSetScores", "pairs:output"),
+    "confirm": _Printed("tda_bias.runs.run:open_run", "confirm:saved"),
+    "compare": _Printed("tda_bias.comparison.models:ModelComparison", "compare:output"),
+}
+# Comparisons of two runs, by what they compare.
+_COMPARED = {
+    "heads": _Printed("tda_bias.comparison.head_maps:HeadsComparison", "compare:heads_output"),
+    "beta": _Printed("tda_bias.comparison.beta_agreement:BetaAgreement", "compare:beta_output"),
+}

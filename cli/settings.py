@@ -164,7 +164,7 @@ class OutputSettings(CommandSettings):
 
     def recorded(self) -> dict[str, Any]:
         """The settings, as they stand in the record of a run."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json", by_alias=True)
 
 
 class RunSettings(OutputSettings):

@@ -55,15 +55,11 @@ class UnqoverSettings(
             name += f"-{self.attribute_set}"
         return self.out or Path("runs") / folder_name(self.model) / name
 
-    def recorded(self) -> dict[str, Any]:
-        """The settings, as they stand in the record."""
-        return self.model_dump(mode="json", by_alias=True)
-
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
         parts = (DesignConfig, AskConfig, InferenceConfig)
         how = {name for part in parts for name in part.model_fields}
-        kept = {"class_", *how} - {"batch_size", "share_prefix"}
+        kept = {"class_", *how} - {"batch_size"}
         return self.model_dump(include=kept, by_alias=True)
 
 

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
-from tda_bias.runs.cache import Shard, ShareDone, Team, launched
 from tda_bias.runs.text import counted
-from tda_bias.types import InputError
+from tda_bias.types import InputError, ShareDone
 
 from .loading import hooked_model, language_model
+from .options import launched
 from .progress import Moved, progress_bar, say
 from .settings import KeptRunSettings, RunSettings, SharedRunSettings
 
 if TYPE_CHECKING:
-    from tda_bias.models.load import Head, LanguageModel, LoadedModel
-    from tda_bias.runs.cache import OpenCache
+    from tda_bias.models.load import LanguageModel, LoadedModel
+    from tda_bias.runs.cache import OpenCache, Team
     from tda_bias.runs.record import DataRecord
-
-    M = TypeVar("M", bound=LanguageModel)
 
 
 @dataclass
@@ -37,44 +34,31 @@ class Work:
         settings: What was asked for.
         folder: Where the run goes.
         kept: The folder inside it where finished parts are kept.
-        console: For progress and remarks.
         team: The processes that share the work; None where it is this one alone.
-        device: Where the model is, once it is loaded.
+        refuse_other_weights: Refuses to write over a run of another model.
     """
 
     settings: Any
     folder: Path
     kept: Path
-    console: Console
     team: Team | None
     refuse_other_weights: Callable[[LanguageModel], None]
-    device: Any = None
 
-    def model(
-        self, name: str, *, dtype: str | None = None, head: Head = "language"
-    ) -> LanguageModel:
-        """Load the model; refuse to write over a run of another one."""
-        return self._loaded(
-            language_model(name, self.settings, self.console, dtype=dtype, head=head)
-        )
-
-    def hooked_model(self, name: str) -> LoadedModel:
-        """Load the model with hooks on its attention; refuse to write over a run of another one."""
-        return self._loaded(hooked_model(name, self.settings, self.console))
-
-    def _loaded(self, model: M) -> M:
+    def model(self, name: str, **options: Any) -> LanguageModel:
+        """Load the model; ``options`` are those of ``load_language_model``."""
+        model = language_model(name, self.settings, self.settings.console, **options)
         self.refuse_other_weights(model)
-        self.device = model.device
         return model
 
-    @contextmanager
-    def progress(self, title: str, what: str) -> Iterator[Moved]:
+    def hooked_model(self, name: str) -> LoadedModel:
+        """Load the model with hooks on its attention."""
+        model = hooked_model(name, self.settings, self.settings.console)
+        self.refuse_other_weights(model)
+        return model
+
+    def progress(self, title: str, what: str) -> AbstractContextManager[Moved]:
         """Show how far the work is."""
-        with (
-            within_memory(self.device, self.settings.batch_size),
-            progress_bar(self.console, title, what) as moved,
-        ):
-            yield moved
+        return progress_bar(self.settings.console, title, what)
 
     @property
     def cache(self) -> OpenCache:
@@ -83,19 +67,6 @@ class Work:
 
         how = {"resume": self.settings.resume, "overwrite": self.settings.overwrite}
         return partial(Cache, self.kept, team=self.team, **how)
-
-
-@contextmanager
-def within_memory(device: Any, batch_size: int) -> Iterator[None]:
-    """Turn the accelerator's complaint into advice."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise InputError(
-            f"out of memory on {device}; lower --batch-size (now {batch_size})"
-        ) from None
 
 
 @contextmanager
@@ -126,7 +97,6 @@ def working(
             process, or cannot be written.
     """
     team = team_of(settings) if shared and isinstance(settings, SharedRunSettings) else None
-    console = settings.console
     parts = folder / kept
 
     def finished() -> int:
@@ -135,8 +105,8 @@ def working(
     with interruptible(finished, parts), held(folder, command, settings, data, team) as refuse:
         if isinstance(settings, KeptRunSettings) and settings.resume and (number := finished()):
             found = counted(number, "finished part")
-            say(console, f"Going on with {found} in {parts}; --no-resume starts over.")
-        yield Work(settings, folder, parts, console, team, refuse)
+            say(settings.console, f"Going on with {found} in {parts}; --no-resume starts over.")
+        yield Work(settings, folder, parts, team, refuse)
 
 
 @contextmanager
@@ -177,32 +147,28 @@ def held(
     from tda_bias.runs.files import locked, prepare_folder
     from tda_bias.runs.run import refuse_other_run
 
-    depends_on = settings.numbers_depend_on()
-
-    def refuse(weights: str | None = None) -> None:
-        refuse_other_run(
-            folder,
-            command,
-            settings=depends_on,
-            data=data,
-            weights=weights,
-            overwrite=settings.overwrite,
-        )
-
-    if team is not None and team.index and not isinstance(team, Shard):
+    refuse = partial(
+        refuse_other_run,
+        folder,
+        command,
+        settings=settings.numbers_depend_on(),
+        data=data,
+        overwrite=settings.overwrite,
+    )
+    if isinstance(team, Processes) and team.index:
         yield lambda model: None
         return
     refuse()
-    if isinstance(team, Shard):
+    if team is not None and not isinstance(team, Processes):
         with locked(folder, f"{team.index + 1}-of-{team.count}"):
-            yield lambda model: refuse(model.weight_hash())
+            yield lambda model: refuse(weights=model.weight_hash())
         return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     with locked(folder):
         try:
             refuse()
             prepare_folder(folder)
-            yield lambda model: refuse(model.weight_hash())
+            yield lambda model: refuse(weights=model.weight_hash())
         except BaseException:
             _take_away(missing)
             raise
@@ -232,6 +198,8 @@ def team_of(settings: SharedRunSettings) -> Team | None:
     Raises:
         InputError: if the processes of a launcher do not find each other, or are given a shard.
     """
+    from tda_bias.runs.cache import Shard
+
     _, count = launched()
     if settings.shard is not None:
         if count > 1:

@@ -3,4 +3,4 @@
 import runpy
 
 # By name: the library does not import the command line, which stands above it.
-runpy.run_module("tdabias_cli", run_name="__main__", alter_sys=True)
+runpy.run_module("tdabias_cli.main", run_name="__main__", alter_sys=True)

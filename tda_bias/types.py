@@ -42,6 +42,10 @@ class InputError(ValueError):
     """Input that cannot be used; one line says what is allowed and what to do."""
 
 
+class ShareDone(Exception):  # noqa: N818  (nothing went wrong)
+    """This process has done its share of the work; another one gathers."""
+
+
 def in_order(categories: Iterable[str]) -> list[str]:
     """Each category once: StereoSet's in their usual order, then others as they come."""
     present = dict.fromkeys(categories)

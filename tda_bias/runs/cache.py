@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import xxhash
 
 from tda_bias.progress import Progress
 from tda_bias.runs.files import arrays_from, atomic
-from tda_bias.types import InputError
+from tda_bias.types import InputError, ShareDone
 
 _START_OVER = "start over with --no-resume"
 
@@ -233,10 +232,6 @@ def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
 # -- several processes -----------------------------------------------------------------------------
 
 
-class ShareDone(Exception):  # noqa: N818  (nothing went wrong)
-    """This process has done its share of the work; another one gathers."""
-
-
 class Team(Protocol):
     """The processes that work on one run; ``index``, from 0, is the number of this one."""
 
@@ -290,18 +285,6 @@ class Shard:
             f"Shard {self.index + 1}/{self.count} is done. When all are, the same command without "
             "--shard gathers."
         )
-
-
-def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and of all that a launcher has started.
-
-    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
-    """
-    try:
-        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    except ValueError:
-        return 0, 1
-    return (index, count) if 0 <= index < count else (0, 1)
 
 
 def shares(costs: Sequence[float], count: int) -> list[list[int]]:

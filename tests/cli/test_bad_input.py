@@ -9,7 +9,7 @@ import pytest
 from annotated_types import Le, Lt
 from pydantic import BaseModel
 
-from tda_bias.runs.settings import is_number
+from tda_bias.runs.settings import is_number, takes_several
 from tda_bias.types import MAX_RESAMPLES
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
@@ -110,8 +110,7 @@ _FLAGS = {
     "pairs -m MODEL --set wino": "`set` must be one of crows",
     "pairs -m MODEL --set winobias --scored half": "`scored` must be one of",
     "pairs -m BARE --set winobias": "has no tokenizer: its folder lacks tokenizer.json",
-    f"{_P} --criterion l0": "`criterion` must be one of linf, l2, l1",
-    f"{_P} --aggregate max": "`aggregate` must be one of sum, mean",
+    f"{_P} --forms capitals": "`forms` must be one of word, bare",
     f"{_P} --batch-size 0": "`batch_size` must be greater than or equal to 1",
     f"{_P} --x-weights none.csv": "`x_weights` must be a readable file; 'none.csv'",
     "pvf -m nowhere -a gender": "`model` must be a hub name",
@@ -129,7 +128,6 @@ _FLAGS = {
     f"{_U} --ask shout": "`ask` must be one of auto, cloze, question, mask, span",
     f"{_U} --attribute-set hobbies": "`attributes` must be one of occupations, professions",
     f"{_U} --subjects 0": "`subjects` must be greater than or equal to 1; got 0",
-    f"{_U} --length median": "`length` must be one of sum, mean",
     "ablate .": "holds no finished run of `tdabias heads`",
     "ablate RUN --top 9": "`top` must lie between 1 and 2",
     "ablate RUN -c race": "--category must be one of gender",
@@ -175,12 +173,12 @@ _FLAGS = {
     "edit RUN --as slices --out x.json --top 0": "`top` must be greater than or equal to 1; got 0",
     "edit RUN --as slices --survivors --out x.json": "without --survivors the top of the ranking",
     "edit . --as slices --out x.json": "holds no finished run",
-    f"{_D} --by best": "`by` must name rankings among evidence, published",
+    f"{_D} --by best": "`by` must be one of evidence, published",
     f"{_D} --by file": "`by` file and --heads FILE go together",
     f"{_D} --data crows_pairs.csv": "is CrowS-Pairs, which must not be trained on",
     f"{_D} --twins none --controls leace": "`controls` leace need twins",
-    f"{_D} --controls lora": "`controls` must name controls among placebo, retention, plain",
-    f"{_D} --anchor 1,much": "`anchor` must be weights from 0 to 1000",
+    f"{_D} --controls lora": "`controls` must be one of placebo, retention, plain",
+    f"{_D} --anchor 1,much": "`anchor` must be a valid number",
     f"{_D} --pairs nowhere.jsonl": "nowhere.jsonl",
     f"{_D} --text no.txt": "`text` 'no.txt' is no folder with a file",
     "compare MODEL MODEL --data starter --only winobias": "have the same weights: was the check",
@@ -189,9 +187,7 @@ _FLAGS = {
     "compare MODEL WORDS --only grammar": "`only` must be among stereoset, intrasentence, crows",
     "compare RUN MODEL": "give two models, or two runs of `tdabias heads`",
     "compare MODEL RUN": "is a run and",
-    "figures RUN --format gif": "`format` must be svg, pdf, png",
-    "figures RUN --format ,": "`format` must be svg, pdf, png",
-    "figures RUN --format json,csv": "and at most one of table, json, csv; got 'json,csv'",
+    "figures RUN --as gif": "`as` must be one of svg, pdf, png; got 'gif'",
     "figures RUN --only fig99": "`only` must be among fig1_step_function",
     "figures RUN --only ablation": "ablation needs a run of `tdabias ablate`; got 0",
     "figures RUN --factors nothing.csv": "--factors needs a run of `tdabias pvf`",
@@ -334,8 +330,6 @@ def settings_classes():
 
     found = []
     for module in pkgutil.iter_modules(tdabias_cli.__path__):
-        if module.name == "__main__":
-            continue
         found += [
             value
             for value in vars(import_module(f"tdabias_cli.{module.name}")).values()
@@ -350,7 +344,7 @@ def settings_classes():
 def test_every_number_has_an_upper_limit(settings):
     """A slip of the finger asks for no hundred gigabytes."""
     for name, field in settings.model_fields.items():
-        if is_number(field):
+        if is_number(field) and not takes_several(field):
             assert any(isinstance(rule, Le | Lt) for rule in field.metadata), name
 
 

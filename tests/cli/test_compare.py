@@ -68,7 +68,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     assert (out / "compare.png").stat().st_size > 1000
     # Shown again without the models, drawn again, and never written over by something else.
     assert run(["show", str(out), "--format", "json"]) == 0
-    figures = ("figures", str(out), "--only", "compare", "--format", "svg")
+    figures = ("figures", str(out), "--only", "compare", "--as", "svg")
     assert run([*figures, "--out", str(tmp_path / "figures")]) == 0
     assert (tmp_path / "figures" / "compare.svg").exists()
     status, _, error = call(after, tiny_folder, *options)

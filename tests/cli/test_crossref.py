@@ -125,9 +125,3 @@ def test_a_map_stands_beside_every_published_ranking(heads, capsys):
     assert {row["first"] for row in rows} == {"relative"}
     assert run(["show", str(heads / "published-gpt2")]) == 0
     assert "relative beside published rankings" in capsys.readouterr().out
-
-
-def test_rankings_of_a_model_with_other_heads_are_refused(heads, tmp_path, capsys):
-    command = ["crossref", str(heads), "--published", "distilgpt2", "--out", str(tmp_path / "o")]
-    assert run(command) == 2
-    assert "has scores of 72 heads, the run ranks 144" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_the_table_follows_from_the_items(finished):
 
 def test_the_frontier_is_drawn_again_from_the_saved_run(finished, tmp_path):
     out = tmp_path / "figures"
-    arguments = ["figures", str(finished), "--only", "debias_frontier", "--format", "png"]
+    arguments = ["figures", str(finished), "--only", "debias_frontier", "--as", "png"]
     assert run([*arguments, "--out", str(out)]) == 0
     assert (out / "debias_frontier.png").stat().st_size > 10_000
 

@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM
 from tda_bias import HeadBias
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
-from tests.support.runs import resealed
 
 
 @pytest.fixture
@@ -127,14 +126,6 @@ def test_code_in_a_models_folder_is_named_and_not_run(call, tiny_folder, tmp_pat
 
 
 # -- slices ----------------------------------------------------------------------------------------
-
-
-def test_other_weights_are_refused(heads, tmp_path, capsys):
-    copy = tmp_path / "copy"
-    shutil.copytree(heads, copy)
-    resealed(copy, lambda values: {**values, "model": {**values["model"], "weights": "else"}})
-    assert run(["edit", str(copy), "--as", "slices", "--out", str(tmp_path / "x.json")]) == 2
-    assert "other weights than the model of the run" in capsys.readouterr().err
 
 
 def test_random_heads_of_the_same_layers_are_exported_as_a_control(heads, tmp_path, capsys):

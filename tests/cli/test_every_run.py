@@ -34,11 +34,11 @@ COMMANDS = {
     ),
     "pvf": (
         "pvf -m WORDS -a CLASSES --words X --templates TEMPLATES",
-        "--masked-words left_to_right", "masked_words was 'one_token', now 'left_to_right'", "R_p",
+        "--confidence 0.9", "holds risks with other settings", "R_p",
     ),
     "unqover": (
         "unqover -m WORDS --class FEW --n-resamples 100 --n-flips 19",
-        "--negation not", "negation was 'antonym', now 'not'", "compared",
+        "--ask question", "ask was 'auto', now 'question'", "compared",
     ),
     "ablation": (
         "ablate heads --top 1 --n-resamples 99", "--seed 3", "seed was 0, now 3", "percentile",

@@ -1,4 +1,4 @@
-"""A disk that is full, slow or fails, a home folder that is not there, and a clock that jumps."""
+"""A disk that is full or fails, a home folder that is not there, and a clock that jumps."""
 
 import builtins
 import errno
@@ -22,18 +22,17 @@ pytestmark = pytest.mark.thorough
 
 
 class Disk:
-    """What is done to files below a folder: counted, delayed, or refused at one of the calls.
+    """What is done to files below a folder: counted, or refused at one of the calls.
 
     Attributes:
         below: The folder.
         calls: So far.
         fails_at: The number of the call that is refused, from 0; None for none.
         reading: Whether reading counts too.
-        delay: Of every call, in seconds.
     """
 
     def __init__(self, below: Path) -> None:
-        self.below, self.calls, self.delay = below, 0, 0.0
+        self.below, self.calls = below, 0
         self.fails_at: int | None = None
         self.reading = False
         self.reason = errno.ENOSPC
@@ -41,7 +40,6 @@ class Disk:
     def touched(self, path) -> None:
         if isinstance(path, int) or not str(path).startswith(str(self.below)):
             return
-        time.sleep(self.delay)
         self.calls += 1
         if self.calls - 1 == self.fails_at:
             raise OSError(self.reason, os.strerror(self.reason), str(path))
@@ -139,13 +137,6 @@ def test_a_file_that_the_disk_does_not_give_back_is_one_line(disk, words, tmp_pa
             assert status == 2, (command, at)
             assert error.startswith("Error: "), error
             assert error.count("\n") == 1
-
-
-def test_a_slow_disk_changes_nothing(disk, words, tmp_path):
-    assert run(words(tmp_path / "fast")) == 0
-    disk.delay = 0.02
-    assert run(words(tmp_path / "slow")) == 0
-    assert hashes(tmp_path / "slow") == hashes(tmp_path / "fast")
 
 
 def test_a_clock_that_jumps_changes_nothing_but_what_is_said_of_it(words, tmp_path, monkeypatch):

@@ -110,17 +110,6 @@ def test_a_dry_run_counts_the_texts_of_every_group_and_leaves_nothing(arguments,
 # -- settings --
 
 
-def test_flags_win_over_the_file_and_the_file_over_defaults(arguments, tmp_path):
-    config = tmp_path / "settings.yaml"
-    config.write_text("top: 2\nlimit: 2\npvalue: label\nrank_by: statistic\n")
-    assert run([*arguments, "--config", str(config), "--rank-by", "metric"]) == 0
-    settings = HeadBias.load(tmp_path / "out").record.settings
-    assert settings["top"] == 2
-    assert settings["pvalue"] == "label"
-    assert settings["rank_by"] == "metric"
-    assert settings["limit"] == 3
-
-
 @pytest.mark.parametrize("name", ["paper_gpt2", "quick"])
 def test_the_configurations_of_the_project_are_valid(name):
     from tdabias_cli.heads import HeadsSettings

@@ -13,8 +13,8 @@ from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
 
-# Ten moments in all.
-MOMENTS = {"heads": 7, "pvf": 3}
+# Six moments in all.
+MOMENTS = {"heads": 4, "pvf": 2}
 # What takes long to import is there before a process begins.
 PRELOADED = [
     "accelerate", "numba", "torch._dynamo", "transformers.generation.utils",
@@ -51,24 +51,11 @@ def arguments(tiny_folder, tmp_path) -> dict[str, list[str]]:
     for name, text in words.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     model = ["-m", str(tiny_folder), "--quiet"]
-    triples = [
-        *model,
-        "--n-resamples",
-        "100",
-        "-c",
-        "gender",
-        "--data",
-        "starter",
-        "-L",
-        "4",
-        "--twins",
-        "none",
-    ]
-    sources = ["-a", "classes.yaml", "--words", "x.txt", "--templates", "templates.csv"]
-    sources = [str(tmp_path / word) if "." in word else word for word in sources]
+    triples = "--n-resamples 100 -c gender --data starter -L 4 --twins none --batch-size 1"
+    sources = f"-a {tmp_path}/classes.yaml --words {tmp_path}/x.txt"
     return {
-        "heads": ["heads", *triples, "--batch-size", "1", "--share-prefix", "never"],
-        "pvf": ["pvf", *model, *sources],
+        "heads": ["heads", *model, *triples.split(), "--share-prefix", "never"],
+        "pvf": ["pvf", *model, *sources.split(), "--templates", f"{tmp_path}/templates.csv"],
     }
 
 

@@ -8,7 +8,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.types import InputError
-from tdabias_cli.options import Positional, command, command_line, merged, values_of_environment
+from tdabias_cli.options import Positional, command, command_line, values_of_environment
 from tdabias_cli.settings import Several
 
 
@@ -218,8 +218,3 @@ def test_a_command_line_gives_its_settings_again(monkeypatch):
     import shlex
 
     assert cook(*shlex.split(line)[1:]) == given
-
-
-def test_settings_need_no_command_line():
-    found = merged(CookSettings, {"pot": "p", "dish": "soup", "class_": "third"})
-    assert (found.dish, found.class_) == ("soup", "third")

@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from tda_bias.models.load import load_language_model
-from tda_bias.pairs import PairSet
-from tda_bias.scores.pair_scores import PairSetScores, pair_set_scores
-from tda_bias.types import InputError
+from tda_bias.scores.pair_scores import PairSetScores
 from tdabias_cli.main import run
-from tests.support.pairs import pair, write_lines
+from tests.support.pairs import write_lines
 
 LINES = [
     {"id": "a", "group": "nurse", "more": "The nurse said she", "less": "The nurse said he"},
@@ -85,16 +83,3 @@ def test_crows_pairs_are_marked_and_json_holds_everything(call, tmp_path):
     found = json.loads(printed)
     assert found["official"]["name"] == "CrowS-Pairs metric"
     assert found["official"]["table"][0]["bias_type"] == "all"
-
-
-def test_saved_results_are_read_back(tiny_lm, tmp_path):
-    pairs = PairSet("own", (pair("The heiress knew", "The cook knew", type="t"),), "f", None)
-    result = pair_set_scores(tiny_lm("bert"), pairs)
-    result.save(tmp_path)
-    loaded = PairSetScores.load(tmp_path)
-    pd.testing.assert_frame_equal(loaded.items, result.items)
-    pd.testing.assert_frame_equal(loaded.scores, result.scores)
-    assert loaded.record.texts == result.record.texts
-    (tmp_path / "scores.csv").write_text("reading\n")
-    with pytest.raises(InputError, match="not as the run wrote it"):
-        PairSetScores.load(tmp_path)

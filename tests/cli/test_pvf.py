@@ -96,20 +96,8 @@ def test_regressions_are_saved_and_printed(scored, tmp_path, capsys):
     }
 
 
-def test_settings_come_from_a_file_and_flags_win(folders, tmp_path, capsys):
-    config = tmp_path / "c.yaml"
-    config.write_text(
-        f"model: {folders / 'tiny0'}\nattribute: {folders / 'classes.yaml'}\n"
-        f"words: {folders / 'x.txt'}\ntemplates: {folders / 't.csv'}\ncriterion: l1\n"
-        "template_weights: uniform\n"
-    )
-    assert run(["pvf", "-C", str(config), "--criterion", "l2", "--out", str(tmp_path / "o")]) == 0
-    saved = json.loads((tmp_path / "o" / "risk.json").read_text())["config"]
-    assert (saved["criterion"], saved["template_weights"]) == ("l2", "uniform")
-
-
 def test_scoring_reads_the_untrained_twin_where_a_file_asks_for_it(folders, tmp_path, capsys):
-    (tmp_path / "c.yaml").write_text("untrained: true\nseed: 3\ncriterion: l1\n")
+    (tmp_path / "c.yaml").write_text("untrained: true\nseed: 3\nconfidence: 0.9\n")
     command = arguments(folders, "score", "-C", str(tmp_path / "c.yaml"))
     assert run([*command, "--out", str(tmp_path / "o")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -124,26 +112,28 @@ def test_risk_of_saved_runs_takes_what_a_file_says_of_risk_alone(scored, tmp_pat
 
     assert not {"model", "attribute", "words"} & set(RiskSettings.model_fields)
     (tmp_path / "c.yaml").write_text(
-        "model: [a, a]\nattribute: nowhere.yaml\nbatch_size: 5\ncriterion: l2\n"
+        "model: [a, a]\nattribute: nowhere.yaml\nbatch_size: 5\nconfidence: 0.9\n"
     )
     command = ["pvf", "risk", str(scored / "run0"), "-C", str(tmp_path / "c.yaml")]
     assert run([*command, "--out", str(tmp_path / "o")]) == 0
-    assert json.loads((tmp_path / "o" / "risk.json").read_text())["config"]["criterion"] == "l2"
+    assert json.loads((tmp_path / "o" / "risk.json").read_text())["config"]["confidence"] == 0.9
     capsys.readouterr()
 
 
 def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tmp_path, capsys):
     saved = shutil.copytree(scored / "run0", tmp_path / "run")
+    (tmp_path / "w.csv").write_text("x,weight\ngirl,1\nboy,2\nteacher,4\nfriend,7\n")
+    weighted = ["--x-weights", str(tmp_path / "w.csv")]
     command = ["pvf", "risk", str(saved)]
     assert run(command) == 0
     before = (saved / "by_x.csv").read_bytes()
-    assert run([*command, "--template-weights", "uniform"]) == 2
+    assert run([*command, *weighted]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert (saved / "by_x.csv").read_bytes() == before
-    both = [str(saved), str(scored / "run1"), "--template-weights", "uniform"]
+    both = [str(saved), str(scored / "run1"), *weighted]
     assert run(["pvf", "risk", *both, "--out", str(tmp_path / "o")]) == 0
     assert {path.name for path in (tmp_path / "o").iterdir()} == {"run", "run1"}
-    assert run([*command, "--template-weights", "uniform", "--overwrite"]) == 0
+    assert run([*command, *weighted, "--overwrite"]) == 0
     assert (saved / "by_x.csv").read_bytes() != before
     capsys.readouterr()
 

@@ -41,11 +41,6 @@ def test_what_was_made_from_a_run_stands_beside_it(runs, tmp_path, capsys):
     assert f"tdabias report {runs[0]}" in text.replace("&#39;", "")
 
 
-def test_quiet_says_nothing(runs, tmp_path, capsys):
-    assert run(["report", str(runs[1]), "--out", str(tmp_path / "r.html"), "--quiet"]) == 0
-    assert capsys.readouterr().out == ""
-
-
 def test_runs_of_words_and_questions_have_their_sentence_and_their_chart(folders, tmp_path):
     questions = with_tables(folders / "gender_race", tmp_path)
     for folder, said in (
@@ -59,21 +54,6 @@ def test_runs_of_words_and_questions_have_their_sentence_and_their_chart(folders
         assert 'class="chart"' in text
 
 
-@pytest.mark.parametrize("format", ["json", "csv"])
-def test_other_programs_learn_where_the_page_is(runs, tmp_path, capsys, format):
-    out = tmp_path / "r.html"
-    assert run(["report", str(runs[1]), "--out", str(out), "--format", format]) == 0
-    printed = capsys.readouterr().out
-    if format == "json":
-        assert json.loads(printed) == {
-            "page": str(out),
-            "bytes": out.stat().st_size,
-            "runs": [str(runs[1])],
-        }
-    else:
-        assert printed == f"run,command\n{runs[1]},stereoset\n"
-
-
 def test_an_audit_is_added_where_it_is_asked_for(runs, tmp_path):
     out = tmp_path / "r.html"
     assert run(["report", *map(str, runs), "--out", str(out), "--quiet"]) == 0
@@ -84,3 +64,17 @@ def test_an_audit_is_added_where_it_is_asked_for(runs, tmp_path):
     assert "treat gender differently" in audit
     assert "2 targets" in audit
     assert "<img" not in audit
+
+
+@pytest.mark.parametrize("how", ["json", "csv", "quiet"])
+def test_other_programs_learn_where_the_page_is_and_quiet_says_nothing(runs, tmp_path, capsys, how):
+    out = tmp_path / "r.html"
+    flags = ["--quiet"] if how == "quiet" else ["--format", how]
+    assert run(["report", str(runs[1]), "--out", str(out), *flags]) == 0
+    page = {"page": str(out), "bytes": out.stat().st_size, "runs": [str(runs[1])]}
+    said = {
+        "json": json.dumps(page, indent=2) + "\n",
+        "csv": f"run,command\n{runs[1]},stereoset\n",
+        "quiet": "",
+    }
+    assert capsys.readouterr().out == said[how]

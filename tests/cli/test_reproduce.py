@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tda_bias.runs.settings import read_settings
+from tdabias_cli.figures import ReproduceSettings
 from tdabias_cli.heads import HeadsSettings
-from tdabias_cli.reproduce import ReproduceSettings
 
 pytestmark = pytest.mark.thorough
 

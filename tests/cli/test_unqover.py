@@ -53,15 +53,6 @@ def test_a_run_prints_its_controls_and_leaves_its_files(folder, tmp_path, capsys
     capsys.readouterr()
 
 
-def test_json_for_other_programs(folder, tmp_path, capsys):
-    more = ["--out", str(tmp_path / "run"), "--format", "json", "--ask", "question"]
-    assert run(arguments(folder, *more)) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {row["scale"] for row in found["summary"]} == {"two_way", "log_odds"}
-    assert len(found["groups"]) == 6
-    assert found["controls"]["comparisons"] == 36
-
-
 def test_sensitive_attributes_are_not_printed(folder, tmp_path, capsys):
     more = ["--subjects", "3", "--attributes", "7", "--verbose", "--out", str(tmp_path / "run")]
     assert run(arguments(folder, *more, asked="religion")) == 0
@@ -116,13 +107,6 @@ def test_a_bad_class_file_is_one_line(folder, tmp_path, capsys, change, message)
     assert error.strip().count("\n") == 0
 
 
-def test_settings_from_a_file(folder, tmp_path, capsys):
-    (tmp_path / "c.yaml").write_text(f"class: {folder / 'few.yaml'}\nattributes: 2\nn_flips: 19\n")
-    own = ["unqover", "--model", str(folder / "tiny"), "-C", str(tmp_path / "c.yaml")]
-    assert run([*own, "--n-resamples", "100", "--out", str(tmp_path / "run")]) == 0
-    assert "2 of 3 attributes" in " ".join(capsys.readouterr().out.split())
-
-
 def test_the_configuration_of_the_project_asks_everything():
     from pathlib import Path
 
@@ -135,26 +119,3 @@ def test_the_configuration_of_the_project_asks_everything():
     settings = merged(UnqoverSettings, {"model": "m"}, config=path)
     design = sampled_design(load_class(settings.class_), part_of(settings, DesignConfig))
     assert design.n_questions == 70 * 70 * 4 * 70 * 4
-
-
-def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(
-    folder, tmp_path, capsys, monkeypatch
-):
-    from unqover.asking import ContinuationAsker
-
-    ask, calls = ContinuationAsker.ask, []
-
-    def interrupted(self, instances):
-        calls.append(len(instances))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return ask(self, instances)
-
-    monkeypatch.setattr(ContinuationAsker, "ask", interrupted)
-    out = ["--out", str(tmp_path / "run")]
-    assert run(arguments(folder, *out)) == 130
-    assert "the same command goes on" in capsys.readouterr().err
-    assert not (tmp_path / "run" / "run.json").exists()
-    assert run(arguments(folder, *out)) == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["parts_reused"] == 2
-    capsys.readouterr()

@@ -1,5 +1,0 @@
-"""``python -m tdabias_cli``."""
-
-from .main import main
-
-main()
