@@ -101,7 +101,7 @@ def row(model: LoadedModel, n_tokens: int, device: torch.device) -> tuple[float,
 
     def topology() -> None:
         sampler = sampler_of(model, len(batch.text), n_tokens)
-        sampler.add(type(batch)(batch.patterns, batch.text.argsort(), batch.length))
+        sampler.add(batch.patterns, batch.text.argsort(), batch.length)
         list(sampler.layers())
 
     def everything() -> None:

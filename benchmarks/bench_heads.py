@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.load import MACHINES
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.location import LocationMap, location_tests
+from tda_bias.heads.hot_spots import LocationMap, location_tests
 from tda_bias.runs.cache import Cache
 
 RUNS = 3
@@ -66,8 +66,9 @@ def location_seconds(groups: list[GroupResult], config: HeadBiasConfig) -> float
     start = time.perf_counter()
     maps = {name: LocationMap() for name in ("location", "location_twin")}
     for group in groups:
-        for name, values in location_tests(group, config)[1].items():
-            maps[name].add(*values)
+        for name, null in location_tests(group, config)[1].items():
+            observed = getattr(group.contrast, name).reshape(2, -1)
+            maps[name].add(observed, null.reshape(len(null), *observed.shape))
     for location_map in maps.values():
         location_map.tested()
     return time.perf_counter() - start

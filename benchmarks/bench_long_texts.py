@@ -17,20 +17,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.load import MACHINES
-from tda_bias.heads.group_result import N_SPLITS, Splits, layer_numbers
+from tda_bias.heads.group_result import N_SPLITS, layer_numbers, random_halves
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.patterns import PatternReader
-from tda_bias.heads.sampler import GroupSampler
 from tda_bias.heads.texts import ContextTexts
 from tda_bias.models.load import LoadedModel, load_model
 from tda_bias.progress import Stopwatch
+from tda_bias.topology.gram import GroupSampler
 from tda_bias.topology.persistence import n_deaths
 
 ROUNDS = 3
@@ -71,7 +70,7 @@ def seconds_of(model: LoadedModel, n_tokens: int, n_texts: int = 4) -> tuple[flo
         sampler, topology, gram = sampler_of(model, n_texts, n_tokens), 0.0, 0.0
         for batch in reader.read(contexts):
             start = time.perf_counter()
-            sampler.add(batch)
+            sampler.add(batch.patterns, batch.text, batch.length)
             topology += time.perf_counter() - start
         start = time.perf_counter()
         assert all(np.isfinite(layer.gram[1]).all() for layer in sampler.layers())
@@ -127,7 +126,7 @@ def group_of(n_tokens: int, n_triples: int) -> dict[str, float]:
     list(reader.read(random_contexts(1, 1, 8)))
     before = resident_bytes()
     layout = GroupLayout(n_triples, n_triples)
-    splits = Splits.draw(n_triples, N_SPLITS, np.random.default_rng(0))
+    halves = random_halves(n_triples, N_SPLITS, np.random.default_rng(0))
     sampler = sampler_of(model, layout.n_texts, n_tokens)
     clock = Stopwatch()
     with peak_bytes() as peak:
@@ -135,12 +134,12 @@ def group_of(n_tokens: int, n_triples: int) -> dict[str, float]:
         for batch in clock.each("forward", reader.read(contexts)):
             place = batch.text % 3 * n_triples + batch.text // 3
             with clock.stage("births and deaths"):
-                sampler.add(replace(batch, text=place))
+                sampler.add(batch.patterns, place, batch.length)
             del batch
         for layers in clock.each("Gram", sampler.layers()):
             with clock.stage("statistic"):
                 for gram, sums in zip(layers.gram, layers.sums, strict=True):
-                    layer_numbers(gram.numpy(), sums.numpy(), layout, splits)
+                    layer_numbers(gram.numpy(), sums.numpy(), layout, halves)
     return {"peak, MB": (peak[0] - before) / 1e6, "model, MB": before / 1e6, **clock.seconds}
 
 

@@ -14,18 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from pvf.risk import Risk, decompose
-from pvf.uncertainty import risk_intervals
+from pvf.risk import Risk, decompose, risk_intervals
 from tda_bias.comparison.outcome import paired_change
 from tda_bias.crossref.rank_tests import correlation
-from tda_bias.heads.location import LocationMap, location_test, location_under_flips
+from tda_bias.heads.hot_spots import LocationMap, location_test, location_under_flips
 from tda_bias.heads.resampled import random_flips
 from tda_bias.scores.beta import TwinSets, exchange_test
 from tda_bias.scores.stereoset import scores
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue, limits_against_draws
 from tda_bias.stats.resampling import permutation_pvalue
-from unqover.bias import sums
-from unqover.inference import group_intervals, model_intervals
+from unqover.bias import group_intervals, model_intervals, sums
 
 SIZES = (21, 21, 21, 23, 24, 26, 26, 26, 27, 27)
 TARGET = np.repeat(np.arange(10), SIZES)
@@ -159,7 +157,7 @@ def location(
                 observed = (own.sum(0) ** 2).sum(0) / (own**2).sum((0, 1))
                 flips = random_flips(len(own), n_flips, rng)
                 null = location_under_flips(flips, own)
-                single.append(location_test(observed, null, exact=False).single.pvalue)
+                single.append(location_test(observed, null, exact=False)[0])
                 category.add(observed[None], null[:, None])
             found["in a target"].append(np.mean(np.array(single) <= LEVEL))
             found["of the map"].append(np.mean(category.tested().pvalue <= LEVEL))
@@ -226,7 +224,7 @@ def pvf_risks() -> Iterator[tuple[str, str]]:
     for n_templates in (10, 30):
         held = np.zeros(3)
         for _ in range(1000):
-            low, high = risk_intervals(sample(40, n_templates), over="both")
+            low, high = risk_intervals(sample(40, n_templates))["both"]
             held += (low <= truth) & (truth <= high)
         yield f"intervals of R, R_p, R_v (pvf), {n_templates} templates", _cell(held / 1000)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -19,19 +18,17 @@ class Counter:
     def __init__(self, total: int, progress: Progress | None) -> None:
         self._done, self._total = 0, total
         self._progress = progress
-        self._lock = threading.RLock()
 
     def add(self, texts: int) -> None:
         """Tell of so many more."""
-        with self._lock:
-            self.reach(self._done + texts)
+        self.reach(self._done + texts)
 
     def reach(self, texts: int) -> None:
         """Tell that so many are done, unless more are."""
-        with self._lock:
-            if self._progress is not None and texts > self._done:
+        if texts > self._done:
+            self._done = texts
+            if self._progress is not None:
                 self._progress(texts, self._total)
-            self._done = max(texts, self._done)
 
 
 class Stopwatch:

@@ -20,12 +20,14 @@ import pandas as pd
 from jaxtyping import Float
 
 from tda_bias.heads.group_result import GroupResult, part_identity
-from tda_bias.heads.hot_spots import z_over_heads
-from tda_bias.heads.location import location_under_exchange, location_under_flips
+from tda_bias.heads.hot_spots import (
+    location_under_exchange,
+    location_under_flips,
+    z_over_heads,
+)
 from tda_bias.heads.record import map_columns
-from tda_bias.heads.resampled import random_flips, version_draws
+from tda_bias.heads.resampled import random_flips, relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
-from tda_bias.heads.tables import relative_shares
 from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.result import summary_html
 from tda_bias.runs.text import Finding, counted, number_text, p_text
@@ -137,7 +139,8 @@ def confirmation(
     for first in halves:
         other = [group for group in range(len(results)) if group not in first]
         sides = [_standardised(stacked[list(part)].mean(0)) for part in (first, other)]
-        correlations.append((_ranks(sides[0]) * _ranks(sides[1])).sum(1))
+        ranks = [np.nan_to_num(standardised_ranks(maps, axis=1)) for maps in sides]
+        correlations.append((ranks[0] * ranks[1]).sum(1))
         for choosing, testing in (sides, sides[::-1]):
             places = np.argsort(-choosing, axis=1, kind="stable")[:, :top]
             pvalues = _pvalues(testing)
@@ -216,7 +219,7 @@ def _maps(
         draws = version_draws(result.versions, n_resamples, rng, enumerated=False)
         weights, given = draws.signs, draws.given
     else:
-        shares = relative_shares(result)
+        shares = relative_terms(result.statistic)
         weights, given = random_flips(n, n_resamples, rng), np.ones(n)
     terms = shares.mean(1).reshape(len(shares), -1)
     observed, null = z_over_heads(np.abs(given @ terms)), z_over_heads(np.abs(weights @ terms))
@@ -229,21 +232,10 @@ def _standardised(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row
     return np.asarray((maps - mean) / np.where(sd > 0, sd, 1.0))
 
 
-def _ranks(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
-    return np.asarray(np.nan_to_num(standardised_ranks(maps, axis=1)))
-
-
 def _pvalues(maps: Float[np.ndarray, "row head"]) -> Float[np.ndarray, "row head"]:
     """P of every row among all of them: (1 + others at least as large) over all."""
-    order = np.sort(maps, axis=0)
-    above = np.stack(
-        [
-            len(maps) - np.searchsorted(order[:, head], maps[:, head] - 1e-9)
-            for head in range(maps.shape[1])
-        ],
-        axis=1,
-    )
-    return np.asarray(above / len(maps))
+    below = [np.searchsorted(np.sort(head), head - 1e-9) for head in maps.T]
+    return np.asarray((len(maps) - np.stack(below, axis=1)) / len(maps))
 
 
 # -- other data ------------------------------------------------------------------------------------

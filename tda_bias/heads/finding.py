@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,6 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.runs.text import Finding, counted, data_remarks, number_text, p_text
 from tda_bias.stats.resampling import spearman_over_items
 from tda_bias.types import HeadId
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Rankings that are z-values of a test, and the test.
 TESTS = {"evidence": "dispersion test", "location": "location test"}
@@ -37,6 +34,16 @@ def heads_finding(
         placebos: The tests with placebo twins, by placebo; see ``placebo_contrast``.
     """
     c = _controls(result, category)
+    if c.twins is None:
+        power = "Not known without twins."
+    elif c.twins.smallest_share < 1:
+        power = (
+            "A head would have survived the location test if its contexts shared "
+            f"{c.twins.smallest_share:.0%} of the difference that is left with twins; for the "
+            "dispersion test no such number is known."
+        )
+    else:
+        power = "With so few contexts no head could have survived the location test."
     return Finding(
         result=_result_lines(result, c),
         control=[
@@ -44,7 +51,7 @@ def heads_finding(
             *_placebo_lines(placebos or {}),
             *_untrained_lines(result, c, untrained),
         ],
-        power=_power_lines(c),
+        power=[power],
         details=_detail_lines(c),
     )
 
@@ -61,7 +68,10 @@ def ranking_name(result: HeadBias) -> str:
 
 def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
     ranked = result.top(10**9, category=c.category)
-    survivors, by_location = result.survivors(category=c.category), _by_location(result, c)
+    survivors, by_location = result.survivors(category=c.category), pd.DataFrame()
+    if c.twins is not None and result.rank_by != "location":
+        by_location = result.survivors(category=c.category, by="location")
+        by_location = by_location[by_location["p_max"] < 0.05]
     of = f"{counted(c.heads, 'head')} of {result.record.model.name}"
     read = f"{c.heads} heads, {counted(c.triples, 'triple')}"
     corrected = f"treat {c.category} differently after correction ({read})"
@@ -99,14 +109,6 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
             f"{counted(c.group_tests_q05, 'test')} with q < .05."
         )
     return lines
-
-
-def _by_location(result: HeadBias, c: ControlsRecord) -> pd.DataFrame:
-    """Heads that survive the location test with twins; none where it is the ranking's own test."""
-    if c.twins is None or result.rank_by == "location":
-        return pd.DataFrame()
-    found = result.survivors(category=c.category, by="location")
-    return found[found["p_max"] < 0.05]
 
 
 def _control_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
@@ -156,19 +158,6 @@ def _untrained_lines(result: HeadBias, c: ControlsRecord, untrained: HeadBias | 
         f"{of_random.hot_spots_p_max05} survive correction; Spearman of its map with this one's: "
         f"{number_text(spearman_over_items(*maps))}."
     ]
-
-
-def _power_lines(c: ControlsRecord) -> list[str]:
-    if c.twins is None:
-        return ["Not known without twins."]
-    share = c.twins.smallest_share
-    if share < 1:
-        return [
-            f"A head would have survived the location test if its contexts shared {share:.0%} of "
-            "the difference that is left with twins; for the dispersion test no such number is "
-            "known."
-        ]
-    return ["With so few contexts no head could have survived the location test."]
 
 
 def _detail_lines(c: ControlsRecord) -> list[str]:
@@ -293,7 +282,7 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
     tests = pd.merge(own, other, on=where, suffixes=("", "_placebo")).dropna()
     low = tests[_P].to_numpy() < 0.05, tests[f"{_P}_placebo"].to_numpy() < 0.05
     heads = tests.groupby(["layer", "head"])[[_VALUE, f"{_VALUE}_placebo"]].mean().to_numpy()
-    controls = next(c for c in placebo.record.controls if c.category == category)
+    controls = _controls(placebo, category)
     assert controls.twins is not None  # placebo twins are its twins
     return {
         "groups": tests["group"].nunique(),

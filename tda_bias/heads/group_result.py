@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import (
@@ -79,35 +79,31 @@ class GroupResult:
     ) -> GroupResult:
         """From plain arrays by name, as a finished group is saved.
 
-        Args:
-            category: The group's category.
-            group: The group.
-            arrays: As the attributes are called; those of ``statistic``, ``contrast`` and
-                ``halves`` with these names and a dot in front, ``versions`` as the context of each,
-                ``provenance`` as JSON.
+        They are called as the attributes are; those of ``statistic``, ``contrast`` and ``halves``
+        have these names and a dot in front, ``versions`` are the context of each, ``provenance`` is
+        JSON.
         """
-
-        def part(name: str) -> dict[str, np.ndarray]:
-            start = f"{name}."
-            return {
-                key.removeprefix(start): values
-                for key, values in arrays.items()
-                if key.startswith(start)
-            }
-
         return cls(
             category=category,
             group=group,
             n_tokens=arrays["n_tokens"],
             n_steps=arrays["n_steps"],
-            statistic=GroupStatistic(**part("statistic")),
-            contrast=Contrast(**part("contrast")),
+            statistic=GroupStatistic(**part_of(arrays, "statistic")),
+            contrast=Contrast(**part_of(arrays, "contrast")),
             versions=Versions(arrays["versions"], len(arrays["n_tokens"])),
             item_sums=arrays["item_sums"],
             length_statistic=arrays["length_statistic"],
-            halves=part("halves"),
+            halves=part_of(arrays, "halves"),
             provenance=json.loads(str(arrays["provenance"])),
         )
+
+
+def part_of(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a name and a dot, by what follows."""
+    start = f"{name}."
+    return {
+        key.removeprefix(start): values for key, values in arrays.items() if key.startswith(start)
+    }
 
 
 def part_identity(
@@ -126,7 +122,7 @@ def layer_numbers(
     gram: Float[np.ndarray, "row text text"],
     sums: Float[np.ndarray, "row text"],
     layout: GroupLayout,
-    splits: Splits,
+    member: Bool[np.ndarray, "split half context"],
     *,
     lengths: Int[np.ndarray, "context 2"] | None = None,
 ) -> dict[str, np.ndarray]:
@@ -136,7 +132,7 @@ def layer_numbers(
         gram: Inner products of the texts' step functions, as in ``LayerGrams``.
         sums: Sums of the texts' births, or deaths.
         layout: Which text is which.
-        splits: Random halves of the contexts.
+        member: From ``random_halves``.
         lengths: Tokens of the stereotype and the anti-stereotype texts, where a linear effect of
             length is to be taken out.
 
@@ -147,20 +143,13 @@ def layer_numbers(
     statistic = statistic_from_gram(gram, layout)
     if lengths is not None:
         statistic = adjust_for_length(statistic, lengths)
-    halves = {"relative": split_half_relative(gram, layout, splits, lengths)}
-    halves |= split_half_contrast(products, layout.versions, splits)
-    stereotype, anti = (
-        np.concatenate([sums[:, part] for part in parts], axis=1)
-        for parts in (
-            (layout.stereotype, layout.twin_stereotype),
-            (layout.anti, layout.twin_anti),
-        )
-    )
+    halves = {"relative": split_half_relative(gram, layout, member, lengths)}
+    halves |= split_half_contrast(products, layout.versions, member)
     return {
         **{f"statistic.{name}": values for name, values in vars(statistic).items()},
         **{f"contrast.{name}": values for name, values in vars(contrast(products)).items()},
         **{f"halves.{name}": values.astype(np.float32) for name, values in halves.items()},
-        "item_sums": (stereotype - anti).T,
+        "item_sums": (sums[:, layout.stereotype_of_version] - sums[:, layout.anti_of_version]).T,
     }
 
 
@@ -178,18 +167,18 @@ def joined_layers(
     arrays = {}
     for name in parts[0][0]:
         of_name = [[numbers[name] for numbers in dims] for dims in parts]
-        if name == "contrast.factor":
-            of_name = [[_padded(factor, rank) for factor in dims] for dims in of_name]
+        if name == "contrast.factor":  # in single precision: its tolerance is far above
+            of_name = [
+                [
+                    np.pad(f.astype(np.float32), ((0, 0), (0, rank - f.shape[1]), (0, 0)))
+                    for f in dims
+                ]
+                for dims in of_name
+            ]
         joined = [np.concatenate(layers, axis=-1) for layers in zip(*of_name, strict=True)]
         stacked = np.stack(joined, axis=-2)
         arrays[name] = stacked.reshape(*stacked.shape[:-1], n_layers, -1)
     return arrays
-
-
-def _padded(factor: np.ndarray, rank: int) -> np.ndarray:
-    """A factor of a given rank, in single precision: its tolerance is far above."""
-    missing = np.zeros((factor.shape[0], rank - factor.shape[1], *factor.shape[2:]), np.float32)
-    return np.concatenate([factor.astype(np.float32), missing], axis=1)
 
 
 def length_statistic(
@@ -215,17 +204,13 @@ def length_statistic(
 _BLOCK = 4_000_000
 
 
-def uniform_attention(n_tokens: int, attention: Attention) -> Float[np.ndarray, "n n"]:
-    """The pattern of a head that attends to all tokens it can see alike."""
-    if attention == "bidirectional":
-        return np.full((n_tokens, n_tokens), 1.0 / n_tokens)
-    return np.tril(np.ones((n_tokens, n_tokens))) / np.arange(1, n_tokens + 1)[:, None]
-
-
 @cache
 def uniform_sets(n_tokens: int, attention: Attention) -> tuple[np.ndarray, np.ndarray]:
-    """Births and deaths of ``uniform_attention``: what the length of a text alone gives."""
-    sets = births_deaths(uniform_attention(n_tokens, attention), attention=attention)
+    """Births and deaths of a head that attends to all tokens it can see alike."""
+    pattern = np.ones((n_tokens, n_tokens))
+    if attention == "causal":
+        pattern = np.tril(pattern)
+    sets = births_deaths(pattern / pattern.sum(1, keepdims=True), attention=attention)
     return sets.births, sets.deaths
 
 
@@ -263,38 +248,25 @@ def _length_effect(q: np.ndarray, length: np.ndarray) -> np.ndarray:
     return np.asarray(centred.reshape((-1,) + (1,) * (q.ndim - 1)) * slope)
 
 
-@dataclass(frozen=True)
-class Splits:
-    """Random pairs of disjoint halves of n contexts.
+def random_halves(
+    n: int, n_splits: int, rng: np.random.Generator
+) -> Bool[np.ndarray, "split half n"]:
+    """Random pairs of disjoint halves of n contexts: who belongs to which.
 
-    Attributes:
-        member: ``(split, half, n)`` booleans; each half holds ``n // 2`` contexts, and one context
-            of an odd number is left out.
+    Each half holds ``n // 2`` contexts; one context of an odd number is left out.
     """
-
-    member: np.ndarray
-
-    @classmethod
-    def draw(cls, n: int, n_splits: int, rng: np.random.Generator) -> Splits:
-        """``n_splits`` random pairs of halves."""
-        order = rng.permuted(np.tile(np.arange(n), (n_splits, 1)), axis=1)
-        member = np.zeros((n_splits, 2, n), dtype=bool)
-        for half in range(2):
-            chosen = order[:, half * (n // 2) : (half + 1) * (n // 2)]
-            np.put_along_axis(member[:, half], chosen, True, axis=1)
-        return cls(member)
-
-    @cached_property
-    def weights(self) -> Float[np.ndarray, "half n"]:
-        """``(split x half, n)``: each half's contexts in equal parts, summing to 1."""
-        flat = self.member.reshape(-1, self.member.shape[2])
-        return np.asarray(flat / flat.sum(1, keepdims=True))
+    order = rng.permuted(np.tile(np.arange(n), (n_splits, 1)), axis=1)
+    member = np.zeros((n_splits, 2, n), dtype=bool)
+    for half in range(2):
+        chosen = order[:, half * (n // 2) : (half + 1) * (n // 2)]
+        np.put_along_axis(member[:, half], chosen, True, axis=1)
+    return member
 
 
 def split_half_relative(
     gram: Float[np.ndarray, "head text text"],
     layout: GroupLayout,
-    splits: Splits,
+    member: Bool[np.ndarray, "split half n"],
     n_tokens: Int[np.ndarray, "n 2"] | None = None,
 ) -> Float[np.ndarray, "split half head"]:
     """The ``relative`` statistic of each half of the contexts, about the half's own midpoint.
@@ -305,46 +277,48 @@ def split_half_relative(
     Args:
         gram: Inner products of the texts' step functions over the number of steps.
         layout: Which text is which.
-        splits: Halves of the n contexts.
+        member: From ``random_halves``.
         n_tokens: As in ``adjust_for_length``; given, each half is adjusted on its own.
     """
     n, s, a = layout.n, layout.stereotype, layout.anti
     products = torch.from_numpy(
         np.stack([gram[:, s, s], gram[:, a, a], gram[:, a, s]]).reshape(3, len(gram), -1)
     )
-    weights = torch.from_numpy(splits.weights)
+    flat = member.reshape(-1, n)
+    weights = torch.from_numpy(flat / flat.sum(1, keepdims=True))  # a half's contexts alike
+    diagonal = torch.arange(n) * (n + 1)
     inside_s, inside_a, crossed = _bilinear(products, weights, weights)
-    mean_s, mean_a = weights @ products[:2, :, _diagonal(n)].mT
+    mean_s, mean_a = weights @ products[:2, :, diagonal].mT
     # mean q_anti - mean q_stereotype is the difference of the variances; their sum follows from
     # the midpoint being the mean of both clusters.
     difference = (mean_a - inside_a) - (mean_s - inside_s)
     total = mean_a + mean_s - (inside_a + inside_s + 2 * crossed) / 2
     if n_tokens is not None:
         lengths = torch.from_numpy(n_tokens).double()
-        difference = difference - _length_share(products, weights, lengths)
+        difference = difference - _length_share(products, weights, lengths, diagonal)
     mean_q = ((total + sign * difference).numpy() / 2 for sign in (-1, 1))
-    return relative_difference(*mean_q).reshape(*splits.member.shape[:2], -1)
+    return relative_difference(*mean_q).reshape(*member.shape[:2], -1)
 
 
 def split_half_contrast(
-    products: VersionProducts, versions: Versions, splits: Splits
+    products: VersionProducts, versions: Versions, member: Bool[np.ndarray, "split half n"]
 ) -> dict[str, Float[np.ndarray, "split half head"]]:
     """Location of each half of the contexts, and the contrasts with twins where there are any.
 
     Args:
         products: From ``version_products``.
         versions: The triples and their twins.
-        splits: Halves of the n contexts; of those without a twin nothing enters the contrasts.
+        member: From ``random_halves``; of contexts without a twin nothing enters the contrasts.
 
     Returns:
         ``location``, and with twins ``location_twin`` and ``relative_twin``; NaN where a half has
         nothing that differs. The centre of ``relative_twin`` is that of the whole group.
     """
-    shape = splits.member.shape[:2]
-    member = splits.member.reshape(-1, versions.n).astype(float)
-    contrasts = {"location": _half_location(products.own, member)}
+    shape = member.shape[:2]
+    flat = member.reshape(-1, versions.n).astype(float)
+    contrasts = {"location": _half_location(products.own, flat)}
     if len(versions.twinned):
-        twinned = member[:, versions.twinned]
+        twinned = flat[:, versions.twinned]
         numerator, denominator = products.dispersion
         contrasts["location_twin"] = _half_location(products.beyond, twinned)
         contrasts["relative_twin"] = ratio(twinned @ numerator, twinned @ denominator)
@@ -361,7 +335,10 @@ def _half_location(
 
 
 def _length_share(
-    gram: Float[Tensor, "3 head nn"], weights: Float[Tensor, "half n"], n_tokens: Tensor
+    gram: Float[Tensor, "3 head nn"],
+    weights: Float[Tensor, "half n"],
+    n_tokens: Float[Tensor, "n 2"],
+    diagonal: Int[Tensor, " n"],
 ) -> Float[Tensor, "half head"]:
     """The part of each half's difference that a line of q on the token count explains."""
     length_s, length_a = n_tokens.unbind(1)
@@ -370,7 +347,6 @@ def _length_share(
     centred_s = torch.where(used, length_s - mean, 0.0)
     centred_a = torch.where(used, length_a - mean, 0.0)
     ss, aa, cross = gram
-    diagonal = _diagonal(len(n_tokens))
     covered = centred_s @ ss[:, diagonal].T + centred_a @ aa[:, diagonal].T
     covered -= _bilinear(ss, centred_s, weights) + _bilinear(cross, weights, centred_s)
     covered -= _bilinear(cross, centred_a, weights) + _bilinear(aa, centred_a, weights)
@@ -378,11 +354,6 @@ def _length_share(
     slope = torch.where(squares > 0, covered / squares, 0.0)
     gap = (weights * (centred_a - centred_s)).sum(1, keepdim=True)
     return slope * gap
-
-
-def _diagonal(n: int) -> Tensor:
-    """Places of the diagonal in a flattened n x n matrix."""
-    return torch.arange(n) * (n + 1)
 
 
 def _bilinear(

@@ -14,8 +14,8 @@ Source: Varadarajan & Songdechakraiwut, section 2.3 (S); docs/method/heads.md de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -35,7 +35,6 @@ _ROUNDING = 1e-13
 # -- which text of a group is which ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class GroupLayout:
     """Places of a group's texts among all of them, whatever they are rows of.
 
@@ -43,88 +42,51 @@ class GroupLayout:
     are any), the stereotype texts of the twins, the anti-stereotype texts of the twins; each in the
     order of contexts, or of twins.
 
-    Attributes:
+    Args:
         n: Number of contexts.
         n_unrelated: Number of unrelated texts: ``n``, or 0 for pairs.
         twin_of: ``(twin,)`` the context of each twin; a context may have several, or none.
+
+    Attributes:
+        n_texts: Number of texts.
+        stereotype: Slice of these texts of the triples; the others likewise.
+        versions: The triples and their twins, as what a test exchanges.
+        stereotype_of_version: Places of the stereotype texts of all triples, then all twins.
+        anti_of_version: The same of the anti-stereotype texts.
     """
 
-    n: int
-    n_unrelated: int
-    twin_of: Int[np.ndarray, " twin"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-    @property
-    def n_twins(self) -> int:
-        """Number of twins of all contexts together."""
-        return len(self.twin_of)
-
-    @property
-    def n_texts(self) -> int:
-        """Number of texts."""
-        return 2 * self.n + self.n_unrelated + 2 * self.n_twins
-
-    @property
-    def stereotype(self) -> slice:
-        """Places of the stereotype texts."""
-        return slice(0, self.n)
-
-    @property
-    def anti(self) -> slice:
-        """Places of the anti-stereotype texts."""
-        return slice(self.n, 2 * self.n)
-
-    @property
-    def unrelated(self) -> slice:
-        """Places of the unrelated texts."""
-        return slice(2 * self.n, 2 * self.n + self.n_unrelated)
-
-    @property
-    def twin_stereotype(self) -> slice:
-        """Places of the twins' stereotype texts."""
-        start = 2 * self.n + self.n_unrelated
-        return slice(start, start + self.n_twins)
-
-    @property
-    def twin_anti(self) -> slice:
-        """Places of the twins' anti-stereotype texts."""
-        start = self.twin_stereotype.stop
-        return slice(start, start + self.n_twins)
-
-    @cached_property
-    def versions(self) -> Versions:
-        """The triples and their twins, as what a test exchanges."""
-        return Versions(np.concatenate([np.arange(self.n), self.twin_of]), self.n)
+    def __init__(self, n: int, n_unrelated: int, twin_of: Sequence[int] | np.ndarray = ()) -> None:
+        self.n, self.n_unrelated = n, n_unrelated
+        self.twin_of = np.asarray(twin_of, dtype=np.int64)
+        twins = len(self.twin_of)
+        self.n_texts = 2 * n + n_unrelated + 2 * twins
+        ends = accumulate((n, n, n_unrelated, twins, twins), initial=0)
+        parts = [slice(start, end) for start, end in pairwise(ends)]
+        self.stereotype, self.anti, self.unrelated, twin_stereotype, twin_anti = parts
+        place = np.arange(self.n_texts)
+        self.stereotype_of_version = np.concatenate([place[:n], place[twin_stereotype]])
+        self.anti_of_version = np.concatenate([place[self.anti], place[twin_anti]])
+        self.versions = Versions(np.concatenate([np.arange(n), self.twin_of]), n)
 
 
-@dataclass(frozen=True)
 class Versions:
     """Every context's triple and its twins: under the null hypothesis any could be the triple.
 
-    Attributes:
+    Args:
         context: ``(version,)`` the context of each version: first all triples, then all twins.
         n: Number of contexts.
+
+    Attributes:
+        twinned: The contexts that have a twin; the others take no part.
+        members: For every twinned context the places of its versions, the triple first.
+        given: ``(version,)`` the ``weights`` of the arrangement the data came in.
     """
 
-    context: Int[np.ndarray, " version"]
-    n: int
-
-    def __len__(self) -> int:
-        return len(self.context)
-
-    @cached_property
-    def n_twins(self) -> Int[np.ndarray, " context"]:
-        """Twins of each context."""
-        return np.bincount(self.context[self.n :], minlength=self.n)
-
-    @cached_property
-    def twinned(self) -> Int[np.ndarray, " twinned"]:
-        """The contexts that have a twin; the others take no part."""
-        return np.flatnonzero(self.n_twins)
-
-    @cached_property
-    def members(self) -> Sequence[Int[np.ndarray, " version"]]:
-        """For every twinned context the places of its versions, the triple first."""
-        return [np.flatnonzero(self.context == context) for context in self.twinned]
+    def __init__(self, context: Int[np.ndarray, " version"], n: int) -> None:
+        self.context, self.n = context, n
+        self.twinned = np.unique(context[n:])
+        self.members = [np.flatnonzero(context == twinned) for twinned in self.twinned]
+        self.given = self.weights(np.zeros(len(self.twinned), dtype=np.int64))
 
     def contrasts(
         self, values: Float[np.ndarray, "version ..."]
@@ -148,18 +110,13 @@ class Versions:
             1 for the chosen version, -1 / (number of the others) for these, 0 without a twin: the
             sum over contexts of (chosen minus mean of the others) is a product with it.
         """
-        weights = np.zeros((len(self), *chosen.shape[:-1]))  # written version by version
+        weights = np.zeros((len(self.context), *chosen.shape[:-1]))  # written version by version
         for place, members in enumerate(self.members):
             for number, version in enumerate(members):
                 weights[version] = np.where(
                     chosen[..., place] == number, 1.0, -1.0 / (len(members) - 1)
                 )
         return np.moveaxis(weights, 0, -1)
-
-    @cached_property
-    def given(self) -> Float[np.ndarray, " version"]:
-        """The weights of the arrangement the data came in."""
-        return self.weights(np.zeros(len(self.twinned), dtype=np.int64))
 
 
 # -- the statistic ---------------------------------------------------------------------------------
@@ -198,15 +155,11 @@ class GroupStatistic:
     @property
     def reason(self) -> np.ndarray:
         """``(...)`` strings: why a value is NaN, empty where none is."""
-        no_pool = self.pooled_variance < POOLED_VARIANCE_FLOOR
+        pooled_variance = (self.q_stereotype.mean(0) + self.q_anti.mean(0)) / 2
+        no_pool = pooled_variance < POOLED_VARIANCE_FLOOR
         reason = np.where(no_pool, f"pooled variance below {POOLED_VARIANCE_FLOOR:g}", "")
         reason = np.where(self.var_unrelated == 0, "unrelated texts do not vary", reason)
         return np.where(np.isnan(self.var_unrelated), "no unrelated texts", reason)
-
-    @property
-    def pooled_variance(self) -> Float[np.ndarray, "..."]:
-        """``(...)``, mean of q over both clusters, squared attention-weight units."""
-        return np.asarray((self.q_stereotype.mean(0) + self.q_anti.mean(0)) / 2)
 
 
 def unstable_heads(var_unrelated: Float[np.ndarray, "... layer head"]) -> np.ndarray:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,23 +16,23 @@ from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import (
     N_SPLITS,
     GroupResult,
-    Splits,
     joined_layers,
     layer_numbers,
     length_statistic,
     part_identity,
+    random_halves,
 )
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
-from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.patterns import PatternReader, RowCheck
 from tda_bias.heads.record import HeadsRecord
 from tda_bias.heads.result import NULLS, HeadBias
-from tda_bias.heads.sampler import GroupSampler
 from tda_bias.heads.tables import controls, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
 from tda_bias.progress import Counter, Progress, Stopwatch
 from tda_bias.runs.cache import Cache, OpenCache, Part
 from tda_bias.stats.resampling import generator
+from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
 from tda_bias.types import InputError, Triple, in_order
@@ -86,25 +87,25 @@ def head_bias(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
             kept = cache(identity) if cache is not None else Cache()
+        contexts = [texts for group in groups for texts in group.contexts]
         reader = PatternReader(
             model,
             batch_size=config.batch_size,
-            share_prefix=config.share_prefix,
+            probes=contexts if config.share_prefix == "auto" else (),
             edges=config.edges,
         )
-        contexts = [texts for group in groups for texts in group.contexts]
         counter = Counter(sum(len(group.lengths) for group in groups), progress)
-
-        def part(group: TokenizedGroup) -> Part:
-            def compute() -> dict[str, np.ndarray]:
-                reader.find_sharing(contexts)
-                return computed_group(group, reader, config, clock, counter)
-
-            return Part(group.name, group.cost, lambda: group.depends_on, compute)
-
+        parts = [
+            Part(
+                f"{group.category}/{group.group}",
+                group.cost(),
+                group.depends_on,
+                partial(computed_group, group, reader, config, clock, counter),
+            )
+            for group in groups
+        ]
         results, texts = [], 0
-        saved = kept.each([part(group) for group in groups])
-        for group, arrays in zip(groups, saved, strict=True):
+        for group, arrays in zip(groups, kept.each(parts), strict=True):
             results.append(GroupResult.from_arrays(group.category, group.group, arrays))
             texts += len(group.lengths)
             counter.reach(texts)
@@ -124,7 +125,7 @@ def head_bias(
                 "category": group.category,
                 "group": group.group,
                 "triples": len(group.contexts),
-                "depends_on": group.depends_on,
+                "depends_on": group.depends_on(),
                 **result.provenance,
             }
             for group, result in zip(groups, results, strict=True)
@@ -153,12 +154,11 @@ def computed_group(
     Patterns, births and deaths, step functions and their inner products, and what follows from
     these; the seconds of each stage are added to those of the whole run.
     """
-    clock = Stopwatch()
-    model, layout, rows = reader.model, group.layout, reader.new_row_check()
-    n_layers = len(model.pattern_hooks)
+    clock, model, layout = Stopwatch(), reader.model, group.layout
+    sharing, reader.rows = reader.find_sharing(), RowCheck(reader.rows.tolerance)
     sampler = GroupSampler(
         group.lengths,
-        n_layers=n_layers,
+        n_layers=len(model.pattern_hooks),
         attention=model.attention,
         combine=config.combine,
         backend=config.backend,
@@ -167,31 +167,31 @@ def computed_group(
     for contexts, places in zip((group.contexts, group.twins), group.places(), strict=True):
         for batch in clock.each("forward", reader.read(contexts)):
             with clock.stage("topology"):
-                sampler.add(replace(batch, text=places[batch.text]))
+                sampler.add(batch.patterns, places[batch.text], batch.length)
             counter.add(len(batch.text))
             del batch  # not beside the next one: of a page there are gigabytes
     rng = generator(config.seed, "splits", group.category, group.group)
-    splits = Splits.draw(layout.n, N_SPLITS, rng)
+    halves = random_halves(layout.n, N_SPLITS, rng)
     lengths = group.n_tokens[:, :2] if config.adjust == "length" else None
     numbers = []
     for layers in clock.each("topology", clock.each("gram", sampler.layers())):
         with clock.stage("statistic"):
             numbers.append(
                 [
-                    layer_numbers(gram.numpy(), sums.numpy(), layout, splits, lengths=lengths)
+                    layer_numbers(gram.numpy(), sums.numpy(), layout, halves, lengths=lengths)
                     for gram, sums in zip(layers.gram, layers.sums, strict=True)
                 ]
             )
     with clock.stage("statistic"):
-        arrays = joined_layers(numbers, n_layers)
+        arrays = joined_layers(numbers, len(model.pattern_hooks))
         of_lengths = [
             length_statistic(grid, group.n_tokens, model.attention) for grid in sampler.grids
         ]
     whole.add(clock)
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "prefix_sharing": reader.sharing.why,
-        "row_sums": asdict(rows),
+        "prefix_sharing": sharing,
+        "row_sums": asdict(reader.rows),
         "seconds": clock.rounded(),
     }
     return {

@@ -1,23 +1,169 @@
-"""Tests of the heads that stand out over the groups of a category."""
+"""Tests of heads against their own values under exchange: location in a group, maps of a category.
+
+The location statistic |sum_i D_i|^2 / sum_i |D_i|^2 is recomputed with the signs of the contexts'
+differences drawn at random: exchanging the two labels within a context, or a triple with its twin.
+With several twins a context's difference is that of one version minus the mean of the others, and
+the draw says which; the denominator then moves too. Large values speak against the null hypothesis
+in any direction of the difference, so the p-values are two-sided by construction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
-from tda_bias.heads.resampled import BLOCK
-from tda_bias.stats.resampling import benjamini_hochberg, permutation_pvalue
+from tda_bias.config import HeadBiasConfig
+from tda_bias.heads.group_result import GroupResult
+from tda_bias.heads.group_statistic import ratio
+from tda_bias.heads.resampled import (
+    BLOCK,
+    VersionDraws,
+    random_flips,
+    sign_flips,
+    version_draws,
+)
+from tda_bias.stats.resampling import benjamini_hochberg, generator, permutation_pvalue
 
 # Where the distribution of a head's map value under exchange is kept.
 NULL_QUANTILES = np.linspace(0.0, 1.0, 41)
 # Null values that one step of a pass over them works on.
 _BLOCK = 200_000
+# Null values of the location held at once in single precision; beyond, draws are worked off in
+# blocks.
+_BLOCK_VALUES = 1_000_000
+# Null values are in single precision: closer ones are ties.
+_TIE = 1e-5
+
+
+# -- the location of one group ---------------------------------------------------------------------
+
+
+def location_under_flips(
+    signs: Float[np.ndarray, "resample unit"],
+    rows: Float[np.ndarray, "unit rank test"],
+) -> Float[np.ndarray, "resample test"]:
+    """The statistic of differences whose signs are flipped.
+
+    Through the Gram matrix a flip costs n^2 / 2, however long the differences are.
+
+    Args:
+        signs: Of +1 and -1.
+        rows: Differences in any orthonormal coordinates (``Contrast.factor``).
+
+    Returns:
+        Single precision; NaN where nothing differs.
+    """
+    columns = torch.from_numpy(np.ascontiguousarray(np.moveaxis(rows, 2, 0))).double()
+    gram = columns @ columns.mT  # test, unit, unit
+    squares = gram.diagonal(dim1=1, dim2=2).sum(1)
+    first, second = np.triu_indices(rows.shape[0], 1)
+    pairs = (2 * gram[:, first, second] / squares[:, None]).T.float()
+    flips = torch.from_numpy(np.ascontiguousarray(signs.T, dtype=np.float32))
+    null = torch.empty(len(signs), rows.shape[2])
+    step = max(1, _BLOCK_VALUES // max(1, len(first)))
+    for start in range(0, len(signs), step):
+        block = flips[:, start : start + step]
+        products = block[first] * block[second]
+        torch.matmul(products.mT, pairs, out=null[start : start + step])
+    return np.asarray((null + 1.0).clamp_(min=0.0).numpy())
+
+
+def location_under_exchange(
+    draws: VersionDraws, rows: Float[np.ndarray, "version rank test"]
+) -> Float[np.ndarray, "resample test"]:
+    """The statistic with any version of a context in the place of the triple.
+
+    Args:
+        draws: From ``version_draws``.
+        rows: Differences of all versions in any orthonormal coordinates (``Contrast.factor``).
+
+    Returns:
+        Single precision; NaN where nothing differs.
+    """
+    versions = draws.versions
+    if all(len(members) == 2 for members in versions.members):
+        contrasts = np.stack([rows[triple] - rows[twin] for triple, twin in versions.members])
+        return location_under_flips(1.0 - 2.0 * draws.member, contrasts)
+    n_versions, rank, tests = rows.shape
+    flat = torch.from_numpy(np.ascontiguousarray(rows).reshape(n_versions, -1)).float()
+    squares = torch.from_numpy((versions.contrasts(rows) ** 2).sum(1)).float()
+    chosen = np.zeros(draws.signs.shape, dtype=np.float32)
+    for place, members in enumerate(versions.members):
+        np.put_along_axis(chosen, members[draws.member[:, place], None], 1.0, axis=1)
+    null = np.empty((len(chosen), tests), dtype=np.float32)
+    step = max(1, _BLOCK_VALUES // (rank * tests))
+    for start in range(0, len(chosen), step):
+        part = slice(start, start + step)
+        total = torch.from_numpy(draws.signs[part]).float() @ flat
+        numerator = total.view(-1, rank, tests).square_().sum(1)
+        null[part] = (numerator / (torch.from_numpy(chosen[part]) @ squares)).numpy()
+    return null
+
+
+def location_test(
+    observed: Float[np.ndarray, " test"],
+    null: Float[np.ndarray, "resample test"],
+    *,
+    exact: bool,
+) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
+    """P-values of every test alone and of the largest standardised of all together; ties count.
+
+    Args:
+        observed: The statistic; where it is NaN, so are its p-values.
+        null: The statistic under every draw.
+        exact: Whether these are all arrangements there are.
+    """
+    threshold = observed - _TIE * np.maximum(1.0, observed)
+    mean, sd, reached = null_summary(null, threshold)
+    single = permutation_pvalue(reached, len(null), exact)
+    usable = np.isfinite(observed) & (sd > 0)
+    family = np.full(observed.shape, np.nan)
+    if usable.any():
+        largest = largest_standardised(null, usable, mean, sd)
+        size = (threshold[usable] - mean[usable]) / sd[usable]
+        count = len(null) - np.searchsorted(np.sort(largest), size)
+        family[usable] = permutation_pvalue(count, len(null), exact)
+    return np.where(np.isfinite(observed), single, np.nan), family
+
+
+def location_tests(
+    result: GroupResult, config: HeadBiasConfig
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], dict[str, np.ndarray]]:
+    """Location of one group, with and without twins, by the names of ``Contrast``.
+
+    Returns:
+        p-values as ``location_test`` gives them, and the statistic under random draws, ``(resample,
+        dim x layer x head)``, which the category's map needs.
+    """
+    contrast, n, n_resamples = result.contrast, result.versions.n, config.n_resamples
+    rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
+    rng = partial(generator, config.seed, result.category, result.group)
+    flips = sign_flips(n, n_resamples, rng("location"))
+    null = location_under_flips(flips.signs, rows[:n])
+    tests = {"location": location_test(contrast.location.ravel(), null, exact=flips.exact)}
+    if flips.exact:  # the map needs as many draws of every group
+        null = location_under_flips(random_flips(n, n_resamples, rng("locations")), rows[:n])
+    nulls = {"location": null}
+    if result.has_twins:
+        draws = version_draws(result.versions, n_resamples, rng("location of twins"))
+        null = location_under_exchange(draws, rows)
+        observed = contrast.location_twin.ravel()
+        tests["location_twin"] = location_test(observed, null, exact=draws.exact)
+        if draws.exact:
+            again = rng("location of twins")
+            draws = version_draws(result.versions, n_resamples, again, enumerated=False)
+            null = location_under_exchange(draws, rows)
+        nulls["location_twin"] = null
+    return tests, nulls
+
+
+# -- maps of a category ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,10 +198,7 @@ class HotSpots:
     @property
     def evidence(self) -> Float[np.ndarray, " head"]:
         """``(head,)``, the map minus its mean under exchange, over its SD: the order of max-z p."""
-        undefined = np.full(self.z.shape, np.nan)
-        return np.asarray(
-            np.divide(self.z - self.null_mean, self.null_sd, out=undefined, where=self.null_sd > 0)
-        )
+        return ratio(self.z - self.null_mean, self.null_sd)
 
 
 def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "... head"]:
@@ -66,28 +209,25 @@ def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "..
     deviation = values - mean
     squares = np.where(np.isfinite(deviation), deviation, 0.0) ** 2
     sd = np.sqrt(squares.sum(-1, keepdims=True) / np.maximum(count, 1))
-    return np.asarray(np.divide(deviation, sd, out=np.full_like(deviation, np.nan), where=sd > 0))
+    return ratio(deviation, sd)
 
 
-@dataclass(frozen=True)
-class GroupTerms:
+class GroupTerms(NamedTuple):
     """A group's part of a map, and how it is exchanged.
 
     Attributes:
-        terms: ``(unit, head)`` each unit's share of every head's combined value.
-        given: ``(unit,)`` weights of the arrangement the data came in: ``given @ terms`` is the
-            combined value.
-        draw: Makes ``(resample, unit)`` random weights; called once, because all groups' draws
-            together are large. Never an enumeration, because the groups multiply.
+        terms: Each unit's share of every head's combined value.
+        given: Weights of the arrangement the data came in: ``given @ terms`` is the combined value.
+        weights: Random ones, as many for every group. Never an enumeration: the groups multiply.
     """
 
     terms: Float[np.ndarray, "unit head"]
     given: Float[np.ndarray, " unit"]
-    draw: Callable[[], np.ndarray]
+    weights: Float[np.ndarray, "resample unit"]
 
 
 def hot_spots(
-    groups: Sequence[GroupTerms], *, direction: Literal["either", "same"] = "either"
+    groups: Iterable[GroupTerms], *, direction: Literal["either", "same"] = "either"
 ) -> HotSpots:
     """Test which heads stand out over the groups more than exchanged labels make them.
 
@@ -97,22 +237,25 @@ def hot_spots(
     value over all heads is.
 
     Args:
-        groups: The groups, with as many draws each.
+        groups: The groups, one after the other: all draws together are large.
         direction: ``either``: groups may differ in sign, values count by size. ``same``: the signed
             map, the mean over groups of combined over its root mean square over heads; two-sided.
     """
     signed = direction == "same"
-    combined = [group.given @ group.terms for group in groups]
-    observed = np.stack([_over_rms(c) if signed else z_over_heads(np.abs(c)) for c in combined])
-    n_groups = np.isfinite(observed).sum(0)
-    z = _mean_over_groups(observed.sum(0, where=np.isfinite(observed)), n_groups)
+    rows: list[np.ndarray] = []
     null = np.zeros((0, 0), dtype=np.float32)
-    for group, row in zip(groups, observed, strict=True):
-        weights = group.draw()
-        if not null.size:
+    for terms, given, weights in groups:
+        combined = given @ terms
+        row = _over_rms(combined) if signed else z_over_heads(np.abs(combined))
+        if not rows:
             null = np.zeros((len(weights), len(row)), dtype=np.float32)
-        _add_null_map(null, weights, group.terms, np.isfinite(row), signed=signed)
-    return map_with_tests(z, _mean_over_groups(null, n_groups), n_groups, two_sided=signed)
+        _add_null_map(null, weights, terms, np.isfinite(row), signed=signed)
+        rows.append(row)
+    observed = np.stack(rows)
+    n_groups = np.isfinite(observed).sum(0)
+    z = ratio(observed.sum(0, where=np.isfinite(observed)), n_groups)
+    null /= np.where(n_groups > 0, n_groups, np.nan).astype(np.float32)
+    return map_with_tests(z, null, n_groups, two_sided=signed)
 
 
 def map_with_tests(
@@ -123,12 +266,21 @@ def map_with_tests(
     two_sided: bool = False,
 ) -> HotSpots:
     """A map with its tests, from the same map under every draw."""
-    # The null map is kept in single precision: anything closer than this is a tie.
-    threshold = (np.abs(z) if two_sided else z) - 1e-5
+    threshold = (np.abs(z) if two_sided else z) - _TIE
     mean, sd, reached = null_summary(null, threshold, two_sided=two_sided)
     pvalue = permutation_pvalue(reached, len(null), exact=False)
     pvalue = np.where(np.isfinite(z), pvalue, np.nan)
-    pvalue_max, critical = _family_wise(z, null, mean, sd, two_sided=two_sided)
+    # Each head standardised by its null mean and SD: p of the largest, and its 95 % point.
+    usable = np.isfinite(z) & (sd > 0)
+    pvalue_max, critical = np.full(z.shape, np.nan), float("nan")
+    if usable.any():
+        size = (z[usable] - mean[usable]) / sd[usable]
+        largest = np.sort(largest_standardised(null, usable, mean, sd, two_sided=two_sided))
+        above = len(null) - np.searchsorted(largest, (np.abs(size) if two_sided else size) - 1e-4)
+        pvalue_max[usable] = permutation_pvalue(above, len(null), exact=False)
+        critical = float(np.quantile(largest, 0.95))
+    ascending = np.sort(np.ascontiguousarray(null.T), axis=1)
+    places = np.round(NULL_QUANTILES * (len(null) - 1)).astype(int)
     return HotSpots(
         z=z,
         null_mean=mean,
@@ -138,15 +290,8 @@ def map_with_tests(
         qvalue=benjamini_hochberg(pvalue),
         n_groups=n_groups,
         critical=critical,
-        null=_quantiles(null),
+        null=ascending[:, places].T,
     )
-
-
-def _quantiles(null: Float[np.ndarray, "resample head"]) -> Float[np.ndarray, "quantile head"]:
-    """Draws at ``NULL_QUANTILES``; undefined ones, of a head without any value, stay so."""
-    ascending = np.sort(np.ascontiguousarray(null.T), axis=1)
-    place = np.round(NULL_QUANTILES * (len(null) - 1)).astype(int)
-    return np.asarray(ascending[:, place].T)
 
 
 def _over_rms(values: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
@@ -178,27 +323,37 @@ def _add_null_map(
         null[part, heads] += value.numpy()
 
 
-def _family_wise(
-    z: np.ndarray, null: np.ndarray, mean: np.ndarray, sd: np.ndarray, *, two_sided: bool
-) -> tuple[np.ndarray, float]:
-    """Each head standardised by its null mean and SD: p of the largest, and its 95 % point."""
-    usable = np.isfinite(z) & (sd > 0)
-    result = np.full(z.shape, np.nan)
-    if not usable.any():
-        return result, float("nan")
-    size = (z[usable] - mean[usable]) / sd[usable]
-    if two_sided:
-        size = np.abs(size)
-    largest = np.sort(largest_standardised(null, usable, mean, sd, two_sided=two_sided))
-    count = len(null) - np.searchsorted(largest, size - 1e-4)
-    result[usable] = permutation_pvalue(count, len(null), exact=False)
-    return result, float(np.quantile(largest, 0.95))
+class LocationMap:
+    """The mean of the statistic over the groups of a category and both dimensions, with its tests.
 
+    Groups are added one after the other: only the sum of their null values is kept.
+    """
 
-def _mean_over_groups(total: np.ndarray, n_groups: np.ndarray) -> np.ndarray:
-    mean = np.full(total.shape, np.nan, dtype=total.dtype)
-    np.divide(total, n_groups, out=mean, where=n_groups > 0)
-    return mean
+    def __init__(self) -> None:
+        self._observed: list[np.ndarray] = []
+        self._null = np.zeros((0, 0), dtype=np.float32)
+
+    def add(
+        self,
+        observed: Float[np.ndarray, "dim head"],
+        null: Float[np.ndarray, "resample dim head"],
+    ) -> None:
+        """Add one group: its statistic, and the same under draws of its own."""
+        mean = observed.mean(0)
+        if not self._null.size:
+            self._null = np.zeros((len(null), len(mean)), dtype=np.float32)
+        defined = np.isfinite(mean)
+        columns = slice(None) if defined.all() else defined
+        for values in np.moveaxis(null, 1, 0):
+            self._null[:, columns] += values[:, columns] / null.shape[1]
+        self._observed.append(mean)
+
+    def tested(self) -> HotSpots:
+        """The map; ``z`` is the mean statistic, 1 where the contexts' signs are random."""
+        observed = np.stack(self._observed)
+        n_groups = np.isfinite(observed).sum(0)
+        value = ratio(observed.sum(0, where=np.isfinite(observed)), n_groups)
+        return map_with_tests(value, self._null / np.maximum(n_groups, 1), n_groups)
 
 
 # -- two passes over null values -------------------------------------------------------------------
@@ -225,7 +380,7 @@ def null_summary(
     origin = values[0].double()
     total, squares = torch.zeros_like(origin), torch.zeros_like(origin)
     reached = torch.zeros(len(limit), dtype=torch.long)
-    for block in _blocks(values):
+    for block in torch.split(values, max(1, _BLOCK // max(1, values.shape[1]))):
         wide = block.double()
         counted = (wide.abs() if two_sided else wide) >= limit
         reached += counted.sum(0)
@@ -249,11 +404,7 @@ def largest_standardised(
     chosen = slice(None) if usable.all() else torch.from_numpy(np.flatnonzero(usable))
     centre, scale = (torch.from_numpy(of_test[usable]) for of_test in (mean, sd))
     largest = []
-    for block in _blocks(torch.from_numpy(null)):
+    for block in torch.split(torch.from_numpy(null), max(1, _BLOCK // max(1, null.shape[1]))):
         standardised = (block[:, chosen].double() - centre).div_(scale)
         largest.append((standardised.abs_() if two_sided else standardised).amax(1))
     return np.asarray(torch.cat(largest).numpy())
-
-
-def _blocks(values: Tensor) -> Iterator[Tensor]:
-    yield from torch.split(values, max(1, _BLOCK // max(1, values.shape[1])))

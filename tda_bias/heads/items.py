@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from tda_bias.heads.group_result import GroupResult, part_of
 from tda_bias.heads.group_statistic import ratio
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
@@ -31,7 +32,6 @@ from tda_bias.triples import load_triples
 from tda_bias.types import Attention, Edges, HeadId, InputError, Triple
 
 if TYPE_CHECKING:
-    from tda_bias.heads.group_result import GroupResult
     from tda_bias.models.load import LoadedModel
 
 
@@ -60,15 +60,6 @@ class ItemDifferences:
     raw: Measured
     twins: Measured
 
-    def __post_init__(self) -> None:
-        expected = len(self.items), len(self.layers)
-        for name, values in {**self.raw, **self.twins}.items():
-            if values.ndim != 4 or (values.shape[0], values.shape[2]) != expected:
-                raise InputError(
-                    f"{name} must have the shape ({expected[0]}, dim, {expected[1]}, head); got "
-                    f"{values.shape}"
-                )
-
     @classmethod
     def of(
         cls,
@@ -78,18 +69,15 @@ class ItemDifferences:
     ) -> ItemDifferences:
         """From the numbers of every group.
 
-        Args:
-            results: The groups.
-            items: For each group what is known of its contexts, in order: ``id`` and texts.
-            layers: The layers that were hooked.
+        ``items`` are for each group what is known of its contexts, in order: ``id`` and texts;
+        ``layers`` the layers that were hooked.
         """
         rows = [
             {"category": result.category, "group": result.group, **item}
             for result, known in zip(results, items, strict=True)
             for item in known
         ]
-        raw = [_raw(result) for result in results]
-        twins = [_minus_twins(result) for result in results]
+        raw, twins = zip(*(_measured(result) for result in results), strict=True)
         has_twins = any(result.has_twins for result in results)
         return cls(
             items=pd.DataFrame(rows),
@@ -112,43 +100,25 @@ class ItemDifferences:
 
     @classmethod
     def read(cls, run: Run) -> ItemDifferences:
-        """Read the files of ``write``.
-
-        Raises:
-            InputError: if the run has none, or a file is not as it was written.
-        """
+        """Read the files of ``write``; an ``InputError`` if one is not as it was written."""
         arrays = run.arrays(ITEMS_ARRAYS)
-        raw, twins = (
-            {
-                key.removeprefix(f"{kind}."): values
-                for key, values in arrays.items()
-                if key.startswith(f"{kind}.")
-            }
-            for kind in ("raw", "twins")
-        )
+        raw, twins = (part_of(arrays, kind) for kind in ("raw", "twins"))
         return cls(run.table(ITEMS_TABLE, ITEMS_COLUMNS), arrays["layers"].tolist(), raw, twins)
 
 
-def _raw(result: GroupResult) -> dict[str, np.ndarray]:
-    statistic = result.statistic
+def _measured(result: GroupResult) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """``ItemDifferences.raw`` and ``twins`` of one group."""
+    statistic, versions = result.statistic, result.versions
     total = (statistic.q_stereotype + statistic.q_anti).mean(0)
-    difference = statistic.q_anti - statistic.q_stereotype
-    n = result.versions.n
-    return {"sum": result.item_sums[:n], "dispersion": ratio(difference, total)}
-
-
-def _minus_twins(result: GroupResult) -> dict[str, np.ndarray]:
-    versions = result.versions
-    between = contrast_matrix(versions)
-
-    def contrasted(values: np.ndarray) -> np.ndarray:
+    dispersion = ratio(statistic.q_anti - statistic.q_stereotype, total)
+    between, twins = contrast_matrix(versions), {}
+    for name, values in (("sum", result.item_sums), ("dispersion", result.contrast.dispersion)):
         contrasts = np.full((versions.n, *values.shape[1:]), np.nan)
         contrasts[versions.twinned] = np.tensordot(between, values, axes=(1, 0))
-        return contrasts
-
+        twins[name] = contrasts
     total = result.contrast.dispersion_total / max(1, len(versions.twinned))
-    dispersion = ratio(contrasted(result.contrast.dispersion), total)
-    return {"sum": contrasted(result.item_sums), "dispersion": dispersion}
+    twins["dispersion"] = ratio(twins["dispersion"], total)
+    return {"sum": result.item_sums[: versions.n], "dispersion": dispersion}, twins
 
 
 # -- the texts that carry a head's difference most -------------------------------------------------
@@ -199,10 +169,7 @@ class ExamplePattern:
     """Every head's pattern on one text.
 
     Attributes:
-        model: Name of the model.
-        group: Group of the text.
-        text: The text.
-        tokens: Its tokens as they are read.
+        tokens: The text's tokens as they are read.
         attention: Direction of the attention.
         patterns: One matrix per head, rows summing to 1.
     """
@@ -213,10 +180,6 @@ class ExamplePattern:
     tokens: tuple[str, ...]
     attention: Attention
     patterns: Float[np.ndarray, "layer head query key"]
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Plain arrays by name."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
     def load(cls, folder: str | Path) -> ExamplePattern:
@@ -232,26 +195,14 @@ class ExamplePattern:
     def read(cls, run: Run) -> ExamplePattern:
         """Read the pattern of an open run; errors as in ``load``."""
         saved = run.arrays(EXAMPLE)
-        try:
-            direction = str(saved["attention"])
-            example = cls(
-                model=str(saved["model"]),
-                group=str(saved["group"]),
-                text=str(saved["text"]),
-                tokens=tuple(str(token) for token in saved["tokens"]),
-                attention="causal" if direction == "causal" else "bidirectional",
-                patterns=saved["patterns"],
-            )
-            n = len(example.tokens)
-            if n < 2 or example.patterns.ndim != 4 or example.patterns.shape[2:] != (n, n):
-                raise ValueError(f"{n} tokens with patterns of shape {example.patterns.shape}")
-            if 0 in example.patterns.shape or not np.isfinite(example.patterns).all():
-                raise ValueError("patterns are missing or undefined")
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{run.folder / EXAMPLE} holds no pattern of one text ({error}); {run.again}"
-            ) from error
-        return example
+        return cls(
+            model=str(saved["model"]),
+            group=str(saved["group"]),
+            text=str(saved["text"]),
+            tokens=tuple(saved["tokens"].tolist()),
+            attention="causal" if saved["attention"] == "causal" else "bidirectional",
+            patterns=saved["patterns"],
+        )
 
     def of(self, head: HeadId) -> Float[np.ndarray, "query key"]:
         """The pattern of one head.
@@ -265,23 +216,18 @@ class ExamplePattern:
         return np.asarray(self.patterns[head.layer, head.head])
 
 
-def neutral_example(model: LoadedModel) -> ExamplePattern:
-    """The patterns of the first starter triple: one harmless sentence, the same in every run.
-
-    The first triple of a run's own data would make a picture of whatever it says.
-
-    Raises:
-        InputError: if the text is too long for the model.
-    """
-    return example_pattern(model, load_triples("starter", limit=1)[0])
-
-
-def example_pattern(model: LoadedModel, triple: Triple) -> ExamplePattern:
+def example_pattern(model: LoadedModel, triple: Triple | None = None) -> ExamplePattern:
     """The patterns of a triple's stereotype text.
 
+    Args:
+        model: The model.
+        triple: The first starter triple if None: one harmless sentence, the same in every run. The
+            first triple of a run's own data would make a picture of whatever it says.
+
     Raises:
         InputError: if the text is too long for the model.
     """
+    triple = triple or load_triples("starter", limit=1)[0]
     tokens = tokenize(model.tokenizer, [triple], max_tokens=model.max_tokens, roles=("stereotype",))
     (batch,) = PatternReader(model, batch_size=1).read(tokens)
     ids = tokens[0].ids[0]
@@ -347,31 +293,6 @@ class KeptPatterns:
         place = int(found[0])
         return json.loads(str(self.table["tokens"].iloc[place])), self.patterns[place]
 
-    @classmethod
-    def of(
-        cls,
-        wanted: Sequence[PatternText],
-        tokens: Sequence[Sequence[str]],
-        patterns: Sequence[np.ndarray],
-    ) -> KeptPatterns:
-        """From texts, their tokens as they are read, and their patterns."""
-        rows = [
-            {
-                "category": text.category,
-                "layer": text.head.layer,
-                "head": text.head.head,
-                "id": text.id,
-                "role": text.role,
-                "text": text.text,
-                "tokens": json.dumps(list(read)),
-                "length": len(read),
-            }
-            for text, read in zip(wanted, tokens, strict=True)
-        ]
-        # Without a row no column knows its kind.
-        table = pd.DataFrame(rows, columns=list(PATTERNS_COLUMNS)).astype(PATTERNS_COLUMNS)
-        return cls(table, [np.asarray(pattern, dtype=np.float16) for pattern in patterns])
-
     def write(self, run: RunWriter) -> None:
         """Add the table and the patterns, end to end, to a run that is being written."""
         flat = [pattern.ravel() for pattern in self.patterns]
@@ -380,22 +301,11 @@ class KeptPatterns:
 
     @classmethod
     def read(cls, run: Run) -> KeptPatterns:
-        """Read the files of ``write``.
-
-        Raises:
-            InputError: if the run has none, or a file is not as it was written.
-        """
-        table, flat = (
-            run.table(PATTERNS_TABLE, PATTERNS_COLUMNS),
-            run.arrays(PATTERNS_ARRAYS)["patterns"],
-        )
+        """Read the files of ``write``; an ``InputError`` if one is not as it was written."""
+        table = run.table(PATTERNS_TABLE, PATTERNS_COLUMNS)
+        flat = run.arrays(PATTERNS_ARRAYS)["patterns"]
         length = table["length"].to_numpy(int)
         ends = np.cumsum(length**2)
-        if len(flat) != (ends[-1] if len(ends) else 0):
-            raise InputError(
-                f"{run.folder / PATTERNS_ARRAYS} does not hold the patterns of "
-                f"{PATTERNS_TABLE}; {run.again}"
-            )
         parts = np.split(flat, ends[:-1]) if len(ends) else []
         patterns = [part.reshape(n, n) for part, n in zip(parts, length, strict=True)]
         return cls(table, patterns)
@@ -437,8 +347,20 @@ def kept_patterns(
                 pattern = batch.patterns[row, head.layer, head.head, :n, :n]
                 patterns[texts[number], head] = pattern.half().cpu().numpy()
     kept = [asked for asked in wanted if asked.text in ids]
-    return KeptPatterns.of(
-        kept,
-        [[model.tokenizer.decode([token]).strip() for token in ids[asked.text]] for asked in kept],
-        [patterns[asked.text, asked.head] for asked in kept],
-    )
+    rows = []
+    for asked in kept:
+        tokens = [model.tokenizer.decode([token]).strip() for token in ids[asked.text]]
+        row = {
+            "category": asked.category,
+            "layer": asked.head.layer,
+            "head": asked.head.head,
+            "id": asked.id,
+            "role": asked.role,
+            "text": asked.text,
+            "tokens": json.dumps(tokens),
+            "length": len(tokens),
+        }
+        rows.append(row)
+    # Without a row no column knows its kind.
+    table = pd.DataFrame(rows, columns=list(PATTERNS_COLUMNS)).astype(PATTERNS_COLUMNS)
+    return KeptPatterns(table, [patterns[asked.text, asked.head] for asked in kept])

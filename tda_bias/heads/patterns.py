@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,17 +37,21 @@ class PatternBatch:
     length: Int[Tensor, " text"]
 
 
-@dataclass(frozen=True)
-class PrefixSharing:
-    """The choice to run common prefixes once, or every text alone.
+@dataclass
+class RowCheck:
+    """Counts of attention rows that do not sum to 1, which half precision and sinks produce.
 
     Attributes:
-        used: Whether they are.
-        why: The reason, for the run record.
+        tolerance: Largest allowed distance from 1.
+        failed: Layer to number of (text, head, query) rows outside.
+        checked: Rows looked at.
+        worst: Largest distance seen.
     """
 
-    used: bool
-    why: str
+    tolerance: float
+    failed: dict[int, int] = field(default_factory=dict)
+    checked: int = 0
+    worst: float = 0.0
 
 
 class PatternReader:
@@ -56,15 +60,14 @@ class PatternReader:
     Args:
         model: The model.
         batch_size: Texts per forward pass.
-        share_prefix: ``auto`` runs the tokens that a context's texts share once, where
-            ``find_sharing`` has shown that this is exact; ``never`` runs every text alone.
+        probes: Contexts to find out on, before the first text is read, whether the tokens that a
+            context's texts share can be run once; without any, every text is run alone.
         edges: ``attention``, or ``output``: the norm of what the head writes from each token, so
             that attention parked on a token whose value is small weighs little.
 
     Attributes:
         model: The model.
-        rows: The check of the row sums of everything read since ``new_row_check``.
-        sharing: Whether prefixes are run once, and why.
+        rows: The check of the row sums of everything read; set it to a new one to count anew.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class PatternReader:
         model: LoadedModel,
         *,
         batch_size: int,
-        share_prefix: Literal["auto", "never"] = "never",
+        probes: Sequence[ContextTexts] = (),
         edges: Edges = "attention",
     ) -> None:
         self.model = model
@@ -80,34 +83,28 @@ class PatternReader:
         self._batch_size = 1 if alone else batch_size
         self._direction_checked = False
         self._writers = HeadWriters(model) if edges == "output" else None
-        self._sharing_known = share_prefix == "never"
-        self.sharing = PrefixSharing(False, "off: as asked")
-        self.rows = self.new_row_check()
+        self._probes = probes
+        self._sharing = "" if probes else "off: as asked"
+        self.rows = RowCheck(2e-2 if model.dtype.itemsize < 4 else 1e-4)
 
-    def new_row_check(self) -> RowCheck:
-        """Begin counting rows anew."""
-        half = self.model.dtype.itemsize < 4
-        self.rows = RowCheck(tolerance=2e-2 if half else 1e-4)
-        return self.rows
+    def find_sharing(self) -> str:
+        """``on`` or ``off``, and why: found out at the first call.
 
-    def find_sharing(self, contexts: Sequence[ContextTexts]) -> PrefixSharing:
-        """Find out whether common prefixes can be run once; later calls know it already.
-
-        Measured on the context with the longest text and on the one with the longest sequence,
-        where limited attention windows show first.
+        Measured on the probe with the longest text and on the one with the longest sequence, where
+        limited attention windows show first.
 
         Raises:
             InputError: as ``read``, if the plain run fails.
         """
-        if not self._sharing_known:
-            self.sharing, self._sharing_known = self._tried(contexts), True
-        return self.sharing
+        if not self._sharing:
+            self._sharing = self._tried(self._probes)
+        return self._sharing
 
-    def _tried(self, contexts: Sequence[ContextTexts]) -> PrefixSharing:
+    def _tried(self, contexts: Sequence[ContextTexts]) -> str:
         if self.model.attention == "bidirectional":
-            return PrefixSharing(False, "off: later tokens change the patterns of earlier ones")
-        if max((context.prefix for context in contexts), default=0) == 0:
-            return PrefixSharing(False, "off: no triple's texts begin alike")
+            return "off: later tokens change the patterns of earlier ones"
+        if max(context.prefix for context in contexts) == 0:
+            return "off: no triple's texts begin alike"
         longest = max(contexts, key=lambda context: max(context.n_tokens))
         widest = max(contexts, key=lambda context: context.n_packed)
         difference = 0.0
@@ -116,39 +113,39 @@ class PatternReader:
             try:
                 shared = self._patterns_of(probe, shared=True)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:
-                return PrefixSharing(False, f"off: {_why_refused(error)}")
+                return f"off: {_why_refused(error)}"
             of_probe = max(float((shared[text] - plain[text]).abs().max()) for text in plain)
             if of_probe > SHARING_TOLERANCE:
-                return PrefixSharing(
-                    False, f"off: patterns differ by {of_probe:.1e} from the plain run"
-                )
+                return f"off: patterns differ by {of_probe:.1e} from the plain run"
             difference = max(difference, of_probe)
-        return PrefixSharing(True, f"on: patterns equal the plain run's to {difference:.1e}")
+        return f"on: patterns equal the plain run's to {difference:.1e}"
 
     def _patterns_of(
         self, context: ContextTexts, *, shared: bool
     ) -> dict[int, Float[Tensor, "layer head query key"]]:
         patterns = {}
-        for batch in self._batches([context], shared=shared):
+        for batch in self.read([context], shared=shared):
             for index, (text, n) in enumerate(
                 zip(batch.text.tolist(), batch.length.tolist(), strict=True)
             ):
                 patterns[text] = batch.patterns[index, :, :, :n, :n].clone()
         return patterns
 
-    def read(self, contexts: Sequence[ContextTexts]) -> Iterator[PatternBatch]:
+    def read(
+        self, contexts: Sequence[ContextTexts], *, shared: bool | None = None
+    ) -> Iterator[PatternBatch]:
         """Every text's patterns, once.
 
         Args:
             contexts: The texts, as many of each context.
+            shared: Whether a context's common prefix is run once; None: as ``find_sharing`` says.
 
         Raises:
             InputError: on NaN or infinite patterns, or if the model shows attention to later
                 tokens though it should not.
         """
-        return self._batches(contexts, shared=self.sharing.used)
-
-    def _batches(self, contexts: Sequence[ContextTexts], *, shared: bool) -> Iterator[PatternBatch]:
+        if shared is None:
+            shared = self.find_sharing().startswith("on")
         hooks = self.model.pattern_hooks
         passes = forward_passes(
             contexts,
@@ -165,7 +162,7 @@ class PatternReader:
         # One array from the start: stacking layers would hold all of them twice.
         patterns = torch.empty(0)
         seen = 0
-        checks: dict[int, LayerCheck] = {}
+        faults: dict[int, Tensor] = {}
         causal = self.model.attention == "causal"
         inside = torch.arange(int(forward_pass.length.max())) < forward_pass.length[:, None]
 
@@ -173,12 +170,8 @@ class PatternReader:
             nonlocal patterns, seen, inside
             layer = self._texts(pattern, forward_pass)
             inside = inside.to(layer.device)
-            checks[number] = LayerCheck.of(
-                layer,
-                inside,
-                tolerance=self.rows.tolerance,
-                direction=causal and not self._direction_checked,
-            )
+            direction = causal and not self._direction_checked
+            faults[number] = _faults(layer, inside, self.rows.tolerance, direction=direction)
             if written is not None:
                 layer = layer * _per_text(written, forward_pass)[:, :, None]
             if not seen:
@@ -202,7 +195,7 @@ class PatternReader:
                     f"`model` {self.model.name} gave patterns for {seen} of {len(hooks)} layers; "
                     "its attention cannot be hooked"
                 )
-            self._check(checks, int(forward_pass.length.sum()))
+            self._check(faults, forward_pass.length)
             return patterns
 
     def _run_bridge(
@@ -251,10 +244,10 @@ class PatternReader:
         cropped = pattern.flatten(2).gather(2, entry).reshape(rows, heads, -1, n, n)
         return cropped.transpose(1, 2).flatten(0, 1)
 
-    def _check(self, checks: Mapping[int, LayerCheck], n_rows: int) -> None:
+    def _check(self, faults: Mapping[int, Tensor], length: Int[Tensor, " text"]) -> None:
         """Look at what was measured of a pass: the device is waited for here only."""
-        for layer, check in checks.items():
-            worst, failed, undefined, later = check.values.tolist()
+        for layer, of_layer in faults.items():
+            worst, failed, undefined, later = of_layer.tolist()
             if later > 0:
                 raise InputError(
                     f"`model` {self.model.name} attends to later tokens though it is causal"
@@ -262,13 +255,40 @@ class PatternReader:
             if undefined:
                 raise InputError(
                     f"attention patterns of layer {layer} are NaN or infinite for {undefined:.0f} "
-                    f"of {check.n_texts} texts of a batch; run with --dtype float32"
+                    f"of {len(length)} texts of a batch; run with --dtype float32"
                 )
-            self.rows.checked += n_rows * check.n_heads
+            self.rows.checked += int(length.sum()) * self.model.n_heads
             self.rows.worst = max(self.rows.worst, worst)
             if failed:
                 self.rows.failed[layer] = self.rows.failed.get(layer, 0) + int(failed)
         self._direction_checked = True
+
+
+def _faults(
+    patterns: Float[Tensor, "text head query key"],
+    inside: Bool[Tensor, "text token"],
+    tolerance: float,
+    *,
+    direction: bool,
+) -> Float[Tensor, "4"]:
+    """Faults in the patterns of a layer, still on its device.
+
+    Largest distance of a row's sum from 1, number of rows beyond the tolerance, number of texts
+    with NaN or infinities, and, where the direction counts, largest attention to a later token.
+    """
+    sums = (patterns @ inside[:, None, :, None].to(patterns.dtype)).squeeze(-1)
+    off = torch.where(inside[:, None, :], (sums - 1.0).abs(), 0.0)
+    later = off.new_zeros(())
+    if direction:
+        both = inside[:, None, :, None] & inside[:, None, None, :]
+        later = torch.where(both, patterns.triu(1), 0.0).abs().max()
+    values = (
+        off.max(),
+        ((off > tolerance) & inside[:, None, :]).sum(),
+        (~torch.isfinite(off).flatten(1).all(1)).sum(),
+        later,
+    )
+    return torch.stack([value.float() for value in values])
 
 
 def _per_text(
@@ -293,66 +313,6 @@ def _why_refused(error: Exception) -> str:
         return "out of memory on the longest context"
     reason = f"{type(error).__name__}: {first_line}"
     return f"the model does not take the attention mask it needs ({reason})"
-
-
-# -- what must hold of every pattern ---------------------------------------------------------------
-
-
-@dataclass
-class RowCheck:
-    """Counts of attention rows that do not sum to 1, which half precision and sinks produce.
-
-    Attributes:
-        tolerance: Largest allowed distance from 1.
-        failed: Layer to number of (text, head, query) rows outside.
-        checked: Rows looked at.
-        worst: Largest distance seen.
-    """
-
-    tolerance: float
-    failed: dict[int, int] = field(default_factory=dict)
-    checked: int = 0
-    worst: float = 0.0
-
-
-@dataclass(frozen=True)
-class LayerCheck:
-    """Faults in the patterns of a layer, still on its device.
-
-    Attributes:
-        values: Largest distance of a row's sum from 1, number of rows beyond the tolerance, number
-            of texts with NaN or infinities, largest attention to a later token.
-        n_texts: Texts.
-        n_heads: Heads.
-    """
-
-    values: Float[Tensor, "4"]
-    n_texts: int
-    n_heads: int
-
-    @classmethod
-    def of(
-        cls,
-        patterns: Float[Tensor, "text head query key"],
-        inside: Bool[Tensor, "text token"],
-        *,
-        tolerance: float,
-        direction: bool,
-    ) -> LayerCheck:
-        """Measure; ``direction`` also looks for attention to later tokens."""
-        sums = (patterns @ inside[:, None, :, None].to(patterns.dtype)).squeeze(-1)
-        off = torch.where(inside[:, None, :], (sums - 1.0).abs(), 0.0)
-        later = off.new_zeros(())
-        if direction:
-            both = inside[:, None, :, None] & inside[:, None, None, :]
-            later = torch.where(both, patterns.triu(1), 0.0).abs().max()
-        values = (
-            off.max(),
-            ((off > tolerance) & inside[:, None, :]).sum(),
-            (~torch.isfinite(off).flatten(1).all(1)).sum(),
-            later,
-        )
-        return cls(torch.stack([value.float() for value in values]), *patterns.shape[:2])
 
 
 # -- edges weighted by what is written -------------------------------------------------------------

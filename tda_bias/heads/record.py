@@ -82,7 +82,7 @@ class TestedMapRecord(RecordPart):
 
 
 class TwinsRecord(RecordPart):
-    """Differences about the target, and those of wording; see ``tda_bias.heads.controls``."""
+    """Differences about the target, and those of wording; see ``tables.controls``."""
 
     contexts: int
     twins: int
@@ -189,7 +189,6 @@ TABLES = (
 
 # -- rankings --------------------------------------------------------------------------------------
 
-
 # Published maps: mean z over groups of |combined|. They rank heads by their noise level.
 PUBLISHED: tuple[RankBy, ...] = ("relative", "statistic", "metric")
 
@@ -208,12 +207,6 @@ class MapColumns:
     tested: str
     combined: str
 
-    @property
-    def short_names(self) -> dict[str, str]:
-        """Columns of the category's table by what they are called in a ranking."""
-        tests = {f"{name}_{self.tested}": name for name in ("p", "p_max", "q")}
-        return {self.value: "z", **tests}
-
 
 def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
     """The columns of a ranking in a category's table.
@@ -230,17 +223,11 @@ def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
     if rank_by not in get_args(RankBy):
         raise InputError(f"`by` must be one of {', '.join(get_args(RankBy))}; got {rank_by!r}")
     twin = "_twin" if "p_relative_twin" in columns else ""
-    match rank_by:
-        case "evidence":
-            tested = f"relative{twin}"
-            return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
-        case "location":
-            tested = f"location{twin}"
-            return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
-        case "metric":
-            return MapColumns("z_metric", "statistic", "combined_metric")
-        case _:
-            return MapColumns(f"z_{rank_by}", rank_by, f"combined_{rank_by}")
+    if rank_by in ("evidence", "location"):
+        tested = f"{'relative' if rank_by == 'evidence' else 'location'}{twin}"
+        return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
+    tested = "statistic" if rank_by == "metric" else rank_by
+    return MapColumns(f"z_{rank_by}", tested, f"combined_{rank_by}")
 
 
 def ranked(category: pd.DataFrame, rank_by: RankBy) -> pd.DataFrame:
@@ -252,3 +239,11 @@ def ranked(category: pd.DataFrame, rank_by: RankBy) -> pd.DataFrame:
     if rank_by in PUBLISHED:
         return category.sort_values(["unstable", value], ascending=[True, False], kind="stable")
     return category.sort_values(value, ascending=False, kind="stable")
+
+
+def short_named(category: pd.DataFrame, rank_by: RankBy) -> pd.DataFrame:
+    """Heads of one category with the columns ``layer head z p p_max q unstable`` of a ranking."""
+    columns = map_columns(rank_by, category.columns)
+    tests = {f"{name}_{columns.tested}": name for name in ("p", "p_max", "q")}
+    short = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
+    return category.rename(columns={columns.value: "z", **tests})[short].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""p-values of the head statistic from resampling: pure arrays in, frozen results out.
+"""p-values of the head statistic from resampling: pure arrays in, pure arrays out.
 
 All of them work on the 2 n squared distances q of ``GroupStatistic``. What is exchanged is defined
 once, in ``sign_flips`` (the two labels of a context) and ``relabellings`` (any texts of the two
@@ -30,19 +30,6 @@ EXACT_RELABELLINGS = 4096
 BLOCK = 100_000
 
 
-@dataclass(frozen=True)
-class ResampledTest:
-    """A p-value from resampling.
-
-    Attributes:
-        pvalue: ``(...)``, two-sided; NaN where the statistic is.
-        exact: Whether all arrangements were enumerated.
-    """
-
-    pvalue: Float[np.ndarray, "..."]
-    exact: bool
-
-
 # -- what is exchanged -----------------------------------------------------------------------------
 
 
@@ -59,9 +46,6 @@ class Draws:
     signs: Float[np.ndarray, "resample unit"]
     given: Float[np.ndarray, " unit"]
     exact: bool
-
-    def __len__(self) -> int:
-        return len(self.signs)
 
     def sd(self, terms: Float[np.ndarray, "unit test"]) -> Float[np.ndarray, " test"]:
         """Standard deviation of ``signs @ terms`` over all arrangements."""
@@ -97,7 +81,7 @@ class VersionDraws(Draws):
     def sd(self, terms: Float[np.ndarray, "unit test"]) -> Float[np.ndarray, " test"]:
         """Standard deviation over all arrangements; each context's contrasts have the mean 0."""
         squares = self.versions.contrasts(terms) ** 2
-        alike = 1 + self.versions.n_twins[self.versions.context]
+        alike = np.bincount(self.versions.context)[self.versions.context]
         return np.asarray(np.sqrt((squares / alike[:, None]).sum(0)))
 
 
@@ -108,13 +92,9 @@ def version_draws(
 
     For a single twin per context this flips the sign of its difference.
 
-    Args:
-        versions: The triples and their twins.
-        n_resamples: Random draws.
-        rng: The generator they come from.
-        enumerated: Give all arrangements where they are few; else always draw.
+    All arrangements where they are few and ``enumerated``, else ``n_resamples`` random ones.
     """
-    size = versions.n_twins[versions.twinned] + 1
+    size = np.array([len(members) for members in versions.members], dtype=np.int64)
     if enumerated:
         drawn = exchanges(size, n_resamples, rng)
     else:
@@ -164,24 +144,27 @@ def relabellings(n: int, n_resamples: int, rng: np.random.Generator) -> Draws:
 
 def paired_test(
     stat: GroupStatistic, *, n_resamples: int = 9999, rng: np.random.Generator
-) -> ResampledTest:
-    """Two-sided test of S by flipping the labels within contexts: the default.
+) -> Float[np.ndarray, "..."]:
+    """Two-sided p of S by flipping the labels within contexts: the default; NaN where S is.
 
     Null hypothesis: the stereotype and the anti-stereotype text of a context are exchangeable. The
     same flips serve all heads. Exact by enumeration for n <= 12.
 
-    Args:
-        stat: From ``group_statistic``.
-        n_resamples: Random flips where they are not enumerated.
-        rng: The generator all draws come from.
+    ``n_resamples`` random flips of ``rng`` are drawn where they are not enumerated.
     """
-    draws = sign_flips(stat.n, n_resamples, rng)
-    return two_sided(draws, paired_terms(stat))
+    return two_sided(sign_flips(stat.n, n_resamples, rng), paired_terms(stat))
 
 
 def paired_terms(stat: GroupStatistic) -> Float[np.ndarray, "n ..."]:
     """``(n, ...)``: each context's share of S, whose sum over contexts is S; NaN where S is."""
     return np.asarray((stat.q_anti - stat.q_stereotype) / _denominator(stat))
+
+
+def relative_terms(stat: GroupStatistic) -> Float[np.ndarray, "n ..."]:
+    """Each context's share of ``relative``, whose sum over contexts is that value."""
+    total = stat.q_stereotype.mean(0) + stat.q_anti.mean(0)
+    scale = np.where(np.isfinite(stat.relative), stat.n * total, np.nan)
+    return np.asarray((stat.q_anti - stat.q_stereotype) / scale)
 
 
 def label_terms(stat: GroupStatistic) -> Float[np.ndarray, "2n ..."]:
@@ -193,30 +176,8 @@ def _denominator(stat: GroupStatistic) -> np.ndarray:
     return np.where(stat.var_unrelated > 0, stat.n * stat.var_unrelated, np.nan)
 
 
-def label_test(
-    stat: GroupStatistic,
-    *,
-    n_resamples: int = 9999,
-    rng: np.random.Generator,
-) -> ResampledTest:
-    """Two-sided test of S under all relabellings of the texts, contexts ignored.
-
-    Args:
-        stat: From ``group_statistic``.
-        n_resamples: Random relabellings where they are not enumerated.
-        rng: The generator all draws come from.
-    """
-    draws = relabellings(stat.n, n_resamples, rng)
-    return two_sided(draws, label_terms(stat))
-
-
-def log_choose(n: int, k: np.ndarray) -> np.ndarray:
-    """Logarithm of the binomial coefficients."""
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
-
-
-def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:
-    """Share of draws whose statistic is at least as far from 0 as the observed one.
+def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarray, "..."]:
+    """Share of draws whose statistic is at least as far from 0 as the observed one; NaN stays NaN.
 
     Args:
         draws: From ``sign_flips`` or ``relabellings``.
@@ -228,14 +189,14 @@ def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTe
     threshold = size - tolerance(size)
     reached = torch.from_numpy(threshold)
     count = torch.stack([(null >= reached).sum(0) for null in draws.sizes(flat)]).sum(0).numpy()
-    pvalue = np.where(np.isnan(size), np.nan, permutation_pvalue(count, len(draws), draws.exact))
-    return ResampledTest(pvalue.reshape(terms.shape[1:]), draws.exact)
+    pvalue = permutation_pvalue(count, len(draws.signs), draws.exact)
+    return np.where(np.isnan(size), np.nan, pvalue).reshape(terms.shape[1:])
 
 
 # -- many heads ------------------------------------------------------------------------------------
 
 
-def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:
+def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarray, "..."]:
     """Family-wise p of every test from the largest |z| over all tests under shared draws.
 
     Args:
@@ -255,29 +216,16 @@ def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> ResampledTest:
         scaled = flat[:, usable] / sd[usable]
         size = np.abs(observed[usable] / sd[usable])
         largest = torch.cat([null.amax(1) for null in draws.sizes(scaled)]).numpy()
-        count = len(draws) - np.searchsorted(np.sort(largest), size - tolerance(size))
-        pvalue[usable] = permutation_pvalue(count, len(draws), draws.exact)
-    return ResampledTest(pvalue.reshape(terms.shape[1:]), draws.exact)
+        count = len(draws.signs) - np.searchsorted(np.sort(largest), size - tolerance(size))
+        pvalue[usable] = permutation_pvalue(count, len(draws.signs), draws.exact)
+    return pvalue.reshape(terms.shape[1:])
 
 
 # -- the published p-value -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PaperTest:
-    """The published p-value and metric.
-
-    Attributes:
-        pvalue: ``(...)``, one-sided in the direction of S. Not calibrated: see ``paper_pvalue``.
-        T: ``(...)``, (1 - pvalue) * S: the paper's metric of a head.
-    """
-
-    pvalue: Float[np.ndarray, "..."]
-    T: Float[np.ndarray, "..."]
-
-
-def paper_pvalue(stat: GroupStatistic) -> PaperTest:
-    """The published p-value, for reproduction.
+def paper_pvalue(stat: GroupStatistic) -> Float[np.ndarray, "..."]:
+    """The published p-value, one-sided in the direction of S, for reproduction; NaN where S is.
 
     The number t of swapped texts has weights proportional to C(n, t)^2 t!; given t the change of S
     is taken as normal with the mean and variance of a sum of t entries of the swap matrix. The
@@ -290,7 +238,8 @@ def paper_pvalue(stat: GroupStatistic) -> PaperTest:
     """
     n = stat.n
     t = np.arange(1, n + 1).reshape((-1,) + (1,) * stat.S.ndim)
-    log_weight = 2 * log_choose(n, t) + gammaln(t + 1)
+    log_choose = gammaln(n + 1) - gammaln(t + 1) - gammaln(n - t + 1)
+    log_weight = 2 * log_choose + gammaln(t + 1)
     weight = np.exp(log_weight - logsumexp(log_weight))
     mean = -2.0 * stat.S / n * t
     spread = stat.q_stereotype.var(0) + stat.q_anti.var(0)
@@ -300,8 +249,7 @@ def paper_pvalue(stat: GroupStatistic) -> PaperTest:
         z = np.where(sd > 0, mean / np.where(sd > 0, sd, 1.0), np.sign(mean) * np.inf)
         z = np.where((sd == 0) & (mean == 0), 0.0, z)
         above = np.clip(np.sum(weight * norm.cdf(z), axis=0), 0.0, 1.0)  # of rounding
-    pvalue = np.where(np.isnan(stat.S), np.nan, np.where(stat.S >= 0, above, 1.0 - above))
-    return PaperTest(pvalue=pvalue, T=(1.0 - pvalue) * stat.S)
+    return np.where(np.isnan(stat.S), np.nan, np.where(stat.S >= 0, above, 1.0 - above))
 
 
 # -- calibration -----------------------------------------------------------------------------------
@@ -367,8 +315,9 @@ def calibration(
     for index in range(n_groups):
         rng = np.random.default_rng([seed, index])
         group = simulated_group(rng, n_contexts=n_contexts)
-        by_test["paper"].append(paper_pvalue(group).pvalue)
-        by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng).pvalue)
-        by_test["label"].append(label_test(group, n_resamples=n_resamples, rng=rng).pvalue)
+        by_test["paper"].append(paper_pvalue(group))
+        by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng))
+        labels = relabellings(n_contexts, n_resamples, rng)
+        by_test["label"].append(two_sided(labels, label_terms(group)))
     pvalues = {name: np.concatenate(values) for name, values in by_test.items()}
     return Calibration(pvalues, n_groups, n_contexts)

@@ -25,7 +25,7 @@ from tda_bias.heads.items import (
     carriers,
     shares,
 )
-from tda_bias.heads.record import TABLES, HeadsRecord, map_columns, ranked
+from tda_bias.heads.record import TABLES, HeadsRecord, map_columns, ranked, short_named
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.result import Recorded, summary_html, writing_run
@@ -166,7 +166,7 @@ class HeadBias(Recorded):
         if k < 1:
             raise InputError(f"`k` must be at least 1; got {k}")
         name = by or self.rank_by
-        return _with_short_names(ranked(self._rows(category), name).head(k), name)
+        return short_named(ranked(self._rows(category), name).head(k), name)
 
     def survivors(
         self, *, category: str | None = None, by: RankBy | None = None, level: float = 0.05
@@ -180,24 +180,15 @@ class HeadBias(Recorded):
             As ``top``, in ascending order of p.
         """
         name = by or self.rank_by
-        rows = _with_short_names(self._rows(category), name)
+        rows = short_named(self._rows(category), name)
         kept = rows[(rows["p_max"] < level) | (rows["q"] < level)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
-
-    def heads_to_look_at(self, category: str, n: int) -> list[HeadId]:
-        """The first n heads of a category's ranking, then up to n survivors further down."""
-        tables = self.top(n, category=category), self.survivors(category=category).head(n)
-        heads = [
-            HeadId(int(row["layer"]), int(row["head"]))
-            for table in tables
-            for row in table.to_dict("records")
-        ]
-        return list(dict.fromkeys(heads))
 
     def texts_to_keep(self, n_heads: int) -> list[PatternText]:
         """The heads that a person will look at first, each with the texts that carry it most.
 
-        Those are, category by category, the first of the ranking and all that survive correction.
+        Those are, category by category, the first of the ranking, and as many that survive
+        correction further down.
 
         Args:
             n_heads: Heads of each category's ranking.
@@ -208,7 +199,15 @@ class HeadBias(Recorded):
         wanted = []
         for category in self.categories:
             rows = np.flatnonzero(table["category"] == category)
-            for head in self.heads_to_look_at(category, n_heads):
+            heads = [
+                HeadId(int(row["layer"]), int(row["head"]))
+                for first in (
+                    self.top(n_heads, category=category),
+                    self.survivors(category=category).head(n_heads),
+                )
+                for row in first.to_dict("records")
+            ]
+            for head in dict.fromkeys(heads):
                 for place in rows[carriers(share[rows], head, TEXTS_PER_HEAD)]:
                     item = table.iloc[int(place)]
                     wanted += [
@@ -332,7 +331,8 @@ class HeadBias(Recorded):
             run.table("heads.csv", self.table)
             run.figure("heatmap", heatmap_figure(self))
             if self.example is not None:
-                run.arrays(EXAMPLE, self.example.to_arrays())
+                example = vars(self.example).items()
+                run.arrays(EXAMPLE, {name: np.asarray(value) for name, value in example})
             if self.items is not None:
                 self.items.write(run)
             if self.nulls is not None:
@@ -364,12 +364,6 @@ class HeadBias(Recorded):
 
     def _rows(self, category: str | None) -> pd.DataFrame:
         return self.category[self.category["category"] == self._category(category)]
-
-
-def _with_short_names(category: pd.DataFrame, by: RankBy) -> pd.DataFrame:
-    names = map_columns(by, category.columns).short_names
-    columns = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
-    return category.rename(columns=names)[columns].reset_index(drop=True)
 
 
 def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:

@@ -1,8 +1,8 @@
-"""Group results to tidy tables: the tests of every head, the combined values, the hot spots."""
+"""Group results to tidy tables: tests of every head, combined values, hot spots; and controls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,16 @@ from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
-from tda_bias.heads.group_statistic import GroupStatistic, unstable_heads
-from tda_bias.heads.hot_spots import GroupTerms, HotSpots, hot_spots, z_over_heads
-from tda_bias.heads.location import (
+from tda_bias.heads.group_statistic import GroupStatistic, ratio, unstable_heads
+from tda_bias.heads.hot_spots import (
+    GroupTerms,
+    HotSpots,
     LocationMap,
-    LocationTest,
-    location_columns,
+    hot_spots,
     location_tests,
+    z_over_heads,
 )
-from tda_bias.heads.record import PUBLISHED
+from tda_bias.heads.record import PUBLISHED, map_columns
 from tda_bias.heads.resampled import (
     label_terms,
     max_z,
@@ -28,19 +29,19 @@ from tda_bias.heads.resampled import (
     paper_pvalue,
     random_flips,
     relabellings,
+    relative_terms,
     sign_flips,
     two_sided,
     version_draws,
 )
-from tda_bias.stats.resampling import benjamini_hochberg, generator
+from tda_bias.stats.resampling import benjamini_hochberg, generator, spearman_over_items
 from tda_bias.types import in_order
 
-# Combined values of a head in a group; those with twins are there where the run had twins.
-COMBINED = (*PUBLISHED, "location")
-COMBINED_TWIN = ("relative_twin", "location_twin")
 # Maps whose hot-spot test is made.
 TESTED = ("relative", "statistic", "location", "signed_relative")
 TESTED_TWIN = ("relative_twin", "location_twin", "signed_relative_twin")
+# With fewer contexts than this no arrangement is rare enough for a two-sided p below .05.
+SMALLEST_TESTABLE = {"paired": 6, "label": 4, "paper": 2}
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,7 @@ class Tables:
 
 
 def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str) -> Tables:
-    """All tables of a run.
-
-    Args:
-        results: The groups.
-        config: Number of resamples, seed, which p-value.
-        model: Name for the first column.
-    """
+    """All tables of a run; ``model`` is the name in their first column."""
     twins = any(result.has_twins for result in results)
     heads: dict[tuple[str, str], pd.DataFrame] = {}
     combined: dict[tuple[str, str], pd.DataFrame] = {}
@@ -83,27 +78,26 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
         locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
         for result in members:
             key = category, result.group
-            tests, for_maps = location_tests(result, config)
-            heads[key] = head_table(result, config, tests, model=model, twins=twins)
+            location_pvalues, nulls_of_group = location_tests(result, config)
+            heads[key] = head_table(result, config, location_pvalues, model=model, twins=twins)
             combined[key] = combined_table(result, model=model, twins=twins)
-            for name, values in for_maps.items():
-                locations[name].add(*values)
+            for name, null in nulls_of_group.items():
+                observed = getattr(result.contrast, name)
+                by_dim = null.reshape(len(null), len(observed), -1)
+                locations[name].add(observed.reshape(len(observed), -1), by_dim)
         maps = {name: location.tested() for name, location in locations.items()}
         maps |= _dispersion_maps(members, config, twins=twins)
         own = pd.concat([combined[category, result.group] for result in members])
-        categories.append(category_table(category, own, maps, model=model, twins=twins))
+        categories.append(category_table(category, own, maps, model=model))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
         nulls |= {f"{category}.{name}": spots.null for name, spots in maps.items()}
     keys = [(result.category, result.group) for result in results]
-    rows = [
-        group_row(result, heads[key], combined[key])
-        for key, result in zip(keys, results, strict=True)
-    ]
+    rows = zip(results, (heads[key] for key in keys), (combined[key] for key in keys), strict=True)
     return Tables(
         table=pd.concat([heads[key] for key in keys], ignore_index=True),
         combined=pd.concat([combined[key] for key in keys], ignore_index=True),
         category=pd.concat(categories, ignore_index=True),
-        groups=pd.DataFrame(rows),
+        groups=pd.DataFrame([group_row(*of_group) for of_group in rows]),
         critical=critical,
         nulls=nulls,
     )
@@ -115,7 +109,7 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
 def head_table(
     result: GroupResult,
     config: HeadBiasConfig,
-    locations: Mapping[str, LocationTest],
+    locations: Mapping[str, tuple[np.ndarray, np.ndarray]],
     *,
     model: str,
     twins: bool,
@@ -141,10 +135,10 @@ def head_table(
     columns["length_statistic"] = result.length_statistic[dim]
     for name in ("p_paper", "T", "p_paired", "p_label", "p_max", "q_bh"):
         columns[name] = pvalues[name].ravel()
-    columns |= location_columns("location", result.contrast.location, locations)
+    columns |= _location_columns("location", result, locations)
     if twins:
         columns["n_twinned"] = len(result.versions.twinned)
-        columns |= location_columns("location_twin", result.contrast.location_twin, locations)
+        columns |= _location_columns("location_twin", result, locations)
         columns["relative_twin"] = result.contrast.relative_twin.ravel()
         columns |= _twin_dispersion_columns(result, config)
     columns["reason"] = stat.reason.ravel()
@@ -158,16 +152,31 @@ def _pvalues(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarra
     labels, texts = relabellings(n, config.n_resamples, rng), label_terms(stat)
     paper = paper_pvalue(stat)
     pvalues = {
-        "p_paper": paper.pvalue,
-        "T": paper.T,
-        "p_paired": two_sided(flips, paired).pvalue,
-        "p_label": two_sided(labels, texts).pvalue,
+        "p_paper": paper,
+        "T": (1.0 - paper) * stat.S,
+        "p_paired": two_sided(flips, paired),
+        "p_label": two_sided(labels, texts),
     }
     # The published p has no draws of its own: its family-wise companion is that of the flips.
     family = (labels, texts) if config.pvalue == "label" else (flips, paired)
-    pvalues["p_max"] = max_z(*family).pvalue
+    pvalues["p_max"] = max_z(*family)
     pvalues["q_bh"] = benjamini_hochberg(pvalues[f"p_{config.pvalue}"])
     return pvalues
+
+
+def _location_columns(
+    name: str, result: GroupResult, locations: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The statistic of a group's heads and its p-values; NaN where it has too few twins."""
+    value = getattr(result.contrast, name).ravel()
+    undefined = np.full(value.size, np.nan)
+    single, family = locations.get(name, (undefined, undefined))
+    return {
+        name: value if name in locations else undefined,
+        f"p_{name}": single,
+        f"p_max_{name}": family,
+        f"q_{name}": benjamini_hochberg(single),
+    }
 
 
 def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarray]:
@@ -178,15 +187,15 @@ def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dic
     rng = generator(config.seed, "twins", result.category, result.group)
     draws = version_draws(result.versions, config.n_resamples, rng)
     terms = result.contrast.dispersion / result.contrast.dispersion_total
-    single = two_sided(draws, terms).pvalue.ravel()
-    family = max_z(draws, terms).pvalue.ravel()
+    single, family = two_sided(draws, terms).ravel(), max_z(draws, terms).ravel()
     return dict(zip(names, (single, family, benjamini_hochberg(single)), strict=True))
 
 
-def combined_values(
-    result: GroupResult, *, twins: bool
-) -> dict[str, Float[np.ndarray, "layer head"]]:
-    """Means over the two dimensions: S, ``relative``, the paper's metric T, location.
+def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFrame:
+    """One row per layer and head of a group: means over the two dimensions and their z over heads.
+
+    Of S, ``relative``, the paper's metric T, and location; of the last and ``relative`` also with
+    twins.
 
     Source: Varadarajan & Songdechakraiwut, section 3 (whose text averages the metrics while its
     formula prints S; both are given).
@@ -195,18 +204,12 @@ def combined_values(
     values = {
         "relative": stat.relative.mean(0),
         "statistic": stat.S.mean(0),
-        "metric": paper_pvalue(stat).T.mean(0),
+        "metric": ((1.0 - paper_pvalue(stat)) * stat.S).mean(0),
         "location": contrast.location.mean(0),
     }
     if twins:
         values["relative_twin"] = contrast.relative_twin.mean(0)
         values["location_twin"] = contrast.location_twin.mean(0)
-    return values
-
-
-def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFrame:
-    """One row per layer and head of a group: combined values and their z-scores over heads."""
-    values = combined_values(result, twins=twins)
     layer, head = (axis.ravel() for axis in np.indices(values["statistic"].shape))
     columns: dict[str, Any] = {
         "model": model,
@@ -219,18 +222,12 @@ def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFr
         columns[f"combined_{name}"] = value.ravel()
     for name in (*PUBLISHED, *(["relative_twin"] if twins else [])):
         columns[f"z_{name}"] = z_over_heads(np.abs(values[name].ravel()))
-    columns["unstable"] = unstable_heads(result.statistic.var_unrelated).any(0).ravel()
+    columns["unstable"] = unstable_heads(stat.var_unrelated).any(0).ravel()
     return pd.DataFrame(columns)
 
 
 def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) -> dict[str, Any]:
-    """One line per group: means over heads, the published tables' columns, and the controls.
-
-    Args:
-        result: The group.
-        heads: Its ``head_table``.
-        combined: Its ``combined_table``.
-    """
+    """One line per group: means over heads, the published tables' columns, and the controls."""
     row: dict[str, Any] = {
         "model": heads["model"].iloc[0],
         "category": result.category,
@@ -264,22 +261,13 @@ def combined_halves(result: GroupResult, name: str) -> Float[np.ndarray, "split 
 
 
 def category_table(
-    category: str,
-    combined: pd.DataFrame,
-    maps: Mapping[str, HotSpots],
-    *,
-    model: str,
-    twins: bool,
+    category: str, combined: pd.DataFrame, maps: Mapping[str, HotSpots], *, model: str
 ) -> pd.DataFrame:
     """One row per head: its maps over the groups of a category and the hot-spot tests.
 
-    Args:
-        category: The category.
-        combined: Rows of ``combined_table`` of its groups.
-        maps: Tested maps by name.
-        model: Name for the first column.
-        twins: Whether the run had twins.
+    ``combined`` are the rows of ``combined_table`` of its groups, ``maps`` the tested maps by name.
     """
+    twins = "relative_twin" in maps
     names = (*PUBLISHED, *(["relative_twin"] if twins else []))
     grouped = combined.groupby(["layer", "head"], sort=True)
     table = grouped.agg(
@@ -307,50 +295,155 @@ def _dispersion_maps(
     results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
 ) -> dict[str, HotSpots]:
     """The tested maps of the paper's statistic, absolute and signed, and of its twin form."""
-    relative = list(_flipped(results, config, [relative_shares(r) for r in results]))
-    statistic = list(_flipped(results, config, [paired_terms(r.statistic) for r in results]))
     maps = {
-        "relative": hot_spots(relative),
-        "statistic": hot_spots(statistic),
-        "signed_relative": hot_spots(relative, direction="same"),
+        "relative": hot_spots(_flipped(results, config, relative_terms)),
+        "statistic": hot_spots(_flipped(results, config, paired_terms)),
+        "signed_relative": hot_spots(_flipped(results, config, relative_terms), direction="same"),
     }
     if twins:
-        exchanged = list(_exchanged(results, config))
-        maps["relative_twin"] = hot_spots(exchanged)
-        maps["signed_relative_twin"] = hot_spots(exchanged, direction="same")
+        maps["relative_twin"] = hot_spots(_exchanged(results, config))
+        maps["signed_relative_twin"] = hot_spots(_exchanged(results, config), direction="same")
     return maps
 
 
-def relative_shares(result: GroupResult) -> Float[np.ndarray, "n dim layer head"]:
-    """Each context's share of ``relative``, whose sum over contexts is that value."""
-    stat: GroupStatistic = result.statistic
-    total = stat.q_stereotype.mean(0) + stat.q_anti.mean(0)
-    scale = np.where(np.isfinite(stat.relative), stat.n * total, np.nan)
-    return np.asarray((stat.q_anti - stat.q_stereotype) / scale)
-
-
 def _flipped(
-    results: Sequence[GroupResult], config: HeadBiasConfig, shares: Sequence[np.ndarray]
+    results: Sequence[GroupResult],
+    config: HeadBiasConfig,
+    terms_of: Callable[[GroupStatistic], np.ndarray],
 ) -> Iterator[GroupTerms]:
-    for result, share in zip(results, shares, strict=True):
+    """Terms of every group, means over dimensions, under flips of the labels within contexts."""
+    for result in results:
         n = result.statistic.n
-
-        def draw(result: GroupResult = result, n: int = n) -> np.ndarray:
-            rng = generator(config.seed, "hot spots", result.category, result.group)
-            return random_flips(n, config.n_resamples, rng)
-
-        yield GroupTerms(share.mean(1).reshape(n, -1), np.ones(n), draw)
+        terms = terms_of(result.statistic).mean(1).reshape(n, -1)
+        rng = generator(config.seed, "hot spots", result.category, result.group)
+        yield GroupTerms(terms, np.ones(n), random_flips(n, config.n_resamples, rng))
 
 
 def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[GroupTerms]:
+    """Terms of every group with twins, means over dimensions, under exchange with the twins."""
     for result in results:
-        if not result.has_twins:
-            continue
-        shares = result.contrast.dispersion / result.contrast.dispersion_total
-
-        def draw(result: GroupResult = result) -> np.ndarray:
+        if result.has_twins:
+            terms = result.contrast.dispersion / result.contrast.dispersion_total
+            terms = terms.mean(1).reshape(len(terms), -1)
             rng = generator(config.seed, "hot spots of twins", result.category, result.group)
-            return version_draws(result.versions, config.n_resamples, rng, enumerated=False).signs
+            draws = version_draws(result.versions, config.n_resamples, rng, enumerated=False)
+            yield GroupTerms(terms, draws.given, draws.signs)
 
-        terms = shares.mean(1).reshape(len(shares), -1)
-        yield GroupTerms(terms, result.versions.given, draw)
+
+# -- controls of a category's ranking: chance, reliability, length, wording ------------------------
+
+
+def controls(
+    category: str, results: Sequence[GroupResult], tables: Tables, config: HeadBiasConfig
+) -> dict[str, Any]:
+    """The controls of one category's ranking, from its groups and the tables of the run."""
+    heads, groups, maps = (
+        frame[frame["category"] == category]
+        for frame in (tables.table, tables.groups, tables.category)
+    )
+    columns = map_columns(config.rank_by, maps.columns)
+    tested = columns.tested
+    p = heads[f"p_{config.pvalue}"]
+    smallest = SMALLEST_TESTABLE[config.pvalue]
+    testable = p[heads["n"] >= smallest].notna().sum()
+    hot_spot = _tested_map(results, maps, tested)
+    stated = {
+        "category": category,
+        "groups": len(groups),
+        "triples": int(groups["n"].sum()),
+        "heads": len(maps),
+        "unstable_heads": int(maps["unstable"].sum()),
+        "hot_spot_map": tested,
+        "reliability": hot_spot.pop("reliability"),
+        **{f"hot_spots_{name}": value for name, value in hot_spot.items()},
+        "pvalue": config.pvalue,
+        "smallest_testable_group": smallest,
+        "groups_too_small": int((groups["n"] < smallest).sum()),
+        "group_tests": int(testable),
+        "group_tests_p05": int((p < 0.05).sum()),
+        "group_tests_expected": 0.05 * float(testable),
+        "group_tests_p_max05": int((heads["p_max"] < 0.05).sum()),
+        "groups_p_max05": int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
+        "group_tests_q05": int((heads["q_bh"] < 0.05).sum()),
+        "null_map_correlation": spearman_over_items(maps[columns.value], maps[f"z_null_{tested}"]),
+        **{
+            f"length_correlation_{dim}": spearman_over_items(
+                groups[f"S{dim}_mean_stable"], groups[f"length_statistic_{dim}"]
+            )
+            for dim in range(2)
+        },
+        "location": _tested_map(results, maps, "location"),
+    }
+    if "p_location_twin" in maps:
+        critical = tables.critical[category]["location_twin"]
+        stated["twins"] = {
+            "contexts": int(sum(len(result.versions.twinned) for result in results)),
+            "twins": int(sum(len(r.versions.context) - r.versions.n for r in results)),
+            "location": _tested_map(results, maps, "location_twin"),
+            "dispersion": _tested_map(results, maps, "relative_twin"),
+            "difference_left": difference_left(results),
+            "map_correlation": spearman_over_items(maps["z_location"], maps["z_location_twin"]),
+            "smallest_share": _smallest_share(results, maps, critical),
+        }
+    return stated
+
+
+def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> dict[str, Any]:
+    """Heads below .05 in a map, by every p, how many are expected by chance, and reliability."""
+    return {
+        "p05": int((maps[f"p_{name}"] < 0.05).sum()),
+        "expected": 0.05 * float(maps[f"p_{name}"].notna().sum()),
+        "p_max05": int((maps[f"p_max_{name}"] < 0.05).sum()),
+        "q05": int((maps[f"q_{name}"] < 0.05).sum()),
+        # S has the numerator of ``relative``, whose halves are known.
+        "reliability": reliability(results, "relative" if name == "statistic" else name),
+    }
+
+
+def difference_left(results: Sequence[GroupResult]) -> float:
+    """Share of the squared difference that does not go when twins are subtracted.
+
+    |triple minus twin|^2 over |triple|^2 + |twin|^2, means over contexts, heads and dimensions: 0
+    where everything is wording, 1 where triple and twin have nothing in common.
+    """
+    left, whole = 0.0, 0.0
+    for result in results:
+        factor = result.contrast.factor.astype(float)
+        factor = factor.reshape(*factor.shape[:2], -1)
+        for members in result.versions.members:
+            triple, twins = factor[members[0]], factor[members[1:]]
+            contrast = ((triple - twins.mean(0)) ** 2).sum(0)
+            total = (triple**2).sum(0) + (twins**2).sum(1).mean(0)
+            scale = np.where(total > 0, total, 1.0)
+            left += float((contrast / scale).sum())
+            whole += float((total / scale).sum())
+    return left / whole if whole else float("nan")
+
+
+def _smallest_share(results: Sequence[GroupResult], maps: pd.DataFrame, critical: float) -> float:
+    """The share in common with which the median head would have survived family-wise.
+
+    The share of a context's squared difference that all contexts have in common: with a common part
+    of share rho, the statistic is 1 + (n - 1) rho on average. NaN where no head's values vary under
+    exchange.
+    """
+    needed = maps["z_null_location_twin"] + critical * maps["sd_null_location_twin"]
+    n = float(np.mean([len(r.versions.twinned) for r in results if r.has_twins]))
+    return float(np.minimum(1.0, (float(needed.median()) - 1.0) / (n - 1.0)))
+
+
+def reliability(results: Sequence[GroupResult], name: str) -> float:
+    """Split-half reliability of a category's map of a statistic, over random halves of contexts.
+
+    Returns:
+        NaN where no group has the statistic, or the map does not vary.
+    """
+    with_halves = [result for result in results if name in result.halves]
+    if not with_halves:
+        return float("nan")
+    maps: Float[np.ndarray, "group split half head"] = np.stack(
+        [z_over_heads(combined_halves(result, name)) for result in with_halves]
+    )
+    defined = np.isfinite(maps)
+    mean = ratio(maps.sum(0, where=defined), defined.sum(0))
+    return split_half_reliability(mean)

@@ -47,9 +47,6 @@ class ContextTexts:
     ids: tuple[list[int], ...]
     prefix: int
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
     @property
     def n_tokens(self) -> tuple[int, ...]:
         """Tokens of each text."""
@@ -58,7 +55,7 @@ class ContextTexts:
     @property
     def n_packed(self) -> int:
         """Tokens when the prefix is run once."""
-        return sum(self.n_tokens) - (len(self) - 1) * self.prefix
+        return sum(self.n_tokens) - (len(self.ids) - 1) * self.prefix
 
 
 def tokenize(
@@ -105,8 +102,6 @@ class TokenizedGroup:
     """The texts of one group.
 
     Attributes:
-        category: Its category.
-        group: The group.
         contexts: The triples' texts.
         twins: The twins' stereotype and anti-stereotype texts.
         twin_of: ``(twin,)`` the context of each twin.
@@ -120,18 +115,11 @@ class TokenizedGroup:
     twin_of: list[int]
     items: list[dict[str, str]]
 
-    @property
-    def name(self) -> str:
-        """The group's name among the saved parts."""
-        return f"{self.category}/{self.group}"
-
-    @property
     def depends_on(self) -> dict[str, str]:
         """Hash of the texts, and the twins: the group's numbers depend on them and on settings."""
         texts = [context.ids for context in (*self.contexts, *self.twins)]
         return {"texts": texts_hash(texts), "twin_of": ",".join(map(str, self.twin_of))}
 
-    @property
     def cost(self) -> float:
         """Work beside other groups': passes grow with tokens, topology with their square."""
         tokens = self.lengths.astype(float)
@@ -140,9 +128,8 @@ class TokenizedGroup:
     @property
     def layout(self) -> GroupLayout:
         """The places of its texts."""
-        roles = len(self.contexts[0])
-        unrelated = len(self.contexts) * (roles - 2)
-        return GroupLayout(len(self.contexts), unrelated, np.array(self.twin_of, dtype=np.int64))
+        n, roles = self.n_tokens.shape
+        return GroupLayout(n, n * (roles - 2), self.twin_of)
 
     @property
     def n_tokens(self) -> np.ndarray:
@@ -194,7 +181,9 @@ def tokenized_groups(
                 group.twins.append(twin)
                 group.twin_of.append(len(group.contexts))
         group.contexts.append(texts)
-        group.items.append({"id": name, **_texts_by_name(triple, several)})
+        of_twin = several[0].texts()[:2] if several else ("", "")
+        of_both = zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True)
+        group.items.append({"id": name, **dict(of_both)})
     if not groups:
         raise InputError("`triples` is empty: there is nothing to compare")
     kind = "pair" if True in pairs else "triple"
@@ -205,12 +194,6 @@ def tokenized_groups(
                 f"{kind}, a variance needs 2; raise --limit, or name the groups to use with --group"
             )
     return [groups[key] for key in sorted(groups)], left_out
-
-
-def _texts_by_name(triple: Triple, twins: Sequence[Triple]) -> dict[str, str]:
-    """The texts that are compared, of a triple and of its first twin."""
-    of_twin = twins[0].texts()[:2] if twins else ("", "")
-    return dict(zip(TEXTS, (*triple.texts()[:2], *of_twin), strict=True))
 
 
 def texts_record(
@@ -297,7 +280,7 @@ def forward_passes(
     if not contexts:
         return
     if shared:
-        texts = len(contexts[0])
+        texts = len(contexts[0].ids)
         widths = [context.n_packed for context in contexts]
         for chosen in batches_of_similar_width(widths, max(1, batch_size // texts)):
             for part in _bounded(chosen, [texts * width**2 for width in widths], most_patterns):
@@ -307,7 +290,8 @@ def forward_passes(
     widths = [len(text) for text in ids]
     for chosen in batches_of_similar_width(widths, batch_size):
         for part in _bounded(chosen, [width**2 for width in widths], most_patterns):
-            yield _plain_pass(ids, part)
+            rows, mask = padded([ids[index] for index in part])
+            yield ForwardPass(rows, mask, None, torch.tensor(part), mask.sum(1), None)
 
 
 def _bounded(chosen: list[int], size: list[int], most: float) -> Iterator[list[int]]:
@@ -321,24 +305,12 @@ def _bounded(chosen: list[int], size: list[int], most: float) -> Iterator[list[i
     yield chosen[start:]
 
 
-def _plain_pass(ids: list[list[int]], chosen: list[int]) -> ForwardPass:
-    rows, mask = padded([ids[i] for i in chosen])
-    return ForwardPass(
-        ids=rows,
-        attention_mask=mask,
-        position_ids=None,
-        text=torch.tensor(chosen),
-        length=mask.sum(1),
-        place=None,
-    )
-
-
 def _packed_pass(
     contexts: Sequence[ContextTexts], chosen: list[int], mask_dtype: torch.dtype
 ) -> ForwardPass:
     width = max(contexts[i].n_packed for i in chosen)
     longest = max(max(contexts[i].n_tokens) for i in chosen)
-    texts = len(contexts[0])
+    texts = len(contexts[0].ids)
     ids = torch.zeros(len(chosen), width, dtype=torch.long)
     position = torch.zeros_like(ids)
     visible = torch.eye(width, dtype=torch.bool).repeat(len(chosen), 1, 1)

@@ -20,7 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.heads.group_statistic import POOLED_VARIANCE_FLOOR, GroupLayout, Versions
+from tda_bias.heads.group_statistic import (
+    POOLED_VARIANCE_FLOOR,
+    GroupLayout,
+    Versions,
+    ratio,
+)
 
 # What a factor leaves out of the sum of squares of the differences.
 FACTOR_TOLERANCE = 1e-7
@@ -86,8 +91,7 @@ def version_products(
             number of steps; squared attention-weight units.
         layout: Which text is which.
     """
-    stereotype = _places(layout.stereotype, layout.twin_stereotype)
-    anti = _places(layout.anti, layout.twin_anti)
+    stereotype, anti = layout.stereotype_of_version, layout.anti_of_version
     rows = gram[:, stereotype] - gram[:, anti]
     differences = rows[:, :, stereotype] - rows[:, :, anti]
     between = contrast_matrix(layout.versions)
@@ -105,26 +109,20 @@ def version_products(
 def contrast(products: VersionProducts) -> Contrast:
     """Location and dispersion of one layer and dimension, with and without twins."""
     numerator, denominator = (part.sum(0) for part in products.dispersion)
-    relative = np.full(numerator.shape, np.nan)
     defined = denominator > 4 * POOLED_VARIANCE_FLOOR * len(products.dispersion[0])
-    np.divide(numerator, denominator, out=relative, where=defined)
     return Contrast(
         location=location(products.own, products.floor),
         location_twin=location(products.beyond, products.floor),
-        relative_twin=relative,
+        relative_twin=ratio(numerator, denominator, defined),
         factor=np.moveaxis(factor(products.differences), 0, -1),
         dispersion=products.exchanged,
         dispersion_total=np.where(defined, denominator, np.nan),
     )
 
 
-def _places(*slices: slice) -> np.ndarray:
-    return np.concatenate([np.arange(part.start, part.stop) for part in slices])
-
-
 def contrast_matrix(versions: Versions) -> Float[np.ndarray, "twinned version"]:
     """Rows that take a triple minus the mean of its twins, for every context that has a twin."""
-    matrix = np.zeros((len(versions.twinned), len(versions)))
+    matrix = np.zeros((len(versions.twinned), len(versions.context)))
     for row, members in enumerate(versions.members):
         matrix[row, members[0]] = 1.0
         matrix[row, members[1:]] = -1.0 / (len(members) - 1)
@@ -142,16 +140,14 @@ def location(
     """
     squares = np.trace(gram, axis1=1, axis2=2)
     total = np.maximum(gram.sum((1, 2)), 0.0)
-    result = np.full(len(gram), np.nan)
-    np.divide(total, squares, out=result, where=squares > floor)
-    return result
+    return ratio(total, squares, squares > floor)
 
 
 def _dispersion(
     gram: np.ndarray, stereotype: np.ndarray, anti: np.ndarray, versions: Versions
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Contexts' parts about the centre of the four clusters, and the terms that are exchanged."""
-    share, even = np.zeros(len(versions)), np.zeros(len(versions))
+    share, even = np.zeros((2, len(versions.context)))
     for members in versions.members:
         share[members[0]] = 0.5
         share[members[1:]] = 0.5 / (len(members) - 1)

@@ -1,4 +1,4 @@
-"""Sorted sets of a group's texts to inner products of their step functions.
+"""Patterns of a group's texts to inner products of their step functions, some layers at a time.
 
 Everything that is computed of a group's texts follows from the inner products of their step
 functions about a common origin, here their mean: squared distances to any centre, hence variances,
@@ -8,19 +8,42 @@ never exists: steps are made and used a block at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from tda_bias.threads import in_threads
+from tda_bias.threads import Task, in_threads
+from tda_bias.topology.persistence import (
+    Rows,
+    directed,
+    edge_weights,
+    n_births,
+    n_deaths,
+    pays,
+    ragged_births_deaths,
+    tasks_of,
+)
 from tda_bias.topology.steps import StepGrid
+from tda_bias.types import Attention, Backend, Combine, Distance, InputError
 
+# Number of births and deaths of a text, by homology dimension.
+_SIZE_OF = (n_births, n_deaths)
+# Texts whose matrices torch works on together on a processor.
+_TEXTS_TOGETHER = 8
+# Beyond this, sets that wait for the rest of their group wait in a file.
+MOST_BYTES = 256_000_000
+# Sorted sets and Gram matrices that are in memory at a time when a group is complete.
+WORKING_BYTES = 64_000_000
 # Step values in double precision that torch works on at a time.
 _BLOCK_ELEMENTS = 8_000_000
 # Steps that one task of a thread sums over at most, and products, about a millisecond's, that it
@@ -30,25 +53,209 @@ _TASK_PRODUCTS = 8_000_000
 
 
 @dataclass(frozen=True)
-class Gram:
-    """Inner products and sums of the sorted sets of some heads and one dimension; on the CPU.
+class LayerGrams:
+    """Gram matrices and sums of some layers of a group; dimension 0 first, on the CPU.
 
     Attributes:
-        products: <f_i - c, f_j - c> / n_steps, c the mean of the step functions of all texts;
-            squared attention-weight units.
-        sums: Sums of the sets; attention-weight units.
+        layers: Which, among the layers with attention; rows hold all heads of the first, then those
+            of the next.
+        gram: <f_i - c, f_j - c> over the number of steps, c the mean of the step functions of all
+            texts of the group; squared attention-weight units.
+        sums: Sums of the births and of the deaths, attention-weight units.
     """
 
-    products: Float64[Tensor, "row text text"]
-    sums: Float64[Tensor, "row text"]
+    layers: range
+    gram: tuple[Float64[Tensor, "row text text"], Float64[Tensor, "row text text"]]
+    sums: tuple[Float64[Tensor, "row text"], Float64[Tensor, "row text"]]
 
-    @classmethod
-    def joined(cls, parts: Sequence[Gram]) -> Gram:
-        """That of the rows of several."""
-        if len(parts) == 1:
-            return parts[0]
-        products, sums = zip(*((part.products, part.sums) for part in parts), strict=True)
-        return cls(torch.cat(products), torch.cat(sums))
+
+class GroupSampler:
+    """Takes the patterns of one group's texts and keeps what is computed from them.
+
+    Births and deaths are computed as patterns come. Inner products need all texts of the group, so
+    the sorted sets, half as large as the patterns, wait for the last one.
+
+    Args:
+        n_tokens: Numbers of tokens of all texts of the group, at least 3; the text indices of
+            batches are places in it.
+        n_layers: Layers with attention.
+        attention: Direction of the model's attention.
+        combine: As in ``births_deaths``.
+        backend: As in ``births_deaths``.
+        distance: As in ``StepGrid``.
+        most_bytes: Memory for sorted sets that wait; beyond, they wait in a file without a name in
+            the temporary folder, which the system removes whatever happens.
+
+    Attributes:
+        grids: One per dimension.
+    """
+
+    def __init__(
+        self,
+        n_tokens: Int[np.ndarray, " text"],
+        *,
+        n_layers: int,
+        attention: Attention,
+        combine: Combine,
+        backend: Backend,
+        distance: Distance,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._n_tokens = n_tokens
+        self._n_layers = n_layers
+        self._attention: Attention = attention
+        self._combine: Combine = combine
+        self._backend: Backend = backend
+        self._most_bytes = most_bytes
+        sizes = [np.array([size(n) for n in self._n_tokens.tolist()]) for size in _SIZE_OF]
+        self.grids = tuple(StepGrid.for_sizes(d, distance, sizes[d]) for d in range(2))
+        # The births of all texts, then their deaths.
+        ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+        self._offsets = (ends[: len(self._n_tokens) + 1], ends[len(self._n_tokens) :])
+        self._missing = set(range(len(self._n_tokens)))
+        # Of the first batch, which knows heads, type and device.
+        self._sets: Float[np.ndarray, "row value"] | None = None
+        self._file: mmap.mmap | None = None
+        self._device = torch.device("cpu")
+        self._compiled = False
+
+    # -- births and deaths --
+
+    def add(
+        self,
+        patterns: Float[Tensor, "text layer head query key"],
+        text: Int[Tensor, " text"],
+        length: Int[Tensor, " text"],
+    ) -> None:
+        """Births and deaths of some texts; patterns are not kept.
+
+        Args:
+            patterns: Beyond a text's length, anything.
+            text: Index of each text.
+            length: Its number of tokens, on the CPU.
+
+        Raises:
+            InputError: if the temporary folder is full.
+        """
+        if self._sets is None:
+            self._sets = self._prepared(patterns)
+        if self._compiled:
+            self._add_compiled(patterns, text, length, self._sets)
+        else:
+            self._add_batched(patterns, text, length, self._sets)
+        self._missing -= set(text.tolist())
+        self._forget()
+
+    def _prepared(self, patterns: Tensor) -> Float[np.ndarray, "row value"]:
+        """An empty row of births and deaths for every layer and head."""
+        rows = self._n_layers * patterns.shape[2]
+        self._device = patterns.device
+        entries = rows * int((self._n_tokens**2).sum())
+        self._compiled = self._backend == "mst" and pays(patterns.device, entries)
+        dtype = np.dtype(np.float64 if patterns.dtype == torch.float64 else np.float32)
+        shape = rows, int(self._offsets[1][-1])
+        if rows * shape[1] * dtype.itemsize <= self._most_bytes:
+            return np.empty(shape, dtype)
+        self._file = _temporary_file(rows * shape[1] * dtype.itemsize)
+        return np.frombuffer(self._file, dtype).reshape(shape)
+
+    def _forget(self) -> None:
+        """Let what is in the file count as memory of this process no longer."""
+        if self._file is not None:
+            self._file.madvise(mmap.MADV_DONTNEED)
+
+    def _add_compiled(
+        self, patterns: Tensor, text: Tensor, length: Tensor, sets: np.ndarray
+    ) -> None:
+        tasks: list[Task] = []
+        for place, (number, n) in enumerate(zip(text.tolist(), length.tolist(), strict=True)):
+            matrices = patterns[place, :, :, :n, :n].flatten(0, 1)
+            both_directions, matrices = directed(matrices, self._attention, self._combine)
+            births, deaths = (Rows(sets, int(offsets[number])) for offsets in self._offsets)
+            tasks += tasks_of(matrices.numpy(), births, deaths, both_directions=both_directions)
+        in_threads(tasks)
+
+    def _add_batched(
+        self, patterns: Tensor, text: Tensor, length: Tensor, sets: np.ndarray
+    ) -> None:
+        # Texts of similar length together: the work grows with the square of the longest.
+        together = _TEXTS_TOGETHER if patterns.device.type == "cpu" else len(text)
+        for chosen in torch.split(length.argsort(), together):
+            lengths = length[chosen]
+            n = int(lengths.max())
+            matrices = patterns[chosen.to(patterns.device), :, :, :n, :n]
+            weights = edge_weights(
+                matrices.flatten(1, 2), attention=self._attention, combine=self._combine
+            )
+            both = ragged_births_deaths(weights, lengths, backend=self._backend)
+            computed = [values.cpu().numpy() for values in (both.births, both.deaths)]
+            for index, number in enumerate(text[chosen].tolist()):
+                for offsets, values in zip(self._offsets, computed, strict=True):
+                    start, stop = offsets[number : number + 2]
+                    sets[:, start:stop] = values[index, :, : stop - start]
+
+    # -- Gram matrices --
+
+    def layers(self) -> Iterator[LayerGrams]:
+        """The layers in order, once every text has been added; the sets are not kept.
+
+        Raises:
+            ValueError: if a text is missing.
+        """
+        if self._sets is None or self._missing:
+            raise ValueError(f"{len(self._missing)} texts of the group are missing")
+        sets, self._sets = self._sets, None
+        heads = len(sets) // self._n_layers
+        # Sets in memory are there already; those in a file are read a few rows at a time.
+        row_bytes = sets[0].nbytes if self._file is not None else 0
+        layer_bytes = heads * (2 * 8 * len(self._n_tokens) ** 2 + row_bytes)
+        together = max(1, WORKING_BYTES // layer_bytes)
+        step = max(1, WORKING_BYTES // row_bytes) if row_bytes else len(sets)
+        for first in range(0, self._n_layers, together):
+            layers = range(first, min(first + together, self._n_layers))
+            gram: list[list[Tensor]] = [[], []]
+            sums: list[list[Tensor]] = [[], []]
+            for start in range(first * heads, layers.stop * heads, step):
+                values = sets[start : min(start + step, layers.stop * heads)]
+                # Not every device has double precision.
+                where = torch.device("cpu") if self._device.type == "mps" else self._device
+                some = values if self._compiled else torch.from_numpy(values).to(where)
+                for dim, (offsets, grid) in enumerate(zip(self._offsets, self.grids, strict=True)):
+                    products, totals = gram_matrices(some, offsets, grid, compiled=self._compiled)
+                    gram[dim].append(products)
+                    sums[dim].append(totals)
+                self._forget()
+            yield LayerGrams(
+                layers,
+                (_joined(gram[0]), _joined(gram[1])),
+                (_joined(sums[0]), _joined(sums[1])),
+            )
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _temporary_file(size: int) -> mmap.mmap:
+    """A file of some bytes in the temporary folder, without a name, as memory.
+
+    Raises:
+        InputError: if there is no room for it.
+    """
+    try:
+        with tempfile.TemporaryFile() as file:
+            # Room is taken now: a mapped file that grows on a full disk kills the process.
+            reserve: Any = getattr(os, "posix_fallocate", lambda _, __, size: file.truncate(size))
+            reserve(file.fileno(), 0, size)
+            return mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise InputError(
+            f"a group's births and deaths need {size / 1e9:.1f} GB in {tempfile.gettempdir()}: "
+            f"{error.strerror}; let TMPDIR name a larger folder, or use --limit"
+        ) from error
+
+
+# -- one dimension ---------------------------------------------------------------------------------
 
 
 def gram_matrices(
@@ -57,8 +264,8 @@ def gram_matrices(
     grid: StepGrid,
     *,
     compiled: bool,
-) -> Gram:
-    """Inner products of the step functions of all pairs of texts, for every row.
+) -> tuple[Float64[Tensor, "row text text"], Float64[Tensor, "row text"]]:
+    """Inner products of the step functions of all pairs of texts and sums of the sets, on the CPU.
 
     Args:
         values: Sorted sets of all texts one behind the other, one row per head; NumPy where
@@ -68,13 +275,17 @@ def gram_matrices(
         grid: Made for these sizes.
         compiled: Use the kernel, which knows step functions only; otherwise torch, on the device of
             ``values``.
+
+    Returns:
+        <f_i - c, f_j - c> / n_steps, c the mean of the step functions of all texts, in squared
+        attention-weight units; and the sums.
     """
     if compiled and isinstance(values, np.ndarray) and grid.distance == "steps":
         return _compiled(values, offsets, grid)
     return _batched(torch.as_tensor(values), offsets, grid)
 
 
-def _compiled(values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> Gram:
+def _compiled(values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> tuple[Tensor, Tensor]:
     from tda_bias.topology.kernels import kernels
 
     rows, texts = len(values), len(offsets) - 1
@@ -96,10 +307,10 @@ def _compiled(values: np.ndarray, offsets: np.ndarray, grid: StepGrid) -> Gram:
     in_threads([partial(task, part, piece) for part in parts for piece in range(len(starts))])
     total = products[0] if len(starts) == 1 else products.sum(0)
     total /= grid.n_steps
-    return Gram(torch.from_numpy(total), torch.from_numpy(sums))
+    return torch.from_numpy(total), torch.from_numpy(sums)
 
 
-def _batched(values: Tensor, offsets: np.ndarray, grid: StepGrid) -> Gram:
+def _batched(values: Tensor, offsets: np.ndarray, grid: StepGrid) -> tuple[Tensor, Tensor]:
     rows, texts = len(values), len(offsets) - 1
     sets = [values[:, start:stop] for start, stop in pairwise(offsets)]
     products = values.new_zeros((rows, texts, texts), dtype=torch.float64)
@@ -112,4 +323,4 @@ def _batched(values: Tensor, offsets: np.ndarray, grid: StepGrid) -> Gram:
         block -= block.mean(1, keepdim=True)
         products.baddbmm_(block, block.mT)
     sums = torch.stack([of_text.sum(1, dtype=torch.float64) for of_text in sets], dim=1)
-    return Gram((products / grid.n_steps).cpu(), sums.cpu())
+    return (products / grid.n_steps).cpu(), sums.cpu()

@@ -340,8 +340,7 @@ def patterns(folder: str, reference, tokenizer) -> str:
     tokenized_groups(model, load_triples("starter", category="gender", limit=2), None)
     contexts = made_up(len(tokenizer))
     texts = [ids for context in contexts for ids in context.ids]
-    reader = PatternReader(model, batch_size=8, share_prefix="auto")
-    reader.find_sharing(contexts)
+    reader = PatternReader(model, batch_size=8, probes=contexts)
     found = {}
     for batch in reader.read(contexts):
         for index, (text, n) in enumerate(zip(batch.text, batch.length, strict=True)):

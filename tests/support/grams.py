@@ -1,6 +1,6 @@
 """Groups of made-up step functions with twins, and their Gram matrices."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,11 +81,7 @@ def in_groups(
     groups: list[np.ndarray], rngs: Sequence[np.random.Generator], *, n_resamples: int
 ) -> list[GroupTerms]:
     """Groups of terms whose signs are flipped."""
-
-    def drawing(n: int, rng: np.random.Generator) -> Callable[[], np.ndarray]:
-        return lambda: random_flips(n, n_resamples, rng)
-
     return [
-        GroupTerms(terms, np.ones(len(terms)), drawing(len(terms), rng))
+        GroupTerms(terms, np.ones(len(terms)), random_flips(len(terms), n_resamples, rng))
         for terms, rng in zip(groups, rngs, strict=True)
     ]

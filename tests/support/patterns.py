@@ -2,7 +2,7 @@
 
 import torch
 
-from tda_bias.heads.patterns import PatternReader, PrefixSharing
+from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import ContextTexts
 
 LENGTHS = [(9, 7, 12), (5, 5, 6), (14, 10, 11), (4, 8, 3)]
@@ -26,9 +26,7 @@ def made_up(vocabulary: int, prefixes=(4, 3, 8, 1)) -> list[ContextTexts]:
 def read(model, triples, *, batch_size: int, shared: bool) -> dict[int, torch.Tensor]:
     """Every text's patterns, (layer, head, query, key)."""
     found: dict[int, torch.Tensor] = {}
-    reader = PatternReader(model, batch_size=batch_size)
-    reader.sharing = PrefixSharing(shared, "as the test says")
-    for batch in reader.read(triples):
+    for batch in PatternReader(model, batch_size=batch_size).read(triples, shared=shared):
         for index, text in enumerate(batch.text.tolist()):
             n = int(batch.length[index])
             assert text not in found

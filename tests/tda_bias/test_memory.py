@@ -32,16 +32,3 @@ def test_what_is_freed_between_what_is_kept_goes_back():
     if held < 200_000_000:
         pytest.skip("this C library had given it back already")
     assert now - before < held / 4
-
-
-def test_systems_without_glibc_are_left_alone(monkeypatch):
-    from tda_bias import threads
-
-    opened = []
-    monkeypatch.setattr(threads.ctypes, "CDLL", lambda _: opened.append(1) or object())
-    monkeypatch.setattr(threads.sys, "platform", "linux")
-    threads.give_back_memory()
-    assert opened == [1]
-    monkeypatch.setattr(threads.sys, "platform", "darwin")
-    threads.give_back_memory()
-    assert opened == [1]

@@ -54,7 +54,7 @@ def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
 
     reference = load_language_model("smollm2-135m", attention="eager").hf_model
     tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
-    assert PatternReader(smollm2, batch_size=6, share_prefix="auto").find_sharing(tokens).used
+    assert PatternReader(smollm2, batch_size=6, probes=tokens).find_sharing().startswith("on")
     found = read(smollm2, tokens, batch_size=6, shared=True)
     assert set(found) == set(range(6))
     for text, pattern in found.items():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tda_bias.heads.patterns import PatternReader
+from tda_bias.heads.patterns import PatternReader, RowCheck
 from tda_bias.heads.texts import ContextTexts
 from tda_bias.models.load import bridge_model
 from tda_bias.types import InputError
@@ -82,14 +82,12 @@ def test_a_text_that_is_the_beginning_of_another_is_shared_whole(tokenizer, tiny
         torch.testing.assert_close(shared[text], single[text], rtol=0, atol=1e-5)
 
 
-def sharing(model, triples) -> tuple[bool, str]:
-    found = PatternReader(model, batch_size=8, share_prefix="auto").find_sharing(triples)
-    return found.used, found.why
+def sharing(model, triples) -> str:
+    return PatternReader(model, batch_size=8, probes=triples).find_sharing()
 
 
 def test_sharing_is_used_where_it_is_exact(tokenizer, tiny):
-    used, why = sharing(tiny("llama"), made_up(len(tokenizer)))
-    assert used
+    why = sharing(tiny("llama"), made_up(len(tokenizer)))
     assert why.startswith("on: patterns equal the plain run's to")
 
 
@@ -103,8 +101,8 @@ def test_sharing_is_used_where_it_is_exact(tokenizer, tiny):
     ],
 )
 def test_sharing_is_left_where_it_is_not_exact(tokenizer, tiny, kind, changes, reason):
-    used, why = sharing(tiny(kind, **changes), made_up(len(tokenizer)))
-    assert not used
+    why = sharing(tiny(kind, **changes), made_up(len(tokenizer)))
+    assert why.startswith("off: ")
     assert reason in why
 
 
@@ -114,14 +112,13 @@ def test_sharing_is_tried_on_the_longest_text_too(tokenizer, tiny):
     packed_most = ContextTexts(tuple([*ids[:2], *ids[3 + i : 8 + i]] for i in range(3)), 2)
     longest = ContextTexts((ids[:9], ids[:9], ids[:9]), 8)
     assert packed_most.n_packed > longest.n_packed
-    used, why = sharing(tiny("mistral", sliding_window=8), [packed_most, longest])
-    assert not used
-    assert "patterns differ by" in why
+    why = sharing(tiny("mistral", sliding_window=8), [packed_most, longest])
+    assert why.startswith("off: patterns differ by")
 
 
 def test_sharing_needs_a_common_beginning(tokenizer, tiny):
     triples = made_up(len(tokenizer), prefixes=(0, 0, 0, 0))
-    assert sharing(tiny("gpt2"), triples) == (False, "off: no triple's texts begin alike")
+    assert sharing(tiny("gpt2"), triples) == "off: no triple's texts begin alike"
 
 
 # -- what goes wrong --
@@ -138,8 +135,7 @@ def test_nan_patterns_are_named(tokenizer, tiny):
 def test_rows_that_do_not_sum_to_one_are_counted_by_layer(tokenizer, tiny):
     model = tiny("gpt2")
     reader = PatternReader(model, batch_size=4)
-    found = reader.new_row_check()
-    found.tolerance = -1.0
+    found = reader.rows = RowCheck(tolerance=-1.0)
     triples = made_up(len(tokenizer))
     for _ in reader.read(triples):
         pass

@@ -48,7 +48,7 @@ def group_result(number: int, *, heads: int = 12, seed: int = 0, bias_in: int | 
         statistic=joined(statistics, type(statistics[0])),
         contrast=joined(contrasts, Contrast),
         versions=layout.versions,
-        item_sums=np.zeros((len(layout.versions), 2, 1, heads)),
+        item_sums=np.zeros((len(layout.versions.context), 2, 1, heads)),
         length_statistic=np.zeros(2),
         halves={},
         provenance={},

@@ -25,25 +25,18 @@ def literal_S(s: np.ndarray, a: np.ndarray, u: np.ndarray) -> np.ndarray:
     return (variance(a) - variance(s)) / variance(u)
 
 
-def test_clusters_of_different_shapes_are_refused():
-    s, a, u = clusters(0)
-    with pytest.raises(InputError, match=r"same shape \(n, ..., steps\)"):
-        group_statistic(s[1:], a, u)
-    with pytest.raises(InputError, match="same shape"):
-        group_statistic(s, a, u[..., 1:])
-
-
-def test_a_single_text_has_no_variance():
-    s, a, u = clusters(0)
-    with pytest.raises(InputError, match="at least 2 texts per role; got 1 and 5"):
-        group_statistic(s[:1], a[:1], u)
-
-
-def test_nan_is_refused():
-    s, a, u = clusters(0)
-    s[0, 0, 0] = np.nan
-    with pytest.raises(InputError, match="NaN or infinite"):
-        group_statistic(s, a, u)
+@pytest.mark.parametrize(
+    ("spoiled", "message"),
+    [
+        (lambda s, a, u: (s[1:], a, u), r"same shape \(n, ..., steps\)"),
+        (lambda s, a, u: (s, a, u[..., 1:]), "same shape"),
+        (lambda s, a, u: (s[:1], a[:1], u), "at least 2 texts per role; got 1 and 5"),
+        (lambda s, a, u: (s * np.nan, a, u), "NaN or infinite"),
+    ],
+)
+def test_clusters_that_cannot_be_compared_are_refused(spoiled, message):
+    with pytest.raises(InputError, match=message):
+        group_statistic(*spoiled(*clusters(0)))
 
 
 @given(st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 8), st.integers(1, 9))
@@ -75,14 +68,6 @@ def test_swapping_two_texts_changes_S_by_the_swap_matrix_entry(seed, n, data):
     np.testing.assert_allclose(
         literal_S(swapped_s, swapped_a, u), before.S + entry, rtol=1e-7, atol=1e-9
     )
-
-
-@given(st.integers(0, 10_000))
-def test_exchanging_the_clusters_changes_the_sign(seed):
-    s, a, u = clusters(seed)
-    there, back = group_statistic(s, a, u), group_statistic(a, s, u)
-    np.testing.assert_allclose(there.S, -back.S, atol=1e-12)
-    np.testing.assert_allclose(there.relative, -back.relative, atol=1e-12)
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 100), st.floats(-5, 5))

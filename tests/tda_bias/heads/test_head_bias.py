@@ -1,6 +1,6 @@
 """Files, ranking and the map of a finished run."""
 
-import json
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -54,12 +54,9 @@ def test_the_csv_holds_the_same_rows_as_the_parquet(result, tmp_path):
     np.testing.assert_allclose(text["S"].astype(float), result.table["S"])
 
 
-def test_a_folder_without_a_run_is_one_line(tmp_path):
+def test_folders_that_cannot_be_read_or_written_are_one_line(result, tmp_path):
     with pytest.raises(InputError, match="holds no finished run of `tdabias heads`"):
         HeadBias.load(tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(result, tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(InputError, match="cannot write"):
         result.save(tmp_path / "out")
@@ -81,7 +78,7 @@ def test_unstable_heads_never_rank_first_in_a_published_map(result):
     first = result.top(1, by="relative").iloc[0]
     chosen = (category["layer"] == first["layer"]) & (category["head"] == first["head"])
     category.loc[chosen, "unstable"] = True
-    flagged = HeadBias(result.table, result.combined, category, result.groups, result.record)
+    flagged = replace(result, category=category)
     ranked = flagged.top(8, by="relative")
     assert not ranked["unstable"].iloc[0]
     assert ranked["unstable"].iloc[-1]
@@ -91,27 +88,16 @@ def test_unstable_heads_never_rank_first_in_a_published_map(result):
 def test_survivors_are_the_heads_below_the_level_after_correction(result):
     category = result.category.copy()
     category["p_max_relative"], category["q_relative"], category["p_relative"] = 1.0, 1.0, 0.5
-    assert (
-        HeadBias(result.table, result.combined, category, result.groups, result.record)
-        .survivors()
-        .empty
-    )
+    assert replace(result, category=category).survivors().empty
     category.loc[3, ["p_max_relative", "p_relative"]] = 0.04, 0.01
     category.loc[5, ["q_relative", "p_relative"]] = 0.03, 0.001
-    found = HeadBias(
-        result.table, result.combined, category, result.groups, result.record
-    ).survivors()
+    found = replace(result, category=category).survivors()
     assert list(zip(found["layer"], found["head"], strict=True)) == [(1, 1), (0, 3)]
 
 
 def test_an_unknown_category_is_refused(result):
     with pytest.raises(InputError, match="`category` must be one of gender; got 'race'"):
         result.category_map("race")
-
-
-def test_the_record_is_json_also_with_undefined_numbers(result):
-    text = to_json({"a": np.float64("nan"), "b": [np.int64(3), (1.5,)], "c": {2: None}})
-    assert json.loads(text) == {"a": None, "b": [3, [1.5]], "c": {"2": None}}
 
 
 def test_the_heat_map_is_drawn_centred_and_marked(result):

@@ -15,7 +15,6 @@ from tda_bias.heads.items import (
     PatternText,
     example_pattern,
     kept_patterns,
-    neutral_example,
 )
 from tda_bias.runs.result import writing_run
 from tda_bias.runs.run import open_run
@@ -61,29 +60,15 @@ def test_a_text_that_makes_no_readable_picture_is_left_out(tiny):
     assert list(kept.table["text"]) == ["he and she"]
 
 
-def test_nothing_wanted_is_nothing_kept_and_comes_back(tiny, tmp_path):
-    kept = kept_patterns(tiny("gpt2"), [])
-    with writing_run(tmp_path, record_of()) as run:
-        kept.write(run)
-    assert KeptPatterns.read(open_run(tmp_path)).patterns == []
-
-
-def test_patterns_come_back_as_they_were_written(tiny, triple, tmp_path):
-    kept = kept_patterns(tiny("gpt2"), wanted(triple.texts()[0], HeadId(0, 1), HeadId(1, 2)))
+@pytest.mark.parametrize("heads", [(), (HeadId(0, 1), HeadId(1, 2))])
+def test_patterns_come_back_as_they_were_written(tiny, triple, tmp_path, heads):
+    kept = kept_patterns(tiny("gpt2"), wanted(triple.texts()[0], *heads))
     with writing_run(tmp_path, record_of()) as run:
         kept.write(run)
     again = KeptPatterns.read(open_run(tmp_path))
     pd.testing.assert_frame_equal(again.table, kept.table)
     for one, two in zip(again.patterns, kept.patterns, strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-def test_patterns_of_another_table_are_refused(tmp_path):
-    kept = KeptPatterns.of(wanted("a b", HeadId(0, 0)), [["a", "b"]], [np.eye(3)])
-    with writing_run(tmp_path, record_of()) as run:
-        kept.write(run)
-    with pytest.raises(InputError, match="does not hold the patterns of patterns.parquet; run the"):
-        KeptPatterns.read(open_run(tmp_path))
 
 
 # -- drawn from a loaded run --
@@ -95,7 +80,7 @@ def loaded(tiny, tmp_path_factory) -> HeadBias:
     model, triples = tiny("gpt2"), load_triples("starter", category="gender", limit=6)
     result = head_bias(model, triples, config=HeadBiasConfig(n_resamples=99))
     kept = kept_patterns(model, result.texts_to_keep(2))
-    result.with_patterns(neutral_example(model), kept).save(folder)
+    result.with_patterns(example_pattern(model), kept).save(folder)
     return HeadBias.load(folder)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias
-from tda_bias.heads.patterns import HeadWriters, PatternReader, PrefixSharing
+from tda_bias.heads.patterns import HeadWriters, PatternReader
 from tda_bias.models.load import bridge_model
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
@@ -104,11 +104,10 @@ def test_shared_prefixes_give_the_same_edges(tokenizer, tiny):
     found = []
     for shared in (False, True):
         reader = PatternReader(model, batch_size=6, edges="output")
-        reader.sharing = PrefixSharing(shared, "as the test says")
         found.append(
             {
                 text: batch.patterns[index, :, :, :n, :n]
-                for batch in reader.read(triples)
+                for batch in reader.read(triples, shared=shared)
                 for index, (text, n) in enumerate(
                     zip(batch.text.tolist(), batch.length.tolist(), strict=True)
                 )

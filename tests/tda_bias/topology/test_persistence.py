@@ -151,26 +151,6 @@ patterns = hnp.arrays(
 
 
 @given(patterns)
-def test_births_and_deaths_together_are_all_edges(births_deaths, pattern):
-    found = births_deaths(pattern)
-    edges = pattern[np.tril_indices(len(pattern), -1)]
-    np.testing.assert_array_equal(
-        np.sort(np.concatenate([found.births, found.deaths])), np.sort(edges)
-    )
-
-
-@given(patterns, st.randoms(use_true_random=False))
-def test_renaming_the_tokens_changes_nothing(births_deaths, pattern, random):
-    order = list(range(len(pattern)))
-    random.shuffle(order)
-    weights = symmetric_lower(pattern)
-    found = births_deaths(weights, attention="bidirectional")
-    renamed = births_deaths(weights[np.ix_(order, order)], attention="bidirectional")
-    np.testing.assert_array_equal(found.births, renamed.births)
-    np.testing.assert_array_equal(found.deaths, renamed.deaths)
-
-
-@given(patterns)
 def test_births_are_the_weights_of_scipys_spanning_tree(births_deaths, pattern):
     weights = symmetric_lower(pattern)
     # SciPy drops zeros and minimises: shift and turn around.

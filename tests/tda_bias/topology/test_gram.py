@@ -1,15 +1,13 @@
 """Patterns of a group to Gram matrices: against step functions held in full."""
 
 import errno
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
-from tda_bias.heads import sampler as module
-from tda_bias.heads.sampler import GroupSampler
-from tda_bias.heads.texts import MIN_TOKENS
+from tda_bias.topology import gram as module
+from tda_bias.topology.gram import GroupSampler
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import StepGrid
 from tda_bias.types import InputError
@@ -17,15 +15,6 @@ from tda_bias.types import InputError
 N_TOKENS = np.array([9, 5, 12, 3, 12, 7])
 LAYERS, HEADS = 3, 2
 PATHS = ["compiled", "torch"]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a sampler reads of a batch of patterns."""
-
-    patterns: torch.Tensor
-    text: torch.Tensor
-    length: torch.Tensor
 
 
 def causal_patterns(dtype=torch.float64) -> list[torch.Tensor]:
@@ -39,7 +28,7 @@ def causal_patterns(dtype=torch.float64) -> list[torch.Tensor]:
     return patterns
 
 
-def batches(patterns: list[torch.Tensor], *parts: list[int]) -> list[Batch]:
+def batches(patterns: list[torch.Tensor], *parts: list[int]) -> list[tuple]:
     """Padded batches of some texts each; NaN where there is no token."""
     result = []
     for texts in parts:
@@ -49,7 +38,7 @@ def batches(patterns: list[torch.Tensor], *parts: list[int]) -> list[Batch]:
             length = patterns[text].shape[-1]
             padded[place, :, :, :length, :length] = patterns[text]
         lengths = torch.tensor([patterns[text].shape[-1] for text in texts])
-        result.append(Batch(padded, torch.tensor(texts), lengths))
+        result.append((padded, torch.tensor(texts), lengths))
     return result
 
 
@@ -71,10 +60,10 @@ def layers_of(parts: list[module.LayerGrams]) -> list[module.LayerGrams]:
     return layers
 
 
-def sampled(batches: list[Batch], **options) -> list[module.LayerGrams]:
+def sampled(batches: list[tuple], **options) -> list[module.LayerGrams]:
     group = sampler(**options)
     for batch in batches:
-        group.add(batch)
+        group.add(*batch)
     return layers_of(list(group.layers()))
 
 
@@ -106,16 +95,6 @@ SOME = [[4, 0], [5], [2, 1, 3]]
 # -- bad input --
 
 
-def test_a_text_without_deaths_is_refused():
-    with pytest.raises(
-        InputError, match=f"a text has 2 tokens; births and deaths need {MIN_TOKENS}"
-    ):
-        GroupSampler(
-            np.array([5, 2]), n_layers=1, attention="causal", combine="max", backend="mst",
-            distance="steps",
-        )  # fmt: skip
-
-
 def test_a_full_disk_is_one_line(monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -125,7 +104,7 @@ def test_a_full_disk_is_one_line(monkeypatch):
     with pytest.raises(
         InputError, match=r"need 0\.0 GB in .*: No space left on device; let TMPDIR"
     ):
-        group.add(batches(causal_patterns(), [0])[0])
+        group.add(*batches(causal_patterns(), [0])[0])
 
 
 # -- the definition --
@@ -183,10 +162,10 @@ def test_nothing_comes_before_the_last_text():
     group = sampler()
     *first, last = batches(causal_patterns(), *SOME)
     for batch in first:
-        group.add(batch)
+        group.add(*batch)
     with pytest.raises(ValueError, match="3 texts of the group are missing"):
         next(group.layers())
-    group.add(last)
+    group.add(*last)
     assert len(layers_of(list(group.layers()))) == LAYERS
 
 
