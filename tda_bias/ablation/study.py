@@ -260,7 +260,7 @@ def set_tests(effects: pd.DataFrame) -> pd.DataFrame:
     effects = effects.round(_DIGITS)
     random = effects[effects["kind"] == "random_set"]
     chosen = effects[effects["kind"] == "top_set"].iloc[0]
-    for name in (column for column in effects if column.startswith("d_")):
+    for name in (column for column in effects.columns if column.startswith("d_")):
         null, value = random[name].to_numpy(float), float(chosen[name])
         rows.append(
             {

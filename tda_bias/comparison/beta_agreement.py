@@ -138,7 +138,7 @@ def agreement(
     within = np.stack([x, y]) - means[:, member]
 
     def row(over: str, values: Float[np.ndarray, "model item"], stratum: Any) -> dict[str, Any]:
-        found = chance_correlation(*values, stratum, n_resamples, rng, of="values")
+        found = chance_correlation(values[0], values[1], stratum, n_resamples, rng, of="values")
         chance = dict(zip(_CHANCE, found, strict=True))
         return {"over": over, "n": len(stratum), **chance, **dict.fromkeys(_RELIABILITY, np.nan)}
 

@@ -231,7 +231,7 @@ def _summary(tests: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:
         "smallest": power(n)["power_80"],
     }
     if len(defined):
-        best = defined.loc[defined["rho"].abs().idxmax()]
+        best = defined.iloc[int(defined["rho"].abs().to_numpy().argmax())]
         row |= {"largest": best["rho"], "layer": int(best["layer"]), "head": int(best["head"])}
     return row
 
