@@ -350,17 +350,18 @@ def kept_patterns(
     rows = []
     for asked in kept:
         tokens = [model.tokenizer.decode([token]).strip() for token in ids[asked.text]]
-        row = {
-            "category": asked.category,
-            "layer": asked.head.layer,
-            "head": asked.head.head,
-            "id": asked.id,
-            "role": asked.role,
-            "text": asked.text,
-            "tokens": json.dumps(tokens),
-            "length": len(tokens),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "category": asked.category,
+                "layer": asked.head.layer,
+                "head": asked.head.head,
+                "id": asked.id,
+                "role": asked.role,
+                "text": asked.text,
+                "tokens": json.dumps(tokens),
+                "length": len(tokens),
+            }
+        )
     # Without a row no column knows its kind.
     table = pd.DataFrame(rows, columns=list(PATTERNS_COLUMNS)).astype(PATTERNS_COLUMNS)
     return KeptPatterns(table, [patterns[asked.text, asked.head] for asked in kept])

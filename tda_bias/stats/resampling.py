@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 # Arrangements are enumerated instead of sampled up to so many: 2^12, the flips of 12 pairs.
@@ -228,7 +229,7 @@ def spearman(
     return np.asarray((first * second).sum(-1))
 
 
-def spearman_over_items(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
+def spearman_over_items(x: ArrayLike, y: ArrayLike) -> float:
     """``spearman`` of two lines of items (groups, heads, targets)."""
     return float(spearman(np.asarray(x, float), np.asarray(y, float)))
 
