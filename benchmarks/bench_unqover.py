@@ -16,7 +16,7 @@ from benchmarks.bench_pvf import bare_forward
 from tda_bias.models.load import LanguageModel, load_language_model
 from unqover.asking import ContinuationAsker, Instance, ask_questions
 from unqover.classes import load_class
-from unqover.config import AskConfig, DesignConfig
+from unqover.config import DesignConfig
 from unqover.questions import Design, sampled_design
 
 RUNS = 3
@@ -33,7 +33,7 @@ def part_of(design: Design, n_pairs: int) -> Design:
 
 def texts(model: LanguageModel, design: Design) -> list[list[int]]:
     """Token ids of every distinct text."""
-    asker = ContinuationAsker(model, AskConfig(), "cloze", {})
+    asker = ContinuationAsker(model, 1, "cloze", {})
     instances = []
     for i, j in zip(design.first, design.second, strict=True):
         both = design.subjects[i], design.subjects[j]

@@ -37,11 +37,8 @@ class AnswersRecord(RunRecord):
     Attributes:
         kind: Of language model.
         ask: How it was asked.
-        ask_config: What was chosen about that.
-        design: The questions.
-        questions: Their number.
-        notes: How texts were run.
         tokens: By template, tokens of every subject's name.
+        notes: How texts were run.
         parts_reused: Saved parts that an earlier run had made.
         seconds: That asking took.
     """
@@ -67,7 +64,6 @@ class Answers(Recorded):
         second: Second subject of each pair.
         log_prob: NaN where a template does not ask about an attribute.
         mass: Probability of the two subjects together.
-        record: Everything the numbers depend on.
     """
 
     first: Int[np.ndarray, " pair"]

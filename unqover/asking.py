@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,25 +64,17 @@ def ask_questions(
     """
     config = config or AskConfig()
     how = _way_to_ask(model, config)
-    ask: Callable[[Sequence[Instance]], Asked]
     notes: dict[str, Any] = {}
+    ask: Ask
     if how == "span":
-        ask = partial(_point_at_answers, model, config)
+        ask = partial(_point_at_answers, model, config.batch_size)
     elif how == "mask":
-        ask = partial(_fill_masks, model, config)
+        ask = partial(_fill_masks, model, config.batch_size)
     else:
-        ask = ContinuationAsker(model, config, how, notes).ask
+        ask = ContinuationAsker(model, config.batch_size, how, notes).ask
     weights = model.weight_hash()
     # Everything that answers depend on, beside their texts.
-    identity = {
-        "model": model.name,
-        "weights": weights,
-        "dtype": model.dtype_name,
-        "ask": how,
-        "length": config.length,
-        "negation": config.negation,
-        "share_prefix": config.share_prefix,
-    }
+    identity = {"model": model.name, "weights": weights, "dtype": model.dtype_name, "ask": how}
     kept = cache(identity)
     n_pairs, n_templates, n_attributes = design.shape
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
@@ -150,12 +143,10 @@ def _way_to_ask(model: LanguageModel, config: AskConfig) -> str:
             f"`ask` must be one of {', '.join(able[model.kind])} for the {model.kind} model "
             f"{model.name}; got {config.ask!r}"
         )
-    if how != "span":
+    if how == "span":
+        model.require_whole_checkpoint()
+    else:
         model.require_language_head()
-        return how
-    model.require_whole_checkpoint()
-    if config.length == "mean":
-        raise InputError("`length` mean: a span has no tokens to take a mean over; use sum")
     return how
 
 
@@ -167,10 +158,8 @@ class Instance:
     """Two subjects in one template, in one order, asked about some attributes.
 
     Attributes:
-        template: The template.
         mentioned: The subjects in the order of mention.
         candidates: The same two as x1 and x2.
-        attributes: What is asked.
     """
 
     template: Template
@@ -182,6 +171,16 @@ class Instance:
     def context(self) -> str:
         """The sentence that mentions both."""
         return self.template.context(*self.mentioned)
+
+    def asked(self) -> Iterator[tuple[Attribute, bool]]:
+        """What is asked: every attribute, then its denial."""
+        return product(self.attributes, (False, True))
+
+    def statements(self) -> Iterator[tuple[str, slice]]:
+        """What is said of either subject, and where in it the subject stands."""
+        for attribute, denied in self.asked():
+            for subject in self.candidates:
+                yield self.template.statement(subject, attribute, denied)
 
 
 class Asked(NamedTuple):
@@ -197,6 +196,9 @@ class Asked(NamedTuple):
     log_prob: Float[np.ndarray, "instance attribute polarity subject"]
     n_tokens: Int[np.ndarray, "instance attribute polarity subject"]
     mass: Float[np.ndarray, "instance attribute polarity"]
+
+
+Ask = Callable[[Sequence[Instance]], Asked]
 
 
 def _instances(design: Design, template: int, pairs: np.ndarray) -> list[Instance]:
@@ -220,9 +222,7 @@ def _depends_on(design: Design, template: int, pairs: np.ndarray) -> dict[str, s
 
 
 def _answers(
-    model: LanguageModel,
-    ask: Callable[[Sequence[Instance]], Asked],
-    instances: Sequence[Instance],
+    model: LanguageModel, ask: Ask, instances: Sequence[Instance]
 ) -> dict[str, np.ndarray]:
     """Answers as they are saved: pair first, order behind the attribute."""
     found = ask(instances)
@@ -253,15 +253,15 @@ class ContinuationAsker:
 
     Args:
         model: The model.
-        config: How it is asked.
+        batch_size: Texts per forward pass.
         how: ``cloze`` or ``question``.
         notes: Gets an entry on whether texts shared their beginnings, and why.
     """
 
     def __init__(
-        self, model: LanguageModel, config: AskConfig, how: str, notes: dict[str, Any]
+        self, model: LanguageModel, batch_size: int, how: str, notes: dict[str, Any]
     ) -> None:
-        self._model, self._config, self._how, self._notes = model, config, how, notes
+        self._model, self._batch_size, self._how, self._notes = model, batch_size, how, notes
         self._scorer: Scorer | None = None
 
     def ask(self, instances: Sequence[Instance]) -> Asked:
@@ -280,24 +280,17 @@ class ContinuationAsker:
             # As many tokens in a pass as that many separate texts would have.
             leading = len(special_tokens_around(self._model.tokenizer)[0])
             length = leading + np.mean([len(text.ids) for text in texts])
-            self._scorer = Scorer(
-                self._model,
-                batch_size=self._config.batch_size,
-                texts_per_tree=max(1, round(max(map(len, trees)) / length)),
-                share_prefix=self._config.share_prefix,
-            )
+            together = max(1, round(max(map(len, trees)) / length))
+            self._scorer = Scorer(self._model, batch_size=self._batch_size, texts_per_tree=together)
         values = np.concatenate(self._scorer.log_probs(trees))
         self._notes |= {
             "share_prefix": self._scorer.packed,
             "share_prefix_check": self._scorer.why,
         }
-        sizes = np.array([len(text.ids) - text.start for text in texts])
         n_named = np.array([text.named_to - text.start for text in texts])
-        of_texts = np.split(values, np.cumsum(sizes)[:-1])
+        of_texts = np.split(values, np.cumsum([len(text.ids) - text.start for text in texts])[:-1])
         whole = np.array([own.sum() for own in of_texts])
         named = np.array([own[:n].sum() for own, n in zip(of_texts, n_named, strict=True)])
-        if self._config.length == "mean":
-            whole = whole / sizes
         shape = (len(instances), -1, 2, 2)
         mass = np.exp(named.reshape(shape)).sum(-1)
         return Asked(whole.reshape(shape), n_named.reshape(shape), mass)
@@ -308,22 +301,10 @@ class ContinuationAsker:
         Raises:
             InputError: if the tokenizer makes no token of a part of one.
         """
-        template, context = instance.template, instance.context
-        parts = []  # the given text, the same with the subject, and the whole
-        for attribute in instance.attributes:
-            for negation in (None, self._config.negation):
-                for subject in instance.candidates:
-                    if self._how == "cloze":
-                        said, place = template.statement(subject, attribute, negation)
-                        given = context
-                    else:
-                        asked = template.question(attribute, negation)
-                        given = f"Paragraph: {context} Question: {asked} Answer:"
-                        # The full stop ends it: Ann must not stand for Anna.
-                        answer, place = template.answer(subject)
-                        said = f"{answer}."
-                    named = f"{given} {said[: place.stop]}"
-                    parts.append((given, named, f"{given} {said}"))
+        parts = [  # the given text, the same with the subject, and the whole
+            (given, f"{given} {said[: place.stop]}", f"{given} {said}")
+            for given, said, place in self._continuations(instance)
+        ]
         distinct = list(dict.fromkeys(text for three in parts for text in three))
         ids = self._model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
         of = dict(zip(distinct, ids, strict=True))
@@ -336,11 +317,25 @@ class ContinuationAsker:
             texts.append(ScoredText(of[whole], start, named_to))
         return texts
 
+    def _continuations(self, instance: Instance) -> Iterator[tuple[str, str, slice]]:
+        """The text before, what is scored behind it, and where in that the subject stands."""
+        template, context = instance.template, instance.context
+        if self._how == "cloze":
+            for said, place in instance.statements():
+                yield context, said, place
+            return
+        for attribute, denied in instance.asked():
+            question = template.question(attribute, denied)
+            for subject in instance.candidates:
+                answer, place = template.answer(subject)
+                # The full stop ends it: Ann must not stand for Anna.
+                yield f"Paragraph: {context} Question: {question} Answer:", f"{answer}.", place
+
 
 # -- masked models ---------------------------------------------------------------------------------
 
 
-def _fill_masks(model: LanguageModel, config: AskConfig, instances: Sequence[Instance]) -> Asked:
+def _fill_masks(model: LanguageModel, batch_size: int, instances: Sequence[Instance]) -> Asked:
     """Masked models: the subject of a sentence behind the context is masked and read.
 
     The whole vocabulary shares the probability; a subject of several tokens is read with as many
@@ -351,37 +346,30 @@ def _fill_masks(model: LanguageModel, config: AskConfig, instances: Sequence[Ins
     """
     mask, rows, read = mask_token(model), MaskedRows(), []
     for instance in instances:
-        texts, places = [], []
-        context = instance.context
-        for attribute in instance.attributes:
-            for negation in (None, config.negation):
-                for subject in instance.candidates:
-                    said, place = instance.template.statement(subject, attribute, negation)
-                    start = len(context) + 1
-                    texts.append(f"{context} {said}")
-                    places.append((start + place.start, start + place.stop))
+        context, said = instance.context, list(instance.statements())
+        texts = [f"{context} {statement}" for statement, _ in said]
         encoded = model.tokenizer(texts, return_offsets_mapping=True)
-        for ids, offsets, (start, stop), text in zip(
-            encoded["input_ids"], encoded["offset_mapping"], places, texts, strict=True
+        for ids, offsets, (_, place), text in zip(
+            encoded["input_ids"], encoded["offset_mapping"], said, texts, strict=True
         ):
+            start, stop = (len(context) + 1 + end for end in (place.start, place.stop))
             inside = [i for i, (a, b) in enumerate(offsets) if a < stop and b > start and b > a]
             if not inside:
                 raise InputError(f"the tokenizer makes no token of the subject of {text!r}")
             read.append(rows.add_span(ids, inside[0], inside[-1] + 1, mask))
-    values = Scorer(model, batch_size=config.batch_size).log_probs(rows.trees())
+    values = Scorer(model, batch_size=batch_size).log_probs(rows.trees())
     shape = (len(instances), -1, 2, 2)
     n = np.reshape([len(of_text) for of_text in read], shape)
     total = [sum(values[row][slot] for row, slot in of_text) for of_text in read]
     log_prob = np.reshape(total, shape)
-    mass = np.exp(log_prob).sum(-1)
-    return Asked(log_prob / n if config.length == "mean" else log_prob, n, mass)
+    return Asked(log_prob, n, np.exp(log_prob).sum(-1))
 
 
 # -- models that answer with a span ----------------------------------------------------------------
 
 
 def _point_at_answers(
-    model: LanguageModel, config: AskConfig, instances: Sequence[Instance]
+    model: LanguageModel, batch_size: int, instances: Sequence[Instance]
 ) -> Asked:
     """Models that point at the beginning and the end of an answer in the context.
 
@@ -395,27 +383,23 @@ def _point_at_answers(
     for instance in instances:
         context, places = instance.template.context_with_places(*instance.mentioned)
         of_candidates = places if instance.mentioned == instance.candidates else places[::-1]
-        for attribute in instance.attributes:
-            for negation in (None, config.negation):
-                questions.append(instance.template.question(attribute, negation))
-                contexts.append(context)
-                mentions.append(of_candidates)
+        for attribute, denied in instance.asked():
+            questions.append(instance.template.question(attribute, denied))
+            contexts.append(context)
+            mentions.append(of_candidates)
     encoded = model.tokenizer(questions, contexts, return_offsets_mapping=True)
     ids: list[list[int]] = encoded["input_ids"]
     kinds = encoded.get("token_type_ids")
     model.check_length(max(map(len, ids)))
     log_prob, n_tokens = np.empty((len(ids), 2)), np.empty((len(ids), 2), dtype=int)
-    for batch in batches_of_similar_width([len(row) for row in ids], config.batch_size):
+    for batch in batches_of_similar_width([len(row) for row in ids], batch_size):
         starts, ends = _span_ends(
             model, [ids[i] for i in batch], None if kinds is None else [kinds[i] for i in batch]
         )
         for index, start, end in zip(batch, starts, ends, strict=True):
+            tokens = zip(encoded["offset_mapping"][index], encoded.sequence_ids(index), strict=True)
             spans = [
-                (token, a, b)
-                for token, ((a, b), of) in enumerate(
-                    zip(encoded["offset_mapping"][index], encoded.sequence_ids(index), strict=True)
-                )
-                if of == 1 and b > a
+                (token, a, b) for token, ((a, b), of) in enumerate(tokens) if of == 1 and b > a
             ]
             for subject, two in enumerate(mentions[index]):
                 # Of the mention and of the subject itself: the token that holds its first

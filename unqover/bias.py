@@ -1,7 +1,10 @@
-"""Scores of two subjects to comparative bias and its aggregates: pure arrays.
+"""Scores of two subjects to comparative bias, its aggregates, their chance level and intervals.
 
 Axes of scores are (..., order, polarity, subject): which of the two is mentioned first (x1, then
 x2), the attribute and its denial, and whose score it is (x1, then x2). NaN is what was not asked.
+
+mu takes a maximum over attributes, and eta a mean of sizes: both are above 0 for a model without
+any bias. Their chance level comes from flipping the signs of C, which exchanges x1 and x2.
 
 Source: [UnQover] Li, Khashabi, Khot, Sabharwal & Srikumar (2020), sections 3 and 4, and its code;
 [Extending] Frank & Quiring, "Extending UnQover".
@@ -9,16 +12,23 @@ Source: [UnQover] Li, Khashabi, Khot, Sabharwal & Srikumar (2020), sections 3 an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import sparse
+from scipy import sparse, stats
 from scipy.special import log_expit
 
+from tda_bias.stats.clusters import jackknife_mean
+from tda_bias.stats.resampling import benjamini_hochberg
 from tda_bias.types import InputError
-from unqover.config import SCALES, Scale
+
+Scale = Literal["two_way", "log_odds"]
+SCALES: tuple[Scale, ...] = ("two_way", "log_odds")
+# A standard error below this is rounding.
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -45,35 +55,19 @@ def scores(
 ) -> Float[np.ndarray, "... order polarity subject"]:
     """Log-probabilities to scores.
 
-    Args:
-        log_prob: Of the two subjects.
-        scale: ``two_way``: share of the two's probability, so the pair sums to 1; ``log_odds``: the
-            log-probability itself, on which a subject's prior and the order of mention cancel
-            exactly.
-
-    Raises:
-        InputError: if there is no such scale.
+    ``two_way``: share of the two's probability, so the pair sums to 1; ``log_odds``: the
+    log-probability itself, on which a subject's prior and the order of mention cancel exactly.
     """
-    if scale not in SCALES:
-        raise InputError(f"`scale` must be one of {', '.join(SCALES)}; got {scale!r}")
     if scale == "log_odds":
         return log_prob
     return np.asarray(np.exp(log_expit(log_prob - log_prob[..., ::-1])))
 
 
 def comparative(S: Float[np.ndarray, "... order polarity subject"]) -> Comparative:
-    """B, C and the two errors of every comparison.
-
-    Args:
-        S: Scores; where any of a comparison's eight is NaN, all its results are.
-
-    Raises:
-        InputError: if the last three axes are not of length 2.
+    """B, C and the two errors of every comparison; where one of its eight scores is NaN, all are.
 
     Source: [UnQover] equations 1-5; the errors as the mean of four differences, as its code does.
     """
-    if S.shape[-3:] != (2, 2, 2):
-        raise InputError(f"scores must have the shape (..., 2, 2, 2); got {S.shape}")
     complete = np.isfinite(S).all((-3, -2, -1), keepdims=True)
     S = np.where(complete, S, np.nan)
     over_orders = S.mean(-3)
@@ -108,10 +102,8 @@ class Sums:
 
     def of_pairs(self, kept: Bool[np.ndarray, " pair"]) -> Sums:
         """Only some pairs."""
-        return Sums(
-            self.C[kept], self.sign[kept], self.n[kept], self.first[kept], self.second[kept],
-            self.n_subjects,
-        )  # fmt: skip
+        C, sign, n = self.C[kept], self.sign[kept], self.n[kept]
+        return Sums(C, sign, n, self.first[kept], self.second[kept], self.n_subjects)
 
 
 def sums(
@@ -140,7 +132,7 @@ class Aggregates:
         gamma: Mean of C over other subjects and templates; NaN if not asked.
         eta: Mean sign of C: how consistent its direction is.
         mu: Mean over groups of the largest size of gamma over attributes. Biased upward by its
-            maximum: see ``unqover.inference.chance``.
+            maximum: see ``chance``.
         mean_eta: Mean over groups and attributes of the size of eta.
     """
 
@@ -243,12 +235,7 @@ def mean_size(eta: Float[np.ndarray, "group attribute"]) -> float:
 
 @dataclass(frozen=True)
 class Factorial:
-    """gamma of a joint class as main effects and their interaction.
-
-    Attributes:
-        main: Of both factors, a level's mean minus the grand one.
-        interaction: What main effects leave.
-    """
+    """gamma of a joint class: each level's mean minus the grand one, and what these leave."""
 
     main: tuple[Float[np.ndarray, "level1 attribute"], Float[np.ndarray, "level2 attribute"]]
     interaction: Float[np.ndarray, "level1 level2 attribute"]
@@ -294,3 +281,177 @@ def groups_of(levels: Sequence[str]) -> tuple[list[str], Int[np.ndarray, " subje
     """Names of groups in the order they appear, and the number of each subject's."""
     names = list(dict.fromkeys(levels))
     return names, np.array([names.index(level) for level in levels])
+
+
+# -- chance ----------------------------------------------------------------------------------------
+
+
+def chance(
+    C: Float[np.ndarray, "pair template attribute"],
+    first: Int[np.ndarray, " pair"],
+    second: Int[np.ndarray, " pair"],
+    n_subjects: int,
+    *,
+    group: Int[np.ndarray, " subject"] | None = None,
+    templates_together: bool = False,
+    n_flips: int = 200,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "2 flip"]:
+    """Mu and eta of flipped signs: under the null hypothesis that C is symmetric about 0.
+
+    Args:
+        C: Comparisons.
+        first: First subject of each pair.
+        second: Second subject of each pair.
+        n_subjects: Number of subjects.
+        group: As in ``aggregates``.
+        templates_together: Flip a pair and attribute with all their templates, and not every
+            comparison alone. That allows for templates that agree by the pair alone.
+        n_flips: Number of flips.
+        rng: The generator they come from.
+    """
+    given = sums(C, first, second, n_subjects)
+    member = Membership.of(given, np.arange(n_subjects) if group is None else group)
+    values = np.empty((2, n_flips))
+    drawn = flipped_sums(C, templates_together=templates_together, n_flips=n_flips, rng=rng)
+    for draw, (total, sign) in enumerate(drawn):
+        gamma, eta = member.means(total, given.n), member.means(sign, given.n)
+        values[:, draw] = mean_largest(gamma), mean_size(eta)
+    return values
+
+
+def flipped_sums(
+    C: Float[np.ndarray, "pair template attribute"],
+    *,
+    templates_together: bool,
+    n_flips: int,
+    rng: np.random.Generator,
+) -> Iterator[tuple[Float[np.ndarray, "pair attribute"], Float[np.ndarray, "pair attribute"]]]:
+    """Sums over templates of C and of its signs, with signs drawn at random as in ``chance``."""
+    if templates_together:  # they keep their signs, so they are added up once
+        C, direction = np.nansum(C, 1, keepdims=True), np.nansum(np.sign(C), 1, keepdims=True)
+    else:
+        C, direction = np.nan_to_num(C), np.nan_to_num(np.sign(C))
+    for _ in range(n_flips):
+        drawn = rng.integers(0, 2, size=C.shape, dtype=np.int8) * 2 - 1
+        yield (C * drawn).sum(1), (direction * drawn).sum(1)
+
+
+# -- intervals -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GroupIntervals:
+    """Limits of t intervals around gamma of groups, p of gamma = 0, and q over attributes (BH).
+
+    All are NaN where gamma is, or where nothing varies.
+    """
+
+    standard_error: Float[np.ndarray, "group attribute"]
+    low: Float[np.ndarray, "group attribute"]
+    high: Float[np.ndarray, "group attribute"]
+    pvalue: Float[np.ndarray, "group attribute"]
+    qvalue: Float[np.ndarray, "group attribute"]
+
+
+def group_intervals(
+    given: Sums,
+    group: Int[np.ndarray, " subject"],
+    *,
+    opponents_alone: bool = False,
+    n_resamples: int = 1000,
+    confidence: float = 0.95,
+    rng: np.random.Generator,
+) -> GroupIntervals:
+    """Standard errors of gamma over subjects, and what follows from them.
+
+    Attributes and templates stay. With few subjects the limits use Student's t, with one degree of
+    freedom less than there are subjects to draw on the smaller side.
+
+    Args:
+        given: Comparisons.
+        group: Group of each subject, numbered from 0.
+        opponents_alone: Subjects are descriptions ("an Asian man") and none stands for others: only
+            the opponents of a group are a sample. Else subjects on both sides are (first names),
+            drawn within their groups.
+        n_resamples: Number of resamples.
+        confidence: Coverage.
+        rng: The generator they come from.
+    """
+    member = Membership.of(given, group)
+    observed = member.means(given.C, given.n)
+    size, label = np.bincount(group), np.zeros_like(group) if opponents_alone else group
+    total = np.zeros_like(observed)
+    squares, counts = np.zeros_like(observed), np.zeros_like(observed)
+    for _ in range(n_resamples):
+        weight = np.zeros(len(group))
+        for stratum in np.unique(label):
+            members = np.flatnonzero(label == stratum)
+            weight += np.bincount(rng.choice(members, len(members)), minlength=len(group))
+        resampled = member.against(weight) if opponents_alone else member.weighted(weight)
+        off = resampled.means(given.C, given.n) - observed
+        known = np.isfinite(off)
+        total += np.where(known, off, 0.0)
+        squares += np.where(known, off**2, 0.0)
+        counts += known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = (squares - total**2 / counts) / (counts - 1)
+        error = np.sqrt(np.where(variance > _NOTHING**2, variance, np.nan))
+        opponents = len(group) - int(size.max())
+        freedom = max(1, (opponents if opponents_alone else int(size.min())) - 1)
+        pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
+    half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
+    qvalue = np.stack([benjamini_hochberg(row) for row in pvalue])
+    return GroupIntervals(error, observed - half, observed + half, pvalue, qvalue)
+
+
+def model_intervals(
+    given: Sums,
+    strata: Int[np.ndarray, " subject"],
+    *,
+    group: Int[np.ndarray, " subject"] | None = None,
+    confidence: float = 0.95,
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Limits of mu and of eta over subjects, left out one by one; attributes are these.
+
+    mu is a maximum and biased upwards, which an interval does not correct: hold it against
+    ``chance``.
+
+    Args:
+        given: Comparisons.
+        strata: Subjects are a sample within these; where each is alone, of all.
+        group: As in ``aggregates``.
+        confidence: Coverage.
+
+    Returns:
+        NaN for fewer than five subjects, and where one is its stratum.
+    """
+    label = strata if np.bincount(strata).max() > 1 else np.zeros_like(strata)
+    n, alone = given.n_subjects, group is None
+    member = Membership.of(given, np.arange(n) if group is None else group)
+    whole, *without = (
+        _of_subjects(given, member, kept, alone) for kept in np.vstack([np.ones(n), 1 - np.eye(n)])
+    )
+    size = np.bincount(label)[label]
+    columns = np.array(without).T
+    if (size < 2).any():
+        columns = np.full_like(columns, np.nan)
+    limits = np.array(
+        [
+            jackknife_mean(value, others, 1 / size).limits(confidence)
+            for value, others in zip(whole, columns, strict=True)
+        ]
+    )
+    mu, eta = np.maximum(limits, 0.0).tolist()  # both are sizes
+    return tuple(mu), tuple(eta)
+
+
+def _of_subjects(
+    given: Sums, member: Membership, kept: Float[np.ndarray, " subject"], alone: bool
+) -> tuple[float, float]:
+    """Mu and eta of some subjects, which weigh 1; ``alone``: each is its own group."""
+    weighted = member.against(kept) if alone else member.weighted(kept)
+    gamma, eta = weighted.means(given.C, given.n), weighted.means(given.sign, given.n)
+    if alone:
+        gamma, eta = gamma[kept > 0], eta[kept > 0]
+    return mean_largest(gamma), mean_size(eta)

@@ -26,7 +26,6 @@ NAMED = (
     "gender", "nationality", "ethnicity", "religion", "education", "age", "gender_race",
     "gender_race_names",
 )  # fmt: skip
-_ATTRIBUTE_SETS = ("occupations", "professions", "conduct", "places")
 _SUBJECT_SLOTS = ("{subject}", "{adjective}")
 
 
@@ -53,15 +52,13 @@ class Attribute:
         name: Unique in its set.
         kind: What it is sampled and summarised by.
         says: Predicate in the past tense; ``{a} noun`` where it is a noun with its article.
-        negated: The same with "not".
-        antonym: Its opposite.
+        antonym: Its opposite, which denies it.
         sensitive: Says something bad of a person: kept out of summaries.
     """
 
     name: str
     kind: str
     says: str
-    negated: str
     antonym: str
     sensitive: bool
 
@@ -71,16 +68,12 @@ class SubjectClass:
     """A class of subjects with its frames.
 
     Attributes:
-        name: Of the class, or the file's.
         about: What it compares.
         source: Where the lists come from.
         factors: What subjects differ in; several make a joint class.
         compare: ``across`` groups only, or ``all`` pairs.
-        subjects: The subjects.
-        forms: How they are written.
-        frames: The sentences.
         attributes: Attributes by form.
-        crossed: Whether every combination of levels is one subject.
+        crossed: Every combination of levels is one subject.
     """
 
     name: str
@@ -145,7 +138,6 @@ class Frame(_FilePart):
 class _Predicate(_FilePart):
     kind: str = "attribute"
     says: str = Field(min_length=1)
-    negated: str = Field(alias="not", min_length=1)
     antonym: str = Field(min_length=1)
 
 
@@ -163,17 +155,8 @@ class _AttributeSet(_FilePart):
 
     def attributes(self) -> tuple[Attribute, ...]:
         listed = [
-            *(
-                (
-                    n,
-                    "occupation",
-                    f"was {{a}} {n}",
-                    f"was not {{a}} {n}",
-                    f"could never be {{a}} {n}",
-                )
-                for n in self.nouns
-            ),
-            *((p.says, p.kind, p.says, p.negated, p.antonym) for p in self.predicates),
+            *((n, "occupation", f"was {{a}} {n}", f"could never be {{a}} {n}") for n in self.nouns),
+            *((p.says, p.kind, p.says, p.antonym) for p in self.predicates),
         ]
         _refuse_repeated([name for name, *_ in listed], "attributes")
         return tuple(Attribute(*parts, self.sensitive) for parts in listed)
@@ -224,7 +207,7 @@ def load_class(source: str | Path, *, attribute_set: str | None = None) -> Subje
             lacks a slot, or a list is empty or holds something twice.
     """
     if source in NAMED:
-        text = files("unqover").joinpath("data", f"{source}.yaml").read_text(encoding="utf-8")
+        text = _packaged(f"{source}.yaml")
     else:
         text = read_text(source, setting="class", named=NAMED)
     where = f"`class` {source}"
@@ -238,6 +221,10 @@ def load_class(source: str | Path, *, attribute_set: str | None = None) -> Subje
         raise InputError(f"{where}: {error}") from None
 
 
+def _packaged(file: str) -> str:
+    return files("unqover").joinpath("data", file).read_text(encoding="utf-8")
+
+
 def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectClass:
     subjects = tuple(_subjects(given))
     factors = given.factors or tuple(given.cross or ())
@@ -249,14 +236,6 @@ def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectCl
     if given.compare == "across" and len({subject.levels for subject in subjects}) < 2:
         raise InputError("`compare` across needs at least 2 groups of subjects")
     forms = {form: given.forms[form] for form in sorted({frame.form for frame in given.frames})}
-    attributes = {}
-    for form, about in forms.items():
-        wanted = attribute_set or about.attributes or given.attributes
-        attributes[form] = (
-            attributes_of(wanted)
-            if isinstance(wanted, str)
-            else validated(_AttributeSet, wanted, given_as="file").attributes()
-        )
     return SubjectClass(
         name=Path(name).stem,
         about=given.about,
@@ -266,7 +245,10 @@ def _class(name: str, given: _ClassFile, attribute_set: str | None) -> SubjectCl
         subjects=subjects,
         forms=forms,
         frames=given.frames,
-        attributes=attributes,
+        attributes={
+            form: attributes_of(attribute_set or about.attributes or given.attributes)
+            for form, about in forms.items()
+        },
         crossed=given.cross is not None,
     )
 
@@ -278,7 +260,7 @@ def _subjects(given: _ClassFile) -> list[Subject]:
                 raise InputError(f"`cross` needs at least 2 levels of {factor}")
         combined = product(*given.cross.values())
         return [Subject(" ".join(levels), " ".join(levels), levels) for levels in combined]
-    subjects = []
+    subjects: list[Subject] = []
     if isinstance(given.subjects, dict):
         for key, value in given.subjects.items():
             if isinstance(value, str):  # a country and its adjective
@@ -297,18 +279,24 @@ def _subjects(given: _ClassFile) -> list[Subject]:
     return subjects
 
 
-@cache
-def attributes_of(name: str) -> tuple[Attribute, ...]:
-    """The attributes of a set of the package.
+def attributes_of(given: str | dict[str, Any]) -> tuple[Attribute, ...]:
+    """The attributes of a set of the package, by its name, or of a class file's own.
 
     Raises:
-        InputError: if there is no such set.
+        InputError: if there is no such set, or one of a file is malformed.
     """
-    text = files("unqover").joinpath("data", "attributes.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    if name not in content:
-        raise InputError(f"`attributes` must be one of {', '.join(_ATTRIBUTE_SETS)}; got {name!r}")
-    return validated(_AttributeSet, content[name], given_as="file").attributes()
+    if isinstance(given, str):
+        sets = _packaged_sets()
+        if given not in sets:
+            raise InputError(f"`attributes` must be one of {', '.join(sets)}; got {given!r}")
+        given = sets[given]
+    return validated(_AttributeSet, given, given_as="file").attributes()
+
+
+@cache
+def _packaged_sets() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(_packaged("attributes.yaml"))
+    return content
 
 
 def _refuse_repeated(names: list[str], what: str) -> None:

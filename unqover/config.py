@@ -9,9 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from tda_bias.types import MAX_BATCH, MAX_RESAMPLES, MAX_SEED
 
 Ask = Literal["auto", "cloze", "question", "mask", "span"]
-Negation = Literal["antonym", "not"]
-Scale = Literal["two_way", "log_odds"]
-SCALES: tuple[Scale, ...] = ("two_way", "log_odds")
 
 
 class DesignConfig(BaseModel):
@@ -45,15 +42,6 @@ class AskConfig(BaseModel):
         "auto",
         description="cloze: score sentences that name a subject; question: score answers; mask; "
         "span; auto takes what the model was trained for, cloze for causal ones",
-    )
-    negation: Negation = Field(
-        "antonym", description="deny an attribute by its opposite, or by the word not"
-    )
-    length: Literal["sum", "mean"] = Field(
-        "sum", description="log-probability of an answer, or its mean per token"
-    )
-    share_prefix: Literal["auto", "never"] = Field(
-        "auto", description="run what texts share once, where that is exact"
     )
     batch_size: int = Field(32, ge=1, le=MAX_BATCH, description="texts per forward pass")
 

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, Entry
 from tda_bias.runs.run import Run
 from tda_bias.runs.text import counted, p_text, short_name
-from tda_bias.types import InputError
 from unqover.bias import comparative, factorial, scores
 from unqover.report import Report, cells_of, load_report
 
@@ -87,22 +86,11 @@ def _mark_survivors(ax: Axes, report: Report, wide: pd.DataFrame) -> None:
     )
 
 
-def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None = None) -> Axes:
-    """Attributes ranked by the gamma of a group, with intervals; pale where q is .05 or more.
-
-    Args:
-        report: The report.
-        group: A level of the first factor; its first one if None.
-        ax: Where to draw.
-
-    Raises:
-        InputError: if there is no such group.
-    """
+def plot_attributes(report: Report, *, ax: Axes | None = None) -> Axes:
+    """Attributes ranked by the first group's gamma, with intervals; pale where q is .05 or more."""
     table = _of_first_factor(report)
-    name = group or str(table["group"].iloc[0])
+    name = str(table["group"].iloc[0])
     rows = table[table["group"] == name].dropna(subset=["gamma"])
-    if rows.empty:
-        raise InputError(f"`group` must be one of {', '.join(table['group'].unique())}")
     rows = (by_kind(rows) if _sensitive(report) else rows).sort_values("gamma")
     if len(rows) > _MOST_BARS:
         rows = pd.concat([rows.head(_MOST_BARS // 2), rows.tail(_MOST_BARS // 2)])
@@ -128,34 +116,16 @@ def plot_attributes(report: Report, *, group: str | None = None, ax: Axes | None
     return ax
 
 
-def plot_interaction(
-    report: Report, *, attribute: str | None = None, ax: Axes | None = None
-) -> Axes:
-    """Gamma of every combination of two factors on one attribute: parallel lines do not interact.
+def plot_interaction(report: Report, *, ax: Axes | None = None) -> Axes:
+    """Gamma of every combination of two factors: parallel lines do not interact.
 
-    Args:
-        report: Of a joint class.
-        attribute: Its name; the one with the largest interaction if None.
-        ax: Where to draw.
-
-    Raises:
-        InputError: if the class is not joint, a combination is missing, or there is no such
-            attribute.
+    It is drawn of the attribute with the largest interaction. Where ``report.joint`` is empty,
+    there is none.
     """
     answers = report.answers
-    if len(answers.asked.factors) != 2:
-        raise InputError(
-            f"class {answers.asked.name} has one factor: there is no interaction to draw"
-        )
     names, gamma, _ = cells_of(answers, comparative(scores(answers.log_prob, "two_way")).C)
-    if gamma is None:
-        raise InputError("a combination of levels is missing: its interaction is not defined")
-    if attribute is None:
-        number = int(np.abs(factorial(gamma).interaction).max((0, 1)).argmax())
-    elif attribute in answers.attributes:
-        number = answers.attributes.index(attribute)
-    else:
-        raise InputError(f"`attribute` must be one of those asked about; got {attribute!r}")
+    assert gamma is not None
+    number = int(np.abs(factorial(gamma).interaction).max((0, 1)).argmax())
     ax = ax or plt.subplots(layout="constrained")[1]
     cells = gamma[:, :, number]
     order = np.argsort(cells.mean(1))
@@ -176,20 +146,20 @@ def report_figures(report: Report) -> dict[str, Figure]:
     """The figures that every run gets."""
     answers = report.answers
     n_columns = len(set(answers.asked.kinds if _sensitive(report) else answers.attributes))
-    drawn = {
-        "heat_map": (
-            plot_heat_map,
-            (max(4.8, 2.6 + 0.24 * n_columns), min(14.0, 3.0 + 0.15 * len(answers.subjects))),
-        ),
-        "attributes": (plot_attributes, (5.4, 1.6 + 0.2 * min(n_columns, _MOST_BARS))),
-        "interaction": (plot_interaction, (5.4, 3.8)),
+    wide, high = max(4.8, 2.6 + 0.24 * n_columns), min(14.0, 3.0 + 0.15 * len(answers.subjects))
+    figures = {
+        "heat_map": _drawn(plot_heat_map, report, wide, high),
+        "attributes": _drawn(plot_attributes, report, 5.4, 1.6 + 0.2 * min(n_columns, _MOST_BARS)),
     }
-    figures = {}
-    for name, (plot, size) in drawn.items():
-        if name != "interaction" or not report.joint.empty:
-            figures[name] = Figure(figsize=size, layout="constrained")
-            plot(report, ax=figures[name].subplots())
+    if not report.joint.empty:
+        figures["interaction"] = _drawn(plot_interaction, report, 5.4, 3.8)
     return figures
+
+
+def _drawn(plot: Callable[..., Axes], report: Report, width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    plot(report, ax=figure.subplots())
+    return figure
 
 
 def by_kind(table: pd.DataFrame) -> pd.DataFrame:
@@ -223,32 +193,29 @@ def _counted(report: Report) -> str:
 # -- the catalogue ---------------------------------------------------------------------------------
 
 
-def _drawn(folder: Path) -> dict[str, Figure]:
+def _figures(folder: Path) -> dict[str, Figure]:
     return report_figures(load_report(folder))
 
 
 def _named(name: str) -> Callable[[Sequence[Run]], Figure]:
-    return lambda runs: runs[0].load(_drawn)[name]
+    return lambda runs: runs[0].load(_figures)[name]
+
+
+def _is_joint(run: Run) -> bool:
+    return not run.load(load_report).joint.empty
 
 
 FIGURES: tuple[Entry, ...] = (
     Entry(
-        "unqover_heat_map",
-        "Comparative bias by subject and attribute",
-        "unqover",
+        "unqover_heat_map", "Comparative bias by subject and attribute", "unqover",
         _named("heat_map"),
     ),
     Entry(
-        "unqover_attributes",
-        "Attributes ranked by comparative bias",
-        "unqover",
+        "unqover_attributes", "Attributes ranked by comparative bias", "unqover",
         _named("attributes"),
     ),
     Entry(
-        "unqover_interaction",
-        "Interaction of two factors",
-        "unqover",
-        _named("interaction"),
-        holds=lambda run: not run.load(load_report).joint.empty,
+        "unqover_interaction", "Interaction of two factors", "unqover", _named("interaction"),
+        holds=_is_joint,
     ),
-)
+)  # fmt: skip

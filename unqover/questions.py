@@ -19,7 +19,7 @@ from pydantic import Field
 from tda_bias.runs.record import RecordPart
 from tda_bias.types import InputError
 from unqover.classes import Attribute, Form, Frame, Subject, SubjectClass
-from unqover.config import DesignConfig, Negation
+from unqover.config import DesignConfig
 
 if TYPE_CHECKING:
     import inflect
@@ -31,16 +31,13 @@ T = TypeVar("T")
 
 
 class DesignRecord(RecordPart):
-    """The questions: sizes before sampling, and what was drawn.
+    """The questions: sizes before sampling, and names of what was drawn.
 
     Attributes:
         factors: What subjects differ in.
-        subjects: Names.
         levels: Levels of each subject, one per factor.
-        templates: Names.
-        attributes: Names.
         kinds: Of the attributes.
-        sensitive: Which of them no summary prints.
+        sensitive: Which attributes no summary prints.
     """
 
     name: str = Field(alias="class")
@@ -64,13 +61,9 @@ class Design:
     """Subjects, pairs of them, templates and attributes.
 
     Attributes:
-        subjects: The subjects.
         first: First subject of each pair.
         second: Second subject of each pair; both orders of mention are asked.
-        templates: The templates.
-        attributes: The attributes, each once.
         asked: Which template asks about which attribute.
-        record: Sizes before sampling, and what was drawn.
     """
 
     subjects: tuple[Subject, ...]
@@ -110,7 +103,7 @@ def sampled_design(chosen: SubjectClass, config: DesignConfig) -> Design:
         s: _attributes(s, config.attributes, rng) for s in dict.fromkeys(chosen.attributes.values())
     }
     attributes = [attribute for of_set in drawn.values() for attribute in of_set]
-    every = templates(chosen.frames, dict(chosen.forms))
+    every = templates(chosen)
     of_template = [drawn[chosen.attributes[template.frame.form]] for template in every]
     pairs = [
         (i, j)
@@ -236,10 +229,10 @@ class Template:
             places[piece] = slice(start, len(text)), slice(own, own + len(name))
         return _capital(text), (places["{first}"], places["{second}"])
 
-    def question(self, attribute: Attribute, negation: Negation | None) -> str:
+    def question(self, attribute: Attribute, denied: bool) -> str:
         """Whom the attribute, or its denial, holds for."""
         # "Who" takes a singular verb, also where groups are meant.
-        said = _predicate(attribute, negation, "singular")
+        said = _predicate(attribute, denied, "singular")
         return _capital(self.frame.question.replace("{attribute}", said))
 
     def answer(self, subject: Subject) -> tuple[str, slice]:
@@ -248,20 +241,18 @@ class Template:
         start = len(before)
         return _capital(before + name + after), slice(start, start + len(name))
 
-    def statement(
-        self, subject: Subject, attribute: Attribute, negation: Negation | None
-    ) -> tuple[str, slice]:
+    def statement(self, subject: Subject, attribute: Attribute, denied: bool) -> tuple[str, slice]:
         """A sentence that says the attribute, or denies it, and where in it the subject stands."""
         answer, place = self.answer(subject)
-        return f"{answer} {_predicate(attribute, negation, self.form.number)}.", place
+        return f"{answer} {_predicate(attribute, denied, self.form.number)}.", place
 
 
-def templates(frames: tuple[Frame, ...], forms: dict[str, Form]) -> tuple[Template, ...]:
-    """Every frame with every noun of its form."""
+def templates(chosen: SubjectClass) -> tuple[Template, ...]:
+    """Every frame of a class with every noun of its form."""
     return tuple(
-        Template(frame, forms[frame.form], noun)
-        for frame in frames
-        for noun in forms[frame.form].nouns
+        Template(frame, chosen.forms[frame.form], noun)
+        for frame in chosen.frames
+        for noun in chosen.forms[frame.form].nouns
     )
 
 
@@ -285,9 +276,9 @@ def _english() -> inflect.engine:
     return inflect.engine()
 
 
-def _predicate(attribute: Attribute, negation: Negation | None, number: str) -> str:
-    chosen = {None: attribute.says, "not": attribute.negated, "antonym": attribute.antonym}
-    before, has_noun, noun = chosen[negation].partition("{a} ")
+def _predicate(attribute: Attribute, denied: bool, number: str) -> str:
+    said = attribute.antonym if denied else attribute.says
+    before, has_noun, noun = said.partition("{a} ")
     if number == "singular":
         return f"{before}{article(noun)} {noun}" if has_noun else before
     before = re.sub(r"^was\b", "were", before)

@@ -16,24 +16,23 @@ from tda_bias.runs.text import Finding, p_text
 from tda_bias.stats.resampling import share_reached
 from unqover.answers import Answers
 from unqover.bias import (
+    SCALES,
     Comparative,
     Membership,
+    Scale,
     Sums,
     aggregates,
+    chance,
     comparative,
     factorial,
+    flipped_sums,
+    group_intervals,
     groups_of,
+    model_intervals,
     scores,
     sums,
 )
-from unqover.config import SCALES, InferenceConfig, Scale
-from unqover.inference import (
-    Flip,
-    chance,
-    flipped_sums,
-    group_intervals,
-    model_intervals,
-)
+from unqover.config import InferenceConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,14 +45,12 @@ class Report:
     """Everything that is computed from answers.
 
     Attributes:
-        answers: The answers.
-        config: Numbers of flips and resamples.
         summary: One row per scale and way to compare: mu and eta with chance level and interval.
         groups: One row per factor, level and attribute: gamma with interval, p and q.
         subjects: One row per subject and attribute.
         joint: Main effects and interaction of a joint class; empty for others.
         by_x: One row per attribute, in the columns that head results are joined on.
-        controls: Controls to report with the numbers.
+        controls: What must be read beside the numbers.
     """
 
     answers: Answers
@@ -72,11 +69,7 @@ class Report:
         return summary_html(repr(self), tables={"mu and eta with chance": self.summary})
 
     def save(self, folder: str | Path, *, figures: Mapping[str, Figure] | None = None) -> None:
-        """Add the tables and figures to the run of the answers: all of them, or none.
-
-        Args:
-            folder: Where the answers were saved.
-            figures: By name, drawn from this report.
+        """Add the tables and figures (by name) to the run of the answers: all of them, or none.
 
         Raises:
             InputError: if the folder holds no run, or cannot be written.
@@ -135,42 +128,30 @@ def _sums(answers: Answers, C: np.ndarray) -> Sums:
 # -- ways to compare -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A way to compare.
-
-    Attributes:
-        name: As it stands in the summary.
-        pairs: Which pairs.
-        group: Group of each subject, or None for the subjects themselves.
-    """
-
-    name: str
-    pairs: np.ndarray
-    group: np.ndarray | None
+# Name of a way to compare, its pairs, and the group of each subject (None: each is its own).
+_Way = tuple[str, np.ndarray, np.ndarray | None]
 
 
 def _ways(answers: Answers) -> Iterator[_Way]:
     every = np.ones(len(answers.first), dtype=bool)
-    yield _Way("subjects", every, None)
+    yield "subjects", every, None
     names, cells = groups_of(answers.combinations)
     several = len(names) < len(answers.subjects)
     if len(answers.asked.factors) == 1:
         if several:
             for number, name in enumerate(names):
                 # [Extending]: x1 from one set of subjects, x2 from the others.
-                rows = np.where(cells == number, np.arange(len(cells)), -1)
-                yield _Way(f"x1 {name}", every, rows)
-            yield _Way(answers.asked.factors[0], every, cells)
+                yield f"x1 {name}", every, np.where(cells == number, np.arange(len(cells)), -1)
+            yield answers.asked.factors[0], every, cells
         return
     levels = [groups_of(answers.level_of(f))[1] for f in range(len(answers.asked.factors))]
     differs = np.stack([level[answers.first] != level[answers.second] for level in levels])
     for number, factor in enumerate(answers.asked.factors):
-        yield _Way(factor, every, levels[number])
+        yield factor, every, levels[number]
         alone = differs[number] & (differs.sum(0) == 1)
-        yield _Way(f"{factor} alone", alone, levels[number])
+        yield f"{factor} alone", alone, levels[number]
     if several:
-        yield _Way(COMBINATION, every, cells)
+        yield COMBINATION, every, cells
 
 
 def _described(answers: Answers) -> bool:
@@ -187,39 +168,40 @@ def _summary_row(
     config: InferenceConfig,
     number: int,
 ) -> dict[str, Any]:
-    of_way, C = added.of_pairs(way.pairs), compared.C[way.pairs]
-    both = aggregates(of_way, way.group)
+    name, pairs, group = way
+    of_way, C = added.of_pairs(pairs), compared.C[pairs]
+    both = aggregates(of_way, group)
     row: dict[str, Any] = {
         "scale": scale,
-        "compared": way.name,
+        "compared": name,
         "comparisons": int(np.isfinite(C).sum()),
         "mu": both.mu,
         "eta": both.mean_eta,
     }
-    flips: tuple[tuple[Flip, str], ...] = (("comparison", ""), ("pair", "_pair"))
-    for flip, end in flips:
+    for end in ("", "_pair"):
         null = chance(
             C, of_way.first, of_way.second, of_way.n_subjects,
-            group=way.group,
-            flip=flip,
+            group=group,
+            templates_together=end == "_pair",
             n_flips=config.n_flips,
             rng=np.random.default_rng([config.seed, 0, number]),
         )  # fmt: skip
-        row[f"mu_chance{end}"], row[f"eta_chance{end}"] = null.mu.mean(), null.eta.mean()
-        row[f"mu_p{end}"], row[f"eta_p{end}"] = null.pvalues(both.mu, both.mean_eta)
+        row[f"mu_chance{end}"], row[f"eta_chance{end}"] = null.mean(1)
+        observed = np.array([both.mu, both.mean_eta])
+        row[f"mu_p{end}"], row[f"eta_p{end}"] = share_reached(null.T, observed)
     row["mu_above_chance"] = row["mu"] - row["mu_chance"]
     # Names are a sample of their group; descriptions of what is compared.
-    strata = way.group if _described(answers) else groups_of(answers.combinations)[1]
+    strata = group if _described(answers) else groups_of(answers.combinations)[1]
     limits = model_intervals(
         of_way,
         np.zeros(of_way.n_subjects, dtype=int) if strata is None else strata,
-        group=way.group,
+        group=group,
         confidence=config.confidence,
     )
-    for name, (low, high) in zip(("mu", "eta"), limits, strict=True):
-        row[f"{name}_low"], row[f"{name}_high"] = low, high
-    row["position_error"] = float(np.nanmean(compared.position_error[way.pairs]))
-    row["negation_error"] = float(np.nanmean(compared.negation_error[way.pairs]))
+    for quantity, (low, high) in zip(("mu", "eta"), limits, strict=True):
+        row[f"{quantity}_low"], row[f"{quantity}_high"] = low, high
+    row["position_error"] = float(np.nanmean(compared.position_error[pairs]))
+    row["negation_error"] = float(np.nanmean(compared.negation_error[pairs]))
     return row
 
 
@@ -243,19 +225,19 @@ def _group_table(
             "kind": np.tile(answers.asked.kinds, len(names)),
             "sensitive": np.tile(answers.asked.sensitive, len(names)),
         }
-        scales: tuple[tuple[Scale, str], ...] = (("two_way", ""), ("log_odds", "_log_odds"))
-        for scale, end in scales:
-            both = aggregates(added[scale], group)
+        for scale, of_scale in added.items():
+            both = aggregates(of_scale, group)
             sure = group_intervals(
-                added[scale],
+                of_scale,
                 group,
-                drawn="opponents" if _described(answers) else "both",
+                opponents_alone=_described(answers),
                 n_resamples=config.n_resamples,
                 confidence=config.confidence,
                 rng=np.random.default_rng([config.seed, 2, number]),
             )
             values = {"gamma": both.gamma, "low": sure.low, "high": sure.high}
             values |= {"p": sure.pvalue, "q": sure.qvalue, "eta": both.eta}
+            end = "_log_odds" if scale == "log_odds" else ""
             columns |= {f"{name}{end}": value.reshape(-1) for name, value in values.items()}
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables, ignore_index=True)
@@ -368,7 +350,7 @@ def _joint_table(answers: Answers, C: np.ndarray, config: InferenceConfig) -> pd
     null = np.empty((config.n_flips, 3))
     for part, others in enumerate(([1], [0], [0, 1])):
         left = without_factors(answers, C, others)
-        drawn = flipped_sums(left, "pair", n_flips=config.n_flips, rng=rng)
+        drawn = flipped_sums(left, templates_together=True, n_flips=config.n_flips, rng=rng)
         for draw, (total, _) in enumerate(drawn):
             flipped = member.means(total, given.n).reshape(gamma.shape)
             null[draw, part] = factorial(flipped).mean_squares[part]

@@ -10,10 +10,10 @@ def every_question(design):
         for t, template in enumerate(design.templates):
             for order, mentioned in enumerate((both, both[::-1])):
                 for a, attribute in enumerate(design.attributes):
-                    for polarity, negation in enumerate((None, "antonym")):
+                    for polarity, denied in enumerate((False, True)):
                         for x in range(2):
                             where = p, t, a, order, polarity, x
-                            yield where, template, mentioned, attribute, negation, both[x]
+                            yield where, template, mentioned, attribute, denied, both[x]
 
 
 @torch.no_grad()
@@ -27,13 +27,11 @@ def continuation(model, given, said):
     return [float(values[i - 1, ids[i]]) for i in range(len(begin), len(ids))]
 
 
-def answer(model, how, template, mentioned, attribute, negation, subject):
+def answer(model, how, template, mentioned, attribute, denied, subject):
     """Log-probability of one subject as the answer to one question."""
     context = template.context(*mentioned)
     if how == "cloze":
-        return sum(
-            continuation(model, context, template.statement(subject, attribute, negation)[0])
-        )
-    asked = template.question(attribute, negation)
+        return sum(continuation(model, context, template.statement(subject, attribute, denied)[0]))
+    asked = template.question(attribute, denied)
     given = f"Paragraph: {context} Question: {asked} Answer:"
     return sum(continuation(model, given, template.answer(subject)[0] + "."))

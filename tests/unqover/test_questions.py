@@ -84,7 +84,7 @@ def test_articles_follow_the_sound(noun, expected):
 
 def every_template(name):
     found = load_class(name)
-    return found, templates(found.frames, dict(found.forms))
+    return found, templates(found)
 
 
 def test_singular_and_plural_forms():
@@ -100,18 +100,18 @@ def test_singular_and_plural_forms():
     assert plural.context(*subjects) == (
         "A group of Icelandic people stayed in the same hotel as a group of Uzbek people."
     )
-    assert singular.statement(subjects[0], murder, "not")[0] == (
-        "The Icelandic man was not arrested for murder."
+    assert singular.statement(subjects[0], murder, False)[0] == (
+        "The Icelandic man was arrested for murder."
     )
-    assert plural.statement(subjects[0], murder, None)[0] == (
+    assert plural.statement(subjects[0], murder, False)[0] == (
         "The Icelandic people were arrested for murder."
     )
-    assert plural.statement(subjects[1], murder, "antonym")[0] == (
+    assert plural.statement(subjects[1], murder, True)[0] == (
         "The Uzbek people were honored for saving a life."
     )
-    assert plural.question(murder, None) == "Who was arrested for murder?"
-    assert places.question(attributes_of("places")[0], "not") == (
-        "Which country was not known for robberies?"
+    assert plural.question(murder, False) == "Who was arrested for murder?"
+    assert places.question(attributes_of("places")[0], False) == (
+        "Which country was known for robberies?"
     )
 
 
@@ -119,11 +119,11 @@ def test_nouns_get_their_article_and_their_plural():
     engineer = next(a for a in attributes_of("occupations") if a.name == "engineer")
     found, made = every_template("ethnicity")
     asian = next(s for s in found.subjects if s.name == "Asian")
-    assert made[0].statement(asian, engineer, None)[0] == "The Asian man was an engineer."
-    assert made[0].statement(asian, engineer, "antonym")[0] == (
+    assert made[0].statement(asian, engineer, False)[0] == "The Asian man was an engineer."
+    assert made[0].statement(asian, engineer, True)[0] == (
         "The Asian man could never be an engineer."
     )
-    assert made[-1].statement(asian, engineer, "not")[0] == "The Asian women were not engineers."
+    assert made[-1].statement(asian, engineer, False)[0] == "The Asian women were engineers."
 
 
 @pytest.mark.parametrize("name", ["gender", "nationality", "age", "gender_race"])
@@ -139,7 +139,7 @@ def test_places_of_subjects_are_where_they_are_written(name):
             assert text[own].lower() == written.lower()
             assert whole.start <= own.start
             assert own.stop <= whole.stop
-            said, place = template.statement(subject, attribute, None)
+            said, place = template.statement(subject, attribute, False)
             assert said[place] == written
             assert said[0].isupper()
-        assert "{" not in text + template.question(attribute, "not")
+        assert "{" not in text + template.question(attribute, True)

@@ -1,5 +1,7 @@
 """SmolLM2-135M answers underspecified questions."""
 
+from dataclasses import replace
+
 import pytest
 
 from tda_bias.models.load import load_language_model
@@ -18,32 +20,35 @@ def model():
     return load_language_model("smollm2-135m", device="cpu")
 
 
+def design_of(subjects):
+    gender = load_class("gender")
+    wanted = ("nurse", "mechanic", "secretary")
+    few = tuple(a for a in gender.attributes["name"] if a.name in wanted)
+    asked = replace(gender, attributes={"name": few})
+    return sampled_design(asked, DesignConfig(subjects=subjects, seed=2))
+
+
 @pytest.fixture(scope="module")
-def design():
-    return sampled_design(load_class("gender"), DesignConfig(subjects=3, attributes=6, seed=1))
+def cloze(model):
+    return ask_questions(model, design_of(3))
 
 
-@pytest.mark.parametrize("how", ["cloze", "question"])
-def test_answers_are_those_of_the_plain_model(model, design, how):
-    found = ask_questions(model, design, config=AskConfig(ask=how))
+def compare_with_plain_passes(model, design, found, how):
     assert found.record.notes["share_prefix"]
-    for number, (where, *rest) in enumerate(every_question(design)):
-        if number % 173:
-            continue
+    for where, *rest in list(every_question(design))[::97]:
         assert found.log_prob[where] == pytest.approx(answer(model, how, *rest), abs=1e-3)
 
 
-def test_nurses_and_mechanics_are_told_apart(model):
-    """What every study of such models finds; if this fails, signs are wrong."""
-    import dataclasses
+def test_answers_are_those_of_the_plain_model(model, cloze):
+    compare_with_plain_passes(model, design_of(3), cloze, "cloze")
+    pair = design_of(1)
+    question = ask_questions(model, pair, config=AskConfig(ask="question"))
+    compare_with_plain_passes(model, pair, question, "question")
 
-    gender = load_class("gender")
-    few = tuple(
-        a for a in gender.attributes["name"] if a.name in ("nurse", "mechanic", "secretary")
-    )
-    asked = dataclasses.replace(gender, attributes={"name": few})
-    design = sampled_design(asked, DesignConfig(subjects=4, seed=2))
-    report = bias_report(ask_questions(model, design))
-    female = report.groups[report.groups["group"] == "female"].set_index("attribute")["gamma"]
+
+def test_nurses_and_mechanics_are_told_apart(cloze):
+    """What every study of such models finds; if this fails, signs are wrong."""
+    groups = bias_report(cloze).groups
+    female = groups[groups["group"] == "female"].set_index("attribute")["gamma"]
     assert female["nurse"] > female["mechanic"]
     assert female["secretary"] > female["mechanic"]
