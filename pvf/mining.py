@@ -478,8 +478,8 @@ def overlap(mined: pd.DataFrame, published: list[Template]) -> dict[str, Any]:
 
     Returns:
         ``recall``, the share of the published templates among the first 10, 50 and 100 mined;
-        ``found``, how many there are at all, and ``missing``, the others; ``jaccard``, weighted:
-        the sum of the smaller weights over that of the larger ones.
+        ``found``, how many there are at all; ``jaccard``, weighted: the sum of the smaller weights
+        over that of the larger ones.
     """
     reference = {template.text: template.count for template in published}
     counts = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
@@ -487,11 +487,9 @@ def overlap(mined: pd.DataFrame, published: list[Template]) -> dict[str, Any]:
     weights = [
         (counts.get(t, 0.0) / own, reference.get(t, 0.0) / total) for t in {*counts, *reference}
     ]
-    missing = [template for template in reference if template not in counts]
     first = list(mined["template"])
     return {
         "recall": {k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
-        "found": len(reference) - len(missing),
-        "missing": missing,
+        "found": len({*reference} & {*counts}),
         "jaccard": sum(map(min, weights)) / sum(map(max, weights)),
     }

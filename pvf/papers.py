@@ -28,7 +28,6 @@ from tda_bias.runs.figures import (
 from tda_bias.runs.run import Run
 from tda_bias.runs.tables import write_table
 from tda_bias.runs.text import counted
-from tda_bias.types import InputError
 
 # The words of BVF's figure 11.
 _PUBLISHED = ("nurse", "stylist", "receptionist", "doctor", "programmer", "captain")
@@ -48,22 +47,14 @@ def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
     Args:
         reports: By model name; each measured as the papers did, see ``unlike_the_papers``.
         table: A key of ``published()["risk"]["tables"]``.
-
-    Raises:
-        InputError: if there is no such table, or a report cannot stand in it.
     """
     risk = published()["risk"]
-    if table not in risk["tables"]:
-        raise InputError(f"`table` must be one of {', '.join(risk['tables'])}; got {table!r}")
     rows = [
         {**dict(zip(risk["columns"], row, strict=True)), "from": "paper"}
         for row in risk["tables"][table]["rows"]
     ]
     for name, report in reports.items():
-        if reasons := unlike_the_papers(report, table):
-            raise InputError(f"{name} cannot stand in the papers' table of {table}: {reasons[0]}")
-        measured = report.summary.iloc[0]
-        ours = {key: float(measured[key]) for key in ("R", "R_p", "R_v")}
+        ours = {key: getattr(report.risk, key) for key in ("R", "R_p", "R_v")}
         rows.append({"model": name, **ours, "from": "here", "the same as": paper_name(name)})
     risks = pd.DataFrame(rows)
     return risks.sort_values("R", ascending=False, kind="stable").reset_index(drop=True)
@@ -135,8 +126,9 @@ def _signed_means(runs: Sequence[Run]) -> Figure:
 
 def _distributions(runs: Sequence[Run]) -> Figure:
     figure = print_figure(PAGE, 2.6)
-    for quantity, ax in zip(("r_p", "r_v"), figure.subplots(1, 2), strict=True):
-        plots.plot_distribution(runs[0].load(load_report), quantity=quantity, ax=ax)
+    left, right = figure.subplots(1, 2)
+    plots.plot_distribution(runs[0].load(load_report), quantity="r_p", ax=left)
+    plots.plot_distribution(runs[0].load(load_report), quantity="r_v", ax=right)
     return captioned(figure, _words(runs[0]))
 
 

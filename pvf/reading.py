@@ -231,8 +231,9 @@ class _Reader:
 
     def read(self, words: Sequence[str], progress: Progress) -> dict[str, np.ndarray]:
         """Log-probabilities of a block as they are saved."""
+        notes: dict[str, Any] = {}
         if self.model.kind == "masked":
-            values, notes = self._at_masks(words, progress), {}
+            values = self._at_masks(words, progress)
         else:
             values, notes = self._after_prompts(words, progress)
         if not np.isfinite(values).all():

@@ -300,7 +300,9 @@ def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.Data
     risks["words by the geometric mean of their tokens"] = _risk(
         preferences.geometric_mean(), x_weights
     )
-    rows = {name: (risk.R, risk.R_p, risk.R_v) for name, risk in risks.items()}
+    rows: dict[str, tuple[float, ...]] = {
+        name: (risk.R, risk.R_p, risk.R_v) for name, risk in risks.items()
+    }
     papers, n_classes = decompose(p, **weights), len(preferences.classes)
     rows["scale bvf"] = tuple((n_classes - 1) * v for v in (papers.R, papers.R_p, papers.R_v))
     if n_classes == 2:

@@ -133,7 +133,7 @@ def test_overlap_with_the_published_ten():
     )
     compared = overlap(table, published)
     assert compared["recall"] == {10: 0.1, 50: 0.1, 100: 0.1}
-    assert (compared["found"], len(compared["missing"])) == (1, 9)
+    assert compared["found"] == 1
     said = 2142 / 5104
     assert compared["jaccard"] == pytest.approx(said / (0.75 + 0.25 + 1 - said))
     everything = pd.DataFrame([(t.text, t.count) for t in published], columns=["template", "count"])

@@ -126,8 +126,6 @@ def test_risk_stands_among_published_rows(published_report):
     assert ours["the same as"] == "GPT-2"
     assert table["R"].is_monotonic_decreasing
     assert paper_name("smollm2-135m") == ""
-    with pytest.raises(InputError, match="`table` must be one of gender, race"):
-        risk_table({}, "age")
 
 
 def test_only_what_was_measured_as_the_papers_did_stands_in_their_table(published_report):
@@ -147,5 +145,3 @@ def test_only_what_was_measured_as_the_papers_did_stands_in_their_table(publishe
     assert reasons(weights=np.arange(1.0, 121.0)) == ["words x have weights"]
     assert "words y are others" in reasons(table="race")[0]
     assert reasons(table="gender, in Chinese") == ["its templates or words are not published"]
-    with pytest.raises(InputError, match="cannot stand in the papers' table of race: words y are"):
-        risk_table({"gpt2": published_report}, "race")
