@@ -98,13 +98,10 @@ def pair_items(
         columns[f"tokens_{name}"] = [len(texts[side]) for texts in read[main]]
     for side, name in enumerate(_SIDES if "pll_within_word" in read else ()):
         columns[f"log_prob_{name}_within_word"] = sums("pll_within_word", side)
-    table = pd.DataFrame(columns).assign(
-        type=[pair.type for pair in rows],
-        set=[pair.set for pair in rows],
-        cluster=[pair.unit for pair in rows],
-        reading=main,
-        undefined="",
-    )
+    columns["type"] = [pair.type for pair in rows]
+    columns["set"] = [pair.set for pair in rows]
+    columns["cluster"] = [pair.unit for pair in rows]
+    table = pd.DataFrame(columns).assign(reading=main, undefined="")
     for name in reversed(_SIDES):
         table.loc[table[f"tokens_{name}"] == 0, "undefined"] = f"no token of `{name}` is scored"
     return table
