@@ -60,7 +60,7 @@ RATES = {"gates": 0.1, "tune": 0.01, "lora": 0.03, "full": 3e-4}
 
 
 def _trained(corpus, fold, how="gates", domain=0.0, anchor=0.0, **changes):
-    loose = {"allowed_perplexity": 10.0, "allowed_points": 100.0}
+    loose = {"allowed_perplexity": 1.0, "allowed_points": 100.0}
     protocol = Protocol(**{"epochs": 6, "batch": 6, **loose, **changes})
     training = Training(Condition("effect", how), fold, HEADS, Trial(RATES[how], domain, anchor))
     held = held_by(corpus, fold, protocol, head_changes=how == "full")

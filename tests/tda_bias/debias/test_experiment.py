@@ -12,7 +12,7 @@ from tda_bias.runs.cache import Cache
 def fixed(corpus_of, tmp_path):
     def make(**changes):
         protocol = Protocol(
-            top=2, batch=6, check_items=4, train_items=12, patience=99, allowed_perplexity=99.0,
+            top=2, batch=6, check_items=4, train_items=12, patience=99, allowed_perplexity=1.0,
             allowed_points=99.0, n_folds=4, epochs=1, **changes
         )  # fmt: skip
         corpus = corpus_of(limit=4, n_learn=6, n_watch=2)

@@ -124,7 +124,7 @@ def test_an_edit_is_checked_at_every_strength_and_left_at_one_that_passes(twin_t
     fold = Fold(0, np.array(ITEMS), np.arange(1, 4), np.arange(5, 8))
     before = items.model.weight_hash()
     edit = make(items)
-    loose = Protocol(allowed_points=100, allowed_perplexity=100)
+    loose = Protocol(allowed_points=100, allowed_perplexity=1)
     untouched = untouched_check(corpus, fold, loose, readings(corpus))
     found = edited(edit, corpus, loose, fold, untouched=untouched)
     assert [check.step for check in found.checks] == [0, *edit.strengths]
