@@ -262,7 +262,7 @@ def test_a_file_of_ones_own_gives_its_targets(tmp_path):
 
 
 def test_phrases_elsewhere_are_whole_words_in_whatever_case(tmp_path):
-    blue = load_kinds(write(tmp_path, COLOURS)).target("blue")
+    blue = load_kinds(write(tmp_path, COLOURS)).get("blue")
     assert blue is not None
     assert blue.means_something_else_in("They Sing  the blues.")
     assert not blue.means_something_else_in("Sing the bluest song.")
