@@ -99,7 +99,7 @@ def regress(
     """
     import statsmodels.api as sm
 
-    y, names = response.to_numpy(), ", ".join(factors)
+    y, names = response.to_numpy(), ", ".join(map(str, factors.columns))
     design = sm.add_constant(factors.to_numpy(), has_constant="add")
     n, parameters = design.shape
     if n < parameters + 2:

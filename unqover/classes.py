@@ -289,7 +289,7 @@ def attributes_of(given: str | dict[str, Any]) -> tuple[Attribute, ...]:
         sets = _packaged_sets()
         if given not in sets:
             raise InputError(f"`attributes` must be one of {', '.join(sets)}; got {given!r}")
-        given = sets[given]
+        return attributes_of(sets[given])
     return validated(_AttributeSet, given, given_as="file").attributes()
 
 

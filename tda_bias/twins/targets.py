@@ -291,7 +291,8 @@ def drawn(
     chosen: list[tuple[Target, ...]] = [()] * len(items)
     for position in rng.permutation(len(items)):
         index = order[position]
-        fit = fitting(*items[index], others)
+        triple, own = items[index]
+        fit = fitting(triple, own, others)
         shuffled = [fit[i] for i in rng.permutation(len(fit))]
         picked = sorted(shuffled, key=lambda target: served[target.name])[:k]
         for target in picked:
