@@ -85,6 +85,7 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
 
     result = confirmation(
         saved_groups(settings.run, run, category),
+        layers=run.record.model.layers,
         by=settings.by,
         top=settings.top,
         n_splits=settings.n_splits,

@@ -129,7 +129,7 @@ def compare_heads(
         pd.DataFrame(
             {
                 "model": side,
-                "layer": np.arange(len(head_map.profile)),
+                "layer": head_map.layers,
                 "depth": _depths(len(head_map.profile)),
                 "value": head_map.profile,
             }
@@ -163,6 +163,7 @@ class _Map:
         value: Before they are divided by their noise.
         expected: Mean of that under exchange.
         noise: Its standard deviation under exchange.
+        layers: The model's numbers of the layers.
         profile: Mean of ``shown`` over the heads of each layer.
         reliability: Between halves of the contexts; None where it is undefined.
     """
@@ -173,6 +174,7 @@ class _Map:
         names = (columns.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
         values = (run.layer_by_head(name, category) for name in names)
         self.shown, self.value, self.expected, self.noise = values
+        self.layers = run.record.model.layers
         self.profile = np.asarray(np.nanmean(self.shown, axis=1))
         self.reliability = _reliability(run, category, tested)
 
@@ -191,7 +193,7 @@ def _moved(before: _Map, after: _Map) -> pd.DataFrame:
     layer, head = (axis.ravel() for axis in np.indices(change.shape))
     return pd.DataFrame(
         {
-            "layer": layer,
+            "layer": np.asarray(before.layers)[layer],
             "head": head,
             "before": before.value.ravel(),
             "after": after.value.ravel(),

@@ -106,6 +106,7 @@ class Confirmation:
 def confirmation(
     results: Sequence[GroupResult],
     *,
+    layers: Sequence[int],
     by: By = "evidence",
     top: int = 10,
     n_splits: int = 200,
@@ -116,6 +117,7 @@ def confirmation(
 
     Args:
         results: The groups of one category; with twins where all of them have some.
+        layers: The model's numbers of its layers with attention.
         by: Which ranking: the spread (``evidence``) or the shift (``location``).
         top: Heads that are chosen on a half.
         n_splits: Random splits; all of them where there are no more.
@@ -151,7 +153,7 @@ def confirmation(
     ever = np.flatnonzero(chosen[0])
     table = pd.DataFrame(
         {
-            "layer": ever // shape[1],
+            "layer": np.asarray(layers)[ever // shape[1]],
             "head": ever % shape[1],
             "chosen": chosen[0, ever] / len(rates),
             "replicated": chosen[1, ever] / chosen[0, ever],

@@ -110,7 +110,8 @@ def head_bias(
             texts += len(group.lengths)
             counter.reach(texts)
     with clock.stage("inference"):
-        tested = tables(results, config, model=model.name)
+        layers = tuple(model.pattern_hooks.values())
+        tested = tables(results, config, model=model.name, layers=layers)
         stated = [
             controls(category, [r for r in results if r.category == category], tested, config)
             for category in in_order(result.category for result in results)
@@ -133,9 +134,7 @@ def head_bias(
         controls=stated,
         seconds=clock.rounded(),
     )
-    items = ItemDifferences.of(
-        results, [group.items for group in groups], tuple(model.pattern_hooks.values())
-    )
+    items = ItemDifferences.of(results, [group.items for group in groups], layers)
     return HeadBias(
         tested.table, tested.combined, tested.category, tested.groups, record,
         extras={ITEMS_ARRAYS: items, NULLS: tested.nulls},

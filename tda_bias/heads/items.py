@@ -135,17 +135,14 @@ def shares(items: ItemDifferences, *, twins: bool) -> Float[np.ndarray, "item la
     return np.asarray(measured.mean(1), dtype=float)
 
 
-def carriers(
-    share: Float[np.ndarray, "item layer head"], head: HeadId, n: int
-) -> Int[np.ndarray, " n"]:
+def carriers(share: Float[np.ndarray, " item"], n: int) -> Int[np.ndarray, " n"]:
     """The items that add most to a head's value, by size; undefined ones are none.
 
     Args:
-        share: As ``shares`` gives it, of the items in question.
-        head: The head, its layer counted among those that were hooked.
+        share: As ``shares`` gives it, of the items in question and one head.
         n: How many; fewer where there are no more.
     """
-    size = np.abs(share[:, head.layer, head.head])
+    size = np.abs(share)
     defined = np.flatnonzero(np.isfinite(size))
     return defined[np.argsort(-size[defined], kind="stable")][:n]
 
@@ -171,6 +168,7 @@ class ExamplePattern:
     Attributes:
         tokens: The text's tokens as they are read.
         attention: Direction of the attention.
+        layers: The model's numbers of the layers below.
         patterns: One matrix per head, rows summing to 1.
     """
 
@@ -179,6 +177,7 @@ class ExamplePattern:
     text: str
     tokens: tuple[str, ...]
     attention: Attention
+    layers: tuple[int, ...]
     patterns: Float[np.ndarray, "layer head query key"]
 
     @classmethod
@@ -201,6 +200,7 @@ class ExamplePattern:
             text=str(saved["text"]),
             tokens=tuple(saved["tokens"].tolist()),
             attention="causal" if saved["attention"] == "causal" else "bidirectional",
+            layers=tuple(saved["layers"].tolist()),
             patterns=saved["patterns"],
         )
 
@@ -210,10 +210,13 @@ class ExamplePattern:
         Raises:
             InputError: if the model has no such head.
         """
-        layers, heads = self.patterns.shape[:2]
-        if not (0 <= head.layer < layers and 0 <= head.head < heads):
-            raise InputError(f"{head} does not exist: {self.model} has {layers} layers of {heads}")
-        return np.asarray(self.patterns[head.layer, head.head])
+        n_heads = self.patterns.shape[1]
+        if head.layer not in self.layers or not 0 <= head.head < n_heads:
+            raise InputError(
+                f"{head} does not exist: {self.model} has heads 0 to {n_heads - 1} in the layers "
+                f"{', '.join(map(str, self.layers))}"
+            )
+        return np.asarray(self.patterns[self.layers.index(head.layer), head.head])
 
 
 def example_pattern(model: LoadedModel, triple: Triple | None = None) -> ExamplePattern:
@@ -237,6 +240,7 @@ def example_pattern(model: LoadedModel, triple: Triple | None = None) -> Example
         text=triple.texts()[0],
         tokens=tuple(model.tokenizer.decode([token]).strip() for token in ids),
         attention=model.attention,
+        layers=tuple(model.pattern_hooks.values()),
         patterns=batch.patterns[0].float().cpu().numpy(),
     )
 
@@ -324,7 +328,7 @@ def kept_patterns(
 
     Args:
         model: The model.
-        wanted: Which texts, and whose patterns on them; a head's layer counts hooked layers.
+        wanted: Which texts, and whose patterns on them.
         edges: As in ``PatternReader``.
         batch_size: Texts per forward pass.
     """
@@ -339,12 +343,13 @@ def kept_patterns(
     patterns: dict[tuple[str, HeadId], np.ndarray] = {}
     texts = list(needed)
     reader = PatternReader(model, batch_size=batch_size, edges=edges)
+    layers = list(model.pattern_hooks.values())
     for batch in reader.read([ContextTexts((ids[text],), 0) for text in texts]):
         for row, (number, n) in enumerate(
             zip(batch.text.tolist(), batch.length.tolist(), strict=True)
         ):
             for head in needed[texts[number]]:
-                pattern = batch.patterns[row, head.layer, head.head, :n, :n]
+                pattern = batch.patterns[row, layers.index(head.layer), head.head, :n, :n]
                 patterns[texts[number], head] = pattern.half().cpu().numpy()
     kept = [asked for asked in wanted if asked.text in ids]
     rows = []

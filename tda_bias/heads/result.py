@@ -196,7 +196,7 @@ class HeadBias(Recorded):
         if self.items is None or not n_heads:
             return []
         share, table = shares(self.items, twins=bool(self.items.twins)), self.items.items
-        wanted = []
+        wanted, layers = [], self.record.model.layers
         for category in self.categories:
             rows = np.flatnonzero(table["category"] == category)
             heads = [
@@ -208,7 +208,8 @@ class HeadBias(Recorded):
                 for row in first.to_dict("records")
             ]
             for head in dict.fromkeys(heads):
-                for place in rows[carriers(share[rows], head, TEXTS_PER_HEAD)]:
+                of_head = share[rows, layers.index(head.layer), head.head]
+                for place in rows[carriers(of_head, TEXTS_PER_HEAD)]:
                     item = table.iloc[int(place)]
                     wanted += [
                         PatternText(category, head, str(item["id"]), role, str(item[name]))

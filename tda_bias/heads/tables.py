@@ -65,8 +65,17 @@ class Tables:
     nulls: dict[str, np.ndarray]
 
 
-def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str) -> Tables:
-    """All tables of a run; ``model`` is the name in their first column."""
+def tables(
+    results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str, layers: Sequence[int]
+) -> Tables:
+    """All tables of a run.
+
+    Args:
+        results: The groups.
+        config: Number of resamples, seed, which p-value.
+        model: Name for the first column.
+        layers: The model's numbers of its layers with attention: hybrids have others between them.
+    """
     twins = any(result.has_twins for result in results)
     heads: dict[tuple[str, str], pd.DataFrame] = {}
     combined: dict[tuple[str, str], pd.DataFrame] = {}
@@ -81,6 +90,8 @@ def tables(results: Sequence[GroupResult], config: HeadBiasConfig, *, model: str
             location_pvalues, nulls_of_group = location_tests(result, config)
             heads[key] = head_table(result, config, location_pvalues, model=model, twins=twins)
             combined[key] = combined_table(result, model=model, twins=twins)
+            for table in (heads[key], combined[key]):
+                table["layer"] = np.asarray(layers)[table["layer"]]
             for name, null in nulls_of_group.items():
                 observed = getattr(result.contrast, name)
                 by_dim = null.reshape(len(null), len(observed), -1)

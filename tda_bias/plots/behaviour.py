@@ -165,13 +165,14 @@ def plot_correlation_map(tests: HeadMap, *, n: int, ax: Axes | None = None) -> A
     Filled dots: family-wise p < .05; open ones: q < .05. ``n`` targets are in the title.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    rho, p_max, q = (
-        tests.table.pivot(index="layer", columns="head", values=name).to_numpy()
+    maps = [
+        tests.table.pivot(index="layer", columns="head", values=name)
         for name in ("rho", "p_max", "q")
-    )
+    ]
+    layers, (rho, p_max, q) = maps[0].index.tolist(), (values.to_numpy() for values in maps)
     limit = float(np.nanmax(np.abs(rho), initial=0.0)) or 1.0
     label = f"Spearman of |T| with {tests.quantity} over {counted(n, 'target')}"
-    draw_map(ax, rho, p_max, q, limit=limit, label=label)
+    draw_map(ax, rho, p_max, q, layers, limit=limit, label=label)
     return ax
 
 

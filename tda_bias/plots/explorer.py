@@ -13,13 +13,12 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
-from tda_bias.heads.items import ItemDifferences, KeptPatterns, carriers, shares
+from tda_bias.heads.items import ItemDifferences, carriers, shares
 from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import HeadBias
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.page import packed, rounded
 from tda_bias.runs.run import Run
-from tda_bias.types import HeadId
 
 # Texts of a head that are shown.
 N_CARRIERS = 5
@@ -79,11 +78,11 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
     """
     result = run.load(HeadBias.load)
     studies = [part.load(AblationStudy.load) for part in others if part.command == "ablate"]
-    heads = result.layer_by_head("layer", result.categories[0]).shape
+    n_heads = int(result.category["head"].max()) + 1
     config = result.record.config
     return {
-        "layers": heads[0],
-        "heads": heads[1],
+        "layers": list(result.record.model.layers),
+        "heads": n_heads,
         "reading": {
             "causal": result.record.model.attention == "causal",
             "mean": config.combine == "mean",
@@ -92,7 +91,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
             category: {
                 "maps": _maps(result, category, result.nulls or {}),
                 "rankings": _rankings(result, category, studies),
-                "patterns": _patterns(result.kept, category, heads[1]),
+                "patterns": _patterns(result, category, n_heads),
                 **_items(result.items, category),
             }
             for category in result.categories
@@ -232,19 +231,20 @@ def _carriers(share: Float[np.ndarray, "item layer head"]) -> dict[str, Any]:
     item = np.full((N_CARRIERS, layers * heads), -1)
     added = np.full((N_CARRIERS, layers * heads), np.nan)
     for place in range(layers * heads):
-        head = HeadId(*divmod(place, heads))
-        first = carriers(share, head, N_CARRIERS)
+        of_head = share[:, place // heads, place % heads]
+        first = carriers(of_head, N_CARRIERS)
         item[: len(first), place] = first
-        added[: len(first), place] = share[first, head.layer, head.head]
+        added[: len(first), place] = of_head[first]
     return {"item": item.tolist(), "share": [rounded(row, 3) for row in added]}
 
 
-def _patterns(kept: KeptPatterns | None, category: str, heads: int) -> list[dict[str, Any]]:
+def _patterns(result: HeadBias, category: str, n_heads: int) -> list[dict[str, Any]]:
+    kept, layers = result.kept, result.record.model.layers
     if kept is None:
         return []
     return [
         {
-            "head": row["layer"] * heads + row["head"],
+            "head": layers.index(row["layer"]) * n_heads + row["head"],
             **{name: row[name] for name in ("id", "role", "text")},
             "tokens": json.loads(str(row["tokens"])),
             "pattern": packed(pattern.astype(float)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
@@ -55,7 +55,8 @@ def plot_heatmap(
     else:
         against = ", triple minus twin" if tested.endswith("_twin") else ""
         label = f"z, {_TESTS[by]} test{against}\n(SDs above the mean under exchange)"
-    draw_map(ax, values, p_max, q, limit=limit, extend=extend or "neither", label=label)
+    layers = result.record.model.layers
+    draw_map(ax, values, p_max, q, layers, limit=limit, extend=extend or "neither", label=label)
     layer, head = np.nonzero(unstable)
     ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
     ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
@@ -67,12 +68,16 @@ def draw_map(
     values: Float[np.ndarray, "layer head"],
     p_max: Float[np.ndarray, "layer head"],
     q: Float[np.ndarray, "layer head"],
+    layers: Sequence[int],
     *,
     limit: float,
     label: str,
     extend: str = "neither",
 ) -> None:
-    """Draw values around 0; filled dots have a family-wise p < .05, open ones q < .05."""
+    """Draw values around 0; filled dots have a family-wise p < .05, open ones q < .05.
+
+    ``layers`` are the model's numbers of the rows.
+    """
     image = ax.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
     family = p_max < 0.05
     for chosen, face, edge in ((family, "black", "white"), ((q < 0.05) & ~family, "none", "black")):
@@ -82,6 +87,8 @@ def draw_map(
     ax.set_ylabel("layer")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=13))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=17))
+    names = dict(enumerate(layers))
+    ax.yaxis.set_major_formatter(lambda place, _: str(names.get(round(place), "")))
     ax.figure.colorbar(image, ax=ax, pad=0.02, extend=extend).set_label(label)
 
 

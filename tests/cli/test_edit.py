@@ -11,6 +11,8 @@ from transformers import AutoModelForCausalLM
 from tda_bias import HeadBias
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
+from tests.support.architectures import tiny
+from tests.support.tokenizers import subwords_in
 
 
 @pytest.fixture
@@ -20,6 +22,11 @@ def call(tmp_path, capsys):
         return status, *capsys.readouterr()
 
     return calling
+
+
+@pytest.fixture(scope="module")
+def subwords(tmp_path_factory):
+    return subwords_in(tmp_path_factory.mktemp("tokenizer"))
 
 
 def state(folder):
@@ -44,6 +51,31 @@ def test_heads_are_named_on_the_command_line(call, tiny_folder, tmp_path):
             assert float(after[name][8 * head : 8 * head + 8].abs().max()) == 0
         else:
             assert len(changed) == 0, name
+
+
+def test_the_layers_of_a_hybrid_have_one_number_from_its_heads_to_the_edit(
+    call, subwords, tmp_path, capsys
+):
+    """Two of LFM2's four layers have attention: a table that counted these would edit others."""
+    folder = tmp_path / "hybrid"
+    tiny("lfm2", len(subwords) + 4).save_pretrained(folder)
+    subwords.save_pretrained(folder)
+    of_model = "--model", str(folder), "--data", "starter", "--category", "gender", "--limit", "8"
+    made = tmp_path / "run"
+    assert run(["heads", *of_model, "--keep-patterns", "1", "--quiet", "--out", str(made)]) == 0
+    result = HeadBias.load(made)
+    for table in (result.table, result.combined, result.category, result.kept.table):
+        assert set(table["layer"]) <= {1, 3}
+    assert set(result.category["layer"]) == {1, 3} == set(result.example.layers)
+    status, printed, _ = call(made, "--top", "2", "--how", "zero", "--format", "json")
+    assert status == 0
+    chosen = result.top(2)
+    told = json.loads(printed)
+    assert told["heads"] == [f"L{r.layer}H{r.head}" for r in chosen.itertuples()]
+    layers = {int(name.split(".")[2]) for name in told["parameters"]}
+    assert layers == set(chosen["layer"])
+    assert run(["confirm", str(made), "--top", "2", "--out", str(tmp_path / "confirmed")]) == 0
+    assert set(pd.read_csv(tmp_path / "confirmed" / "confirm.csv")["layer"]) <= {1, 3}
 
 
 def test_an_edit_is_told_to_other_programs_and_nothing_to_nobody(call, tiny_folder, tmp_path):

@@ -17,7 +17,7 @@ def made_up_example(words: tuple[str, ...] = WORDS) -> ExamplePattern:
     rng = np.random.default_rng(4)
     weights = np.tril(rng.gamma(0.7, size=(2, 2, 9, 9)))
     patterns = weights / weights.sum(-1, keepdims=True)
-    return ExamplePattern("made-up", "sister", " ".join(words), words, "causal", patterns)
+    return ExamplePattern("made-up", "sister", " ".join(words), words, "causal", (0, 1), patterns)
 
 
 def made_up_heads(
@@ -52,7 +52,7 @@ def made_up_heads(
         for c, n in names.items()
     ]
     record = HeadsRecord.model_construct(
-        model=HookedModelRecord.model_construct(name=model),
+        model=HookedModelRecord.model_construct(name=model, layers=tuple(range(6))),
         controls=tuple(ControlsRecord.model_construct(**each) for each in controls),
         config=HeadBiasConfig(rank_by="relative"),
     )

@@ -36,7 +36,10 @@ class Explorer {
 
   get of() { return this.data.categories[this.category]; }
   get map() { return this.of.maps[this.shown] ?? this.of.maps[0]; }
-  name(head) { return `L${Math.floor(head / this.data.heads)}H${head % this.data.heads}`; }
+  name(head) {
+    const { layers, heads } = this.data;
+    return `L${layers[Math.floor(head / heads)]}H${head % heads}`;
+  }
 
   build() {
     this.shown = 0;
@@ -77,8 +80,8 @@ class Explorer {
   buildGrid() {
     const { layers, heads } = this.data;
     const cells = [];
-    const row = (layer) => {
-      const tr = element("tr", {}, element("th", { scope: "row" }, `L${layer}`));
+    const row = (number, layer) => {
+      const tr = element("tr", {}, element("th", { scope: "row" }, `L${number}`));
       for (let head = 0; head < heads; head += 1) {
         const place = layer * heads + head;
         const button = element("button", { type: "button", tabindex: -1, "aria-pressed": "false" });
@@ -91,7 +94,7 @@ class Explorer {
     const top = Array.from({ length: heads }, (_, h) => element("th", { scope: "col" }, `H${h}`));
     const table = element("table", { "aria-label": "Heads by layer; arrow keys move, Enter chooses" },
       element("thead", {}, element("tr", {}, element("td", { class: "corner" }), ...top)),
-      element("tbody", {}, ...Array.from({ length: layers }, (_, layer) => row(layer))));
+      element("tbody", {}, ...layers.map(row)));
     const headOf = (event) => event.target.closest("button")?.dataset.head;
     table.addEventListener("click", (event) => {
       if (headOf(event) !== undefined) this.choose(Number(headOf(event)));

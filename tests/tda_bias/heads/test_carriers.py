@@ -20,8 +20,8 @@ def result(tiny):
 def test_the_largest_come_first_whatever_their_sign_and_undefined_ones_never():
     share = np.zeros((5, 2, 3))
     share[:, 1, 2] = [0.1, -0.4, np.nan, 0.3, 0.0]
-    assert carriers(share, HeadId(1, 2), 3).tolist() == [1, 3, 0]
-    assert carriers(share, HeadId(1, 2), 9).tolist() == [1, 3, 0, 4]
+    assert carriers(share[:, 1, 2], 3).tolist() == [1, 3, 0]
+    assert carriers(share[:, 1, 2], 9).tolist() == [1, 3, 0, 4]
 
 
 @pytest.mark.parametrize("twins", [False, True])

@@ -14,6 +14,9 @@ from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
 from tda_bias.types import InputError
 from tests.support.grams import made_up_group
 
+# The model's number of the one layer of the groups below.
+LAYERS = (2,)
+
 
 def group_result(number: int, *, heads: int = 12, seed: int = 0, bias_in: int | None = None):
     """A group of one layer and two dimensions; one head may have an effect."""
@@ -72,10 +75,10 @@ def test_many_splits_are_drawn():
 
 def test_a_planted_shift_replicates():
     results = [group_result(number, bias_in=3) for number in range(6)]
-    found = confirmation(results, by="location", top=1, n_resamples=199)
+    found = confirmation(results, layers=LAYERS, by="location", top=1, n_resamples=199)
     assert found.record["all_splits"]
     first = found.heads.iloc[0]
-    assert (first["layer"], first["head"]) == (0, 3)
+    assert (first["layer"], first["head"]) == (LAYERS[0], 3)
     assert first["replicated"] > 0.9
     assert found.replicated > 0.9
     assert found.p < 0.02
@@ -86,7 +89,12 @@ def test_a_planted_shift_replicates():
 def test_without_an_effect_replication_is_chance(by):
     found = [
         confirmation(
-            [group_result(n, seed=seed) for n in range(4)], by=by, top=3, n_resamples=99, seed=seed
+            [group_result(n, seed=seed) for n in range(4)],
+            layers=LAYERS,
+            by=by,
+            top=3,
+            n_resamples=99,
+            seed=seed,
         )
         for seed in range(120)
     ]
@@ -99,9 +107,9 @@ def test_without_an_effect_replication_is_chance(by):
 def test_too_little_is_refused():
     results = [group_result(number) for number in range(2)]
     with pytest.raises(InputError, match="at least 2 targets; got 1"):
-        confirmation(results[:1])
+        confirmation(results[:1], layers=LAYERS)
     with pytest.raises(InputError, match="`top` must lie between 1 and 11; got 12"):
-        confirmation(results, top=12)
+        confirmation(results, layers=LAYERS, top=12)
 
 
 # -- other data --
