@@ -67,7 +67,8 @@ def disk(tmp_path, monkeypatch):
         return replacing(source, target, **options)
 
     def made(path, *args, **options):
-        found.touched(path)
+        if not os.path.isdir(path):
+            found.touched(path)
         return making(path, *args, **options)
 
     monkeypatch.setattr(io, "open", opened)

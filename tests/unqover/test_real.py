@@ -30,7 +30,7 @@ def design_of(subjects):
 
 @pytest.fixture(scope="module")
 def cloze(model):
-    return ask_questions(model, design_of(3))
+    return ask_questions(model, design_of(4))
 
 
 def compare_with_plain_passes(model, design, found, how):
@@ -40,7 +40,7 @@ def compare_with_plain_passes(model, design, found, how):
 
 
 def test_answers_are_those_of_the_plain_model(model, cloze):
-    compare_with_plain_passes(model, design_of(3), cloze, "cloze")
+    compare_with_plain_passes(model, design_of(4), cloze, "cloze")
     pair = design_of(1)
     question = ask_questions(model, pair, config=AskConfig(ask="question"))
     compare_with_plain_passes(model, pair, question, "question")

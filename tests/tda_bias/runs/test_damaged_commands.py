@@ -193,7 +193,7 @@ def test_what_lies_in_the_folder_and_is_not_the_runs_is_not_drawn(every_run, tmp
         return {**values, "files": kept}
 
     resealed(heads, change)
-    out = ["--out", str(tmp_path / "out"), "--format", "svg"]
+    out = ["--out", str(tmp_path / "out"), "--as", "svg"]
     assert run(["figures", str(heads), "--only", "fig2_pattern", *out]) == 2
     assert "has no example.npz; run the same `tdabias heads`" in capsys.readouterr().err
     assert run(["figures", str(heads), "--only", "ablation", *out]) == 2
