@@ -138,8 +138,11 @@ def compare(settings: CompareSettings) -> None:
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:
+    from tda_bias.triples import comes_from_hub
+
     from_hub = (
-        "stereoset" in (settings.data, settings.sentences)
+        comes_from_hub(settings.data)
+        or settings.sentences == "stereoset"
         or "hub" in (settings.crows, settings.blimp)
         or settings.text == "wikitext2"
     )

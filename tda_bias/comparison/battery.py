@@ -33,7 +33,7 @@ from tda_bias.pairs import load_pairs
 from tda_bias.progress import Progress
 from tda_bias.runs.settings import given_as
 from tda_bias.sources import load_neutral_text
-from tda_bias.triples import load_sentence_triples, load_triples, source_revision
+from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
 from tda_bias.types import InputError
 from unqover.asking import ask_questions
@@ -152,7 +152,7 @@ def battery(
     makers: dict[str, tuple[Callable[[], Measure | DivergenceMeasure], bool]] = {
         "stereoset": (
             lambda: _triples(data, twins, category=category, groups=groups, limit=limit),
-            data == "stereoset",
+            comes_from_hub(data),
         ),
         "intrasentence": (
             lambda: _sentences(sentences, category, amount.sentences),

@@ -242,6 +242,14 @@ def is_kept(guard: Guard, worst: float) -> bool:
     return bool(guard.worse * worst < guard.margin)
 
 
+def verdict(guard: Guard, change: Change) -> str:
+    """Judge a change: ``pass``, ``fail`` where the loss was measured, else ``inconclusive``."""
+    if is_kept(guard, change.worst):
+        return "pass"
+    lost = not guard.worse * change.change < guard.margin
+    return "fail" if lost else "inconclusive"
+
+
 # -- all outcomes ----------------------------------------------------------------------------------
 
 
@@ -260,7 +268,7 @@ def change_table(
         **draws: ``n_flips``, ``confidence`` and ``seed`` of ``paired_change``.
 
     Returns:
-        Columns ``outcome before after change low high p guard`` (``pass``, ``fail`` or empty), then
+        Columns ``outcome before after change low high p guard`` (``verdict``, or empty), then
         ``p_holm`` over the primary outcomes, ``worst`` (the one-sided 95 % bound that the guard is
         about), ``margin`` (the change up to which it is kept), ``allowed`` (the same in words),
         ``kind unit primary neutral about items clusters``, ``cluster`` (what those are), ``over``,
@@ -287,12 +295,11 @@ def _row(outcome: Outcome, change: Change, paired: pd.Series[bool]) -> dict[str,
     guard, reason = outcome.guard, change.reason
     if change.items == 0 and not paired.any():
         reason = "the models read no item alike: other tokenizers"
-    kept = "" if guard is None else "pass" if is_kept(guard, change.worst) else "fail"
     return {
         "outcome": outcome.name,
         **{name: getattr(change, name) for name in ("before", "after", "change", "low", "high")},
         "p": change.p,
-        "guard": kept,
+        "guard": "" if guard is None else verdict(guard, change),
         "worst": change.worst,
         "margin": np.nan if guard is None else guard.worse * guard.margin,
         "allowed": "" if guard is None else guard.allowed,

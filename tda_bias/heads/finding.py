@@ -208,7 +208,7 @@ def run_remarks(result: HeadBias) -> list[str]:
     if result.record.settings.get("pairs"):
         lines.append(
             "Pairs have no unrelated texts, so S, whose denominator is their spread, is undefined "
-            "(NaN, with this reason in groups.csv); ranks, tests and location need none."
+            "(NaN, with this reason in heads.csv); ranks, tests and location need none."
         )
     lines += data_remarks(result.record.data)
     checks = [group.row_sums for group in result.record.groups]

@@ -87,7 +87,7 @@ def head_bias(
                 config, model=model.name, weights=weights, dtype=model.dtype_name
             )
             kept = cache(identity) if cache is not None else Cache()
-        contexts = [texts for group in groups for texts in group.contexts]
+        contexts = [texts for group in groups for texts in (*group.contexts, *group.twins)]
         reader = PatternReader(
             model,
             batch_size=config.batch_size,

@@ -154,7 +154,7 @@ class HeadBias(Recorded):
     def top(
         self, k: int = 10, *, category: str | None = None, by: RankBy | None = None
     ) -> pd.DataFrame:
-        """The k heads with the largest map values; unstable heads come after all others.
+        """The k heads with the largest map values; unstable ones come last in published maps.
 
         Returns:
             Columns ``layer head z p p_max q unstable``. p is the hot-spot test of the map; for the

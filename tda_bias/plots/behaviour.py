@@ -315,9 +315,9 @@ def _curve_panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
 
 
 def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
-    """Every condition in a row: beta left on unseen targets with its interval, and its cost.
+    """Every condition in a row: beta remaining on unseen targets, and its cost.
 
-    The band spans the random sets, each at its last check.
+    Intervals are over targets; the band spans the random sets, each at its last check.
 
     Args:
         conditions: From ``tda_bias.debias.summary.conditions_table``.
@@ -341,11 +341,10 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     before = float(conditions["before"].iloc[0])
     _line(left, before, f"untouched, {before:.3f}")
     _line(left, 0.0, "no bias")
-    _line(right, 1.0, "1 %")
-    _line(right, 2.0, "2 %: allowed")
+    _line(right, 1.0, "1 %: allowed")
     left.set_yticks(range(len(rows)), rows["condition"])
-    left.set_ylim(len(rows) - 0.5, -1.2)
-    left.set_xlabel("beta left (nats per token), interval over targets")
+    left.set_ylim(len(rows) - 0.5, -0.5)
+    left.set_xlabel("beta remaining (nats per token)")
     right.set_xlabel("change of perplexity (%)")
     handles, labels = left.get_legend_handles_labels()
     if handles:
@@ -354,9 +353,9 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
 
 
 def _line(ax: Axes, value: float, label: str) -> None:
-    """Draw a dashed line and name it."""
+    """Draw a dashed line and name it above the axes."""
     ax.axvline(value, color=GREY, lw=0.6, ls="--")
     ax.annotate(
-        label, (value, 0.98), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=6,
-        textcoords="offset points", va="top", color=GREY,
+        label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 2), fontsize=6,
+        textcoords="offset points", ha="center", va="bottom", color=GREY,
     )  # fmt: skip

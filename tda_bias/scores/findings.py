@@ -275,8 +275,9 @@ def _within_word_lines(table: pd.DataFrame) -> list[str]:
     if scores.empty:
         return []
     row = scores.iloc[0]
+    limits = interval_text(row["log_odds_low"], row["log_odds_high"], 2)
     return [
         "With later pieces of a word masked too (Kauf & Ivanova 2023), which does not favour words "
         f"of many pieces: {row['preferred']:.1f} per cent preferred, log-odds "
-        f"{row['log_odds']:.2f} [{row['log_odds_low']:.2f}, {row['log_odds_high']:.2f}]."
+        f"{row['log_odds']:.2f} (95 %: {limits})."
     ]

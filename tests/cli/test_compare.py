@@ -58,7 +58,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     assert list(table.columns[:8]) == first
     measured = {"beta_sum_gender", "winobias_type1", "log_perplexity", "blimp", "kl_divergence"}
     assert measured <= set(table["outcome"])
-    assert set(table["guard"].dropna()) <= {"pass", "fail"}
+    assert set(table["guard"].dropna()) <= {"pass", "fail", "inconclusive"}
     items = pd.read_parquet(out / "items.parquet")
     assert {"outcome", "item", "before", "after"} <= set(items)
     assert "RESULT" in printed[:10]
