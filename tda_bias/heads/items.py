@@ -194,6 +194,8 @@ class ExamplePattern:
     def read(cls, run: Run) -> ExamplePattern:
         """Read the pattern of an open run; errors as in ``load``."""
         saved = run.arrays(EXAMPLE)
+        if "layers" not in saved:
+            raise InputError(f"{EXAMPLE} is of an earlier version; {run.again}")
         return cls(
             model=str(saved["model"]),
             group=str(saved["group"]),
@@ -203,6 +205,11 @@ class ExamplePattern:
             layers=tuple(saved["layers"].tolist()),
             patterns=saved["patterns"],
         )
+
+    @property
+    def first(self) -> HeadId:
+        """The first head: of the lowest layer with attention."""
+        return HeadId(self.layers[0], 0)
 
     def of(self, head: HeadId) -> Float[np.ndarray, "query key"]:
         """The pattern of one head.

@@ -351,7 +351,12 @@ class HeadBias(Recorded):
         """
         run = open_run(folder, "heads")
         tables: dict[str, Any] = {name: run.table(file, columns) for name, file, columns in TABLES}
-        return cls(**tables, record=run.record_as(HeadsRecord), run=run)
+        record = run.record_as(HeadsRecord)
+        if not set(tables["category"]["layer"]) <= set(record.model.layers):
+            raise InputError(
+                f"{folder} numbers the layers of a hybrid as an earlier version did; {run.again}"
+            )
+        return cls(**tables, record=record, run=run)
 
     # -- helpers --
 

@@ -38,7 +38,6 @@ from tda_bias.plots.heads import (
     plot_reliability,
 )
 from tda_bias.plots.illustrations import (
-    FIRST_HEAD,
     filtration_figure,
     plot_attention,
     plot_step_function,
@@ -75,16 +74,16 @@ def _column(height: float, plot: Callable[..., object], *arguments: object, text
 def step_function(runs: Sequence[Run]) -> Figure:
     """The births of the run's example text as a step function."""
     example = runs[0].load(ExamplePattern.load)
-    text = f"{example.model}, L0H0, one text of {len(example.tokens)} tokens."
+    text = f"{example.model}, {example.first}, one text of {len(example.tokens)} tokens."
     return _column(2.6, plot_step_function, example, text=text)
 
 
 def pattern(runs: Sequence[Run]) -> Figure:
     """The example text's first pattern."""
     example = runs[0].load(ExamplePattern.load)
-    plot = partial(plot_attention, title=str(FIRST_HEAD))
+    plot = partial(plot_attention, title=str(example.first))
     text = f"{example.model}: the first starter triple, the same sentence in every run."
-    return _column(3.4, plot, example.tokens, example.of(FIRST_HEAD), text=text)
+    return _column(3.4, plot, example.tokens, example.of(example.first), text=text)
 
 
 def filtration(runs: Sequence[Run]) -> Figure:
@@ -92,10 +91,10 @@ def filtration(runs: Sequence[Run]) -> Figure:
     example = runs[0].load(ExamplePattern.load)
     return captioned(
         filtration_figure(example),
-        f"{example.model}, L0H0, the first tokens of one text. Edges are dropped from the weakest; "
-        "solid ones form the maximum spanning tree: dropping one gives birth to a component, "
-        "dropping a dashed one is the death of a cycle. The two sorted sets of weights are all "
-        "that the statistic sees.",
+        f"{example.model}, {example.first}, the first tokens of one text. "
+        "Edges are dropped from the weakest; solid ones form the maximum spanning tree: "
+        "dropping one gives birth to a component, dropping a dashed one is the death of a cycle. "
+        "The two sorted sets of weights are all that the statistic sees.",
     )
 
 

@@ -19,9 +19,8 @@ from tda_bias.heads.items import ExamplePattern
 from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
-from tda_bias.types import Attention, HeadId
+from tda_bias.types import Attention
 
-FIRST_HEAD = HeadId(0, 0)
 _N_STEPS, _N_TOKENS = 4, 6
 # Texts of each made-up cluster, those that change places, and their steps.
 _TEXTS, _SWAPPED, _STEPS = 4, 2, 6
@@ -55,7 +54,7 @@ def plot_step_function(example: ExamplePattern, *, ax: Axes | None = None) -> Ax
     Source: Varadarajan & Songdechakraiwut, figure 1.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
-    births = births_deaths(example.of(FIRST_HEAD), attention=example.attention).births
+    births = births_deaths(example.of(example.first), attention=example.attention).births
     values = np.sort(np.asarray(births, dtype=float))
     m = len(values)
     ax.stairs(values, np.arange(m + 1) / m, color=LIGHT_GREY, baseline=None, label=f"{m} births")
@@ -119,7 +118,7 @@ def filtration_figure(example: ExamplePattern) -> Figure:
 
     """
     n_tokens = min(_N_TOKENS, len(example.tokens))
-    pattern = example.of(FIRST_HEAD)[:n_tokens, :n_tokens]
+    pattern = example.of(example.first)[:n_tokens, :n_tokens]
     graph = token_graph(example.tokens[:n_tokens], pattern, example.attention)
     weights = sorted(data["weight"] for _, _, data in graph.edges(data=True))
     figure = Figure(figsize=(6.9, 4.4), layout="constrained")

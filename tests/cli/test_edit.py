@@ -74,6 +74,8 @@ def test_the_layers_of_a_hybrid_have_one_number_from_its_heads_to_the_edit(
     assert told["heads"] == [f"L{r.layer}H{r.head}" for r in chosen.itertuples()]
     layers = {int(name.split(".")[2]) for name in told["parameters"]}
     assert layers == set(chosen["layer"])
+    drawn = ["--only", "fig2_pattern", "--as", "png", "--out", str(tmp_path / "drawn")]
+    assert run(["figures", str(made), *drawn]) == 0
     assert run(["confirm", str(made), "--top", "2", "--out", str(tmp_path / "confirmed")]) == 0
     assert set(pd.read_csv(tmp_path / "confirmed" / "confirm.csv")["layer"]) <= {1, 3}
 

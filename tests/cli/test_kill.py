@@ -65,26 +65,31 @@ def hashes(folder: Path) -> dict[str, str]:
     return {name: entry["hash"] for name, entry in files.items()}
 
 
+def n_files(folder: Path) -> int:
+    return sum(path.is_file() for path in folder.rglob("*"))
+
+
 def killed_and_gone_on(start, words: list[str], folder: Path, moments: int) -> None:
-    """Kill a command at so many moments, and hold what the same command then leaves to the whole.
+    """Kill a command after so many numbers of written files, and compare what it then leaves.
+
+    Files are counted, not seconds: how fast a machine is changes from one moment to the next.
 
     Raises:
-        AssertionError: if anything differs.
+        AssertionError: if the same command, gone on, leaves other files than one left alone.
     """
-    start([*words, "--out", str(folder / "first")]).join()  # compiles for the first time
-    begun = time.monotonic()
     start([*words, "--out", str(folder / "whole")]).join()
-    seconds = time.monotonic() - begun
     whole = hashes(folder / "whole")
     assert whole
     rng, unfinished = np.random.default_rng(0), 0
     for number in range(moments):
         out = folder / str(number)
         process = start([*words, "--out", str(out)])
-        process.join(0.9 * seconds * (number + rng.random()) / moments)
+        enough = len(whole) * (number + rng.random()) / moments
+        while process.is_alive() and n_files(out) < enough:
+            time.sleep(0.005)
         process.kill()
         process.join()
-        unfinished += not (out / "run.json").exists()
+        unfinished += not (out / "run.json").exists() or hashes(out) != whole
         again = start([*words, "--out", str(out)])
         again.join(120)
         assert again.exitcode == 0
