@@ -248,9 +248,9 @@ def _curve(
     from tda_bias.plots.behaviour import plot_prune_curve
     from tda_bias.runs.figures import print_style
     from tda_bias.scores.perplexity import text_windows
-    from tda_bias.sources import load_neutral_text
+    from tda_bias.sources import load_neutral_text, text_comes_from_hub
 
-    reach_hub_for(heads.record.model.name, also=settings.text == "wikitext2")
+    reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     with given_as("text"):
         text = load_neutral_text(settings.text)
     choosing, _ = split_targets(triples, seed=settings.seed)

@@ -77,7 +77,11 @@ class CompareSettings(
     sentences: str = Field(
         "stereoset", description="StereoSet's intrasentence half: stereoset (the hub) or a file"
     )
-    crows: str = Field("hub", description="CrowS-Pairs: hub, or its file or folder")
+    crows: str | None = Field(
+        None,
+        description="CrowS-Pairs: hub, or its file or folder (default: the folder that "
+        "TDABIAS_PAIRS names, else the hub)",
+    )
     blimp: str | None = Field(
         None, description="BLiMP: hub, or its files (default: what ships, 20 pairs a paradigm)"
     )
@@ -138,13 +142,16 @@ def compare(settings: CompareSettings) -> None:
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:
+    from tda_bias.pairs.published import set_comes_from_hub
+    from tda_bias.sources import text_comes_from_hub
     from tda_bias.triples import comes_from_hub
 
     from_hub = (
         comes_from_hub(settings.data)
-        or settings.sentences == "stereoset"
-        or "hub" in (settings.crows, settings.blimp)
-        or settings.text == "wikitext2"
+        or comes_from_hub(settings.sentences, "intrasentence")
+        or set_comes_from_hub("crows", settings.crows)
+        or set_comes_from_hub("blimp", settings.blimp)
+        or text_comes_from_hub(settings.text)
     )
     for name in (settings.before, settings.after, *settings.replicate):
         reach_hub_for(name, also=from_hub)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
@@ -119,19 +118,19 @@ def debias(settings: DebiasSettings) -> None:
     from_file = _heads_of_file(settings)
     triples, twins, about_twins = _texts(settings)
     pairs = _pairs(settings)
-    reach_hub_for(settings.model, also=settings.text == "wikitext2")
-
     from tda_bias.ablation.head_weights import refuse_untrainable
     from tda_bias.debias.learners import require_peft
     from tda_bias.debias.peers import require_leace
-    from tda_bias.sources import load_neutral_text
+    from tda_bias.sources import load_neutral_text, text_comes_from_hub
 
+    reach_hub_for(settings.model, also=text_comes_from_hub(settings.text))
     controls = settings.controls or ()
     if settings.how == "lora" or "cda-lora" in controls:
         require_peft()
     if "leace" in controls:
         require_leace()
-    if settings.text not in ("self", "wikitext2"):  # what cannot be read is said before the model
+    # What cannot be read is said before the model.
+    if settings.text != "self" and not text_comes_from_hub(settings.text):
         with given_as("text"):
             load_neutral_text(settings.text)
     with working(settings, "debias", settings.out, kept="trainings") as work:
@@ -260,12 +259,13 @@ def _other_categories(settings: DebiasSettings) -> list[tuple[Triple, tuple[Trip
 def _pairs(settings: DebiasSettings) -> dict[str, PairSet]:
     """Sets of minimal pairs by name: those asked for, else of the preset paper BLiMP's."""
     from tda_bias.pairs import load_pairs
+    from tda_bias.sources import of_environment
 
-    folder = os.environ.get("TDABIAS_PAIRS")
     if settings.pairs is not None:
         sources = [] if settings.pairs == "none" else settings.pairs.split(",")
     elif settings.preset == "paper":
-        sources = ["blimp", *([str(Path(folder) / _GENDER_AGREEMENT)] if folder else [])]
+        folder = of_environment(_GENDER_AGREEMENT)
+        sources = ["blimp", *([str(folder)] if folder else [])]
     else:
         sources = []
     found = {}

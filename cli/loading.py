@@ -130,9 +130,9 @@ def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
         InputError: as ``load_pairs``.
     """
     from tda_bias.pairs import load_pairs
+    from tda_bias.pairs.published import set_comes_from_hub
 
-    from_hub = data == "hub" or (source == "crows" and data is None)
-    reach_hub_for(settings.model, also=from_hub)
+    reach_hub_for(settings.model, also=set_comes_from_hub(source, data))
     return load_pairs(source, data=data, groups=settings.group, limit=settings.limit)
 
 

@@ -48,7 +48,8 @@ class PairsSettings(
     data: str | None = Field(
         None,
         description="where a named set is read: packaged, hub, or its own file or folder (default: "
-        "what ships, else the hub); without --set a file of your pairs",
+        "what ships, else the folder that TDABIAS_PAIRS names, else the hub); without --set a file "
+        "of your pairs",
     )
     group: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this occupation, bias type or paradigm; may be given several times"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
@@ -119,15 +118,11 @@ def _triples(settings: StereoSetSettings) -> StereoSetScores:
 
 def _sentences(settings: StereoSetSettings) -> SentenceScores:
     """Score the sentences that differ in the words of a blank."""
-    source, folder = settings.data, os.environ.get("TDABIAS_PAIRS")
-    if source == "stereoset" and folder:
-        inside = Path(folder) / "stereoset_intrasentence"
-        source = str(inside) if inside.is_dir() else source
-    reach_hub_for(settings.model, also=source == "stereoset")
-
     from tda_bias.runs.record import DataRecord
-    from tda_bias.triples import load_sentence_triples
+    from tda_bias.triples import comes_from_hub, load_sentence_triples
 
+    source = settings.data
+    reach_hub_for(settings.model, also=comes_from_hub(source, "intrasentence"))
     sentences, revision = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit
     )

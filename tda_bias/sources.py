@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,12 +57,34 @@ def located(data: str | Path, *patterns: str) -> list[Path]:
         return [path]
     paths_inside = []
     for pattern in patterns:
-        inside = sorted([*path.glob(pattern), *path.glob(f"*/{pattern}")])
-        if not inside:
+        inside = _inside(path, pattern)
+        if inside is None:
             what = "has no" if path.is_dir() else "is no folder with a"
             raise InputError(f"`data` {str(data)!r} {what} file {pattern}")
-        paths_inside.append(inside[0])
+        paths_inside.append(inside)
     return paths_inside
+
+
+def _inside(folder: Path, pattern: str) -> Path | None:
+    return next(iter(sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")])), None)
+
+
+def of_environment(pattern: str) -> Path | None:
+    """A file in the folder of sets that ``TDABIAS_PAIRS`` names, or one below, if it is there."""
+    folder = os.environ.get("TDABIAS_PAIRS")
+    return _inside(Path(folder), pattern) if folder else None
+
+
+def stereoset_of_environment(half: Half) -> Path | None:
+    """The file of one of StereoSet's halves that the environment names, if it names one.
+
+    ``TDABIAS_STEREOSET`` names a ``dev.json``, which has both, or another file of intersentence
+    items.
+    """
+    named = os.environ.get("TDABIAS_STEREOSET", "")
+    if half == "intrasentence" and not named.lower().endswith(".json"):
+        return of_environment("stereoset_intrasentence/dev.json*")
+    return Path(named) if named else None
 
 
 def text_of(path: Path) -> str:
@@ -246,6 +269,12 @@ def visible_text(value: Any, name: str, where: str) -> str:
 # -- neutral running text --------------------------------------------------------------------------
 
 WIKITEXT2 = "wikitext2"
+_WIKITEXT2_FILE = "wikitext-2-raw-v1_test.txt"
+
+
+def text_comes_from_hub(source: str | Path) -> bool:
+    """Tell whether a neutral text is read from the hub."""
+    return str(source) == WIKITEXT2 and of_environment(_WIKITEXT2_FILE) is None
 
 
 @dataclass(frozen=True)
@@ -267,15 +296,17 @@ def load_neutral_text(source: str | Path = WIKITEXT2) -> NeutralText:
     """A neutral text.
 
     Args:
-        source: ``wikitext2`` (the hub's test split, paragraphs joined by an empty line), a text
-            file, or a folder with ``wikitext-2-raw-v1_test.txt``.
+        source: ``wikitext2`` (``wikitext-2-raw-v1_test.txt`` in the folder that ``TDABIAS_PAIRS``
+            names, else the hub's test split, paragraphs joined by an empty line), a text file, or a
+            folder with that file.
 
     Raises:
         InputError: if it cannot be read or is empty.
     """
-    if str(source) == WIKITEXT2:
+    if text_comes_from_hub(source):
         split = hub_split("Salesforce/wikitext", "wikitext-2-raw-v1", "test")
         return NeutralText("\n\n".join(split["text"]), WIKITEXT2, commit_of(split))
-    (path,) = located(source, "wikitext-2-raw-v1_test.txt")
+    own = of_environment(_WIKITEXT2_FILE) if str(source) == WIKITEXT2 else None
+    (path,) = located(own or source, _WIKITEXT2_FILE)
     text = text_of(path)
     return NeutralText(text, str(path), hash_of(text))

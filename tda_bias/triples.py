@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -22,6 +21,7 @@ from typing import Any
 from tda_bias.runs.files import read_text, rows_of
 from tda_bias.sources import (
     STEREOSET,
+    Half,
     Item,
     chosen,
     commit_of,
@@ -30,6 +30,7 @@ from tda_bias.sources import (
     items_of_split,
     items_of_text,
     located,
+    stereoset_of_environment,
     text_of,
     texts_by_role,
     visible_text,
@@ -151,14 +152,14 @@ def triple_ids(triples: Iterable[Triple]) -> list[str]:
     return ids
 
 
-def comes_from_hub(source: str | Path) -> bool:
-    """Tell whether a source of triples is read from the hub."""
-    return _resolved(source) == "stereoset"
+def comes_from_hub(source: str | Path, half: Half = "intersentence") -> bool:
+    """Tell whether a source of one of StereoSet's halves is read from the hub."""
+    return _resolved(source, half) == "stereoset"
 
 
-def _resolved(source: str | Path) -> str | Path:
+def _resolved(source: str | Path, half: Half = "intersentence") -> str | Path:
     """The file that the environment names for StereoSet, where it names one."""
-    return os.environ.get("TDABIAS_STEREOSET") or source if source == "stereoset" else source
+    return (stereoset_of_environment(half) or source) if source == "stereoset" else source
 
 
 def source_revision(source: str | Path) -> str | None:
@@ -191,17 +192,17 @@ def _read(source: str | Path) -> Iterator[Triple]:
         text = read_text(source, setting="data", named=("stereoset", "starter"))
         if not text.strip():
             raise InputError(f"`data` {source} is empty")
-        if Path(source).suffix.lower() == ".csv":
-            items = _items_of_csv(text, str(source))
-        else:
-            items = items_of_text(text, "intersentence", str(source))
+        items = _items_of_file(Path(source), text, "intersentence")
     return map(_triple, items)
 
 
-def _items_of_csv(text: str, source: str) -> Iterator[Item]:
+def _items_of_file(path: Path, text: str, half: Half) -> Iterator[Item]:
+    if path.suffix.lower() != ".csv":
+        yield from items_of_text(text, half, str(path))
+        return
     columns = ("target", "bias_type", "context", *ROLES)
-    for number, row in enumerate(rows_of(text, source, columns=columns), start=2):
-        yield Item(row, [(role, row[role]) for role in ROLES], f"{source} line {number}")
+    for number, row in enumerate(rows_of(text, str(path), columns=columns), start=2):
+        yield Item(row, [(role, row[role]) for role in ROLES], f"{path} line {number}")
 
 
 # -- one item --------------------------------------------------------------------------------------
@@ -289,10 +290,12 @@ def load_sentence_triples(
     """Intrasentence items, and what pins the content of their source.
 
     Args:
-        source: ``stereoset`` (the hub's development set) or a file: StereoSet's ``dev.json`` or
-            ``test.json``, or JSON Lines with the keys ``target``, ``bias_type``, ``context`` (with
-            BLANK), ``stereotype``, ``anti-stereotype``, ``unrelated``, and where known ``id``; or a
-            folder with ``dev.json`` or ``dev.jsonl`` in it or one below.
+        source: ``stereoset`` (the ``dev.json`` that ``TDABIAS_STEREOSET`` names, else
+            ``stereoset_intrasentence`` in the folder that ``TDABIAS_PAIRS`` names, else the hub's
+            development set) or a file: StereoSet's ``dev.json`` or ``test.json``, or JSON Lines or
+            CSV with the keys ``target``, ``bias_type``, ``context`` (with BLANK), ``stereotype``,
+            ``anti-stereotype``, ``unrelated``, and where known ``id``; or a folder with
+            ``dev.json`` or ``dev.jsonl`` in it or one below.
         category: One that the source has, or ``all``.
         groups: Only these targets; all if empty.
         limit: At most so many of each target, the first ones.
@@ -310,6 +313,7 @@ def load_sentence_triples(
 
 
 def _read_sentences(source: str | Path) -> tuple[list[SentenceTriple], str | None]:
+    source = _resolved(source, "intrasentence")
     if source == "stereoset":
         split = hub_split(STEREOSET, "intrasentence", "validation")
         return [_sentence_triple(item) for item in items_of_split(split)], commit_of(split)
@@ -318,8 +322,9 @@ def _read_sentences(source: str | Path) -> tuple[list[SentenceTriple], str | Non
         raise InputError(
             f"`data` must be stereoset, a readable file, or a folder with one; got {str(path)!r}"
         )
-    text = text_of(located(path, "dev.json*")[0] if path.is_dir() else path)
-    items = items_of_text(text, "intrasentence", str(source))
+    path = located(path, "dev.json*")[0] if path.is_dir() else path
+    text = text_of(path)
+    items = _items_of_file(path, text, "intrasentence")
     return [_sentence_triple(item) for item in items], hash_of(text)
 
 
@@ -328,7 +333,7 @@ def _sentence_triple(item: Item) -> SentenceTriple:
     if "BLANK" not in str(item.row.get("context")):
         raise InputError(f"{item.where}: its context has no BLANK, so it is no intrasentence item")
     return SentenceTriple(
-        id=str(item.row.get("id", item.where)),
+        id=str(item.row.get("id") or item.where),
         group=str(item.row.get("target") or "").strip() or UNNAMED,
         category=_category(item.row.get("bias_type"), item.where),
         stereotype=by_role["stereotype"],

@@ -29,9 +29,10 @@ settings.load_profile("tdabias")
 
 
 @pytest.fixture(autouse=True)
-def no_stereoset_by_itself(monkeypatch):
-    """Commands read the file of the environment too: a test gives it itself, or sets the name."""
-    monkeypatch.delenv("TDABIAS_STEREOSET", raising=False)
+def no_data_by_itself(monkeypatch):
+    """Commands read data of the environment too: a test gives it itself, or sets the name."""
+    for name in ("TDABIAS_STEREOSET", "TDABIAS_PAIRS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

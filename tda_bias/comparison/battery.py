@@ -30,9 +30,10 @@ from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
+from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.progress import Progress
 from tda_bias.runs.settings import given_as
-from tda_bias.sources import load_neutral_text
+from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
 from tda_bias.types import InputError
@@ -43,7 +44,6 @@ from unqover.questions import Design, sampled_design
 from unqover.report import bias_items
 
 Preset = Literal["smoke", "full"]
-HUB = "hub"
 # Options that texts come from, beside --data.
 _GIVEN_AS = {
     "intrasentence": "sentences", "crows": "crows", "blimp": "blimp", "perplexity": "text",
@@ -119,7 +119,7 @@ def battery(
     *,
     data: str,
     sentences: str,
-    crows: str,
+    crows: str | None,
     blimp: str | None,
     text: str,
     twins: str,
@@ -156,18 +156,21 @@ def battery(
         ),
         "intrasentence": (
             lambda: _sentences(sentences, category, amount.sentences),
-            sentences == "stereoset",
+            comes_from_hub(sentences, "intrasentence"),
         ),
-        "crows": (lambda: of_pairs("crows", crows), crows == HUB),
+        "crows": (lambda: of_pairs("crows", crows), set_comes_from_hub("crows", crows)),
         "winobias": (lambda: of_pairs("winobias"), False),
         "winogender": (lambda: of_pairs("winogender"), False),
         "pvf": (lambda: _risk(amount), False),
         "unqover": (lambda: _questions(amount, seed), False),
-        "perplexity": (lambda: PerplexityMeasure(**windows(amount.windows)), text == "wikitext2"),
-        "blimp": (lambda: of_pairs("blimp", blimp), blimp == HUB),
+        "perplexity": (
+            lambda: PerplexityMeasure(**windows(amount.windows)),
+            text_comes_from_hub(text),
+        ),
+        "blimp": (lambda: of_pairs("blimp", blimp), set_comes_from_hub("blimp", blimp)),
         "divergence": (
             lambda: DivergenceMeasure(**windows(amount.distance_windows)),
-            text == "wikitext2",
+            text_comes_from_hub(text),
         ),
     }
     if pairs is not None:

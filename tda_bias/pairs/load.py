@@ -33,7 +33,7 @@ def load_pairs(
         source: ``crows``, ``winobias``, ``winogender``, ``blimp``, or a user's file.
         data: Where a named set is read: ``packaged`` (WinoBias dev, Winogender, a sample of BLiMP),
             ``hub`` (CrowS-Pairs, all of BLiMP), or a file or folder in the set's own form. What
-            ships if left out, else the hub.
+            ships if left out, else the folder that ``TDABIAS_PAIRS`` names, else the hub.
         groups: Only these groups.
         limit: At most so many pairs of each group and type, the first ones.
 

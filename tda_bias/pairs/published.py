@@ -28,6 +28,7 @@ from tda_bias.sources import (
     hash_of,
     hub_split,
     located,
+    of_environment,
     packaged,
     text_of,
 )
@@ -66,6 +67,7 @@ _CROWS_HUB, _CROWS_REVISION = "nyu-mll/crows_pairs", "refs/convert/parquet"
 
 def _crows(data: Data) -> PairSet:
     _refuse(data, PACKAGED, "crows")
+    data = data or of_environment(_CROWS_FILE)
     if data is None or data == HUB:
         split = hub_split(_CROWS_HUB, None, "test", revision=_CROWS_REVISION)
         # Numbers of classes stand for their names.
@@ -86,6 +88,12 @@ def _crows(data: Data) -> PairSet:
         for number, row in enumerate(rows_of(text, str(path), columns=_CROWS_COLUMNS))
     ]
     return PairSet("crows", crows_pairs(rows), str(path), hash_of(text), _CROWS_LICENCE)
+
+
+def set_comes_from_hub(name: str, data: Data) -> bool:
+    """Tell whether a named set is read from the hub."""
+    ships = name != "crows" or of_environment(_CROWS_FILE) is not None
+    return data == HUB or (data is None and not ships)
 
 
 def crows_pairs(rows: Iterable[Row]) -> tuple[Pair, ...]:

@@ -166,9 +166,10 @@ def test_items_lie_in_the_folder_of_pairs(call, data, tmp_path, monkeypatch):
     (tmp_path / "pairs" / "stereoset_intrasentence").mkdir(parents=True)
     data.rename(tmp_path / "pairs" / "stereoset_intrasentence" / "dev.jsonl")
     monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path / "pairs"))
-    status, printed, error = call("-c", "all", "--verbose", texts=None)
+    status, _, error = call("-c", "all", texts=None)
     assert status == 0, error
-    assert f"Items: {tmp_path}/pairs/stereoset_intrasentence" in printed
+    found = SentenceScores.load(tmp_path / "out")
+    assert found.items["source"].str.startswith(f"{tmp_path}/pairs/stereoset_intrasentence").all()
     status, _, error = call("-c", "all", texts=tmp_path / "pairs", out="other")
     assert status == 0, error
 

@@ -35,6 +35,8 @@ BOX = re.compile(r"[─━│┃┌┐└┘├┤┬┴┼┏┓┗┛┡┩╇
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # Not TERMINAL_WIDTH, which typer reads once and keeps for all later tests of a process.
 TERMINAL = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+# A page says what anybody gets.
+TERMINAL |= {"TDABIAS_STEREOSET": "", "TDABIAS_PAIRS": ""}
 
 
 @dataclass(frozen=True)

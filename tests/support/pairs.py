@@ -8,15 +8,15 @@ import pytest
 
 from tda_bias.pairs import Pair
 
+PAIRS = os.environ.get("TDABIAS_PAIRS", "")
 USER_PAIR = {"id": "1", "group": "cook", "more": "The cook said he", "less": "The cook said she"}
 
 
 def pairs_folder(*below: str) -> Path:
     """A place in the folder of pair sets; skips where it is not known."""
-    path = os.environ.get("TDABIAS_PAIRS", "")
-    if not path:
+    if not PAIRS:
         pytest.skip("set TDABIAS_PAIRS to a folder with crows_pairs, wikitext2, ...")
-    return Path(path, *below)
+    return Path(PAIRS, *below)
 
 
 def write_lines(folder: Path, *lines: dict | str, name: str = "pairs.jsonl") -> Path:

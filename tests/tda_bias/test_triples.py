@@ -1,5 +1,6 @@
 """Triple sources: what is read, and that everything else is refused in one line."""
 
+import csv
 import json
 import random
 from collections import Counter
@@ -428,6 +429,30 @@ def test_all_forms_give_the_same_items(tmp_path, monkeypatch):
         assert item.texts() == lines.texts()
         assert (item.id, item.group, item.category) == ("i1", "cook", "profession")
     assert revision.startswith("blake2b-")
+
+
+def test_the_environment_names_the_file_of_blanks_too(tmp_path, monkeypatch):
+    both = tmp_path / "dev.json"
+    both.write_text(json.dumps({"data": {"intrasentence": [as_entry(BLANK_ITEM)]}}))
+    monkeypatch.setenv("TDABIAS_STEREOSET", str(both))
+    assert load_sentence_triples("stereoset") == load_sentence_triples(both)
+    assert not comes_from_hub("stereoset", "intrasentence")
+    # A file of the other half says nothing about these.
+    monkeypatch.setenv("TDABIAS_STEREOSET", str(tmp_path / "intersentence.jsonl"))
+    assert comes_from_hub("stereoset", "intrasentence")
+
+
+def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
+    (lines,), _ = load_sentence_triples(write_lines(tmp_path, BLANK_ITEM))
+    path = tmp_path / "own.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, BLANK_ITEM)
+        table.writeheader()
+        table.writerow(BLANK_ITEM)
+        table.writerow({**BLANK_ITEM, "id": "", "target": "baker"})
+    (first, second), _ = load_sentence_triples(path)
+    assert replace(first, source=lines.source) == lines
+    assert second.id == second.source == f"{path} line 3"
 
 
 def test_items_without_a_target_count_as_one_term_and_the_limit_is_per_target(tmp_path):

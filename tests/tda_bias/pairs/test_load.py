@@ -7,7 +7,7 @@ import datasets
 import pytest
 
 from tda_bias.pairs import SETS, load_pairs
-from tda_bias.pairs.published import gender_of_more, paradigms
+from tda_bias.pairs.published import gender_of_more, paradigms, set_comes_from_hub
 from tda_bias.types import InputError
 from tests.support.pairs import USER_PAIR, pairs_folder, write_lines
 
@@ -139,6 +139,17 @@ def test_the_hubs_crows_have_their_class_names(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: split)
     (pair,) = load_pairs("crows").pairs
     assert (pair.id, pair.type, pair.group, pair.unit) == ("0", "antistereo", "age", "age")
+
+
+def test_crows_are_read_in_the_folder_that_the_environment_names(tmp_path, monkeypatch):
+    (tmp_path / "crows_pairs").mkdir()
+    path = tmp_path / "crows_pairs" / "crows_pairs_anonymized.csv"
+    path.write_text(CROWS + "0,a,b,stereo,age,w\n")
+    assert set_comes_from_hub("crows", None)
+    monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path))
+    assert load_pairs("crows") == load_pairs("crows", data=path)
+    assert not set_comes_from_hub("crows", None)
+    assert set_comes_from_hub("crows", "hub")
 
 
 def test_an_unreachable_hub_is_one_line(monkeypatch):

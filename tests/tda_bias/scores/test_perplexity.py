@@ -206,6 +206,14 @@ def test_neutral_texts_are_files_folders_or_the_hubs(tmp_path, monkeypatch):
     assert load_neutral_text().text == "a\n\n\n\nb"
 
 
+def test_neutral_text_is_read_in_the_folder_that_the_environment_names(tmp_path, monkeypatch):
+    path = tmp_path / "wikitext2" / "wikitext-2-raw-v1_test.txt"
+    path.parent.mkdir()
+    path.write_text(TEXT)
+    monkeypatch.setenv("TDABIAS_PAIRS", str(tmp_path))
+    assert load_neutral_text() == load_neutral_text(path)
+
+
 @pytest.mark.real
 def test_the_real_perplexity_is_that_of_unbatched_windows():
     model = load_language_model("smollm2-135m", device="cpu")
