@@ -55,11 +55,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.bench_heads
 	$(BIN)/python -m benchmarks.bench_topology
 	$(BIN)/python -m benchmarks.bench_long_texts
-	$(BIN)/python -m benchmarks.bench_pvf
 	$(BIN)/python -m benchmarks.bench_ablation
-	$(BIN)/python -m benchmarks.bench_debias
-	$(BIN)/python -m benchmarks.bench_shards
-	$(BIN)/python -m benchmarks.bench_unqover
 
 # The head paper's figures, tables and page; on the real StereoSet where TDABIAS_STEREOSET names it.
 figures: $(INSTALLED)

@@ -16,16 +16,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from benchmarks.load import MACHINES
 from tda_bias.config import HeadBiasConfig
-from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.hot_spots import LocationMap, location_tests
-from tda_bias.runs.cache import Cache
 
 RUNS = 3
 BATCH = 32
@@ -45,33 +39,6 @@ def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
                 padded[row, : len(one)] = torch.tensor(one)
                 mask[row, : len(one)] = 1
             model(input_ids=padded, attention_mask=mask, use_cache=False)
-
-
-class KeptParts(Cache):
-    """Saves nothing, and keeps the groups for a look at what is made of them."""
-
-    def __init__(self) -> None:
-        super().__init__(None, {})
-        self.groups: list[GroupResult] = []
-
-    def each(self, jobs: Any, **options: Any) -> Iterator[Mapping[str, np.ndarray]]:
-        """The parts, kept on their way."""
-        for job, arrays in zip(jobs, super().each(jobs, **options), strict=True):
-            self.groups.append(GroupResult.from_arrays(*job.name.split("/", 1), arrays))
-            yield arrays
-
-
-def location_seconds(groups: list[GroupResult], config: HeadBiasConfig) -> float:
-    """All location tests of one category: of every group's heads, and of the map over groups."""
-    start = time.perf_counter()
-    maps = {name: LocationMap() for name in ("location", "location_twin")}
-    for group in groups:
-        for name, null in location_tests(group, config)[1].items():
-            observed = getattr(group.contrast, name).reshape(2, -1)
-            maps[name].add(observed, null.reshape(len(null), *observed.shape))
-    for location_map in maps.values():
-        location_map.tested()
-    return time.perf_counter() - start
 
 
 def child(which: str) -> dict[str, Any]:
@@ -99,15 +66,10 @@ def child(which: str) -> dict[str, Any]:
         model = bridge_model(hf_model, tokenizer, name="smollm2-135m")
         config = HeadBiasConfig(share_prefix="auto" if which == "shared" else "never")
         for _ in range(RUNS):
-            kept = KeptParts()
             start = time.perf_counter()
-            result = head_bias(
-                model, triples, twins=twins, config=config, cache=lambda _, kept=kept: kept
-            )
+            result = head_bias(model, triples, twins=twins, config=config)
             runs.append(time.perf_counter() - start)
             stages.append(result.record.seconds)
-            if with_twins:
-                stages[-1]["location tests"] = location_seconds(kept.groups, config)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"runs": runs, "stages": stages, "peak_mb": peak, "triples": len(triples)}
 
@@ -145,8 +107,7 @@ def table(machine: str, *, twins: bool = False) -> None:
             f"| {NAMES[way]} | {median:.1f} ({min(runs):.1f} to {max(runs):.1f}) "
             f"| {median / bare:.2f} | {measured[way]['peak_mb']:.0f} |"
         )
-    stages = ("forward", "topology", "statistic", "inference")
-    for stage in (*stages, "location tests") if twins else stages:
+    for stage in ("forward", "topology", "statistic", "inference"):
         median = statistics.median(run[stage] for run in measured["shared"]["stages"])
         print(f"| of (b): {stage} | {median:.2f} | {median / bare:.3f} | |")
     print()

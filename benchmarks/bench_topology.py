@@ -1,4 +1,4 @@
-"""Births and deaths against SciPy's spanning tree and GUDHI, by number of tokens and of matrices.
+"""Births and deaths against SciPy's spanning tree and GUDHI, by number of tokens.
 
 Everything of a table runs in turn, round by round; medians count. Each table is made twice: as the
 machine is, and beside a program that multiplies matrices on all cores. With the path of StereoSet
@@ -95,27 +95,6 @@ def by_tokens(machine: str) -> None:
     print()
 
 
-def by_matrices(machine: str) -> None:
-    """Cost of a matrix by how many are given at once."""
-    print(f"Births and deaths of arrays of several sizes, {machine}; microseconds per matrix:\n")
-    print("| tokens | matrices | compiled | SciPy: tree alone | SciPy / compiled |")
-    print("|---|---|---|---|---|")
-    for n, counts in ((18, (200, 2_000, 20_000)), (64, (200, 2_000)), (512, (20, 200))):
-        for count in counts:
-            batch = random_patterns(count, n)
-            spent = microseconds(
-                {
-                    "compiled": (ours(batch), count),
-                    "scipy": scipy_trees(batch[: max(4, 50_000 // n**2)]),
-                }
-            )
-            print(
-                f"| {n} | {count:,} | {spent['compiled']:.2f} | {spent['scipy']:.0f} "
-                f"| {spent['scipy'] / spent['compiled']:.0f} |"
-            )
-    print()
-
-
 def real_patterns(n_triples: int = 20) -> list[torch.Tensor]:
     """Patterns (layer, head, n, n) of the first texts of the gender category."""
     from tda_bias.heads.patterns import PatternReader
@@ -165,7 +144,6 @@ def main() -> None:
     for machine, state in MACHINES.items():
         with state():
             by_tokens(machine)
-            by_matrices(machine)
             if patterns:
                 on_real_patterns(machine, patterns)
 
