@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -37,12 +37,9 @@ from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
 from tda_bias.types import InputError, Triple, in_order
 
-if TYPE_CHECKING:
-    from transformer_lens.model_bridge import TransformerBridge
-
 
 def head_bias(
-    model: LoadedModel | TransformerBridge,
+    model: LoadedModel,
     triples: Sequence[Triple],
     *,
     twins: Twins | Literal["auto"] | None = "auto",
@@ -53,8 +50,7 @@ def head_bias(
     """The topological bias statistic of every attention head, with its tests and controls.
 
     Args:
-        model: From ``load_model``. A bare bridge is taken with its own tokenizer, which may put a
-            token in front that Hugging Face's does not.
+        model: From ``load_model``, or from ``bridge_model`` where it is in memory.
         triples: From ``load_triples``; each group is compared within itself.
         twins: The same texts about other targets (``tda_bias.twins``): with them every table also
             holds what is left of a triple when its twin is subtracted. ``auto`` makes them of the
@@ -75,7 +71,12 @@ def head_bias(
     Source: Varadarajan & Songdechakraiwut, sections 2 and 3; twins and tests are described in
     docs/method/heads.md.
     """
-    model, config, clock = _loaded(model), config or HeadBiasConfig(), Stopwatch()
+    if not isinstance(model, LoadedModel):
+        raise InputError(
+            "`model` must come from tda_bias.load_model or tda_bias.bridge_model, which compare "
+            f"its patterns with its own; got {type(model).__name__}"
+        )
+    config, clock = config or HeadBiasConfig(), Stopwatch()
     if twins == "auto":
         twins = make_twins(triples) or None
     with _evaluating(model):
@@ -183,9 +184,7 @@ def computed_group(
             )
     with clock.stage("statistic"):
         arrays = joined_layers(numbers, len(model.pattern_hooks))
-        of_lengths = [
-            length_statistic(grid, group.n_tokens, model.attention) for grid in sampler.grids
-        ]
+        of_lengths = length_statistic(sampler.grids, group.n_tokens, model.attention)
     whole.add(clock)
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -197,27 +196,13 @@ def computed_group(
         **arrays,
         "n_tokens": group.n_tokens,
         "n_steps": np.array([grid.n_steps for grid in sampler.grids]),
-        "length_statistic": np.array(of_lengths),
+        "length_statistic": of_lengths,
         "versions": layout.versions.context,
         "provenance": np.array(json.dumps(provenance)),
     }
 
 
 # -- preparation -----------------------------------------------------------------------------------
-
-
-def _loaded(model: LoadedModel | TransformerBridge) -> LoadedModel:
-    if isinstance(model, LoadedModel):
-        return model
-    from transformer_lens.model_bridge import TransformerBridge
-
-    if isinstance(model, TransformerBridge) and model.tokenizer is not None:
-        name = str(model.cfg.model_name)
-        return LoadedModel.of_bridge(model, model.original_model, model.tokenizer, name)
-    raise InputError(
-        f"`model` must come from tda_bias.load_model, or be a TransformerBridge with a tokenizer; "
-        f"got {type(model).__name__}"
-    )
 
 
 @contextmanager

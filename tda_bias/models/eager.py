@@ -123,6 +123,34 @@ def probe_ids(hf_model: PreTrainedModel) -> Int[Tensor, "row token"]:
     return ids.to(device_of_inputs(hf_model))
 
 
+def own_patterns(
+    hf_model: PreTrainedModel, *, name: str
+) -> tuple[dict[int, Tensor], list[tuple[_Place, Tensor]]]:
+    """The patterns of ``probe_ids`` that a model itself returns, and what its modules give.
+
+    Raises:
+        InputError: if it returns none, or others than one matrix of all tokens for each head.
+    """
+    patterns, seen = _probe(body_of(hf_model), probe_ids(hf_model), asked=True, name=name)
+    refused = f"`model` {name} is a {type(hf_model).__name__}"
+    if not patterns:
+        raise InputError(f"{refused}, which returns no attention patterns (output_attentions)")
+    shapes = {tuple(pattern.shape) for pattern in patterns.values()}
+    if shapes != {(_TEXTS, next(iter(shapes))[1], _TOKENS, _TOKENS)}:
+        raise InputError(
+            f"{refused}, whose attention is linear, in windows or over pooled tokens: its patterns "
+            "are not one matrix of all tokens for each of as many heads in every layer (shapes "
+            f"{sorted(shapes)})"
+        )
+    return patterns, seen
+
+
+def direction_of(patterns: Mapping[int, Tensor]) -> Attention:
+    """The direction of the attention that patterns show."""
+    later = max(float(pattern.triu(1).abs().max()) for pattern in patterns.values())
+    return "bidirectional" if later > 0 else "causal"
+
+
 def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
     """Find the places of a model's patterns.
 
@@ -131,21 +159,10 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         name: What it is called in messages.
 
     Raises:
-        InputError: if it does not return attention patterns, or no module gives them.
+        InputError: as ``own_patterns``, or if no module gives the patterns.
     """
     body, ids = body_of(hf_model), probe_ids(hf_model)
-    patterns, seen = probe(body, ids, asked=True, name=name)
-    refused = f"`model` {name} is a {type(hf_model).__name__}"
-    if not patterns:
-        raise InputError(f"{refused}, which returns no attention patterns (output_attentions)")
-    shapes = {tuple(pattern.shape) for pattern in patterns.values()}
-    n_heads = next(iter(shapes))[1]
-    if shapes != {(_TEXTS, n_heads, _TOKENS, _TOKENS)}:
-        raise InputError(
-            f"{refused}, whose attention is linear, in windows or over pooled tokens: its patterns "
-            "are not one matrix of all tokens for each of as many heads in every layer (shapes "
-            f"{sorted(shapes)})"
-        )
+    patterns, seen = own_patterns(hf_model, name=name)
     places: dict[int, _Place] = {}
     for layer, pattern in patterns.items():
         alike = (
@@ -155,20 +172,22 @@ def eager_attention(hf_model: PreTrainedModel, *, name: str) -> EagerAttention:
         )
         place = next(alike, None)
         if place is None:
-            raise InputError(f"{refused}; no part of it gives the patterns of its layer {layer}")
+            raise InputError(
+                f"`model` {name} is a {type(hf_model).__name__}; no part of it gives the patterns "
+                f"of its layer {layer}"
+            )
         places[layer] = place
     # Numbered as modules' names do: hybrids return patterns of some layers alone.
     found = [re.search(r"\.(\d+)\b", f".{place.module}") for place in places.values()]
     named = [int(number[1]) for number in found if number is not None]
     if len(named) == len(places) and all(a < b for a, b in pairwise(named)):
         places = dict(zip(named, places.values(), strict=True))
-    later = max(float(pattern.triu(1).abs().max()) for pattern in patterns.values())
-    unasked = {place for place, _ in probe(body, ids, asked=False, name=name)[1]}
+    unasked = {place for place, _ in _probe(body, ids, asked=False, name=name)[1]}
     eager = EagerAttention(
         body=body,
         places=places,
-        attention="bidirectional" if later > 0 else "causal",
-        n_heads=n_heads,
+        attention=direction_of(patterns),
+        n_heads=next(iter(patterns.values())).shape[1],
         asked=not set(places.values()) <= unasked,
     )
     return replace(eager, takes_padding=_takes_padding(eager, ids))
@@ -194,7 +213,7 @@ def _takes_padding(eager: EagerAttention, ids: Int[Tensor, "row token"]) -> bool
     return all(float((a - b).abs().max()) <= allowed for a, b in pairs)
 
 
-def probe(
+def _probe(
     body: nn.Module, ids: Int[Tensor, "row token"], *, asked: bool, name: str
 ) -> tuple[dict[int, Tensor], list[tuple[_Place, Tensor]]]:
     """The patterns that a model returns, and everything of such a shape that its modules give."""

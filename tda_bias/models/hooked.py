@@ -8,11 +8,10 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,9 +19,9 @@ from torch import Tensor
 from tda_bias.models.eager import (
     EagerAttention,
     allowed_difference,
-    body_of,
+    direction_of,
     eager_attention,
-    probe,
+    own_patterns,
     probe_ids,
 )
 from tda_bias.models.language_model import LanguageModel, is_spread, model_record
@@ -59,46 +58,6 @@ class LoadedModel(LanguageModel):
     eager: EagerAttention | None = None
     hashes: tuple[str, str] | None = None
 
-    @classmethod
-    def of_bridge(
-        cls,
-        bridge: TransformerBridge,
-        hf_model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        name: str,
-        **about: Any,
-    ) -> LoadedModel:
-        """A model that is hooked by TransformerLens, whatever made the bridge.
-
-        Raises:
-            InputError: if it hooks no layer's patterns, or their direction is not known.
-        """
-        seq2seq = hf_model.config.is_encoder_decoder
-        prefix = "encoder_blocks." if seq2seq else "blocks."
-        hooks = {
-            hook: int(match.group(1))
-            for hook in bridge.hook_dict
-            if hook.startswith(prefix) and (match := _PATTERN_HOOK.match(hook))
-        }
-        if not hooks:
-            raise InputError(
-                f"`model` {name} ({type(hf_model).__name__}) has no layer whose attention patterns "
-                f"TransformerLens {version('transformer-lens')} can hook"
-            )
-        direction = "bidirectional" if seq2seq else str(bridge.cfg.attention_dir)
-        if direction not in get_args(Attention):
-            raise InputError(f"`model` {name}: unknown attention direction {direction!r}")
-        return cls(
-            hf_model,
-            tokenizer,
-            name,
-            **about,
-            attention="causal" if direction == "causal" else "bidirectional",
-            n_heads=max(1, int(getattr(bridge.cfg, "n_heads", 1))),
-            pattern_hooks=dict(sorted(hooks.items(), key=lambda item: item[1])),
-            bridge=bridge,
-        )
-
     def weight_hash(self) -> str:
         """As without hooks, which rename parameters and copy some, unless weights have changed."""
         now = super().weight_hash()
@@ -134,40 +93,27 @@ def hook_model(
             vain.
 
     Raises:
-        InputError: if neither shows its attention patterns, with the reasons of both.
+        InputError: if it does not return its attention patterns, with which what TransformerLens
+            shows is compared.
     """
-    modules = [module_name for module_name, _ in hf_model.named_modules()]
-    refused = f"`model` {name} is in several places, where TransformerLens cannot hook it"
-    own: list[Tensor] = []
-    if not is_spread(hf_model):
-        with suppress(InputError):  # nothing can be compared where the model returns none
-            body, ids = body_of(hf_model.eval()), probe_ids(hf_model)
-            own = list(probe(body, ids, asked=True, name=name)[0].values())
+    if not is_spread(hf_model) and _has_adapter(hf_model):
+        own_patterns(hf_model.eval(), name=name)  # what shows none is refused before it is changed
         try:
-            hooked = bridge_model(
-                hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint
-            )
-            if own:
-                _refuse_other_patterns(hooked, own)
-            return hooked
+            return bridge_model(hf_model, tokenizer, name=name, not_in_checkpoint=not_in_checkpoint)
         except InputError as error:
-            refused = str(error)
-        if [module_name for module_name, _ in hf_model.named_modules()] != modules:
             if again is None:
-                raise InputError(f"{refused}, and has changed it in trying; load it by its name")
+                raise InputError(
+                    f"{error}, and has changed it in trying; load it by its name"
+                ) from None
             hf_model = again()
-    try:
-        eager = eager_attention(hf_model.eval(), name=name)
-    except InputError as error:
-        # Where it returns some, what is wrong with them is the reason.
-        raise InputError(str(error) if own else f"{refused}; without it: {error}") from None
+    eager = eager_attention(hf_model.eval(), name=name)
     return LoadedModel(
         hf_model,
         tokenizer,
         name,
         revision=getattr(hf_model.config, "_commit_hash", None),
         not_in_checkpoint=not_in_checkpoint,
-        attention="bidirectional" if hf_model.config.is_encoder_decoder else eager.attention,
+        attention=eager.attention,
         n_heads=eager.n_heads,
         pattern_hooks={f"layer {layer}": layer for layer in eager.places},
         eager=eager,
@@ -175,6 +121,22 @@ def hook_model(
 
 
 # -- by TransformerLens ----------------------------------------------------------------------------
+
+
+def _has_adapter(hf_model: PreTrainedModel) -> bool:
+    """Tell whether TransformerLens knows the architecture."""
+    from transformer_lens.model_bridge.sources.transformers import (
+        determine_architecture_from_hf_config,
+    )
+
+    config = hf_model.config
+    if not config.architectures:
+        config.architectures = [type(hf_model).__name__]
+    try:
+        determine_architecture_from_hf_config(config)
+    except ValueError:
+        return False
+    return True
 
 
 def bridge_model(
@@ -187,10 +149,11 @@ def bridge_model(
     """Hook a Hugging Face model that is already in memory; arguments as of ``hook_model``.
 
     The model is put in evaluation mode (dropout would change its patterns) and given eager
-    attention, without which there are no patterns.
+    attention, without which there are no patterns. TransformerLens changes it.
 
     Raises:
-        InputError: if TransformerLens has no adapter for the architecture.
+        InputError: if TransformerLens has no adapter for the architecture, or does not show the
+            patterns that the model itself returns.
     """
     from transformer_lens.model_bridge import TransformerBridge
 
@@ -199,48 +162,62 @@ def bridge_model(
         "not_in_checkpoint": not_in_checkpoint,
     }
     model = LanguageModel(hf_model.eval(), tokenizer, name, **about)
+    refused = (
+        f"`model` {name} is a {model.architecture}, which TransformerLens "
+        f"{version('transformer-lens')} cannot hook"
+    )
+    if not _has_adapter(hf_model):
+        raise InputError(
+            f"{refused}; use a model of another architecture (GPT-2, GPT-NeoX, Llama, Qwen, "
+            "Gemma, OPT, BERT, T5 and BART work)"
+        )
+    hf_model.set_attn_implementation("eager")
+    own, _ = own_patterns(hf_model, name=name)
     plain = model.weight_hash()
-    config = hf_model.config
-    if not config.architectures:
-        config.architectures = [type(hf_model).__name__]
     theirs = copy.deepcopy(tokenizer)
     theirs.init_kwargs["trust_remote_code"] = False  # the bridge loads it again, with these
     try:
-        bridge = TransformerBridge.boot_transformers(
+        bridge: Any = TransformerBridge.boot_transformers(
             # Only a label: a short name would be looked up among outdated aliases.
             f"loaded/{Path(name).name}",
             hf_model=hf_model,
             tokenizer=theirs,
             dtype=model.dtype,
             trust_remote_code=False,
-        )
+        ).eval()
+        prefix = "encoder_blocks." if hf_model.config.is_encoder_decoder else "blocks."
+        hooks = {
+            hook: int(match.group(1))
+            for hook in bridge.hook_dict
+            if hook.startswith(prefix) and (match := _PATTERN_HOOK.match(hook))
+        }
+        hooks = dict(sorted(hooks.items(), key=lambda item: item[1]))
+        shown = _shown(bridge, list(hooks), probe_ids(hf_model))
     except Exception as error:  # of an architecture that it knows in part, of any kind
-        # For an unknown class the message lists hundreds of known ones.
-        reason = "" if "supported architecture" in str(error) else f" ({first_sentence(error)})"
-        raise InputError(
-            f"`model` {name} is a {model.architecture}, which TransformerLens "
-            f"{version('transformer-lens')} cannot hook{reason}; use a model of another "
-            "architecture (GPT-2, GPT-NeoX, Llama, Qwen, Gemma, OPT, BERT, T5 and BART work)"
-        ) from error
-    bridge.eval()
-    hashes = plain, model.weight_hash()
-    return LoadedModel.of_bridge(bridge, hf_model, tokenizer, name, **about, hashes=hashes)
+        raise InputError(f"{refused} ({first_sentence(error)})") from error
+    if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own.values()]:
+        raise InputError(f"{refused} (it shows patterns of other layers or heads)")
+    pairs = zip(shown, own.values(), strict=True)
+    difference = max(float((a - b).abs().max()) for a, b in pairs)
+    if not difference <= allowed_difference(model.dtype):
+        raise InputError(f"{refused} (the patterns that it shows differ by {difference:.1e})")
+    return LoadedModel(
+        hf_model,
+        tokenizer,
+        name,
+        **about,
+        attention=direction_of(own),
+        n_heads=shown[0].shape[1],
+        pattern_hooks=hooks,
+        bridge=bridge,
+        hashes=(plain, model.weight_hash()),
+    )
 
 
-def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
-    """Make sure that TransformerLens shows the patterns that a model itself returns.
-
-    Args:
-        model: The hooked model.
-        own: Its patterns of ``probe_ids``, before it was hooked.
-
-    Raises:
-        InputError: if they differ, or TransformerLens cannot run the model.
-    """
+def _shown(bridge: Any, hooks: Sequence[str], ids: Tensor) -> list[Tensor]:
+    """The patterns of made-up texts that a bridge shows, layer by layer."""
     from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-    bridge: Any = model.bridge
-    hooks = list(model.pattern_hooks)
     shown: list[Tensor] = []
 
     def keep(pattern: Tensor, hook: Any) -> None:
@@ -248,27 +225,15 @@ def _refuse_other_patterns(model: LoadedModel, own: Sequence[Tensor]) -> None:
         if hook.name == hooks[-1]:
             raise StopAtLayerException(pattern)
 
-    ids = probe_ids(model.hf_model)
-    refused = (
-        f"`model` {model.name} is a {model.architecture}, whose patterns TransformerLens "
-        f"{version('transformer-lens')}"
-    )
-    try:
-        with torch.inference_mode():
-            bridge.run_with_hooks(
-                ids,
-                fwd_hooks=[(name, keep) for name in hooks],
-                return_type=None,
-                use_cache=False,
-                attention_mask=torch.ones_like(ids),
-            )
-    except Exception as error:
-        raise InputError(f"{refused} cannot show ({first_sentence(error)})") from error
-    if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own]:
-        raise InputError(f"{refused} shows of other layers or heads than it has")
-    difference = max(float((a - b).abs().max()) for a, b in zip(shown, own, strict=True))
-    if not difference <= allowed_difference(model.dtype):
-        raise InputError(f"{refused} shows otherwise (by {difference:.1e}) than it has them")
+    with torch.inference_mode():
+        bridge.run_with_hooks(
+            ids,
+            fwd_hooks=[(name, keep) for name in hooks],
+            return_type=None,
+            use_cache=False,
+            attention_mask=torch.ones_like(ids),
+        )
+    return shown
 
 
 def first_sentence(error: Exception) -> str:

@@ -8,7 +8,7 @@ import torch
 from tda_bias import HeadBiasConfig, head_bias
 from tda_bias.models.eager import eager_attention
 from tda_bias.models.hooked import initialised
-from tda_bias.models.load import LanguageModel, LoadedModel, hook_model, load_model
+from tda_bias.models.load import LanguageModel, LoadedModel, bridge_model, hook_model, load_model
 from tda_bias.types import InputError
 from tests.support.architectures import tiny
 from tests.support.models import tiny_hf_model
@@ -33,17 +33,17 @@ def through_eager(kind: str, tokenizer) -> LoadedModel:
 # -- bad input --
 
 
-def test_a_model_without_attention_is_refused_with_both_reasons(tokenizer):
-    def made():
-        return tiny_hf_model("mamba", len(tokenizer))
-
-    with pytest.raises(
-        InputError, match="no layer whose attention .*; without it: `model` m is a"
-    ) as e:
-        hook_model(made(), tokenizer, name="m", again=made)
+@pytest.mark.parametrize("hook", [hook_model, bridge_model])
+@pytest.mark.parametrize("kind", ["mamba", "gpt2"])
+def test_a_model_that_returns_no_patterns_is_refused_before_it_is_changed(tokenizer, hook, kind):
+    """What TransformerLens shows of it could be compared with nothing."""
+    hf_model = tiny_hf_model(kind, len(tokenizer))
+    hf_model.register_forward_hook(lambda _, __, output: setattr(output, "attentions", None))
+    before = [name for name, _ in hf_model.named_modules()]
+    with pytest.raises(InputError, match=r"`model` m is a .* returns no attention patterns") as e:
+        hook(hf_model, tokenizer, name="m")
     assert "\n" not in str(e.value)
-    with pytest.raises(InputError, match="has changed it in trying; load it by its name"):
-        hook_model(made(), tokenizer, name="m")
+    assert [name for name, _ in hf_model.named_modules()] == before
 
 
 def test_patterns_of_something_else_than_all_tokens_are_refused(tokenizer, monkeypatch):
@@ -146,6 +146,43 @@ def test_where_transformerlens_shows_something_else_a_fresh_model_is_read(
     for index, ids in enumerate(texts):
         expected = hugging_face(made(), ids)
         torch.testing.assert_close(found[index], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("hook", [hook_model, bridge_model])
+def test_what_transformerlens_gets_wrong_is_refused_of_a_model_in_memory(tokenizer, hook):
+    hf_model = made_by_config("falcon", len(tokenizer), **FALCON, multi_query=False)
+    with pytest.raises(
+        InputError, match=r"cannot hook \(the patterns that it shows differ by"
+    ) as e:
+        hook(hf_model, tokenizer, name="m")
+    assert str(e.value).endswith("load it by its name") == (hook is hook_model)
+
+
+def test_a_model_that_transformerlens_has_tried_is_never_read(tokenizer, monkeypatch):
+    """Whatever it has changed: here weights, and no name of a module."""
+    from transformer_lens.model_bridge import TransformerBridge
+
+    def change(*_, hf_model, **__):
+        hf_model.get_input_embeddings().weight.data.add_(1)
+        raise RuntimeError("of half an adapter")
+
+    def made():
+        return tiny_hf_model("gpt2", len(tokenizer))
+
+    monkeypatch.setattr(TransformerBridge, "boot_transformers", change)
+    model = hook_model(made(), tokenizer, name="m", again=made)
+    assert model.bridge is None
+    assert model.weight_hash() == LanguageModel(made(), tokenizer, "m").weight_hash()
+
+
+def test_a_hybrid_whose_layers_transformerlens_renames_lists_each_head_once(tokenizer):
+    def made():
+        return tiny("nemotron_h", len(tokenizer))
+
+    model = hook_model(made(), tokenizer, name="m", again=made)
+    assert model.bridge is None
+    assert (model.n_heads, list(model.pattern_hooks.values())) == (4, [1, 3])
+    assert model.weight_hash() == LanguageModel(made(), tokenizer, "m").weight_hash()
 
 
 def test_hybrids_number_their_layers_as_the_model_does(tokenizer):
