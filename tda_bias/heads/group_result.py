@@ -182,19 +182,21 @@ def joined_layers(
 
 
 def length_statistic(
-    grid: StepGrid, n_tokens: Int[np.ndarray, "context role"], attention: Attention
-) -> float:
-    """S of one dimension if every head spread its attention evenly: what lengths alone produce.
+    grids: Sequence[StepGrid], n_tokens: Int[np.ndarray, "context role"], attention: Attention
+) -> Float[np.ndarray, " dim"]:
+    """S if every head spread its attention evenly: what lengths alone produce.
 
     NaN where the unrelated texts are all of one length, or there are none.
     """
-    if n_tokens.shape[1] < 3:
-        return float("nan")
-    rows = {}
-    for n in np.unique(n_tokens).tolist():
-        rows[n] = grid.rows(uniform_sets(n, attention)[grid.dim])
-    roles = [np.stack([rows[n] for n in column]) for column in n_tokens.T.tolist()]
-    return float(group_statistic(*roles).S)
+    values = np.full(len(grids), np.nan)
+    for dim, grid in enumerate(grids if n_tokens.shape[1] > 2 else ()):
+        rows = {}
+        for n in np.unique(n_tokens).tolist():
+            sets = torch.from_numpy(uniform_sets(n, attention)[dim])
+            rows[n] = grid.columns(sets, 0, grid.n_steps)
+        roles = [torch.stack([rows[n] for n in column]) for column in n_tokens.T.tolist()]
+        values[dim] = group_statistic(*roles).S
+    return values
 
 
 # -- length of the texts, and random halves of the contexts ----------------------------------------

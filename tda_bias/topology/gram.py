@@ -22,15 +22,16 @@ import torch
 from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
-from tda_bias.threads import Task, in_threads
 from tda_bias.topology.persistence import (
     Rows,
+    Task,
     directed,
     edge_weights,
+    in_threads,
     n_births,
     n_deaths,
+    padded_births_deaths,
     pays,
-    ragged_births_deaths,
     tasks_of,
 )
 from tda_bias.topology.steps import StepGrid
@@ -108,7 +109,7 @@ class GroupSampler:
         self._backend: Backend = backend
         self._most_bytes = most_bytes
         sizes = [np.array([size(n) for n in self._n_tokens.tolist()]) for size in _SIZE_OF]
-        self.grids = tuple(StepGrid.for_sizes(d, distance, sizes[d]) for d in range(2))
+        self.grids = tuple(StepGrid.for_sizes(distance, of_dim) for of_dim in sizes)
         # The births of all texts, then their deaths.
         ends = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
         self._offsets = (ends[: len(self._n_tokens) + 1], ends[len(self._n_tokens) :])
@@ -187,8 +188,8 @@ class GroupSampler:
             weights = edge_weights(
                 matrices.flatten(1, 2), attention=self._attention, combine=self._combine
             )
-            both = ragged_births_deaths(weights, lengths, backend=self._backend)
-            computed = [values.cpu().numpy() for values in (both.births, both.deaths)]
+            both = padded_births_deaths(weights, lengths, backend=self._backend)
+            computed = [values.cpu().numpy() for values in both]
             for index, number in enumerate(text[chosen].tolist()):
                 for offsets, values in zip(self._offsets, computed, strict=True):
                     start, stop = offsets[number : number + 2]
@@ -280,7 +281,7 @@ def gram_matrices(
         <f_i - c, f_j - c> / n_steps, c the mean of the step functions of all texts, in squared
         attention-weight units; and the sums.
     """
-    if compiled and isinstance(values, np.ndarray) and grid.distance == "steps":
+    if compiled and isinstance(values, np.ndarray) and grid.grid is None:
         return _compiled(values, offsets, grid)
     return _batched(torch.as_tensor(values), offsets, grid)
 

@@ -1,4 +1,6 @@
-"""Sorted sets to step functions of one common length, and the Wasserstein distance between them.
+"""Sorted sets to step functions of one common length.
+
+Their mean squared difference is the squared 2-Wasserstein distance of the sets.
 
 Source: Varadarajan & Songdechakraiwut, section 2.2.
 """
@@ -95,29 +97,15 @@ def union_grid(sizes: list[int]) -> Float[np.ndarray, " grid"]:
     return ordered[gap > 0.5 / max(sizes) ** 2]
 
 
-def exact_step_function(values: Array, grid: Float[np.ndarray, " grid"]) -> Array:
-    """The pseudo-inverse itself on a union grid, scaled so that plain means are exact integrals.
-
-    Each value is multiplied by the root of its interval's relative width, hence
-    ``squared_wasserstein`` of two such rows is the exact squared 2-Wasserstein distance of the two
-    sets, and the mean of several rows represents their exact one-dimensional barycentre.
-
-    Args:
-        values: Ascending values ``(..., m)``.
-        grid: From ``union_grid`` with m among its sizes.
-
-    Returns:
-        ``(..., len(grid))``.
-    """
-    if isinstance(values, np.ndarray):
-        return exact_step_function(torch.from_numpy(np.ascontiguousarray(values)), grid).numpy()
-    return exact_columns(values, grid, 0, len(grid))
-
-
 def exact_columns(
     values: Float[Tensor, "... m"], grid: Float[np.ndarray, " grid"], start: int, stop: int
 ) -> Float[Tensor, "... columns"]:
-    """Columns ``start`` to ``stop`` of ``exact_step_function``."""
+    """Columns ``start`` to ``stop`` of the pseudo-inverse itself on a union grid.
+
+    Each value is multiplied by the root of its interval's relative width: the mean squared
+    difference of two such rows is the exact squared 2-Wasserstein distance of the two sets, and the
+    mean of several rows represents their exact one-dimensional barycentre.
+    """
     m = values.shape[-1]
     ends = grid[start:stop]
     width = np.diff(ends, prepend=grid[start - 1] if start else 0.0)
@@ -132,62 +120,26 @@ class StepGrid:
     """Rows of one common length from the sets of one group and dimension.
 
     Attributes:
-        dim: Homology dimension: 0 births, 1 deaths.
-        distance: ``steps`` smooths to the size of the largest set; ``exact`` uses the union grid.
         n_steps: Length of a row.
-        grid: Interval ends of the union grid, None for ``steps``.
+        grid: Interval ends of the union grid; None where sets are smoothed to the size of the
+            largest.
     """
 
-    dim: int
-    distance: Distance
     n_steps: int
     grid: Float[np.ndarray, " grid"] | None
 
     @classmethod
-    def for_sizes(cls, dim: int, distance: Distance, sizes: Int[np.ndarray, " set"]) -> StepGrid:
+    def for_sizes(cls, distance: Distance, sizes: Int[np.ndarray, " set"]) -> StepGrid:
         """The grid of a group whose sets have these sizes, none of them 0."""
         if distance == "exact":
             grid = union_grid(np.unique(sizes).tolist())
-            return cls(dim, distance, len(grid), grid)
-        return cls(dim, distance, int(sizes.max()), None)
-
-    def rows(self, values: Array) -> Array:
-        """Sorted sets of one size ``(..., size)`` as rows ``(..., n_steps)`` of the grid."""
-        if self.grid is not None:
-            return exact_step_function(values, self.grid)
-        return step_function(values, self.n_steps)
+            return cls(len(grid), grid)
+        return cls(int(sizes.max()), None)
 
     def columns(
         self, values: Float[Tensor, "... size"], start: int, stop: int
     ) -> Float[Tensor, "... columns"]:
-        """Columns ``start`` to ``stop`` of ``rows``."""
+        """Columns ``start`` to ``stop`` of sorted sets of one size as rows of the grid."""
         if self.grid is not None:
             return exact_columns(values, self.grid, start, stop)
         return step_columns(values, self.n_steps, start, stop)
-
-
-def squared_wasserstein(f: Array, g: Array) -> Array:
-    """Mean squared difference of two step functions: the squared 2-Wasserstein distance.
-
-    Args:
-        f: Step values, attention-weight units, ascending along the last axis.
-        g: The same, same number of steps; leading axes broadcast.
-
-    Returns:
-        At least 0, squared attention-weight units.
-
-    Raises:
-        InputError: if the numbers of steps differ.
-
-    Examples:
-        >>> float(squared_wasserstein(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 6.0])))
-        3.0
-
-    Source: Varadarajan & Songdechakraiwut, section 2.2 (where the name lacks the square).
-    """
-    if f.shape[-1] != g.shape[-1]:
-        raise InputError(
-            f"`f` and `g` must have the same number of steps; got {f.shape[-1]} and {g.shape[-1]}"
-        )
-    distance: Array = ((f - g) ** 2).mean(-1)
-    return distance

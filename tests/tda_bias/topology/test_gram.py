@@ -71,9 +71,10 @@ def literal(patterns, distance="steps", **options) -> np.ndarray:
     """(dim, layer, head, text, text) products of full rows minus their mean over texts."""
     sets = [births_deaths(pattern.numpy(), **options) for pattern in patterns]
     grams = []
-    for dim, of_dim in enumerate(([s.births for s in sets], [s.deaths for s in sets])):
-        grid = StepGrid.for_sizes(dim, distance, np.array([v.shape[-1] for v in of_dim]))
-        rows = np.stack([grid.rows(values) for values in of_dim], axis=2)
+    for of_dim in ([s.births for s in sets], [s.deaths for s in sets]):
+        grid = StepGrid.for_sizes(distance, np.array([v.shape[-1] for v in of_dim]))
+        full = [grid.columns(torch.from_numpy(values), 0, grid.n_steps) for values in of_dim]
+        rows = np.stack(full, axis=2)
         rows -= rows.mean(2, keepdims=True)
         grams.append(rows @ rows.swapaxes(-1, -2) / grid.n_steps)
     return np.array(grams)

@@ -62,7 +62,7 @@ def test_long_step_functions_are_summed_in_pieces(dtype, n_texts, rows, monkeypa
     values = np.empty((rows, offsets[-1] + 3), dtype)
     for start, stop in pairwise(offsets):
         values[:, start:stop] = np.sort(rng.random((rows, stop - start)), axis=1)
-    grid = StepGrid.for_sizes(1, "steps", sizes)
+    grid = StepGrid.for_sizes("steps", sizes)
     monkeypatch.setattr("tda_bias.topology.gram._TASK_STEPS", 700)
     monkeypatch.setattr("tda_bias.topology.gram._BLOCK_ELEMENTS", 900)
     ours = gram_matrices(values, offsets, grid, compiled=True)

@@ -29,8 +29,8 @@ def births_deaths(backend):
 
 
 @pytest.fixture(scope="module")
-def ragged_births_deaths(backend):
-    return partial(persistence.ragged_births_deaths, backend=backend)
+def padded_births_deaths(backend):
+    return partial(persistence.padded_births_deaths, backend=backend)
 
 
 def random_patterns(*shape: int, seed: int = 0) -> np.ndarray:
@@ -164,25 +164,25 @@ def test_births_are_the_weights_of_scipys_spanning_tree(births_deaths, pattern):
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=6))
-def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(ragged_births_deaths, lengths):
+def test_texts_in_a_padded_batch_have_the_sets_they_have_alone(padded_births_deaths, lengths):
     n = max(lengths)
     rng = np.random.default_rng(len(lengths))
     weights = rng.random((len(lengths), 2, n, n))
     weights = weights + weights.swapaxes(-1, -2)
-    found = ragged_births_deaths(torch.from_numpy(weights), torch.tensor(lengths))
+    of_births, of_deaths = padded_births_deaths(torch.from_numpy(weights), torch.tensor(lengths))
     for text, length in enumerate(lengths):
         for head in range(2):
             births, deaths = kruskal(weights[text, head, :length, :length])
-            np.testing.assert_array_equal(found.births[text, head, : len(births)], births)
-            np.testing.assert_array_equal(found.deaths[text, head, : len(deaths)], deaths)
-            assert torch.isinf(found.births[text, head, len(births) :]).all()
-            assert torch.isinf(found.deaths[text, head, len(deaths) :]).all()
+            for found, expected in ((of_births, births), (of_deaths, deaths)):
+                sets = found[text, head]
+                np.testing.assert_array_equal(sets[: len(expected)], expected)
+                assert torch.isinf(sets[len(expected) :]).all()
 
 
 def test_a_large_batch_is_the_same_in_pieces(births_deaths, monkeypatch):
     pattern = random_patterns(20, 6)
     whole = births_deaths(pattern)
-    monkeypatch.setattr("tda_bias.topology.batched._CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr("tda_bias.topology.persistence._CHUNK_ELEMENTS", 100)
     monkeypatch.setattr(persistence, "_TASK_ELEMENTS", 100)
     pieces = births_deaths(pattern)
     np.testing.assert_array_equal(whole.births, pieces.births)

@@ -7,7 +7,7 @@ import pytest
 
 FRAGMENTED = """
 import torch
-from tda_bias.threads import give_back_memory
+from tda_bias.debias.experiment import give_back_memory
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from tda_bias.threads import in_threads
+from tda_bias.topology.persistence import in_threads
 
 
 @pytest.fixture(params=[1, 2, 3])
