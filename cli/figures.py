@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.runs.text import counted
-from tda_bias.types import InputError, PValue, RankBy
+from tda_bias.types import PValue, RankBy
 
 from . import heads
 from .heads import HeadsSettings
@@ -20,8 +20,6 @@ from .progress import doing, say
 from .settings import OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tda_bias.runs.figures import Entry
 
 
@@ -43,9 +41,6 @@ class FiguresSettings(OutputSettings):
     only: Annotated[tuple[str, ...], Several] = Field(
         (), description="only this figure; may be given several times"
     )
-    factors: Path | None = Field(
-        None, description="CSV x,factor,...[,weight]: adds the PVF papers' regressions"
-    )
 
 
 @command(FiguresSettings)
@@ -53,8 +48,7 @@ def figures(settings: FiguresSettings) -> None:
     """Draw every figure and table that saved runs allow, ready for print."""
     import pandas as pd
 
-    from pvf.papers import write_regressions, write_risk_tables
-    from pvf.social import load_factors
+    from pvf.papers import write_risk_tables
     from tda_bias.paper.page import write_tables
     from tda_bias.runs.figures import drawings, write_print
     from tda_bias.runs.run import refuse_run_of_another_command, with_parts
@@ -62,20 +56,14 @@ def figures(settings: FiguresSettings) -> None:
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
-    factors = None
-    if settings.factors is not None:
-        if not any(run.command == "pvf" for run in opened):
-            raise InputError("--factors needs a run of `tdabias pvf`; got none")
-        factors = load_factors(settings.factors)
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
     with doing(settings.console, "drawing"):
         for drawn in drawings(opened, catalogue(), only=settings.only, left_out=lacking.append):
             files = write_print(out, drawn, formats)
-            written.append(_row(drawn.name, drawn.title, drawn.run_id, files))
-        if factors is not None:
-            regressions = write_regressions(opened, factors, out, formats)
-            written += [_row(*entry) for entry in regressions]
+            names = " ".join(path.name for path in files)
+            row = {"figure": drawn.name, "title": drawn.title, "run": drawn.run_id, "files": names}
+            written.append(row)
     tables = 0
     if not settings.only:
         tables = write_tables(opened, out) + write_risk_tables(opened, out, lacking.append)
@@ -95,11 +83,6 @@ def figures(settings: FiguresSettings) -> None:
         },
         rows=pd.DataFrame(written, columns=["figure", "title", "run", "files"]),
     ).print(settings)
-
-
-def _row(name: str, title: str, run_id: str, files: Sequence[Path]) -> dict[str, Any]:
-    names = " ".join(path.name for path in files)
-    return {"figure": name, "title": title, "run": run_id, "files": names}
 
 
 def catalogue() -> tuple[Entry, ...]:

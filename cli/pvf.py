@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
-from tda_bias.runs.text import Finding, counted
+from tda_bias.runs.text import Finding, counted, short_name
 from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
@@ -191,18 +191,14 @@ def pvf(settings: PvfSettings) -> None:
     from pvf.words import load_words
 
     reports, folders = {}, {}
-    done: list[ShareDone] = []
-    # What cannot be read, or would be lost, is said before the model is read.
+    # What cannot be read, or would be lost, is said before a model is read.
     weights = _weights(settings, load_words(settings.words).words)
-    for name in settings.model:
-        folder = settings.folder(name)
+    for folder in map(settings.folder, settings.model):
         if not settings.overwrite and (folder / "run.json").exists():
             refuse_other_risks(folder, part_of(settings, RiskConfig), weights)
-        for preferences, folder in _score(settings, name, done):
-            reports[preferences.model] = _report(preferences, settings, weights, folder)
-            folders[preferences.model] = folder
-    if done:
-        raise done[-1]
+    for preferences, folder in _scored(settings):
+        reports[preferences.model] = _report(preferences, settings, weights, folder)
+        folders[preferences.model] = folder
     output(reports, folders, settings.top).print(settings)
 
 
@@ -213,21 +209,17 @@ def score(settings: ScoreSettings) -> None:
     import pandas as pd
 
     rows, lines = [], []
-    done: list[ShareDone] = []
-    for name in settings.model:
-        for preferences, folder in _score(settings, name, done):
-            mass = preferences.by_class().union_mass
-            about = {"model": preferences.model, "words": len(preferences.words)}
-            mean = {"prompts": mass.size, "union_mass_mean": float(mass.mean())}
-            rows.append({**about, **mean, "folder": str(folder)})
-            lines.append(
-                f"{preferences.model}: {counted(len(preferences.words), 'word')} read in "
-                f"{counted(mass.size, 'prompt')}, "
-                f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
-                "preferences.parquet, run.json)"
-            )
-    if done:
-        raise done[-1]
+    for preferences, folder in _scored(settings):
+        mass = preferences.by_class().union_mass
+        about = {"model": preferences.model, "words": len(preferences.words)}
+        mean = {"prompts": mass.size, "union_mass_mean": float(mass.mean())}
+        rows.append({**about, **mean, "folder": str(folder)})
+        lines.append(
+            f"{preferences.model}: {counted(len(preferences.words), 'word')} read in "
+            f"{counted(mass.size, 'prompt')}, "
+            f"mean union mass {mass.mean():.3g}. Files: {folder}/ (words.parquet, "
+            "preferences.parquet, run.json)"
+        )
     read = Output(shown=lines, values={"models": rows}, rows=pd.DataFrame(rows))
     read.print(settings)
 
@@ -244,7 +236,7 @@ def risk(settings: RiskSettings) -> None:
         name = preferences.model if preferences.model not in reports else str(run)
         folders[name] = settings.folder(run)
         weights = _weights(settings, preferences.x)
-        reports[name] = _report(preferences, settings, weights, folders[name], run=run)
+        reports[name] = _report(preferences, settings, weights, folders[name])
     output(reports, folders, settings.top).print(settings)
 
 
@@ -267,7 +259,7 @@ def social(settings: SocialSettings) -> None:
     by_x = load_report(settings.run).by_x
     table = regressions(by_x, chosen, response=settings.response)
     write_csv(folder / "regressions.csv", table)
-    for number, name in enumerate(chosen.table.columns, start=1):
+    for number, name in enumerate(chosen.columns.drop("weight", errors="ignore"), start=1):
         figure = Figure(figsize=(4.8, 3.6), layout="constrained")
         plot_regression(by_x, chosen, name, response=settings.response, ax=figure.subplots())
         write_figure(folder, f"factor{number}", figure)
@@ -313,12 +305,11 @@ def plot(settings: PlotSettings) -> None:
     ).print(settings)
 
 
-@app.command()
+@app.command(rich_help_panel="Texts")
 @command(MineSettings)
 def mine(settings: MineSettings) -> None:
-    """Mine context templates from a corpus, and compare them with the published ten."""
-    from pvf.mining import mined_table, overlap
-    from pvf.words import load_templates
+    """Mine context templates from a corpus."""
+    from pvf.mining import mined_table
     from tda_bias.runs.run import refuse_file_of_a_run
     from tda_bias.runs.tables import write_csv
 
@@ -326,21 +317,15 @@ def mine(settings: MineSettings) -> None:
     mined, pipeline, state = _mined(settings)
     table = mined_table(mined, min_count=settings.min_count)
     write_csv(settings.out, table)
-    said = [
+    said = (
         f"{counted(mined.done, 'document')}, {counted(mined.sentences, 'distinct sentence')} "
         f"({pipeline}): {len(table)} "
         f"templates with {counted(int(table['count'].sum()), 'sentence')}, of {len(mined.counts)} "
         "candidates."
-    ]
-    shared = overlap(table, load_templates(settings.kind))
-    recall = ", ".join(f"{value:.0%} among the first {k}" for k, value in shared["recall"].items())
-    said.append(
-        f"Of the published ten: {recall}; {shared['found']} at all. Weighted Jaccard "
-        f"{shared['jaccard']:.2f}."
     )
     Output(
-        shown=[*said, f"Files: {settings.out} (for --templates), {state}"],
-        values={"file": str(settings.out), "documents": mined.done, **shared},
+        shown=[said, f"Files: {settings.out} (for --templates), {state}"],
+        values={"file": str(settings.out), "documents": mined.done},
         rows=table,
     ).print(settings)
 
@@ -377,57 +362,62 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
         def after(now: Mined) -> None:
             progress(now.done, settings.documents)
             if now.done % _SAVE_EVERY == 0:
-                now.save(state, identity)
+                now.save(state)
 
         mine_documents(nlp, source, kind=settings.kind, mined=mined, after_document=after)
     if not mined.done:
         raise InputError(f"{settings.corpus} holds no document: there is nothing to mine")
-    mined.save(state, identity)
+    mined.save(state)
     return mined, pipeline, state
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _score(
-    settings: ScoreSettings, name: str, done: list[ShareDone]
-) -> Iterator[tuple[Preferences, Path]]:
-    """Read and save the preferences of a model, and of its untrained twin where asked for.
+def _scored(settings: ScoreSettings) -> Iterator[tuple[Preferences, Path]]:
+    """Read and save the preferences of every model, and of its untrained twin where asked for.
 
-    The folder is held until the last of them is done with. Where another process gathers them,
-    nothing is given, and ``done`` says so.
+    A model's folder is held until the last of its preferences is done with. Where another process
+    gathers them, nothing is given.
+
+    Raises:
+        ShareDone: at the end, where another process gathers.
     """
     from pvf.words import load_classes, load_templates, load_words
 
     words, classes = load_words(settings.words), load_classes(settings.attribute)
     templates = load_templates(settings.template_source)
-    folder = settings.folder(name)
-    with working(settings, "pvf", folder) as work:
-        model = work.model(name)
+    done: list[ShareDone] = []
+    for name in settings.model:
+        folder = settings.folder(name)
+        with working(settings, "pvf", folder) as work:
+            model = work.model(name)
 
-        from pvf.reading import score_preferences
-        from tda_bias.models.hooked import untrained
+            from pvf.reading import score_preferences
+            from tda_bias.models.hooked import untrained
 
-        readers = [(model, folder)]
-        if settings.untrained:
-            readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
-        for reader, where in readers:
-            preferences = None
-            work.kept = where / "parts"
-            title = f"{reader.name} · {settings.attribute}"
-            with stage(done), work.progress(title, "rows") as progress:
-                preferences = score_preferences(
-                    reader,
-                    words,
-                    templates,
-                    classes,
-                    config=part_of(settings, ScoreConfig),
-                    progress=progress,
-                    cache=work.cache,
-                ).with_record(settings=settings.recorded())
-                preferences.save(where)
-            if preferences is not None:
-                yield preferences, where
+            readers = [(model, folder)]
+            if settings.untrained:
+                readers.append((untrained(model, seed=settings.seed), folder / "untrained"))
+            for reader, where in readers:
+                preferences = None
+                work.kept = where / "parts"
+                title = f"{reader.name} · {settings.attribute}"
+                with stage(done), work.progress(title, "rows") as progress:
+                    preferences = score_preferences(
+                        reader,
+                        words,
+                        templates,
+                        classes,
+                        config=part_of(settings, ScoreConfig),
+                        progress=progress,
+                        cache=work.cache,
+                    ).with_record(settings=settings.recorded())
+                    preferences.save(where)
+                if preferences is not None:
+                    yield preferences, where
+    if done:
+        raise done[-1]
 
 
 def _weights(settings: _RiskSettings, x: Sequence[str]) -> np.ndarray | None:
@@ -447,8 +437,6 @@ def _report(
     settings: _RiskSettings,
     weights: np.ndarray | None,
     folder: Path,
-    *,
-    run: Path | None = None,
 ) -> RiskReport:
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
@@ -458,7 +446,7 @@ def _report(
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     figures = report_figures(report, label=settings.top)  # the words that are printed
     with locked(folder):
-        report.save(folder, run=run, figures=figures, overwrite=settings.overwrite)
+        report.save(folder, figures=figures, overwrite=settings.overwrite)
     return report
 
 
@@ -519,7 +507,9 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
             defined = low is not None and low == low
             interval = f"\n{low:.3f} to {high:.3f}" if defined else ""
             cells.append(f"{row[quantity]:.4f}{interval}")
-        shown.add_row(str(row["name"]), *cells, style=None if row["row"] == "measured" else "dim")
+        shown.add_row(
+            short_name(str(row["name"])), *cells, style=None if row["row"] == "measured" else "dim"
+        )
     return shown
 
 

@@ -13,7 +13,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -21,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ValidationError
 
 from pvf.config import Kind
-from pvf.words import Template, load_words, packaged
+from pvf.words import load_words, packaged
 from tda_bias.runs.files import write_text
 from tda_bias.types import InputError
 
@@ -57,7 +57,7 @@ def documents(
 
     Args:
         source: A ``.txt`` file (documents end at empty lines), ``.jsonl``, or a name on the Hugging
-            Face hub, with its configuration behind a colon (``wikimedia/wikipedia:20231101.en``),
+            Face hub, with its configuration after a colon (``wikimedia/wikipedia:20231101.en``),
             whose training split is streamed.
         n: Sample size; all documents if None.
         field: Where the text is, in JSON Lines and data sets.
@@ -316,11 +316,11 @@ def _acceptable(template: str) -> bool:
 # -- counting --------------------------------------------------------------------------------------
 
 
-@dataclass
-class Mined:
+class Mined(BaseModel):
     """Counts so far; saved between documents, so that a run can go on.
 
     Attributes:
+        settings: Those that the counts depend on.
         counts: Template to number of distinct sentences.
         documents: Template to number of documents.
         about: Template to connector, lemma and the hash of the first sentence.
@@ -330,18 +330,18 @@ class Mined:
         sentences: Distinct sentences parsed.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
-    documents: Counter[str] = field(default_factory=Counter)
-    about: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    overt: Counter[str] = field(default_factory=Counter)
-    seen: set[str] = field(default_factory=set)
+    settings: dict[str, Any] = {}
+    counts: Counter[str] = Counter()
+    documents: Counter[str] = Counter()
+    about: dict[str, tuple[str, str, str]] = {}
+    overt: Counter[str] = Counter()
+    seen: set[str] = set()
     done: int = 0
     sentences: int = 0
 
-    def save(self, path: Path, settings: dict[str, Any]) -> None:
-        """Write the state beside its settings."""
-        state = {**vars(self), "seen": sorted(self.seen), "settings": settings}
-        write_text(path, json.dumps(state))
+    def save(self, path: Path) -> None:
+        """Write the state."""
+        write_text(path, self.model_dump_json())
 
     @classmethod
     def load(cls, path: Path, settings: dict[str, Any]) -> Mined:
@@ -351,19 +351,17 @@ class Mined:
             InputError: if the state belongs to other settings or cannot be read.
         """
         if not path.is_file():
-            return cls()
+            return cls(settings=settings)
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            mined = cls.model_validate_json(path.read_bytes())
+        except ValidationError:
             raise InputError(f"{path} cannot be read; delete it or start over") from None
-        if state.pop("settings") != settings:
+        if mined.settings != settings:
             raise InputError(
                 f"{path} is of a run with other settings; choose another --out, or start over with "
                 "--no-resume"
             )
-        counters = {name: Counter(state[name]) for name in ("counts", "documents", "overt")}
-        about = {template: tuple(parts) for template, parts in state["about"].items()}
-        return cls(**{**state, **counters, "about": about, "seen": set(state["seen"])})
+        return mined
 
     def first_time(self, kind: str, text: str) -> bool:
         """Tell whether a paragraph or sentence is new, and remember it."""
@@ -471,25 +469,3 @@ def mined_table(mined: Mined, *, min_count: int = 2) -> pd.DataFrame:
     columns = ["template", "count", "n_docs", "connector", "example"]
     table = pd.DataFrame(rows, columns=columns)
     return table.sort_values(["count", "template"], ascending=[False, True], ignore_index=True)
-
-
-def overlap(mined: pd.DataFrame, published: list[Template]) -> dict[str, Any]:
-    """Comparison of mined templates with published ones.
-
-    Returns:
-        ``recall``, the share of the published templates among the first 10, 50 and 100 mined;
-        ``found``, how many there are at all; ``jaccard``, weighted: the sum of the smaller weights
-        over that of the larger ones.
-    """
-    reference = {template.text: template.count for template in published}
-    counts = dict(zip(mined["template"], mined["count"].astype(float), strict=True))
-    own, total = sum(counts.values()) or 1.0, sum(reference.values())
-    weights = [
-        (counts.get(t, 0.0) / own, reference.get(t, 0.0) / total) for t in {*counts, *reference}
-    ]
-    first = list(mined["template"])
-    return {
-        "recall": {k: len({*first[:k]} & {*reference}) / len(reference) for k in (10, 50, 100)},
-        "found": len({*reference} & {*counts}),
-        "jaccard": sum(map(min, weights)) / sum(map(max, weights)),
-    }

@@ -12,18 +12,14 @@ from matplotlib.figure import Figure
 from pvf import plots
 from pvf.preferences import PreferencesRecord
 from pvf.report import RiskReport, comparison, load_report
-from pvf.social import Factors
 from pvf.words import load_classes, load_templates, load_words, packaged
 from tda_bias.runs.figures import (
     COLUMN,
     PAGE,
-    Drawn,
     Entry,
     captioned,
     named_apart,
     print_figure,
-    print_style,
-    write_print,
 )
 from tda_bias.runs.run import Run
 from tda_bias.runs.tables import write_table
@@ -88,10 +84,7 @@ def paper_name(model: str) -> str:
 def write_risk_tables(runs: Sequence[Run], out: Path, left_out: Callable[[str], None]) -> int:
     """Write the papers' tables of risk beside those of every run of ``tdabias pvf``.
 
-    Args:
-        runs: Runs of any command.
-        out: Folder of the tables.
-        left_out: Called with a line about each run that no published table can be compared with.
+    ``left_out`` is called with a line about each run that no published table can be compared with.
 
     Returns:
         Number of tables.
@@ -191,28 +184,3 @@ FIGURES: tuple[Entry, ...] = (
         "pvf11_preferences", f"{_PAPERS} 11: preferences by word and template", "pvf", _preferences
     ),
 )  # fmt: skip
-
-
-def write_regressions(
-    runs: Sequence[Run], factors: Factors, out: Path, formats: Sequence[str]
-) -> list[tuple[str, str, str, list[Path]]]:
-    """Draw the PVF papers' regressions of every run of ``tdabias pvf`` on a user's factors.
-
-    Returns:
-        Of each figure its name, title, run and files.
-    """
-    used = [run for run in runs if run.command == "pvf"]
-    written = []
-    for run in used:
-        for number, name in enumerate(factors.table.columns, start=1):
-            with print_style():
-                figure = print_figure(COLUMN, 2.9)
-                plots.plot_regression(
-                    run.load(load_report).by_x, factors, name, ax=figure.subplots()
-                )
-                captioned(figure, f"{run.model}: risk r of each word on {name}.")
-            file = f"pvf9_regression{number}" + (f"-{run.folder.name}" if len(used) > 1 else "")
-            title = f"PVF papers, figures 9 and 12-15: regression on {name}"
-            files = write_print(out, Drawn(file, title, figure, run.id), formats)
-            written.append((file, title, run.id, files))
-    return written

@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
+from pvf.social import WEIGHT
 from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers
 from tda_bias.runs.text import counted, short_name
 from tda_bias.types import InputError
@@ -22,7 +23,6 @@ from tda_bias.types import InputError
 if TYPE_CHECKING:
     from pvf.preferences import Preferences
     from pvf.report import RiskReport
-    from pvf.social import Factors
 
 # More names on a side would overlap.
 _MOST_NAMES = 8
@@ -178,7 +178,7 @@ def _with_intervals(ax: Axes, x: np.ndarray, reports: Sequence[RiskReport]) -> N
 
 def plot_regression(
     by_x: pd.DataFrame,
-    factors: Factors,
+    factors: pd.DataFrame,
     factor: str,
     *,
     response: Quantity = "r",
@@ -193,10 +193,10 @@ def plot_regression(
 
     ax = ax or _axes()
     measured = by_x.set_index("x")[response]
-    values = factors.table[factor].dropna()
+    values = factors[factor].dropna()
     values = values.loc[[word for word in values.index if word in measured.index]]
     y, x = measured.loc[values.index].to_numpy(), values.to_numpy()
-    weights = None if factors.weights is None else factors.weights.loc[values.index].to_numpy()
+    weights = factors.loc[values.index, WEIGHT].to_numpy() if WEIGHT in factors else None
     size = np.full(len(x), 14.0) if weights is None else 6 + 90 * weights / weights.max()
     ax.scatter(x, y, s=size, color=BLUE, alpha=0.5, linewidth=0)
     grid = sm.add_constant(np.linspace(x.min(), x.max(), 100), has_constant="add")
@@ -224,10 +224,8 @@ def report_figures(
 ) -> dict[str, Figure]:
     """The figures that every run gets, by file name.
 
-    Args:
-        report: Of one model.
-        x: Rows of the heat map; the six that lean most to each side if None.
-        label: How many words are named on each side of the signed means.
+    ``x`` are the rows of the heat map (the six that lean most to each side if None), ``label`` how
+    many words are named on each side of the signed means.
     """
     words = x or extreme_words(report)
     means, distributions = _figure(4.8, 4.2), _figure(7.5, 3.2)

@@ -68,17 +68,7 @@ def score_preferences(
     cache: OpenCache = no_cache,
     progress: Progress | None = None,
 ) -> Preferences:
-    """Read the probability of every word of y in every template filled with every x.
-
-    Args:
-        model: Causal, masked, permutation or sequence-to-sequence language model, from
-            ``tda_bias.load_language_model`` or ``load_model``.
-        words: The words for x.
-        templates: The contexts.
-        classes: The words of y by class.
-        config: Settings.
-        cache: Opens the cache of finished parts, given the settings that their numbers depend on.
-        progress: Called with the number of finished prompts and of all.
+    """Read the probability of every word of y (``classes``) in every template filled with every x.
 
     Raises:
         InputError: if the model has no language-model head, a word cannot be written with its
@@ -205,12 +195,9 @@ class _Reader:
     listed: WordTokens
 
     def part(self, words: Sequence[str], first: int, moved: Callable[[int], None]) -> Part:
-        """A block of words x that is read and saved together.
+        """A block of words x that is read and saved together, after so many others.
 
-        Args:
-            words: The block.
-            first: Words x before it.
-            moved: Called with the number of finished prompts of all blocks.
+        ``moved`` is called with the number of finished prompts of all blocks.
         """
         depends_on = {
             "words": list(words),
@@ -251,7 +238,7 @@ class _Reader:
     def _after_prompts(
         self, words: Sequence[str], progress: Progress
     ) -> tuple[Float[np.ndarray, "prompt token"], dict[str, Any]]:
-        """Tokens of all words from left to right behind the text before the slot, and how."""
+        """Tokens of all words from left to right after the text before the slot, and how."""
         model, forms = self.model, self.listed.tokens
         texts = _prompts(words, self.templates)
         prompts = prompt_ids(model, words, self.templates)
@@ -263,7 +250,7 @@ class _Reader:
         requests = []
         for first in range(0, len(prompts), together):
             # The prompts themselves stand first in the tree: texts of which nothing is read, and
-            # whose last token is therefore not run. Then every word behind every one of them.
+            # whose last token is therefore not run. Then every word after every one of them.
             batch = prompts[first : first + together]
             ids = [[*prompt, *form] for prompt in batch for form in forms]
             read = [

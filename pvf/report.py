@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,10 @@ from pvf.risk import (
     weighted_quantiles,
     x_intervals,
 )
-from tda_bias.runs.record import RecordPart, RunRecord, validated_part
-from tda_bias.runs.result import adding_to_run, summary_html, writing_run
-from tda_bias.runs.run import Run, content_hash, open_run
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.record import RecordPart, validated_part
+from tda_bias.runs.result import adding_to_run, summary_html
+from tda_bias.runs.run import Run, open_run
 from tda_bias.runs.text import Finding, counted, interval_text
 from tda_bias.types import InputError
 
@@ -35,17 +36,6 @@ if TYPE_CHECKING:
 
 _QUANTITIES = ("R", "R_p", "R_v")
 _SETTINGS = "risk.json"
-
-
-class RiskRecord(RunRecord):
-    """A run of ``tdabias pvf risk``: risks in a folder of their own.
-
-    Attributes:
-        run: Folder of the preferences they were computed from.
-    """
-
-    command: Literal["pvf risk"] = "pvf risk"
-    run: str
 
 
 class RiskSettings(RecordPart):
@@ -101,16 +91,14 @@ class RiskReport:
         self,
         folder: str | Path,
         *,
-        run: str | Path | None = None,
         figures: Mapping[str, Figure] | None = None,
         overwrite: bool = False,
     ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
         Args:
-            folder: That of the preferences' run, to which they are added; or, with ``run``, one of
-                its own.
-            run: Folder of the preferences, if ``folder`` is another.
+            folder: That of the preferences' run, to which they are added; another one gets the
+                preferences too.
             figures: By name.
             overwrite: Risks under other settings may be lost.
 
@@ -119,7 +107,7 @@ class RiskReport:
                 settings.
         """
         folder, record = Path(folder), self.preferences.record
-        if run is None or Path(run).resolve() == folder.resolve():
+        if (folder / RECORD).exists():
             there = open_run(folder, "pvf").record_as(PreferencesRecord)
             if (there.model.weights, there.prompts) != (record.model.weights, record.prompts):
                 raise InputError(
@@ -127,16 +115,9 @@ class RiskReport:
                 )
             if not overwrite:
                 refuse_other_risks(folder, self.config, self.x_weights)
-            writing = adding_to_run(folder)
         else:
-            content = content_hash(record)
-            about = RiskRecord(
-                model=record.model,
-                run=str(Path(run).resolve()),
-                made_from={} if content is None else {"pvf": content},
-            )
-            writing = writing_run(folder, about)
-        with writing as writer:
+            self.preferences.save(folder)
+        with adding_to_run(folder) as writer:
             for name in ("by_x", "summary", "variants", "fits"):
                 writer.table(f"{name}.csv", getattr(self, name))
             weights = _as_saved(self.x_weights)
@@ -166,13 +147,13 @@ def load_report(folder: str | Path) -> RiskReport:
     """The report of a saved run, computed anew from its preferences with its settings.
 
     Args:
-        folder: Where ``Preferences.save`` or ``RiskReport.save`` wrote.
+        folder: Where ``Preferences.save`` wrote.
 
     Raises:
         InputError: if the folder holds no finished run, or a file is not as it was written.
     """
-    run = open_run(folder, "pvf", "pvf risk")
-    preferences = Preferences.load(folder if run.command == "pvf" else _preferences_of(run))
+    run = open_run(folder, "pvf")
+    preferences = Preferences.load(folder)
     if not run.has(_SETTINGS):
         return risk_report(preferences)
     saved = _saved_settings(run)
@@ -192,29 +173,13 @@ def _saved_settings(run: Run) -> RiskSettings:
     return validated_part(RiskSettings, run.json(_SETTINGS), str(run.folder / _SETTINGS))
 
 
-def _preferences_of(run: Run) -> Path:
-    """The folder of the preferences that risks were computed from."""
-    folder = Path(run.record_as(RiskRecord).run)
-    if run.record.made_from.get("pvf") not in (None, content_hash(open_run(folder, "pvf").record)):
-        raise InputError(
-            f"{folder} holds other preferences than those of {run.folder}; {run.again}"
-        )
-    return folder
-
-
 def risk_report(
     preferences: Preferences,
     *,
     config: RiskConfig | None = None,
     x_weights: np.ndarray | None = None,
 ) -> RiskReport:
-    """Compute everything that follows from preferences.
-
-    Args:
-        preferences: From ``score_preferences`` or a saved run.
-        config: Settings.
-        x_weights: Weight of each x; uniform if None.
-    """
+    """Compute everything that follows from preferences; x weigh alike without ``x_weights``."""
     config = config or RiskConfig()
     risk = _risk(preferences, x_weights)
     return RiskReport(
@@ -377,6 +342,17 @@ def risk_items(preferences: Preferences) -> pd.DataFrame:
     return pd.DataFrame({"x": preferences.x, "R": risk.r, "R_p": risk.r_p, "R_v": risk.r_v})
 
 
+def _power(null: float, low: float, high: float) -> str:
+    """The prejudice whose interval, as wide on a log scale as this one, lies above the null."""
+    needed = null * np.sqrt(high / low)
+    if not np.isfinite(needed):
+        return "Not known: an interval needs five templates, five words, and a risk above 0."
+    return (
+        f"A prejudice R_p above {needed:.3f} would have an interval above that of such a model "
+        f"({null:.3f})."
+    )
+
+
 def risk_finding(report: RiskReport) -> Finding:
     """Prejudice and volatility of a model, compared with models without prejudice."""
     n, classes = report.controls, report.preferences.classes
@@ -423,5 +399,6 @@ def risk_finding(report: RiskReport) -> Finding:
             f"{n['union_mass_median']:.3g}, 5 % to 95 % {n['union_mass_q05']:.2g} to "
             f"{n['union_mass_q95']:.2g}. Where it is small, preferences mean little.",
         ],
+        power=[_power(null["R_p"], low, high)],
         details=details,
     )

@@ -8,7 +8,6 @@ Source: [PCF] equation 12 (with the intercept that their plots have), [BVF] figu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,34 +17,25 @@ from scipy import stats
 from pvf.words import numbers_by_x
 from tda_bias.types import InputError
 
-
-@dataclass(frozen=True)
-class Factors:
-    """Factors of words.
-
-    Attributes:
-        table: One row per x, one column per factor; NaN where the file has nothing.
-        weights: Of each x (one of 0 leaves it out); None if the file has no such column.
-    """
-
-    table: pd.DataFrame
-    weights: pd.Series | None
+WEIGHT = "weight"
 
 
-def load_factors(path: str | Path) -> Factors:
+def load_factors(path: str | Path) -> pd.DataFrame:
     """Read a CSV with the columns ``x``, one or more factors, and perhaps ``weight``.
+
+    Returns:
+        One row per x; NaN where the file has nothing. A weight of 0 leaves an x out.
 
     Raises:
         InputError: as ``numbers_by_x``, or if there is no factor.
     """
     table = numbers_by_x(path, "factors", ("x",))
-    weights = table.pop("weight") if "weight" in table else None
-    if table.empty:
+    if set(table) <= {WEIGHT}:
         raise InputError(f"`factors` {path} must have the columns x,factor,...[,weight]")
-    return Factors(table, weights)
+    return table
 
 
-def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") -> pd.DataFrame:
+def regressions(by_x: pd.DataFrame, factors: pd.DataFrame, *, response: str = "r") -> pd.DataFrame:
     """Every factor alone, then all together; ordinary and, with weights, weighted least squares.
 
     Args:
@@ -60,22 +50,23 @@ def regressions(by_x: pd.DataFrame, factors: Factors, *, response: str = "r") ->
         InputError: if too few words of the file were measured.
     """
     measured = by_x.set_index("x")[response]
-    used = factors.table if factors.weights is None else factors.table[factors.weights > 0]
+    weighted = WEIGHT in factors
+    used = factors[factors[WEIGHT] > 0] if weighted else factors
     shared = [word for word in used.index if word in measured.index]
     if len(shared) < 4:
         raise InputError(
             f"`factors` has {len(shared)} of the {len(measured)} measured words, 4 are needed; "
             f"measured are {', '.join(measured.index[:5])}, ..."
         )
-    names = list(factors.table.columns)
+    names = [name for name in factors if name != WEIGHT]
     tables = []
     for label, chosen in [("alone", [n]) for n in names] + [("together", names)] * (len(names) > 1):
-        values = factors.table.loc[shared, chosen].dropna()
+        values = factors.loc[shared, chosen].dropna()
         y = measured.loc[values.index]
         tables.append(regress(y, values).assign(factors=label, fit="OLS"))
-        if factors.weights is not None:
-            weighted = regress(y, values, factors.weights.loc[values.index])
-            tables.append(weighted.assign(factors=label, fit="WLS"))
+        if weighted:
+            table = regress(y, values, factors.loc[values.index, WEIGHT])
+            tables.append(table.assign(factors=label, fit="WLS"))
     return pd.concat(tables, ignore_index=True)
 
 

@@ -48,7 +48,7 @@ class WordClasses:
 
 @dataclass(frozen=True)
 class Template:
-    """A sentence with one ``[X]`` and, behind it, one ``[Y]``; its count is its weight."""
+    """A sentence with one ``[X]`` and, after it, one ``[Y]``; its count is its weight."""
 
     text: str
     count: float

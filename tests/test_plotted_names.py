@@ -21,7 +21,6 @@ import tda_bias.plots
 from pvf import plots as pvf
 from pvf.config import RiskConfig
 from pvf.report import risk_report
-from pvf.social import Factors
 from pvf.words import Template
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
@@ -81,7 +80,7 @@ def bias_of():
     }
     named["levels"] = tuple(tuple(f"{HOSTILE}{level}" for level in own) for own in asked.levels)
     made = made.with_record(design=asked.model_copy(update=named))
-    return bias_report(made, config=InferenceConfig(n_flips=19, n_resamples=100))
+    return bias_report(made, config=InferenceConfig(n_flips=19, n_bootstrap=100))
 
 
 @cache
@@ -158,7 +157,7 @@ def graph():
 def regression():
     report = report_of()
     table = pd.DataFrame({HOSTILE: np.arange(9.0)}, index=list(report.by_x["x"]))
-    return report.by_x, Factors(table, None), HOSTILE
+    return report.by_x, table, HOSTILE
 
 
 ITEMS = pd.DataFrame(
@@ -185,8 +184,7 @@ ALL = {
         Drawn(illustrations.plot_sorted_sets, lambda: (EXAMPLE.patterns[0, 0], "causal")),
         Drawn(figures.plot_comparison, lambda: (changes(),)),
         Drawn(figures.plot_head_comparison, lambda: (moved(),)),
-        Drawn(head_plots.plot_category_means, lambda: (heads(),)),
-        Drawn(head_plots.plot_category_spreads, lambda: (heads(),)),
+        Drawn(head_plots.plot_categories, lambda: (heads(),)),
         Drawn(head_plots.plot_length_control, lambda: (heads(),)),
         Drawn(head_plots.plot_reliability, lambda: (heads(),)),
         Drawn(head_plots.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),

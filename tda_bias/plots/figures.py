@@ -31,8 +31,7 @@ from tda_bias.plots.heads import (
     caption,
     plot_agreement,
     plot_calibration,
-    plot_category_means,
-    plot_category_spreads,
+    plot_categories,
     plot_heatmap,
     plot_length_control,
     plot_reliability,
@@ -73,14 +72,14 @@ def _column(height: float, plot: Callable[..., object], *arguments: object, text
 
 def step_function(runs: Sequence[Run]) -> Figure:
     """The births of the run's example text as a step function."""
-    example = runs[0].load(ExamplePattern.load)
+    example = ExamplePattern.read(runs[0])
     text = f"{example.model}, {example.first}, one text of {len(example.tokens)} tokens."
     return _column(2.6, plot_step_function, example, text=text)
 
 
 def pattern(runs: Sequence[Run]) -> Figure:
     """The example text's first pattern."""
-    example = runs[0].load(ExamplePattern.load)
+    example = ExamplePattern.read(runs[0])
     plot = partial(plot_attention, title=str(example.first))
     text = f"{example.model}: the first starter triple, the same sentence in every run."
     return _column(3.4, plot, example.tokens, example.of(example.first), text=text)
@@ -88,7 +87,7 @@ def pattern(runs: Sequence[Run]) -> Figure:
 
 def filtration(runs: Sequence[Run]) -> Figure:
     """The graph of the example's first tokens, edge by edge."""
-    example = runs[0].load(ExamplePattern.load)
+    example = ExamplePattern.read(runs[0])
     return captioned(
         filtration_figure(example),
         f"{example.model}, {example.first}, the first tokens of one text. "
@@ -134,14 +133,6 @@ def heat_map(runs: Sequence[Run], *, category: str) -> Figure:
     for ax, name in zip(axes, ("relative", by) if beside else (by,), strict=True):
         plot_heatmap(result, ax=ax, category=category, by=name)
     return captioned(figure, caption(result, category, by))
-
-
-def of_groups(
-    runs: Sequence[Run], *, plot: Callable[..., object], height: float, text: str
-) -> Figure:
-    """A plot of all groups of a run."""
-    result = runs[0].load(HeadBias.load)
-    return _column(height, plot, result, text=f"{_texts(result)} {text}")
 
 
 def length(runs: Sequence[Run]) -> Figure:
@@ -314,15 +305,25 @@ def _has(run: Run, *, category: str) -> bool:
     return category in run.load(HeadBias.load).categories
 
 
+def _of_groups(
+    name: str, title: str, plot: Callable[..., object], height: float, text: str
+) -> Entry:
+    """A figure of all groups of a run of heads."""
+
+    def draw(runs: Sequence[Run]) -> Figure:
+        result = runs[0].load(HeadBias.load)
+        return _column(height, plot, result, text=f"{_texts(result)} {text}")
+
+    return Entry(name, title, "heads", draw)
+
+
 def _compares(run: Run, *, what: str) -> bool:
     return getattr(run.record, "compares", None) == what
 
 
 FIGURES: tuple[Entry, ...] = (
     Entry(
-        "fig1_step_function",
-        "Head paper, figure 1: a step function, N = 4",
-        "heads",
+        "fig1_step_function", "Head paper, figure 1: a step function, N = 4", "heads",
         step_function,
     ),
     Entry("fig2_pattern", "Head paper, figure 2: one attention matrix", "heads", pattern),
@@ -347,48 +348,24 @@ FIGURES: tuple[Entry, ...] = (
         holds=lambda run: run.load(StereoSetScores.load).has_twins,
         option=" --twins auto",
     ),
-    Entry(
-        "fig8_means",
-        "Head paper, figure 8: means by category",
-        "heads",
-        partial(
-            of_groups,
-            plot=plot_category_means,
-            height=2.6,
-            text="Bars: mean; lines: its standard error over groups.",
-        ),
+    _of_groups(
+        "fig8_means", "Head paper, figure 8: means by category", plot_categories, 2.6,
+        "Bars: mean; lines: its standard error over groups.",
     ),
-    Entry(
-        "fig9_spreads",
-        "Head paper, figure 9: spreads by category",
-        "heads",
-        partial(
-            of_groups,
-            plot=plot_category_spreads,
-            height=2.6,
-            text="T divides by a variance that is near 0 in some heads.",
-        ),
+    _of_groups(
+        "fig9_spreads", "Head paper, figure 9: spreads by category",
+        partial(plot_categories, quantity="sd"), 2.6,
+        "T divides by a variance that is near 0 in some heads.",
     ),
     Entry("calibration", "p-values without any effect", "", calibration),
     Entry("length", "Length control", "heads", length),
-    Entry(
-        "reliability",
-        "Reliability of groups and maps",
-        "heads",
-        partial(
-            of_groups,
-            plot=plot_reliability,
-            height=2.8,
-            text="Random halves of the contexts, Spearman-Brown.",
-        ),
+    _of_groups(
+        "reliability", "Reliability of groups and maps", plot_reliability, 2.8,
+        "Random halves of the contexts, Spearman-Brown.",
     ),
     Entry(
-        "agreement",
-        "Agreement between models over groups",
-        "heads",
-        agreement,
-        together="all",
-        fewest=2,
+        "agreement", "Agreement between models over groups", "heads", agreement,
+        together="all", fewest=2,
     ),
     Entry(
         "ablation",
@@ -397,9 +374,7 @@ FIGURES: tuple[Entry, ...] = (
         lambda runs: ablation_figure(runs[0].load(AblationStudy.load)),
     ),
     Entry(
-        "debias_frontier",
-        "Training chosen heads: bias left against perplexity",
-        "debias",
+        "debias_frontier", "Training chosen heads: bias left against perplexity", "debias",
         frontier,
     ),
     Entry(
@@ -424,4 +399,4 @@ FIGURES: tuple[Entry, ...] = (
         holds=partial(_compares, what="heads"),
         option=" RUN RUN",
     ),
-)
+)  # fmt: skip

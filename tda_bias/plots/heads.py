@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -128,35 +128,30 @@ def heatmap_figure(result: HeadBias) -> Figure:
 _MARKERS = ("o", "s", "^", "D")
 
 
-def plot_category_means(result: HeadBias, *, ax: Axes | None = None) -> Axes:
-    """Per category, the mean over groups of a group's mean over heads, with its standard error.
+_CATEGORIES = {
+    "mean": (BLUE, "mean over groups of the\nmean metric T over heads"),
+    "sd": (ORANGE, "SD over groups of the\nmean metric T over heads"),
+}
 
-    Source: Varadarajan & Songdechakraiwut, figure 8 (without the errors).
+
+def plot_categories(
+    result: HeadBias, quantity: Literal["mean", "sd"] = "mean", *, ax: Axes | None = None
+) -> Axes:
+    """Per category, mean (with its standard error) or SD over groups of a group's mean over heads.
+
+    Source: Varadarajan & Songdechakraiwut, figures 8 (without the errors) and 9.
     """
     ax = ax or plt.subplots(layout="constrained")[1]
     table = result.category_summary(by="metric")
-    ax.axhline(0, color=GREY, linewidth=0.8)
+    colour, label = _CATEGORIES[quantity]
     place = np.arange(len(table))
-    ax.bar(place, table["mean"], 0.6, color=BLUE, alpha=0.75)
-    ax.errorbar(
-        place, table["mean"], table["standard_error"], fmt="none", ecolor="black", capsize=3
-    )
+    ax.bar(place, table[quantity], 0.6, color=colour, alpha=0.75)
+    if quantity == "mean":
+        ax.axhline(0, color=GREY, linewidth=0.8)
+        error = table["standard_error"]
+        ax.errorbar(place, table["mean"], error, fmt="none", ecolor="black", capsize=3)
     ax.set_xticks(place, _counted(table))
-    ax.set_ylabel("mean over groups of the\nmean metric T over heads")
-    return ax
-
-
-def plot_category_spreads(result: HeadBias, *, ax: Axes | None = None) -> Axes:
-    """Per category, the standard deviation over groups of a group's mean over heads.
-
-    Source: Varadarajan & Songdechakraiwut, figure 9.
-    """
-    ax = ax or plt.subplots(layout="constrained")[1]
-    table = result.category_summary(by="metric")
-    place = np.arange(len(table))
-    ax.bar(place, table["sd"], 0.6, color=ORANGE, alpha=0.75)
-    ax.set_xticks(place, _counted(table))
-    ax.set_ylabel("SD over groups of the\nmean metric T over heads")
+    ax.set_ylabel(label)
     return ax
 
 
@@ -217,8 +212,8 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     ax.set_xticks(range(len(result.categories)), result.categories)
     ax.set_xlim(-0.8, len(result.categories) - 0.2)
     ax.set_ylabel("Spearman over heads")
-    ax.set_ylim(min(-0.05, ax.get_ylim()[0]), 1.3)
-    ax.legend(frameon=False, fontsize="x-small", loc="upper left", ncols=2)
+    ax.set_ylim(min(-0.05, ax.get_ylim()[0]), 1)
+    ax.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return ax
 
 

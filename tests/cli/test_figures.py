@@ -130,17 +130,6 @@ def test_figures_are_not_drawn_over_a_runs_files(reproduced, capsys):
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_regressions_are_drawn_on_a_users_factors(risk_run, tmp_path, capsys):
-    (tmp_path / "f.csv").write_text(
-        "x,pay,years\n" + "".join(f"job{i},{i + 1},{10 - i % 3}\n" for i in range(8))
-    )
-    more = ["--factors", str(tmp_path / "f.csv"), "--as", "png", "--out", str(tmp_path / "o")]
-    assert run(["figures", str(risk_run), *more]) == 0
-    names = {path.name for path in (tmp_path / "o").iterdir()}
-    assert {"pvf9_regression1.png", "pvf9_regression2.png"} <= names
-    capsys.readouterr()
-
-
 # -- one by one ------------------------------------------------------------------------------------
 
 

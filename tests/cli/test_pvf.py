@@ -133,6 +133,8 @@ def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tm
     both = [str(saved), str(scored / "run1"), *weighted]
     assert run(["pvf", "risk", *both, "--out", str(tmp_path / "o")]) == 0
     assert {path.name for path in (tmp_path / "o").iterdir()} == {"run", "run1"}
+    # Another folder gets the preferences too: it is a run of its own.
+    assert run(["show", str(tmp_path / "o" / "run")]) == 0
     assert run([*command, *weighted, "--overwrite"]) == 0
     assert (saved / "by_x.csv").read_bytes() != before
     capsys.readouterr()

@@ -5,7 +5,6 @@ import pytest
 
 from pvf import plots
 from pvf.report import risk_report
-from pvf.social import Factors
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
 
@@ -67,8 +66,7 @@ def test_the_regression_plot_draws_both_lines(reports):
     by_x = reports["m0"].by_x
     generator = np.random.default_rng(0)
     table = pd.DataFrame({"pay": generator.normal(size=30)}, index=by_x["x"])
-    factors = Factors(table, pd.Series(generator.uniform(1, 5, 30), index=by_x["x"]))
-    ax = plots.plot_regression(by_x, factors, "pay")
+    ax = plots.plot_regression(by_x, table.assign(weight=generator.uniform(1, 5, 30)), "pay")
     ols = ax.lines[0]
     slope, intercept = np.polyfit(table["pay"], by_x["r"], 1)
     np.testing.assert_allclose(ols.get_ydata(), intercept + slope * ols.get_xdata())

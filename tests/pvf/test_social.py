@@ -64,8 +64,8 @@ def test_every_factor_alone_and_all_together(tmp_path):
     table.to_csv(path, index=False)
     by_x = pd.DataFrame({"x": [*words, "other"], "r": generator.uniform(size=13)})
     factors = load_factors(path)
-    assert np.isnan(factors.table.loc["job3", "share"])
-    assert factors.weights.to_dict() == pytest.approx(
+    assert np.isnan(factors.loc["job3", "share"])
+    assert factors["weight"].to_dict() == pytest.approx(
         dict(zip(words, table["weight"], strict=True))
     )
     found = regressions(by_x, factors)

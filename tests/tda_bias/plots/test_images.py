@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 from tda_bias.heads.resampled import calibration
 from tda_bias.plots.heads import (
     plot_calibration,
-    plot_category_means,
-    plot_category_spreads,
+    plot_categories,
     plot_heatmap,
     plot_length_control,
     plot_reliability,
@@ -45,8 +44,8 @@ PICTURES = {
     "filtration": lambda: filtration_figure(made_up_example()),
     "swap": swap,
     "heat_map": lambda: drawn(plot_heatmap, made_up_heads(), category="gender", by="relative"),
-    "means": lambda: drawn(plot_category_means, made_up_heads()),
-    "spreads": lambda: drawn(plot_category_spreads, made_up_heads()),
+    "means": lambda: drawn(plot_categories, made_up_heads()),
+    "spreads": lambda: drawn(plot_categories, made_up_heads(), "sd"),
     "length_control": lambda: drawn(plot_length_control, made_up_heads()),
     "reliability": lambda: drawn(plot_reliability, made_up_heads()),
     "calibration": lambda: drawn(plot_calibration, calibration(n_groups=20, n_resamples=99)),

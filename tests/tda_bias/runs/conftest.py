@@ -20,11 +20,11 @@ from unqover.report import bias_report
 def every_run(tiny_folder, tmp_path_factory):
     """Folders by command; ``ablate`` and ``crossref`` inside the run of heads."""
     base = tmp_path_factory.mktemp("every") / "runs"
-    folders = {name: base / name for name in ("heads", "pvf", "unqover", "stereoset", "risk")}
+    folders = {name: base / name for name in ("heads", "pvf", "unqover", "stereoset")}
     folders |= {name: base / "heads" / name for name in ("ablate", "crossref")}
     model = load_model(str(tiny_folder), device="cpu")
     triples = load_triples("starter", limit=2)
-    heads = head_bias(model, triples, twins=None, config=HeadBiasConfig(n_resamples=99))
+    heads = head_bias(model, triples, twins=None, config=HeadBiasConfig(n_permutations=99))
     settings = {"model": str(tiny_folder), "category": "all", "limit": 2}
     heads = heads.with_record(settings=settings, data={"source": "starter"})
     heads.with_patterns(example_pattern(model, triples[0])).save(folders["heads"])
@@ -41,10 +41,9 @@ def every_run(tiny_folder, tmp_path_factory):
     report = risk_report(preferences, config=RiskConfig())
     preferences.save(folders["pvf"])
     report.save(folders["pvf"])
-    report.save(folders["risk"], run=folders["pvf"])
     answers = made_up_answers("gender", subjects=4, attributes=3)
     answers.save(folders["unqover"])
-    bias_report(answers, config=InferenceConfig(n_flips=19, n_resamples=100)).save(
+    bias_report(answers, config=InferenceConfig(n_flips=19, n_bootstrap=100)).save(
         folders["unqover"]
     )
     cross_reference(heads, WordScores.load(folders["pvf"]), stereoset=scores, n_resamples=99).save(

@@ -67,7 +67,6 @@ USED: dict[str, Callable[[Path], None]] = {
     "crossref": use_crossref,
     "stereoset": StereoSetScores.load,
     "pvf": use_preferences,
-    "risk": use_preferences,
     "unqover": use_answers,
 }
 # Files that somebody looks at, and no command reads.
@@ -75,7 +74,6 @@ LOOKED_AT = (".png", ".svg", "heads.csv", "summary.csv", "variants.csv", "fits.c
 NOT_READ = {
     "unqover": ("groups.csv", "subjects.csv"),
     "stereoset": (),
-    "risk": ("by_x.csv",),
 }
 
 
