@@ -22,10 +22,29 @@ ROUNDS = 3
 N_TEXTS = 4
 
 
+def random_contexts(n_contexts: int, n_texts: int, n_tokens: int) -> list[ContextTexts]:
+    """Contexts of random tokens whose texts share nothing."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(10, 40_000, (n_contexts, n_texts, n_tokens), generator=generator)
+    return [ContextTexts(tuple(texts), 0) for texts in ids.tolist()]
+
+
+def sampler_of(model: LoadedModel, n_texts: int, n_tokens: int) -> GroupSampler:
+    """For texts of one length."""
+    return GroupSampler(
+        np.full(n_texts, n_tokens),
+        n_layers=len(model.pattern_hooks),
+        attention=model.attention,
+        combine="max",
+        backend="mst",
+        distance="steps",
+    )
+
+
 def seconds_of(model: LoadedModel, n_tokens: int) -> tuple[float, float, float]:
     """Bare forward pass, births and deaths, Gram matrices of some texts."""
-    ids = torch.randint(10, 40_000, (N_TEXTS, n_tokens), generator=torch.Generator().manual_seed(0))
-    contexts = [ContextTexts((text,), 0) for text in ids.tolist()]
+    contexts = random_contexts(N_TEXTS, 1, n_tokens)
+    ids = torch.tensor([context.ids[0] for context in contexts])
     times: list[tuple[float, float, float]] = []
     reader = PatternReader(model, batch_size=N_TEXTS)
     for _ in range(ROUNDS + 1):
@@ -33,21 +52,13 @@ def seconds_of(model: LoadedModel, n_tokens: int) -> tuple[float, float, float]:
         with torch.inference_mode():
             model.hf_model(input_ids=ids, use_cache=False)
         forward = time.perf_counter() - start
-        topology, gram = 0.0, 0.0
-        sampler = GroupSampler(
-            np.full(N_TEXTS, n_tokens),
-            n_layers=len(model.pattern_hooks),
-            attention=model.attention,
-            combine="max",
-            backend="mst",
-            distance="steps",
-        )
+        sampler, topology, gram = sampler_of(model, N_TEXTS, n_tokens), 0.0, 0.0
         for batch in reader.read(contexts):
             start = time.perf_counter()
             sampler.add(batch.patterns, batch.text, batch.length)
             topology += time.perf_counter() - start
         start = time.perf_counter()
-        assert all(np.isfinite(layer.gram[1]).all() for layer in sampler.layers())
+        assert all(np.isfinite(deaths[0]).all() for _, deaths in sampler.layers())
         gram += time.perf_counter() - start
         times.append((forward, topology, gram))
     forward, topology, gram = (statistics.median(column) for column in zip(*times[1:], strict=True))
