@@ -101,7 +101,7 @@ class FirstOrder:
             gated off, per item (Michel et al. 2019).
         direct: The part of ``effect`` that goes straight to the output, past all later layers, to
             first order (the direct effect in the sense of Vig et al. 2020). NaN where heads do not
-            write to the residual stream as they are: behind a normalisation, or in an encoder that
+            write to the residual stream as they are: after a normalisation, or in an encoder that
             a decoder reads.
     """
 
@@ -321,11 +321,7 @@ class Ablator:
         """Effects on the log-odds and the loss of one pass, row by row, and the direct part."""
         texts = zip(tree_pass.tree, tree_pass.readings, strict=True)
         part = np.concatenate([self.readings.part[text][which] for text, which in texts])
-        with (
-            torch.enable_grad(),
-            _only_activations(self.model.hf_model),
-            _watched(self.layers) as seen,
-        ):
+        with torch.enable_grad(), watched(self.model.hf_model, self.layers) as seen:
             logits = logits_at(
                 self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
             )
@@ -375,7 +371,7 @@ def _beta(
 
 
 @dataclass
-class _Seen:
+class Seen:
     """Activations of a pass: every projection's input, and the last layer's output."""
 
     heads: list[Tensor]
@@ -383,9 +379,13 @@ class _Seen:
 
 
 @contextmanager
-def _watched(layers: Sequence[AttentionLayer]) -> Iterator[_Seen]:
-    """Let gradients begin at the first layer's input, and keep what they are taken of."""
-    seen = _Seen([torch.empty(0)] * len(layers), torch.empty(0))
+def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[Seen]:
+    """Let gradients begin at the first layer's input, and keep what they are taken of.
+
+    There are none of parameters, which would cost memory.
+    """
+    seen = Seen([torch.empty(0)] * len(layers), torch.empty(0))
+    learning = [p for p in hf_model.parameters() if p.requires_grad]
 
     def begin(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return (arguments[0].detach().requires_grad_(), *arguments[1:])
@@ -394,6 +394,8 @@ def _watched(layers: Sequence[AttentionLayer]) -> Iterator[_Seen]:
         seen.last = output[0] if isinstance(output, tuple) else output
 
     with ExitStack() as stack:
+        for parameter in learning:
+            stack.callback(parameter.requires_grad_(False).requires_grad_)
         stack.callback(layers[0].block.register_forward_pre_hook(begin).remove)
         stack.callback(layers[-1].block.register_forward_hook(end).remove)
         for index, layer in enumerate(layers):
@@ -403,16 +405,3 @@ def _watched(layers: Sequence[AttentionLayer]) -> Iterator[_Seen]:
 
             stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
         yield seen
-
-
-@contextmanager
-def _only_activations(hf_model: Any) -> Iterator[None]:
-    """No gradients of parameters, which would cost memory and are not wanted."""
-    frozen = [p for p in hf_model.parameters() if p.requires_grad]
-    for parameter in frozen:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(True)

@@ -71,7 +71,7 @@ _CHOSEN = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PruneCurve(SavedResult):
     """Result of ``prune_curve``.
 
@@ -94,11 +94,6 @@ class PruneCurve(SavedResult):
     curve: pd.DataFrame
     chosen: pd.DataFrame
     record: PruneCurveRecord
-
-    def __repr__(self) -> str:
-        rankings = counted(len(self.chosen), "ranking")
-        about = f"{self.record.category}, {self.record.quantity}, {rankings}"
-        return f"PruneCurve({self.record.model.name}: {about})"
 
 
 def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:

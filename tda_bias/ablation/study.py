@@ -25,7 +25,7 @@ from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hash
+from tda_bias.runs.run import content_hashes
 from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.stats.resampling import standardised_ranks, two_sided_share
 from tda_bias.types import Ablation, HeadId, InputError, RankBy
@@ -85,7 +85,7 @@ FEWEST_RANDOM = 20
 _WHOLE = ("none", "top_set", "random_set")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AblationStudy(SavedResult):
     """Effects of removing heads.
 
@@ -121,13 +121,6 @@ class AblationStudy(SavedResult):
     agreement: pd.DataFrame
     record: AblationRecord
 
-    def __repr__(self) -> str:
-        return (
-            f"AblationStudy({self.record.model.name}: {self.record.category}, "
-            f"{counted(self.record.top, 'head')} from each end, "
-            f"{counted(self.record.triples, 'triple')})"
-        )
-
     @property
     def base(self) -> dict[str, float]:
         """Summaries of the unchanged model."""
@@ -154,7 +147,7 @@ def ablation_study(
 ) -> AblationStudy:
     """Remove heads and compare.
 
-    ``top`` heads from each end of the run's ranking are held against as many random ones, and all
+    ``top`` heads from each end of the run's ranking are compared with as many random ones, and all
     top heads together against ``n_random`` random sets of the same layers, at least 20.
     ``behaviour`` gives further summaries of the unchanged model, and without the top heads together
     or a random set. ``n_resamples`` permutations of heads test the agreement of rankings.
@@ -188,7 +181,6 @@ def ablation_study(
         ]
     )
     heads = _head_table(first_order, run, category, sets, outcomes)
-    content = content_hash(run.record)
     return AblationStudy(
         effects=effects,
         set_tests=set_tests(effects),
@@ -196,7 +188,7 @@ def ablation_study(
         agreement=_agreement(heads, n_resamples, rng),
         record=AblationRecord(
             model=run.record.model,
-            made_from={} if content is None else {run.record.command: content},
+            made_from=content_hashes({run.record.command: run.record}),
             category=category,
             rank_by=run.rank_by,
             top=top,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -20,11 +20,11 @@ from pvf.words import (
     load_words,
 )
 from tda_bias.comparison.measures import (
-    DivergenceMeasure,
-    PairMeasure,
-    PerplexityMeasure,
-    SentenceMeasure,
-    TripleMeasure,
+    divergence_measure,
+    pair_measure,
+    perplexity_measure,
+    sentence_measure,
+    triple_measure,
 )
 from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
@@ -129,27 +129,28 @@ def battery(
     groups: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
-) -> tuple[list[Measure | DivergenceMeasure], list[NotMeasured]]:
+) -> tuple[list[Measure], list[NotMeasured]]:
     """Everything that a preset measures, and what is left out.
 
-    What is on the hub alone and cannot be reached is left out and listed; what a user names must be
-    there. The arguments are the options of ``tdabias compare``.
+    What is on the hub alone and cannot be reached is left out and listed, as are target effects of
+    texts without twins; what a user names must be there. The arguments are the options of
+    ``tdabias compare``.
 
     Raises:
-        InputError: if a measure is unknown, or a text that was named cannot be read.
+        InputError: if a measure is unknown, or texts that were named cannot be read: all of them.
     """
     amount = PRESETS[preset]
     category = category or amount.category
 
-    def of_pairs(name: str, source: str | None = None) -> PairMeasure:
-        return PairMeasure(load_pairs(name, data=source, limit=amount.pairs.get(name)))
+    def of_pairs(name: str, source: str | None = None) -> Measure:
+        return pair_measure(load_pairs(name, data=source, limit=amount.pairs.get(name)))
 
     def windows(sample: int | None) -> dict[str, Any]:
         read = load_neutral_text(text)
         return {"text": read, "width": amount.width, "seed": seed, "sample": sample}
 
     # How each is made, and whether its text comes from the hub unasked.
-    makers: dict[str, tuple[Callable[[], Measure | DivergenceMeasure], bool]] = {
+    makers: dict[str, tuple[Callable[[], Measure], bool]] = {
         "stereoset": (
             lambda: _triples(data, twins, category=category, groups=groups, limit=limit),
             comes_from_hub(data),
@@ -164,38 +165,50 @@ def battery(
         "pvf": (lambda: _risk(amount), False),
         "unqover": (lambda: _questions(amount, seed), False),
         "perplexity": (
-            lambda: PerplexityMeasure(**windows(amount.windows)),
+            lambda: perplexity_measure(**windows(amount.windows)),
             text_comes_from_hub(text),
         ),
         "blimp": (lambda: of_pairs("blimp", blimp), set_comes_from_hub("blimp", blimp)),
         "divergence": (
-            lambda: DivergenceMeasure(**windows(amount.distance_windows)),
+            lambda: divergence_measure(**windows(amount.distance_windows)),
             text_comes_from_hub(text),
         ),
     }
     if pairs is not None:
-        makers["pairs"] = (lambda: PairMeasure(load_pairs(pairs, limit=limit)), False)
+        makers["pairs"] = (lambda: pair_measure(load_pairs(pairs, limit=limit)), False)
     unknown = [name for name in only if name not in makers]
     if unknown:
         raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
-    measures: list[Measure | DivergenceMeasure] = []
+    asked = {name: maker for name, maker in makers.items() if not only or name in only}
+    measures, not_measured = _made(asked)
+    not_measured += [lacking for measure in measures for lacking in _without_twins(measure, twins)]
+    # The divergence stands last in tables, after pairs of the user's own.
+    measures.sort(key=lambda measure: measure.of_both)
+    return measures, not_measured
+
+
+def _made(
+    makers: Mapping[str, tuple[Callable[[], Measure], bool]],
+) -> tuple[list[Measure], list[NotMeasured]]:
+    """The measures whose texts are there, and those whose texts the hub alone has."""
+    measures: list[Measure] = []
     not_measured: list[NotMeasured] = []
+    missing: list[str] = []
     for name, (make, is_from_hub) in makers.items():
-        if only and name not in only:
-            continue
         try:
             with given_as(_GIVEN_AS.get(name, "data")):
                 measures.append(make())
         except InputError as error:
-            if not is_from_hub:
-                raise
-            not_measured.append(NotMeasured(name=name, reason=str(error)))
-    # The divergence stands last in tables, behind pairs of the user's own.
-    measures.sort(key=lambda measure: isinstance(measure, DivergenceMeasure))
+            if is_from_hub:
+                not_measured.append(NotMeasured(name=name, reason=str(error)))
+            elif str(error) not in missing:  # two measures may read one file
+                missing.append(str(error))
+    if missing:
+        raise InputError("; ".join(missing))
     return measures, not_measured
 
 
-def _triples(data: str, twins: str, **selected: Any) -> TripleMeasure:
+def _triples(data: str, twins: str, **selected: Any) -> Measure:
     triples = load_triples(data, **selected)
     made = None
     if twins != "none":
@@ -203,80 +216,77 @@ def _triples(data: str, twins: str, **selected: Any) -> TripleMeasure:
         whole = load_triples(data)
         every = make_twins(whole) if twins == "auto" else load_twins(twins, whole)
         made = every.only(triples) or None
-    return TripleMeasure(triples, made, {"source": data, "revision": source_revision(data)})
+    return triple_measure(triples, made, {"source": data, "revision": source_revision(data)})
 
 
-def _sentences(source: str, category: str, limit: int | None) -> SentenceMeasure:
+def _without_twins(measure: Measure, twins: str) -> Iterator[NotMeasured]:
+    """The target effects that texts without twins do not give."""
+    names = {outcome.name for outcome in measure.outcomes}
+    if measure.name == "stereoset":
+        reason = "`twins` is none" if twins == "none" else "no triple of it has a twin"
+        for outcome in measure.outcomes:
+            beta = outcome.name.replace("log_odds_", "beta_sum_")
+            if beta not in names:
+                yield NotMeasured(name=beta, reason=reason)
+    elif measure.name == "intrasentence" and "intrasentence_beta_sum_gender" not in names:
+        reason = "no sentence of gender has a twin"
+        yield NotMeasured(name="intrasentence_beta_sum_gender", reason=reason)
+
+
+def _sentences(source: str, category: str, limit: int | None) -> Measure:
     sentences, revision = load_sentence_triples(source, category=category, limit=limit)
-    return SentenceMeasure(sentences, {"source": source, "revision": revision})
+    return sentence_measure(sentences, {"source": source, "revision": revision})
 
 
 # -- words and questions ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RiskMeasure:
-    """Prejudice and volatility of pronouns over occupations, word by word."""
-
-    words: WordList
-    templates: Sequence[Template]
-    classes: WordClasses
-    name: str = "pvf"
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """Texts and settings."""
-        return {
-            "words": list(self.words.words),
-            "templates": [[t.text, t.count] for t in self.templates],
-            "classes": {name: list(words) for name, words in self.classes.classes.items()},
-        }
-
-    @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """R and its two parts."""
-        return [
-            Outcome(f"pvf_{name}", "bias", "risk", about, neutral=0.0, cluster="word")
-            for name, about in _RISKS.items()
-        ]
+def risk_measure(words: WordList, templates: Sequence[Template], classes: WordClasses) -> Measure:
+    """Prejudice and volatility of pronouns over occupations, word by word: R and its two parts."""
 
     def items(
-        self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
+        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
-        """As in ``Measure``."""
-        texts = (self.words, self.templates, self.classes)
         config = ScoreConfig(batch_size=batch_size)
-        preferences = score_preferences(model, *texts, config=config, progress=progress)
+        preferences = score_preferences(
+            model, words, templates, classes, config=config, progress=progress
+        )
         return _rows_of(risk_items(preferences), "x", {name: f"pvf_{name}" for name in _RISKS})
 
+    return Measure(
+        name="pvf",
+        outcomes=[
+            Outcome(f"pvf_{name}", "bias", "risk", about, neutral=0.0, cluster="word")
+            for name, about in _RISKS.items()
+        ],
+        about={
+            "words": list(words.words),
+            "templates": [[t.text, t.count] for t in templates],
+            "classes": {name: list(of_class) for name, of_class in classes.classes.items()},
+        },
+        items=items,
+    )
 
-@dataclass(frozen=True)
-class QuestionMeasure:
-    """UnQover's mu and eta of a small design, subject by subject."""
 
-    design: Design
-    name: str = "unqover"
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """Texts and settings."""
-        return {"design": self.design.record.model_dump(mode="json", by_alias=True)}
-
-    @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """Mu and eta, whose value without bias depends on the design."""
-        return [
-            Outcome(f"unqover_{name}", "bias", "share", about, cluster="subject")
-            for name, about in _QUESTIONS.items()
-        ]
+def question_measure(design: Design) -> Measure:
+    """UnQover's mu and eta, subject by subject; their value without bias depends on the design."""
 
     def items(
-        self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
+        model: LanguageModel, *, batch_size: int, progress: Progress | None = None
     ) -> pd.DataFrame:
-        """As in ``Measure``."""
         config = AskConfig(batch_size=batch_size)
-        answers = ask_questions(model, self.design, config=config, progress=progress)
+        answers = ask_questions(model, design, config=config, progress=progress)
         return _rows_of(bias_items(answers), "subject", {n: f"unqover_{n}" for n in _QUESTIONS})
+
+    return Measure(
+        name="unqover",
+        outcomes=[
+            Outcome(f"unqover_{name}", "bias", "share", about, cluster="subject")
+            for name, about in _QUESTIONS.items()
+        ],
+        about={"design": design.record.model_dump(mode="json", by_alias=True)},
+        items=items,
+    )
 
 
 def _rows_of(table: pd.DataFrame, item: str, names: Mapping[str, str]) -> pd.DataFrame:
@@ -289,15 +299,15 @@ def _rows_of(table: pd.DataFrame, item: str, names: Mapping[str, str]) -> pd.Dat
     )
 
 
-def _risk(amount: Amount) -> RiskMeasure:
+def _risk(amount: Amount) -> Measure:
     words = load_words("occupations")
     if amount.words is not None:
         # Evenly over the list, which has an order.
         step = max(1, len(words.words) // amount.words)
         words = replace(words, words=words.words[::step][: amount.words])
-    return RiskMeasure(words, load_templates("gender"), load_classes("pronouns"))
+    return risk_measure(words, load_templates("gender"), load_classes("pronouns"))
 
 
-def _questions(amount: Amount, seed: int) -> QuestionMeasure:
+def _questions(amount: Amount, seed: int) -> Measure:
     config = DesignConfig(subjects=amount.subjects, attributes=amount.attributes, seed=seed)
-    return QuestionMeasure(sampled_design(load_class("gender"), config))
+    return question_measure(sampled_design(load_class("gender"), config))

@@ -43,7 +43,7 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BetaAgreement(SavedResult):
     """Correlations of two models' target effects.
 
@@ -62,10 +62,6 @@ class BetaAgreement(SavedResult):
 
     agreement: pd.DataFrame
     record: BetaAgreementRecord
-
-    def __repr__(self) -> str:
-        names = f"{self.record.model.name}, {self.record.after.name}"
-        return f"BetaAgreement({names}: {self.record.category})"
 
 
 def compare_beta(

@@ -68,7 +68,7 @@ _HEADS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeadsComparison(SavedResult):
     """Agreement of two maps, and heads that moved.
 
@@ -97,10 +97,6 @@ class HeadsComparison(SavedResult):
     layers: pd.DataFrame
     heads: pd.DataFrame
     record: HeadsComparisonRecord
-
-    def __repr__(self) -> str:
-        names = f"{self.record.model.name}, {self.record.after.name}"
-        return f"HeadsComparison({names}: {self.record.category}, {self.record.by})"
 
 
 def compare_heads(

@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from tda_bias.comparison.measures import DivergenceMeasure
 from tda_bias.comparison.outcome import COLUMNS, Measure, after_names, change_table
 from tda_bias.models.language_model import model_record
 from tda_bias.progress import Progress
@@ -73,7 +71,7 @@ _TABLE = {
 _ITEMS = {**dict.fromkeys(_KEYS, str), **dict.fromkeys(("weight", "before", "after"), float)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelComparison(SavedResult):
     """Changes between two models.
 
@@ -93,10 +91,6 @@ class ModelComparison(SavedResult):
     items: pd.DataFrame
     record: ComparisonRecord
 
-    def __repr__(self) -> str:
-        names = f"{self.record.model.name}, {self.record.after.name}"
-        return f"ModelComparison({names}: {counted(len(self.table), 'outcome')})"
-
     @classmethod
     def _read(cls, run: Run) -> dict[str, pd.DataFrame]:
         tables = super()._read(run)
@@ -106,7 +100,7 @@ class ModelComparison(SavedResult):
 def compare_models(
     before: LanguageModel,
     after: LanguageModel,
-    measures: Sequence[Measure | DivergenceMeasure],
+    measures: Sequence[Measure],
     *,
     replicates: Sequence[Loader] = (),
     not_measured: Sequence[NotMeasured] = (),
@@ -148,10 +142,10 @@ def compare_models(
     asking = _Asking(cache({"format": 1}), batch_size, watch or (lambda *_: nullcontext()))
     one_vocabulary = before.tokenizer.get_vocab() == after.tokenizer.get_vocab()
     found: list[pd.DataFrame] = []
-    used: list[Measure | DivergenceMeasure] = []
+    used: list[Measure] = []
     lacking = list(not_measured)
     for measure in measures:
-        if isinstance(measure, DivergenceMeasure) and not one_vocabulary:
+        if measure.of_both and not one_vocabulary:
             reason = "the models have other vocabularies"
             lacking.append(NotMeasured(name=measure.name, reason=reason))
             continue
@@ -233,49 +227,39 @@ class _Asking:
     batch_size: int
     watch: Watch
 
-    def items(
-        self, measure: Measure | DivergenceMeasure, before: _Side, after: _Side
-    ) -> pd.DataFrame:
+    def items(self, measure: Measure, before: _Side, after: _Side) -> pd.DataFrame:
         """Items of a measure with their values before and after; of a distance 0 before."""
-        if not isinstance(measure, DivergenceMeasure):
-            return _paired(*(self._of_model(measure, side) for side in (before, after)))
-        values = self._saved(
-            measure,
-            measure.name if after.name == "after" else f"{measure.name} {after.name}",
-            [before.weights, after.weights],
-            partial(measure.between, before.model, after.model),
-            f"{before.model.name}, {after.model.name}",
-        )
+        if not measure.of_both:
+            return _paired(self._answers(measure, before), self._answers(measure, after))
+        values = self._answers(measure, before, after)
         return values.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
-    def _of_model(self, measure: Measure, side: _Side) -> pd.DataFrame:
-        name, ask = f"{measure.name} {side.name}", partial(measure.items, side.model)
-        return self._saved(measure, name, side.weights, ask, side.model.name)
+    def _answers(self, measure: Measure, *sides: _Side) -> pd.DataFrame:
+        """What one model, or both at once, say to a measure: saved, or read now."""
+        last = sides[-1].name
+        name = measure.name if measure.of_both and last == "after" else f"{measure.name} {last}"
+        weights = [side.weights for side in sides]
+        depends_on = {
+            "weights": weights if measure.of_both else weights[0],
+            "texts": dict(measure.about),
+        }
 
-    def _saved(
-        self,
-        measure: Measure | DivergenceMeasure,
-        name: str,
-        weights: str | list[str],
-        ask: Callable[..., pd.DataFrame],
-        asked: str,
-    ) -> pd.DataFrame:
         def answered() -> dict[str, np.ndarray]:
+            models = [side.model for side in sides]
             try:
-                with self.watch(measure.name, asked) as progress:
-                    table = ask(batch_size=self.batch_size, progress=progress)
+                with self.watch(measure.name, ", ".join(m.name for m in models)) as progress:
+                    table = measure.items(*models, batch_size=self.batch_size, progress=progress)
             except InputError as error:
                 raise _UnansweredError(str(error)) from error
             return {column: np.array(table[column].tolist()) for column in COLUMNS}
 
-        depends_on = {"weights": weights, "texts": dict(measure.about)}
         arrays = self.cache.get(Part(name, 1.0, lambda: depends_on, answered))
         return pd.DataFrame({column: arrays[column] for column in COLUMNS})
 
 
 def _replicate(
     asking: _Asking,
-    used: Sequence[Measure | DivergenceMeasure],
+    used: Sequence[Measure],
     before: _Side,
     load: Loader,
     number: int,

@@ -9,20 +9,16 @@ places together.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from tda_bias.progress import Progress
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, ClusterMean, cluster_mean, flip_pvalue
 from tda_bias.stats.resampling import generator, holm
 from tda_bias.types import InputError
-
-if TYPE_CHECKING:
-    from tda_bias.models.load import LanguageModel
 
 Kind = Literal["bias", "quality", "knowledge"]
 COLUMNS = ("outcome", "item", "cluster", "weight", "value")
@@ -75,25 +71,24 @@ class Outcome:
     tested: bool = True
 
 
-class Measure(Protocol):
-    """Something that is asked of a model, which gives the items of one or several outcomes."""
+@dataclass(frozen=True)
+class Measure:
+    """Something that is asked of a model.
 
-    @property
-    def name(self) -> str:
-        """Name of the measure, without spaces."""
+    Attributes:
+        name: Without spaces.
+        outcomes: The outcomes its items belong to.
+        about: Texts and settings: everything that values depend on beside the weights.
+        items: One row per outcome and item, ``outcome item cluster weight value``, of a model,
+            ``batch_size`` and ``progress``.
+        of_both: Asked of both models at once, before and after, as a distance is.
+    """
 
-    @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """The outcomes its items belong to."""
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """Texts and settings: everything that values depend on beside the weights."""
-
-    def items(
-        self, model: LanguageModel, *, batch_size: int, progress: Progress | None = None
-    ) -> pd.DataFrame:
-        """One row per outcome and item: ``outcome item cluster weight value``."""
+    name: str
+    outcomes: Sequence[Outcome]
+    about: Mapping[str, Any]
+    items: Callable[..., pd.DataFrame]
+    of_both: bool = False
 
 
 def item_rows(

@@ -29,7 +29,7 @@ from tda_bias.crossref.rank_tests import (
 from tda_bias.heads.record import map_columns
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hash, open_run
+from tda_bias.runs.run import content_hashes, open_run
 from tda_bias.runs.text import Finding, counted, number_text, p_text
 from tda_bias.types import InputError, RankBy
 
@@ -93,7 +93,7 @@ _HEADS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CrossReference(SavedResult):
     """Result of ``cross_reference``.
 
@@ -118,13 +118,6 @@ class CrossReference(SavedResult):
     correlations: pd.DataFrame
     heads: pd.DataFrame
     record: CrossrefRecord
-
-    def __repr__(self) -> str:
-        tested = int(self.correlations["p"].notna().sum())
-        return (
-            f"CrossReference({self.record.model.name}: {counted(len(self.targets), 'target')}, "
-            f"{tested} correlations)"
-        )
 
     @property
     def quantities(self) -> list[str]:
@@ -190,7 +183,6 @@ def cross_reference(
     def draws(number: int) -> dict[str, Any]:
         return {"n_resamples": n_resamples, "rng": np.random.default_rng([seed, number])}
 
-    hashes = {name: content_hash(record) for name, record in parts.items()}
     every = [*quantities, *preferences]
     tests = [correlations(table, every, **draws(0))]
     if preferences:
@@ -203,7 +195,7 @@ def cross_reference(
         heads=pd.concat([m.table.assign(quantity=m.quantity) for m in maps], ignore_index=True),
         record=CrossrefRecord(
             model=heads.record.model,
-            made_from={name: value for name, value in hashes.items() if value is not None},
+            made_from=content_hashes(parts),
             by=by,
             match=match,
             n_resamples=n_resamples,
@@ -382,7 +374,7 @@ class WordScores:
         Raises:
             InputError: if the folder holds none, or one without that table.
         """
-        run = open_run(folder, "pvf", "pvf risk", "unqover")
+        run = open_run(folder, "pvf", "unqover")
         if not run.has(_BY_X):
             way_out = f"`tdabias pvf risk {folder}` makes it"
             if run.command == "unqover":

@@ -3,7 +3,7 @@
 Over all items of a category, the difference of every head between the stereotype and the
 anti-stereotype text against the model's preference for the former. As published both hold the
 wording of the item, and texts of other lengths have other topologies and other probabilities; so
-the same stands beside it without what token counts explain, and with twins on both sides, where
+the same is reported without what token counts explain, and with twins on both sides, where
 wording and length cancel.
 
 Items of a target resemble each other: permutations exchange items of the same target only. n is
@@ -26,7 +26,7 @@ from tda_bias.crossref.rank_tests import column_tests, power
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
-from tda_bias.runs.run import content_hash
+from tda_bias.runs.run import content_hashes
 from tda_bias.runs.text import Finding, counted
 from tda_bias.scores.stereoset import Scoring
 from tda_bias.stats.resampling import generator, permutations_within
@@ -74,7 +74,7 @@ _SUMMARY = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ItemCrossReference(SavedResult):
     """Heads whose item differences go with the model's preference.
 
@@ -97,11 +97,6 @@ class ItemCrossReference(SavedResult):
     heads: pd.DataFrame
     summary: pd.DataFrame
     record: ItemCrossrefRecord
-
-    def __repr__(self) -> str:
-        counts = self.summary.drop_duplicates("category")
-        n = ", ".join(f"{row.category} {row.n}" for row in counts.itertuples())
-        return f"ItemCrossReference({self.record.model.name}: items of {n})"
 
 
 def cross_reference_items(
@@ -129,13 +124,12 @@ def cross_reference_items(
         n_resamples=n_resamples,
         seed=seed,
     )
-    contents = {"heads": content_hash(heads.record), "stereoset": content_hash(stereoset.record)}
     return ItemCrossReference(
         heads=table,
         summary=summary,
         record=ItemCrossrefRecord(
             model=heads.record.model,
-            made_from={name: value for name, value in contents.items() if value is not None},
+            made_from=content_hashes({"heads": heads.record, "stereoset": stereoset.record}),
             scoring=scoring,
             n_resamples=n_resamples,
             seed=seed,
@@ -256,9 +250,11 @@ def item_finding(result: ItemCrossReference) -> Finding:
                 f"{_largest(of_twins):.2f}."
             )
         raw = ways["raw"]
+        heads = int(raw["family_wise"].max())
+        said = f"up to {counted(heads, 'head')} go" if heads > 1 else f"{heads or 'no'} head goes"
         lines.append(
-            f"{str(category).capitalize()}, without twins: up to {int(raw['family_wise'].max())} "
-            f"heads go with the log-odds after correction (largest rho {_largest(raw):.2f})."
+            f"{str(category).capitalize()}, without twins: {said} with the log-odds after "
+            f"correction (largest rho {_largest(raw):.2f})."
         )
         left = result.record.left_out.get(str(category), 0)
         items = counted(left, "item of the heads is", "items of the heads are")

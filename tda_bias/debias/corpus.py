@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from tda_bias.debias.loss import divergence
 from tda_bias.debias.protocol import Fold, Protocol
-from tda_bias.debias.texts import LowerLayers, TwinTexts
+from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.hooks import Computing
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
-from tda_bias.models.token_trees import one_per_row
 from tda_bias.pairs.pair import PairSet
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
@@ -286,32 +285,18 @@ class Retention:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def divergence(
-        self, texts: Sequence[int], *, below: LowerLayers | None = None
-    ) -> Float[Tensor, ""]:
+    def divergence(self, texts: Sequence[int]) -> Float[Tensor, ""]:
         """KL(original || now), mean over the tokens of some texts, nats."""
         kept = torch.cat([self._kept[i] for i in texts])
         if self._head is not None:
             with torch.no_grad():
                 kept = self._head(kept)
-        return divergence(kept, self._logits(texts, below))
+        now = _logits(self._model, [self._ids[i] for i in texts])
+        return divergence(kept, now)
 
-    def next_token_loss(
-        self, texts: Sequence[int], *, below: LowerLayers | None = None
-    ) -> Float[Tensor, ""]:
+    def next_token_loss(self, texts: Sequence[int]) -> Float[Tensor, ""]:
         """Mean negative log-probability of the next tokens of some texts, nats."""
-        return _next_token_loss(self._logits(texts, below), [self._ids[i] for i in texts])
-
-    def _logits(
-        self, texts: Sequence[int], below: LowerLayers | None
-    ) -> Float[Tensor, "token vocabulary"]:
-        ids = [self._ids[i] for i in texts]
-        inputs = _inputs(self._model, ids)
-        if below is None:
-            return _logits(self._model, inputs)
-        names = [(self, i) for i in texts]
-        with below.skipped(names, list(map(len, ids)), one_per_row(ids), inputs):
-            return _logits(self._model, inputs)
+        return next_token_loss(self._model, [self._ids[i] for i in texts])
 
     def _read(self, head: nn.Module, ids: Sequence[Sequence[int]]) -> list[Tensor]:
         inputs = _inputs(self._model, ids)
@@ -354,20 +339,18 @@ def held_by(corpus: Corpus, fold: Fold, protocol: Protocol, *, head_changes: boo
 
 def next_token_loss(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Float[Tensor, ""]:
     """Mean negative log-probability of the next tokens of texts (ids), nats, with gradients."""
-    return _next_token_loss(_logits(model, _inputs(model, texts)), texts)
-
-
-def _next_token_loss(
-    logits: Float[Tensor, "token vocabulary"], texts: Sequence[Sequence[int]]
-) -> Float[Tensor, ""]:
+    logits = _logits(model, texts)
     ends = np.cumsum([len(ids) for ids in texts]) - 1
     kept = torch.from_numpy(np.setdiff1d(np.arange(len(logits)), ends)).to(logits.device)
     target = torch.tensor([token for ids in texts for token in ids[1:]], device=logits.device)
     return nn.functional.cross_entropy(logits[kept].float(), target)
 
 
-def _logits(model: LanguageModel, inputs: dict[str, Any]) -> Float[Tensor, "token vocabulary"]:
+def _logits(
+    model: LanguageModel, texts: Sequence[Sequence[int]]
+) -> Float[Tensor, "token vocabulary"]:
     """At every token of texts, one after the other."""
+    inputs = _inputs(model, texts)
     logits: Tensor = model.hf_model(**inputs).logits
     return logits[inputs["attention_mask"].bool()]
 

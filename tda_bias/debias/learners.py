@@ -89,7 +89,6 @@ class HeadGates(Learner):
         require_heads(model, layers, heads)
         self._layers = {layer.number: layer for layer in layers}
         self.heads = tuple(sorted(set(heads)))
-        self.first = min(head.layer for head in heads)
         self.gates = nn.Parameter(torch.ones(len(self.heads), device=model.device))
         self._hf_model = model.hf_model
         self._hashes = weight_hashes(model.hf_model)
@@ -184,7 +183,7 @@ class HeadLora(Learner):
         super().__init__(hf_model)
         # It also shows, at the end, that no weight of the model itself has changed.
         self._before = mask = HeadMask(hf_model, heads)
-        self.heads, self.first = mask.heads, mask.first
+        self.heads = mask.heads
         weights = [piece for piece in mask.slices if piece.parameter.endswith(".weight")]
         targets = sorted({piece.parameter.removesuffix(".weight") for piece in weights})
         linear = isinstance(hf_model.get_submodule(targets[0]), nn.Linear)

@@ -34,12 +34,7 @@ class Learner:
 
     Args:
         hf_model: A plain Hugging Face model, without hooks.
-
-    Attributes:
-        first: The lowest layer that changes; below it nothing is computed twice.
     """
-
-    first: int = 0
 
     def __init__(self, hf_model: nn.Module) -> None:
         self._required = {p: p.requires_grad for p in hf_model.parameters()}
@@ -145,7 +140,6 @@ class HeadMask(Learner):
             raise InputError("`heads` and `parts` name nothing to train")
         super().__init__(hf_model)
         self.heads, self.slices = tuple(unique), tuple(dict.fromkeys(slices))
-        self.first = min(head.layer for head in unique)
         self._hf_model = hf_model
         self._named = dict(hf_model.named_parameters())
         self._masks: dict[str, Tensor] = {}

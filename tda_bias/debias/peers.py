@@ -1,6 +1,6 @@
 """Edits that others would make instead of training heads: erasing a concept (LEACE), steering.
 
-Both change the residual stream behind layers while the model runs, in closed form from the training
+Both change the residual stream after layers while the model runs, in closed form from the training
 items and their twins; there is no loop. Data augmentation (CDA), the third, is a loss of
 ``training``, learned by the whole model or an ordinary LoRA adapter.
 """
@@ -30,7 +30,7 @@ Change = Callable[[Float[Tensor, "row token width"], AttentionLayer], Tensor]
 
 @contextmanager
 def blocks_changed(layers: Sequence[AttentionLayer], change: Change) -> Iterator[None]:
-    """Change the residual stream behind layers, for whatever runs inside."""
+    """Change the residual stream after layers, for whatever runs inside."""
 
     def behind(layer: AttentionLayer) -> Callable[..., Any]:
         def hook(_: nn.Module, __: Any, output: Any) -> Any:
@@ -112,12 +112,12 @@ def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
 
 
 class Edit(Learner):
-    """A change of the residual stream behind some layers, of some strength.
+    """A change of the residual stream after some layers, of some strength.
 
     Args:
         texts: Items with twins.
         items: Those that train.
-        layer: Behind which layer, as a share of all; None for every one.
+        layer: After which layer, as a share of all; None for every one.
 
     Raises:
         InputError: as ``concept_texts``, or if a package is not installed.
@@ -129,7 +129,6 @@ class Edit(Learner):
         super().__init__(texts.model.hf_model)
         every = attention_layers(texts.model)
         self.layers = every if layer is None else [every[round(layer * (len(every) - 1))]]
-        self.first = self.layers[0].number
         self.strength = 1.0
         self._model = texts.model
         self._read = concept_texts(texts, items)
@@ -137,7 +136,7 @@ class Edit(Learner):
     def changed(
         self, hidden: Float[Tensor, "row token width"], layer: AttentionLayer
     ) -> Float[Tensor, "row token width"]:
-        """The residual stream behind a layer, changed."""
+        """The residual stream after a layer, changed."""
         raise NotImplementedError
 
     def running(self) -> AbstractContextManager[None]:
@@ -153,7 +152,7 @@ class Edit(Learner):
         self.strength = float(values["strength"])
 
     def _fit(self, fit: Callable[[Float[Tensor, "place width"], AttentionLayer], None]) -> None:
-        """Show every layer's stream at the places that are read, edited behind each once fitted."""
+        """Show every layer's stream at the places that are read, edited after each once fitted."""
 
         def fitted(hidden: Tensor, layer: AttentionLayer) -> Tensor:
             fit(hidden[self._read.read].float(), layer)
@@ -171,7 +170,7 @@ class Edit(Learner):
 class Erasure(Edit):
     """LEACE: the residual stream without what tells a linear reader the concept.
 
-    Behind all layers each eraser is fitted to the stream that those before it left (concept
+    After all layers each eraser is fitted to the stream that those before it left (concept
     scrubbing). The covariance is that of all tokens read, the labels are those of their texts.
 
     Source: Belrose et al. 2023, https://arxiv.org/abs/2306.03819; the package ``concept-erasure``.

@@ -56,7 +56,7 @@ class DebiasRecord(RunRecord):
     twins: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DebiasRun(SavedResult):
     """An experiment with its record.
 
@@ -76,10 +76,6 @@ class DebiasRun(SavedResult):
     conditions: pd.DataFrame
     frontier: pd.DataFrame
     record: DebiasRecord
-
-    def __repr__(self) -> str:
-        about = f"{self.record.category}, {len(self.conditions)} conditions"
-        return f"DebiasRun({self.record.model.name}: {about})"
 
     def _repr_html_(self) -> str:
         tables = {"conditions on unseen targets": self.conditions[_SHOWN]}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
-import yaml
 from torch import Tensor
 
 from tda_bias.ablation.edits import TOLERANCE, new_model_folder
@@ -27,7 +26,7 @@ from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.progress import Progress
 from tda_bias.runs.files import to_json
-from tda_bias.runs.page import Audited, audit_html
+from tda_bias.runs.page import Audited, model_card
 from tda_bias.runs.record import DataRecord, RunRecord
 from tda_bias.runs.result import writing_run
 from tda_bias.runs.text import Finding, counted
@@ -256,66 +255,45 @@ def _card(
     control = f"{record.protocol.n_random} sets of random heads."
     found = Finding(result=[record.verdict], control=[control])
     audited = Audited(name, run, [(record.category, found)], whom=", ".join(sorted(groups)))
-    front = {
-        "base_model": about["model"],
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["tdabias", "debiasing", about["category"]],
-    }
-    seen = about["targets"]
+    seen, category = about["targets"], about["category"]
     interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
-    return "\n".join(
-        [
-            "---",
-            yaml.safe_dump(front, sort_keys=False).strip(),
-            "---",
-            f"# {about['model']}, trained on {len(about['heads'])} of its attention heads "
-            f"against {about['category']} bias",
-            "",
-            f"Made by `tdabias debias`, protocol `{about['protocol']}`.",
-            "",
-            "## What was trained",
-            "",
-            f"- How: {about['how']}, the heads of the condition *{about['condition']}*: "
-            f"{_shortened(about['heads'])}. Every other number is that of the base model, bit for "
-            "bit.",
-            f"- Texts: {counted(about['items'], 'item')} of {about['data']} trained, category "
-            f"{about['category']}, with their twins. Targets that trained: "
-            f"{', '.join(seen['train'])}. Validation targets, which stopped the training: "
-            f"{', '.join(seen['validation'])}.",
-            f"- Neutral text: {about['neutral']}.",
-            "",
-            "## What changed",
-            "",
-            "On targets that the trainings compared never saw "
-            f"({'this very model' if seen['test'] else 'models of the other folds, trained alike'}"
-            "):",
-            "",
-            "| | before | after |",
-            "|---|---|---|",
-            f"| beta, nats per token | {row['before']:.3f} | {row['beta']:.3f}{interval} |",
-            f"| root mean square of beta | {row['rms_before']:.3f} | {row['rms']:.3f} |",
-            f"| language-model score | {row['lms_before']:.1f} | {row['lms']:.1f} |",
-            f"| perplexity of neutral text | | {row['perplexity']:+.1f} % |",
-            "",
-            "Beta is the part of the preference for a stereotype that changes when the text is "
-            "about another target. 0 is none.",
-            "",
-            "## What this does not show",
-            "",
-            f"- {about['verdict']}",
-            "- Other biases, other targets, other kinds of text and generation were not looked at; "
-            "`tdabias compare` looks at some of them. A model whose beta is 0 here is not an "
-            "unbiased model.",
-            "- Whether the model still tells genders apart where it should is a question of its "
-            "own: measure it before use.",
-            "",
-            "## Audit",
-            "",
-            audit_html([audited]),
-            "",
-        ]
-    )
+    whose = "this very model" if seen["test"] else "models of the other folds, trained alike"
+    body = f"""\
+Made by `tdabias debias`, protocol `{about["protocol"]}`.
+
+## What was trained
+
+- How: {about["how"]}, the heads of the condition *{about["condition"]}*:
+  {_shortened(about["heads"])}. Every other number is that of the base model, bit for bit.
+- Texts: {counted(about["items"], "item")} of {about["data"]} trained, category {category}, with
+  their twins. Targets that trained: {", ".join(seen["train"])}. Validation targets, which stopped
+  the training: {", ".join(seen["validation"])}.
+- Neutral text: {about["neutral"]}.
+
+## What changed
+
+On targets that the trainings compared never saw ({whose}):
+
+| | before | after |
+|---|---|---|
+| beta, nats per token | {row["before"]:.3f} | {row["beta"]:.3f}{interval} |
+| root mean square of beta | {row["rms_before"]:.3f} | {row["rms"]:.3f} |
+| language-model score | {row["lms_before"]:.1f} | {row["lms"]:.1f} |
+| perplexity of neutral text | | {row["perplexity"]:+.1f} % |
+
+Beta is the part of the preference for a stereotype that changes when the text is about another
+target. 0 is none.
+
+## What this does not show
+
+- {about["verdict"]}
+- Other biases, other targets, other kinds of text and generation were not looked at;
+  `tdabias compare` looks at some of them. A model whose beta is 0 here is not an unbiased model.
+- Whether the model still tells genders apart where it should is a question of its own: measure it
+  before use."""
+    n = len(about["heads"])
+    title = f"{about['model']}, trained on {n} of its attention heads against {category} bias"
+    return model_card(about["model"], title, [audited], body=body, tags=("debiasing", category))
 
 
 def _shortened(names: Sequence[str]) -> str:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from tda_bias.debias.loss import gaps, relatedness
-from tda_bias.models.attention import attention_layers
 from tda_bias.models.batching import special_tokens_around
-from tda_bias.models.hooks import stopped_before
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.requests import as_trees
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import (
-    Grid,
     TokenTree,
     one_per_row,
     packed_rows,
@@ -89,74 +83,6 @@ class Means:
     def relatedness(self) -> Float[Tensor, " item"]:
         """The relatedness of every item."""
         return relatedness(self.originals)
-
-
-class LowerLayers:
-    """Runs a causal model from its lowest trained layer on; what comes before is remembered.
-
-    The residual stream below is computed once for every text. What a layer hands on at a token
-    depends on tokens of its text alone, so texts are kept one by one, whatever batch they were in.
-
-    Args:
-        model: The model; its layers below ``first`` must not change any more.
-        first: Number of the lowest layer that changes; at 0 nothing is remembered.
-    """
-
-    def __init__(self, model: LanguageModel, first: int) -> None:
-        layers = attention_layers(model)
-        self._hf_model: Any = model.hf_model
-        self._below = [layer.block for layer in layers if layer.number < first]
-        self._next = layers[len(self._below)].block
-        self._texts: dict[Hashable, Tensor] = {}
-        self._tuple = False
-
-    @contextmanager
-    def skipped(
-        self,
-        texts: Sequence[Hashable],
-        n_tokens: Sequence[int],
-        grid: Grid,
-        inputs: Mapping[str, Any],
-    ) -> Iterator[None]:
-        """The model without its lower layers, for one forward pass of the same inputs.
-
-        Args:
-            texts: Names of the texts; equal names stand for equal tokens.
-            n_tokens: Tokens of each.
-            grid: Where they stand.
-            inputs: Of the forward pass.
-        """
-        if not self._below:
-            yield
-            return
-        ends = (column + n for column, n in zip(grid.column, n_tokens, strict=True))
-        where = list(zip(texts, grid.row, map(slice, grid.column, ends), strict=True))
-
-        def keep(_: nn.Module, __: Any, output: Any) -> None:
-            self._tuple = isinstance(output, tuple)
-            hidden = output[0] if self._tuple else output
-            for text, row, columns in where:
-                self._texts[text] = hidden[row, columns].clone()
-
-        if any(text not in self._texts for text in texts):
-            handle = self._below[-1].register_forward_hook(keep)
-            try:
-                with torch.no_grad(), stopped_before(self._next):
-                    self._hf_model(**inputs)
-            finally:
-                handle.remove()
-        width = self._texts[texts[0]].shape[-1]
-        hidden = self._texts[texts[0]].new_zeros(grid.n_rows, grid.width, width)
-        for text, row, columns in where:
-            hidden[row, columns] = self._texts[text]
-        output = (hidden,) if self._tuple else hidden
-        for block in self._below:
-            vars(block)["forward"] = lambda *_, **__: output
-        try:
-            yield
-        finally:
-            for block in self._below:
-                del vars(block)["forward"]
 
 
 @dataclass(frozen=True)
@@ -227,7 +153,6 @@ class TwinTexts:
         *,
         twins: bool = True,
         unrelated: bool = False,
-        below: LowerLayers | None = None,
     ) -> Means:
         """Mean log-probabilities of some items' continuations, with gradients.
 
@@ -235,11 +160,10 @@ class TwinTexts:
             items: Their numbers.
             twins: Whether their twins are read too.
             unrelated: Whether the unrelated continuation is.
-            below: What is remembered of the layers that do not change.
         """
         texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
         n = len(items)
-        means, _ = self._means(texts, n if unrelated else 0, below)
+        means, _ = self._means(texts, n if unrelated else 0)
         return Means(
             means[:n, : 3 if unrelated else 2],
             means[n:],
@@ -256,39 +180,38 @@ class TwinTexts:
             for role in (0, 1)
         ]
 
-    def answers(self, items: Sequence[int], *, below: LowerLayers | None = None) -> Answers:
+    def answers(self, items: Sequence[int]) -> Answers:
         """Answers of the model to some items, as it is now.
 
         Raises:
             InputError: if a log-probability is NaN.
         """
         n = max(1, self._batch_size // 6)  # of the item's and a twin's three texts
-        batches = [
-            self._answers(items[start : start + n], below) for start in range(0, len(items), n)
-        ]
+        batches = [self._answers(items[start : start + n]) for start in range(0, len(items), n)]
         refuse_undefined(self.model, [batch.gap for batch in batches])
         return Answers.together(batches)
 
-    def _answers(self, items: Sequence[int], below: LowerLayers | None) -> Answers:
+    def _answers(self, items: Sequence[int]) -> Answers:
         texts, twin_of = self._texts_of(items, twins=self.has_twins)
         n = len(items)
         with torch.no_grad():
-            mean, count = self._means(texts, n, below)
-        means, counts = mean.double().cpu().numpy(), count.cpu().numpy()
-        sums = np.where(counts > 0, means * counts, 0.0)
+            mean, count = (values.cpu() for values in self._means(texts, n))
+        of = torch.from_numpy(twin_of)
+        per_token = Means(mean[:n].double(), mean[n:].double(), of)
+        sums = Means(per_token.originals * count[:n], per_token.twins * count[n:], of)
         return Answers(
-            gap=_contrast(means, twin_of, n),
-            total=_contrast(sums, twin_of, n),
-            odds=means[:n, 0] - means[:n, 1],
-            language=_won(sums[:n]),
-            language_per_token=_won(means[:n]),
-            relatedness=relatedness(torch.from_numpy(means[:n])).numpy(),
+            gap=per_token.gaps().numpy(),
+            total=sums.gaps().numpy(),
+            odds=(per_token.originals[:, 0] - per_token.originals[:, 1]).numpy(),
+            language=_won(sums.originals.numpy()),
+            language_per_token=_won(per_token.originals.numpy()),
+            relatedness=per_token.relatedness().numpy(),
         )
 
     def _texts_of(
         self, items: Sequence[int], *, twins: bool
     ) -> tuple[list[int], Int[np.ndarray, " twin"]]:
-        """Numbers of items' texts and behind them of their twins', and whose twins those are."""
+        """Numbers of items' texts and after them of their twins', and whose twins those are."""
         numbers, twin_of = list(items), []
         for place, item in enumerate(items if twins else ()):
             its_twins = np.flatnonzero(self._twin_of == item)
@@ -297,7 +220,7 @@ class TwinTexts:
         return numbers, np.array(twin_of, dtype=np.int64)
 
     def _means(
-        self, texts: Sequence[int], n_whole: int, below: LowerLayers | None
+        self, texts: Sequence[int], n_whole: int
     ) -> tuple[Float[Tensor, "text 3"], Int[Tensor, "text 3"]]:
         """Mean log-probability of every continuation of every text, and its tokens; 0 of none.
 
@@ -311,18 +234,8 @@ class TwinTexts:
         else:
             rows = separate_paths(trees)
             grid = one_per_row(rows.rows)
-        tree_pass, lengths = self._scorer.pass_of(rows, grid), list(map(len, rows.rows))
-        skipped: AbstractContextManager[None] = nullcontext()
-        if below is not None:
-            # The name of a path: its text, whether with the unrelated continuation, and its place.
-            seen: Counter[int] = Counter()
-            names = []
-            for tree, length in zip(tree_pass.tree, lengths, strict=True):
-                names.append((texts[tree], tree < n_whole, seen[tree], length))
-                seen[tree] += 1
-            skipped = below.skipped(names, lengths, grid, tree_pass.inputs)
-        with skipped:
-            values = self._log_probs(tree_pass)
+        tree_pass = self._scorer.pass_of(rows, grid)
+        values = self._log_probs(tree_pass)
         slots = [
             3 * tree + used[tree].part[reading]
             for tree, reading in zip(tree_pass.tree, tree_pass.readings, strict=True)
@@ -351,13 +264,3 @@ def _won(values: Float[np.ndarray, "item 3"]) -> Float[np.ndarray, " item"]:
     """Share of the comparisons with the unrelated text that are won; a tie is half of one."""
     s, a, u = values.T
     return np.asarray((np.sign(s - u) + np.sign(a - u) + 2) / 4)
-
-
-def _contrast(
-    values: Float[np.ndarray, "text part"], twin_of: Int[np.ndarray, " twin"], n: int
-) -> Float[np.ndarray, " item"]:
-    difference = values[:, 0] - values[:, 1]
-    if not len(twin_of):
-        return np.asarray(difference[:n])
-    mean = np.bincount(twin_of, difference[n:], n) / np.bincount(twin_of, minlength=n)
-    return np.asarray(difference[:n] - mean)

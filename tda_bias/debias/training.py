@@ -20,7 +20,7 @@ from tda_bias.debias.loss import anchor, huber
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import RANDOM, Fold, Protocol, Training
-from tda_bias.debias.texts import Answers, LowerLayers
+from tda_bias.debias.texts import Answers
 from tda_bias.models.hooks import Computing
 from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -73,7 +73,6 @@ def loss_of(
     training: Training,
     held: Held,
     batch: Batch,
-    below: LowerLayers | None = None,
 ) -> Tensor:
     """The loss of a step.
 
@@ -88,18 +87,18 @@ def loss_of(
     goal, trial = training.condition.goal, training.trial
     items = corpus.items
     if goal == "retention":
-        return held.neutral.next_token_loss(batch.passages, below=below)
+        return held.neutral.next_token_loss(batch.passages)
     if goal == "cda":
         pairs = [pair for item in batch.items for pair in items.sequences(item)]
         return next_token_loss(items.model, [text for pair in pairs for text in pair])
     if goal == "equalise":
-        return huber(items.means(batch.items, twins=False, below=below).gaps()).mean()
-    means = items.means(batch.items, unrelated=trial.anchor > 0, below=below)
+        return huber(items.means(batch.items, twins=False).gaps()).mean()
+    means = items.means(batch.items, unrelated=trial.anchor > 0)
     loss = huber(means.gaps(exchanged=goal == "placebo")).mean()
     if protocol.kl:
-        loss = loss + protocol.kl * held.neutral.divergence(batch.passages, below=below)
+        loss = loss + protocol.kl * held.neutral.divergence(batch.passages)
     if trial.domain and held.domain is not None:
-        loss = loss + trial.domain * held.domain.divergence(batch.domain, below=below)
+        loss = loss + trial.domain * held.domain.divergence(batch.domain)
     if trial.anchor:
         before = [held.relatedness[item] for item in batch.items]
         now = means.relatedness()
@@ -287,7 +286,6 @@ def train(
     told of every step.
     """
     fold = training.fold
-    below = LowerLayers(corpus.model, learner.first)
     computing = Computing(corpus.model, protocol.precision)
     optimiser = torch.optim.Adam(learner.parameters(), lr=training.trial.rate)
     trajectory = Trajectory(list(untouched.checks), before=untouched.before)
@@ -296,7 +294,7 @@ def train(
     every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
     for step, batch in enumerate(steps, start=1):
         with computing.running(), learner.running():
-            loss = loss_of(learner, corpus, protocol, training, held, batch, below)
+            loss = loss_of(learner, corpus, protocol, training, held, batch)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)
@@ -311,7 +309,7 @@ def train(
             continue
         try:
             with computing.running(), learner.running():
-                trajectory.checks.append(checked(corpus, fold, step, below))
+                trajectory.checks.append(checked(corpus, fold, step))
         except InputError as error:  # the model says NaN: the last good check stands
             trajectory.ended = f"{error} (step {step})"
             break
@@ -331,14 +329,13 @@ def edited(
     edit: Edit, corpus: Corpus, protocol: Protocol, fold: Fold, *, untouched: Trajectory
 ) -> Trajectory:
     """Check a fitted edit at each of its strengths, and leave it at the best."""
-    below = LowerLayers(corpus.model, edit.first)
     computing = Computing(corpus.model, protocol.precision)
     trajectory = Trajectory(list(untouched.checks), before=untouched.before)
     best = {"strength": torch.tensor(0.0)}
     for strength in edit.strengths:
         edit.strength = strength
         with computing.running(), edit.running():
-            trajectory.checks.append(checked(corpus, fold, strength, below))
+            trajectory.checks.append(checked(corpus, fold, strength))
         if choose(trajectory, protocol):
             best = edit.values()
     trajectory.ended = f"strengths up to {edit.strengths[-1]:g}"
@@ -349,10 +346,10 @@ def edited(
 # -- checks and readings ---------------------------------------------------------------------------
 
 
-def checked(corpus: Corpus, fold: Fold, step: float, below: LowerLayers | None = None) -> Check:
+def checked(corpus: Corpus, fold: Fold, step: float) -> Check:
     """Look at validation targets and watched texts, and note what the test targets do."""
     items = corpus.items
-    validation = items.answers(fold.validation.tolist(), below=below)
+    validation = items.answers(fold.validation.tolist())
     of_all = validation
     if corpus.domain is not None:
         watch = corpus.domain.watch
@@ -364,7 +361,7 @@ def checked(corpus: Corpus, fold: Fold, step: float, below: LowerLayers | None =
         lms=100 * float(of_all.language.mean()),
         lms_per_token=100 * float(of_all.language_per_token.mean()),
         log_ppl=_log_ppl(corpus, corpus.neutral.watch),
-        test=items.answers(fold.test.tolist(), below=below),
+        test=items.answers(fold.test.tolist()),
     )
 
 

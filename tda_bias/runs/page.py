@@ -240,17 +240,22 @@ def audit_html(runs: Sequence[Audited]) -> str:
     )
 
 
-def model_card(base: str, title: str, runs: Sequence[Audited]) -> str:
+def model_card(
+    base: str, title: str, runs: Sequence[Audited], *, body: str = "", tags: Sequence[str] = ()
+) -> str:
     """The card of a model that a command wrote: what its folder is, and the audit.
 
     Args:
         base: The model that it was made from.
         title: What it is, in a line.
         runs: The run that made it, and those it rests on.
+        body: Markdown about it, before the audit.
+        tags: Beside ``tdabias``.
     """
-    front = {"base_model": base, "library_name": "transformers", "tags": ["tdabias"]}
+    front = {"base_model": base, "library_name": "transformers", "tags": ["tdabias", *tags]}
     head = yaml.safe_dump(front, sort_keys=False).strip()
-    return f"---\n{head}\n---\n# {title}\n\n{audit_html(runs)}\n"
+    before = f"{body}\n\n## Audit\n\n" if body else ""
+    return f"---\n{head}\n---\n# {title}\n\n{before}{audit_html(runs)}\n"
 
 
 @cache

@@ -224,8 +224,8 @@ class Recorded:
 class SavedResult(Recorded):
     """Result of a command.
 
-    A subclass is a frozen dataclass: its fields are the tables that ``TABLES`` names, and
-    ``record``.
+    A subclass is a frozen dataclass without a ``repr`` of its own: its fields are the tables that
+    ``TABLES`` names, and ``record``.
 
     Attributes:
         COMMAND: The command that finds it.
@@ -240,6 +240,10 @@ class SavedResult(Recorded):
     TABLES: ClassVar[Sequence[Table]]
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
     SHOWN: ClassVar[Sequence[tuple[str, str]]] = ()
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{field} {len(getattr(self, field))}" for field, *_ in self.TABLES)
+        return f"{type(self).__name__}({self.record.model.name}; rows: {rows})"
 
     def _repr_html_(self) -> str:
         tables = {caption: getattr(self, field) for caption, field in self.SHOWN}

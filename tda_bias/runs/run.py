@@ -193,6 +193,12 @@ def content_hash(record: RunRecord) -> str | None:
     return file_hash(json.dumps(tables, sort_keys=True).encode())
 
 
+def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
+    """Hashes of the runs that a result is made from, by name; of those read from a folder."""
+    hashes = {name: content_hash(record) for name, record in records.items()}
+    return {name: value for name, value in hashes.items() if value is not None}
+
+
 # -- runs inside runs ------------------------------------------------------------------------------
 
 

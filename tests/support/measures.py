@@ -18,6 +18,7 @@ class MadeUp:
     name: str = "madeup"
     guard: Guard | None = None
     cluster: int = 2
+    of_both = False
     asked: list[str] = field(default_factory=list)
 
     @property

@@ -11,17 +11,18 @@ from pvf.words import Template, WordClasses, WordList
 from tda_bias import InputError
 from tda_bias.comparison.battery import (
     PRESETS,
-    QuestionMeasure,
-    RiskMeasure,
     _questions,
     _risk,
     battery,
+    risk_measure,
 )
-from tda_bias.comparison.measures import PerplexityMeasure
+from tda_bias.comparison.measures import perplexity_measure
 from tda_bias.sources import NeutralText
 from tdabias_cli.compare import CompareSettings
 from unqover.asking import ask_questions
-from unqover.config import AskConfig, InferenceConfig
+from unqover.classes import load_class
+from unqover.config import AskConfig, DesignConfig, InferenceConfig
+from unqover.questions import sampled_design
 from unqover.report import bias_report
 
 NAMES = (
@@ -58,6 +59,22 @@ def test_a_text_that_was_named_must_be_there(nothing_there, tmp_path):
         battery("smoke", **named, only=["perplexity"])
 
 
+def test_all_texts_that_are_missing_are_said_at_once(nothing_there, tmp_path):
+    named = {"text": str(tmp_path / "no.txt"), "crows": str(tmp_path / "no.csv"), "blimp": "no"}
+    with pytest.raises(
+        InputError, match=r"`crows` .*no\.csv.*; `text` .*no\.txt.*; `blimp`"
+    ) as error:
+        battery("smoke", **nothing_there | named)
+    assert str(error.value).count("no.txt") == 1  # perplexity and divergence read one file
+
+
+def test_target_effects_of_texts_without_twins_are_listed(nothing_there):
+    only = {"only": ["stereoset"], "category": "gender"}
+    assert battery("smoke", **nothing_there, **only)[1] == []
+    [lacking] = battery("smoke", **nothing_there | {"twins": "none"}, **only)[1]
+    assert (lacking.name, lacking.reason) == ("beta_sum_gender", "`twins` is none")
+
+
 def test_every_measure_is_named_in_the_help_of_only(nothing_there):
     said = CompareSettings.model_fields["only"].description
     assert all(name in said for name in NAMES)
@@ -68,7 +85,7 @@ def test_every_measure_is_named_in_the_help_of_only(nothing_there):
 def test_encoder_decoders_are_not_asked_for_what_is_not_defined_for_them(nothing_there, tiny_lm):
     model, text = tiny_lm("t5"), NeutralText("The nurse said that. " * 40, "here", None)
     (questions,), _ = battery("smoke", **nothing_there, only=["unqover"])
-    for measure in (PerplexityMeasure(text), questions):
+    for measure in (perplexity_measure(text), questions):
         with pytest.raises(InputError, match="causal and masked|causal or masked"):
             measure.items(model, batch_size=8)
 
@@ -77,7 +94,7 @@ def test_risk_is_that_of_the_report(tiny_lm):
     words = WordList("own", "here", ("nurse", "cook", "man", "heiress"))
     templates = [Template("The [X] said that [Y]", 3.0), Template("The [X] knew that [Y]", 1.0)]
     classes = WordClasses("own", "here", {"male": ("he",), "female": ("she",)}, ())
-    measure, model = RiskMeasure(words, templates, classes), tiny_lm("gpt2")
+    measure, model = risk_measure(words, templates, classes), tiny_lm("gpt2")
     items = measure.items(model, batch_size=8)
     preferences = score_preferences(model, words, templates, classes, config=ScoreConfig())
     risk = risk_report(preferences, config=RiskConfig()).risk
@@ -90,17 +107,17 @@ def test_risk_is_that_of_the_report(tiny_lm):
 def test_questions_are_those_of_the_report(tiny_lm):
     small = replace(PRESETS["smoke"], subjects=2, attributes=2)
     measure, model = _questions(small, seed=1), tiny_lm("gpt2")
-    assert isinstance(measure, QuestionMeasure)
+    design = sampled_design(load_class("gender"), DesignConfig(subjects=2, attributes=2, seed=1))
     items = measure.items(model, batch_size=8)
-    answers = ask_questions(model, measure.design, config=AskConfig())
-    summary = bias_report(answers, config=InferenceConfig(n_flips=19, n_resamples=100)).summary
+    answers = ask_questions(model, design, config=AskConfig())
+    summary = bias_report(answers, config=InferenceConfig(n_flips=19, n_bootstrap=100)).summary
     row = summary[(summary["scale"] == "two_way") & (summary["compared"] == "subjects")].iloc[0]
     for name, own in items.groupby("outcome"):
         assert own["value"].mean() == pytest.approx(row[str(name).removeprefix("unqover_")])
 
 
 def test_smoke_takes_its_occupations_from_the_whole_list():
-    every, some = _risk(PRESETS["full"]).words.words, _risk(PRESETS["smoke"]).words.words
+    every, some = (_risk(PRESETS[name]).about["words"] for name in ("full", "smoke"))
     assert len(some) == 20
     places = [every.index(word) for word in some]
     assert places == sorted(places)

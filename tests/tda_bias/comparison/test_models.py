@@ -9,11 +9,11 @@ import pytest
 
 from tda_bias import InputError
 from tda_bias.comparison.measures import (
-    DivergenceMeasure,
-    PairMeasure,
-    PerplexityMeasure,
-    SentenceMeasure,
-    TripleMeasure,
+    divergence_measure,
+    pair_measure,
+    perplexity_measure,
+    sentence_measure,
+    triple_measure,
 )
 from tda_bias.comparison.models import ModelComparison, NotMeasured, compare_models
 from tda_bias.comparison.outcome import Guard
@@ -138,11 +138,11 @@ def test_every_outcome_of_every_measure_has_a_row_that_its_items_give(two):
         for n, w in enumerate(["said", "knew that", "felt", "wrote"])
     ]
     measures = [
-        TripleMeasure(triples, make_twins(triples), {"source": "starter"}),
-        SentenceMeasure(sentences, {"source": "here"}),
-        *(PairMeasure(load_pairs(name, limit=1)) for name in ("winobias", "winogender", "blimp")),
-        PerplexityMeasure(TEXT, width=32),
-        DivergenceMeasure(TEXT, width=32),
+        triple_measure(triples, make_twins(triples), {"source": "starter"}),
+        sentence_measure(sentences, {"source": "here"}),
+        *(pair_measure(load_pairs(name, limit=1)) for name in ("winobias", "winogender", "blimp")),
+        perplexity_measure(TEXT, width=32),
+        divergence_measure(TEXT, width=32),
     ]
     found = compare_models(*two, measures, **FEW)
     table = found.table.set_index("outcome")
@@ -177,10 +177,10 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
     twins = make_twins(triples)
     blimp, wino = (load_pairs(name, limit=2) for name in ("blimp", "winobias"))
     measures = [
-        TripleMeasure(triples, twins, {}),
-        PairMeasure(blimp),
-        PairMeasure(wino),
-        PerplexityMeasure(TEXT, width=32),
+        triple_measure(triples, twins, {}),
+        pair_measure(blimp),
+        pair_measure(wino),
+        perplexity_measure(TEXT, width=32),
     ]
     found = compare_models(*two, measures, **FEW).table.set_index("outcome")
     for side, model in zip(("before", "after"), two, strict=True):
@@ -205,6 +205,7 @@ def test_scores_of_the_measures_are_those_of_the_commands(two):
 def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference(two):
     """By hand from single texts; an item that the swap does not change has none."""
     from tda_bias.scores.likelihood import TextReader
+    from tda_bias.scores.stereoset_scores import sentence_twins
     from tda_bias.scores.texts import Contrast
 
     texts = [
@@ -212,8 +213,8 @@ def test_sentences_have_the_twins_that_a_swap_gives_and_beta_is_their_difference
         ("The cook knew.", "The cook cried.", "The cook he."),
     ]
     sentences = [SentenceTriple(str(n), "man", "gender", *own, "") for n, own in enumerate(texts)]
-    measure = SentenceMeasure(sentences, {})
-    assert {name: twin.texts() for name, twin in measure.twins.items()} == {
+    measure = sentence_measure(sentences, {})
+    assert {name: twin.texts() for name, twin in sentence_twins(sentences).items()} == {
         "0": ("The woman cried.", "The woman knew.", "The woman she.")
     }
     items = measure.items(two[0], batch_size=8).set_index(["outcome", "item"])["value"]
@@ -247,7 +248,7 @@ def test_models_with_other_tokenizers_are_compared_in_what_they_share(two, tiny)
     found = compare_models(
         two[0],
         LanguageModel(other.hf_model, other.tokenizer, "after"),
-        [MadeUp(changed()), PerplexityMeasure(TEXT, width=32), DivergenceMeasure(TEXT, width=32)],
+        [MadeUp(changed()), perplexity_measure(TEXT, width=32), divergence_measure(TEXT, width=32)],
         **FEW,
     )
     table = found.table.set_index("outcome")
@@ -279,7 +280,7 @@ def test_a_stopped_comparison_goes_on_and_no_resume_starts_over(two, tmp_path):
 
 def test_a_text_that_repeats_itself_gives_each_window_a_name_of_its_own(two):
     repeated = NeutralText("he wrote. " * 400, "here", None)
-    measure = PerplexityMeasure(repeated, width=32)
+    measure = perplexity_measure(repeated, width=32)
     items = measure.items(two[0], batch_size=32)
     assert not items["item"].duplicated().any()
     windows = text_windows(two[0], repeated.text, width=32)

@@ -282,7 +282,7 @@ def test_what_is_saved_is_loaded_again(tmp_path):
     pd.testing.assert_frame_equal(loaded.heads, found.heads)
     pd.testing.assert_frame_equal(loaded.summary, found.summary)
     assert (loaded.record.heads, loaded.record.stereoset) == ("a", "b")
-    assert repr(loaded) == "ItemCrossReference(m: items of gender 14)"
+    assert repr(loaded).startswith("ItemCrossReference(m; rows: heads ")
 
 
 def test_a_head_that_does_nothing_at_all_is_saved_as_undefined(tmp_path):

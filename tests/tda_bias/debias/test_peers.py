@@ -98,7 +98,7 @@ def test_a_steering_vector_is_the_difference_of_means_and_is_added_at_every_toke
     vector = plain["men"].mean(0) - plain["women"].mean(0)
     steering = Steering(items, ITEMS, 1.0, sign=-1)
     torch.testing.assert_close(steering.vectors[1].double(), -vector, atol=1e-5, rtol=1e-4)
-    assert (steering.first, steering.n_values) == (1, len(vector))
+    assert ([layer.number for layer in steering.layers], steering.n_values) == ([1], len(vector))
     steering.load({"strength": torch.tensor(2.0)})
     moved = streams(items, 1, steering)
     for name, stream in moved.items():
