@@ -91,6 +91,9 @@ def partial_correlation(
 ) -> dict[str, float]:
     """Correlation of what ranks leave after a least-squares fit on the covariates' ranks.
 
+    What they leave of x is permuted and fitted again (Freedman & Lane 1983). Without that it keeps
+    degrees of freedom that the covariates took, and p is too small where targets are few.
+
     Returns:
         ``partial p_partial``; NaN without covariates, with too few targets for them, or where they
         leave nothing.
@@ -99,7 +102,8 @@ def partial_correlation(
         return {"partial": np.nan, "p_partial": np.nan}
     left_x, left_y = (ranks_without(values[:, None], covariates)[:, 0] for values in (x, y))
     rho = float(left_x @ left_y)
-    return {"partial": rho, "p_partial": two_sided_share(left_x[orders] @ left_y, rho)}
+    null = _permuted(left_x, orders, _basis(covariates)) @ left_y
+    return {"partial": rho, "p_partial": two_sided_share(null, rho)}
 
 
 def ranks_without(
