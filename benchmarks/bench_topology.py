@@ -1,16 +1,15 @@
 """Births and deaths against SciPy's spanning tree and GUDHI, by number of tokens.
 
-Everything of a table runs in turn, round by round; medians count. Each table is made twice: as the
-machine is, and beside a program that multiplies matrices on all cores. With the path of StereoSet
-in TDABIAS_STEREOSET the last table is of SmolLM2's patterns of a sample of the gender texts.
+Everything of a table runs in turn, round by round; medians count. The table is made twice: as the
+machine is, and beside a program that multiplies matrices on all cores.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -49,18 +48,12 @@ def microseconds(works: Mapping[str, tuple[Work, int]]) -> dict[str, float]:
     }
 
 
-def ours(patterns: torch.Tensor | list[torch.Tensor], backend: Backend = "mst") -> Work:
-    """Births and deaths of an array, or of several."""
-    arrays = patterns if isinstance(patterns, list) else [patterns]
-
-    def work() -> None:
-        for array in arrays:
-            births_deaths(array, backend=backend)
-
-    return work
+def ours(patterns: torch.Tensor, backend: Backend = "mst") -> Work:
+    """Births and deaths of an array."""
+    return partial(births_deaths, patterns, backend=backend)
 
 
-def scipy_trees(patterns: torch.Tensor | list[torch.Tensor]) -> tuple[Work, int]:
+def scipy_trees(patterns: torch.Tensor) -> tuple[Work, int]:
     """The spanning trees alone, of symmetric matrices that lie ready; deaths would come on top."""
     lower = [np.tril(one.double().numpy(), -1) for one in patterns]
     weights = [-(one + one.T) for one in lower]
@@ -95,57 +88,11 @@ def by_tokens(machine: str) -> None:
     print()
 
 
-def real_patterns(n_triples: int = 20) -> list[torch.Tensor]:
-    """Patterns (layer, head, n, n) of the first texts of the gender category."""
-    from tda_bias.heads.patterns import PatternReader
-    from tda_bias.heads.texts import tokenize
-    from tda_bias.models.load import load_model
-    from tda_bias.triples import load_triples
-
-    model = load_model("smollm2-135m", device="cpu")
-    triples = load_triples(os.environ["TDABIAS_STEREOSET"], category="gender")[:n_triples]
-    contexts = tokenize(model.tokenizer, triples, max_tokens=None)
-    return [
-        batch.patterns[place, :, :, :n, :n].clone()
-        for batch in PatternReader(model, batch_size=32).read(contexts)
-        for place, n in enumerate(batch.length.tolist())
-    ]
-
-
-def on_real_patterns(machine: str, patterns: list[torch.Tensor]) -> None:
-    """Births and deaths of all heads of some texts, by all routes."""
-    matrices = sum(one.shape[:2].numel() for one in patterns)
-    sample = [one[layer, layer % one.shape[1]] for one in patterns for layer in range(0, 30, 6)]
-    spent = microseconds(
-        {
-            "compiled": (ours(patterns), matrices),
-            "torch": (ours(patterns, "torch"), matrices),
-            "SciPy: tree alone": scipy_trees(sample),
-            "GUDHI": (ours(sample[::10], "gudhi"), len(sample[::10])),
-        }
-    )
-    tokens = statistics.mean(one.shape[-1] for one in patterns)
-    print(
-        f"SmolLM2-135M, all heads of {len(patterns)} gender texts of {tokens:.1f} tokens on "
-        f"average, {machine}:\n"
-    )
-    print("| what | microseconds per matrix | compiled is faster by |")
-    print("|---|---|---|")
-    for name, value in spent.items():
-        print(f"| {name} | {value:.2f} | {value / spent['compiled']:.0f} |")
-    print()
-
-
 def main() -> None:
-    """Print all tables."""
-    patterns = real_patterns() if os.environ.get("TDABIAS_STEREOSET") else []
-    if not patterns:
-        print("real patterns skipped: set TDABIAS_STEREOSET to StereoSet as JSON Lines\n")
+    """Print the table twice."""
     for machine, state in MACHINES.items():
         with state():
             by_tokens(machine)
-            if patterns:
-                on_real_patterns(machine, patterns)
 
 
 if __name__ == "__main__":
