@@ -36,7 +36,7 @@ class _Map:
     kind: str
 
 
-_PUBLISHED = "The published map: mean z over groups, which also ranks heads by their noise"
+_MEAN = "Mean z over groups, which also ranks heads by their noise"
 _MAPS = (
     *(
         _Map(
@@ -53,9 +53,9 @@ _MAPS = (
         )
         for end in ("_twin", "")
     ),
-    _Map("z_relative", "relative", "published", f"{_PUBLISHED}.", "spread"),
-    _Map("z_statistic", "statistic", "published S", f"{_PUBLISHED} (statistic S).", "spread"),
-    _Map("z_metric", "statistic", "published T", f"{_PUBLISHED} (metric T).", "spread"),
+    _Map("z_relative", "relative", "mean z, dispersion", f"{_MEAN}.", "spread"),
+    _Map("z_statistic", "statistic", "mean z, S", f"{_MEAN} (statistic S).", "spread"),
+    _Map("z_metric", "statistic", "mean z, T", f"{_MEAN} (metric T).", "spread"),
 )
 # Values per item by the kind of a map: which measure, whether twins are subtracted, its words.
 _KINDS = {
@@ -210,7 +210,10 @@ def _items(items: ItemDifferences | None, category: str) -> dict[str, Any]:
 def _by_group(
     values: Float[np.ndarray, "item head"], group: pd.Series, names: Sequence[str]
 ) -> tuple[Float[np.ndarray, "limit group head"], list[int]]:
-    """Means of groups with Student's interval over their items; undefined with fewer than two."""
+    """Means of groups with Student's interval over their items, undefined where none differs.
+
+    With fewer than two items the mean is undefined too.
+    """
     limits = np.full((3, len(names), values.shape[1]), np.nan)
     counts = []
     for place, name in enumerate(names):
@@ -221,6 +224,7 @@ def _by_group(
         if n > 1:
             mean = known.mean(0)
             half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * known.std(0, ddof=1) / np.sqrt(n)
+            half[np.ptp(known, axis=0) == 0] = np.nan
             limits[:, place] = mean, mean - half, mean + half
     return limits, counts
 

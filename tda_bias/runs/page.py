@@ -227,7 +227,7 @@ class Audited:
 def audit_html(runs: Sequence[Audited]) -> str:
     """The audit of runs as HTML; every name is escaped."""
     known = facts()
-    sets = dict.fromkeys(name for run in runs for name in _data_sets(run.record))
+    sets = dict.fromkeys(name for run in runs for name in _texts(run.record))
     records = [run.record for run in runs]
     versions = {f"{name} {v}" for record in records for name, v in record.packages.items()}
     versions |= {f"tdabias {record.tdabias}" for record in records if record.tdabias}
@@ -266,16 +266,13 @@ def facts() -> Mapping[str, Any]:
 
 def _shown(run: Audited) -> dict[str, Any]:
     record = run.record
-    data, seed = record.data, record.settings.get("seed")
-    texts = "not recorded" if data is None else data.source
-    if data is not None and data.revision:
-        texts += f", revision {data.revision}"
+    seed = record.settings.get("seed")
     return {
         "name": run.name,
         "record": record,
         "about": facts()["commands"][record.command.split()[0]],
         "findings": [{"title": title, **found.as_values()} for title, found in run.findings],
-        "texts": texts,
+        "texts": "; ".join(_texts(record).values()) or "not recorded",
         "whom": run.whom or "not recorded",
         "repeat": run.repeat,
         "seed": "none" if seed is None else seed,
@@ -283,10 +280,28 @@ def _shown(run: Audited) -> dict[str, Any]:
     }
 
 
-def _data_sets(record: RunRecord) -> list[str]:
-    """Names of the sets that a run read: what it was given, and what its record says."""
-    given = [record.data.source] if record.data is not None else []
-    given += [str(record.settings[name]) for name in ("set", "pairs") if record.settings.get(name)]
-    return [
-        next((known for known in facts()["data_sets"] if known in name), name) for name in given
-    ]
+def _texts(record: RunRecord) -> dict[str, str]:
+    """What a run read, by the name of its data set, with what pins it."""
+    values = record.model_dump(mode="json", by_alias=True)
+    read: list[tuple[str, Mapping[str, Any]]] = []
+    if record.data is not None:
+        read.append((record.data.source, values["data"]))
+    if "measures" in values:  # a battery's; those of texts of one's own have the texts' licence
+        for name, about in values["measures"].items():
+            of_texts = name not in facts()["data_sets"] or name == "stereoset"
+            read.append((about["source"] if of_texts else name, {"source": name, **about}))
+    else:
+        given = [values["settings"].get(name) for name in ("set", "pairs", "text")]
+        read += [(str(one), {"source": one}) for one in given if one not in (None, "none", "self")]
+    if record.command.startswith("pvf"):
+        lists = [f"{one['name']} ({one['source']})" for one in map(values["words"].get, "xy")]
+        read.append(("pvf", {"source": "; ".join(lists)}))
+    if record.command == "unqover":
+        design = values["design"]
+        read.append(("unqover", {"source": f"{design['class']} ({design['source']})"}))
+    texts: dict[str, list[str]] = {}
+    for name, about in read:
+        known = next((known for known in facts()["data_sets"] if known in name), name)
+        pinned = f", revision {about['revision']}" if about.get("revision") else ""
+        texts.setdefault(known, []).append(f"{about['source']}{pinned}")
+    return {name: "; ".join(dict.fromkeys(several)) for name, several in texts.items()}

@@ -197,8 +197,9 @@ class Explorer {
     const at = (limit, group) => values.numbers[(limit * n + group) * heads + this.head];
     const rows = this.of.groups.map((group, place) => {
       const [value, low, high] = [0, 1, 2].map((limit) => at(limit, place));
-      const tip = `${group}: ${numberText(value)}, 95 % interval ${numberText(low)} to ` +
-        `${numberText(high)}, ${values.n[place]} texts`;
+      const interval = Number.isNaN(low) ? "no interval"
+        : `95 % interval ${numberText(low)} to ${numberText(high)}`;
+      const tip = `${group}: ${numberText(value)}, ${interval}, ${values.n[place]} texts`;
       return { group, tip, value, low, high };
     }).filter((row) => !Number.isNaN(row.value));
     this.groupsTitle.textContent = `Group by group, ${values.label}`;

@@ -114,10 +114,11 @@ async function drawCharts() {
   }
 }
 
-// On paper nothing can be unfolded: what is folded below a finding is printed with it.
+// On paper nothing can be unfolded: what is folded below a finding, and tables, are printed.
 let unfolded = [];
 addEventListener("beforeprint", () => {
-  unfolded = [...document.querySelectorAll(".finding details:not([open])")];
+  document.querySelectorAll("details.table").forEach(fillTable);
+  unfolded = [...document.querySelectorAll(":is(.finding details, details.table):not([open])")];
   unfolded.forEach((place) => { place.open = true; });
 });
 addEventListener("afterprint", () => unfolded.forEach((place) => { place.open = false; }));
@@ -161,20 +162,23 @@ function tableOf({ names, columns }, label) {
   return table;
 }
 
+/** Put its table into a place that has none yet. */
+function fillTable(place) {
+  if (place.childElementCount > 1) return;
+  const table = sections[place.dataset.section].tables[place.dataset.table];
+  const label = place.querySelector("summary").textContent;
+  place.append(
+    element("p", { class: "remark" }, table.of > (table.columns[0] ?? []).length
+      ? `The first ${table.columns[0].length} of ${table.of} rows; the run's file has all. ` : "",
+    element("button", { class: "download", type: "button", onclick: () => download(table) },
+      "Download as CSV")),
+    element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+      tableOf(table, label)));
+}
+
 function lateTables() {
   for (const place of document.querySelectorAll("details.table")) {
-    place.addEventListener("toggle", () => {
-      if (place.childElementCount > 1) return;
-      const table = sections[place.dataset.section].tables[place.dataset.table];
-      const label = place.querySelector("summary").textContent;
-      place.append(
-        element("p", { class: "remark" }, table.of > (table.columns[0] ?? []).length
-          ? `The first ${table.columns[0].length} of ${table.of} rows; the run's file has all. ` : "",
-        element("button", { class: "download", type: "button", onclick: () => download(table) },
-          "Download as CSV")),
-        element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
-          tableOf(table, label)));
-    });
+    place.addEventListener("toggle", () => fillTable(place));
   }
 }
 

@@ -40,7 +40,7 @@ def test_the_map_that_the_run_ranks_by_comes_first(shown, result):
 def test_every_map_stands_with_its_noise_and_its_test(shown, result):
     by_name = {one["label"]: one for one in of(shown)["maps"]}
     assert len(by_name) == 7
-    for label, tested in (("location", "location"), ("published T", "statistic")):
+    for label, tested in (("location", "location"), ("mean z, T", "statistic")):
         for name in ("p", "p_max", "q"):
             column = result.layer_by_head(f"{name}_{tested}", "gender").ravel()
             np.testing.assert_allclose(by_name[label][name], column, rtol=1e-3)
@@ -84,6 +84,9 @@ def test_students_interval_by_hand():
     np.testing.assert_allclose(limits[:, 0, 0], [7 / 3, low, high])
     assert np.isnan(limits[:, 1]).all()
     assert n == [3, 1]
+    limits, _ = _by_group(np.full((3, 1), 0.1), pd.Series(list("aaa")), ["a"])
+    assert limits[0, 0, 0] == pytest.approx(0.1)
+    assert np.isnan(limits[1:, 0]).all()
 
 
 def test_places_in_rankings_count_from_the_largest_and_ablations_have_theirs(shown, folder):

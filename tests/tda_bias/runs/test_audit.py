@@ -43,12 +43,14 @@ def test_nothing_is_called_compliant():
 
 @pytest.mark.parametrize(
     "command",
-    ["heads", "confirm", "stereoset", "stereoset intrasentence", "pairs", "pvf", "pvf risk",
-     "unqover", "ablate", "ablate curve", "crossref", "crossref items", "crossref published",
+    ["heads", "confirm", "stereoset", "stereoset intrasentence", "pairs", "pvf", "unqover",
+     "ablate", "ablate curve", "crossref", "crossref items", "crossref published",
      "compare", "debias", "edit"],
 )  # fmt: skip
 def test_every_command_has_an_outcome_its_limit_and_a_place_in_the_frameworks(command):
-    html = audit_html([Audited("x", record(command), [("", FOUND)])])
+    named = {"words": WORDS, "design": {"class": "age", "source": "own"}}
+    run = RunRecord(command=command, model=ModelRecord(name="tiny"), **named)
+    html = audit_html([Audited("x", run, [("", FOUND)])])
     about = facts()["commands"][command.split()[0]]
     assert set(about) == {"outcome", "not_shown", *facts()["frameworks"]}
     assert about["not_shown"].split(";")[0].split("'")[0] in html
@@ -58,6 +60,44 @@ def test_data_of_a_users_own_are_not_given_a_licence():
     html = audit_html([Audited("x", record(source="mine.jsonl"), [("", FOUND)])])
     assert "mine.jsonl" in html
     assert "not assessed here" in html
+
+
+WORDS = {"x": {"name": "occupations", "source": "D.1"}, "y": {"name": "race", "source": "table 7"}}
+WIKI = {"source": "data/wikitext-2-raw-v1_test.txt", "revision": "r2"}
+MEASURES = {
+    "stereoset": {"source": "mine.jsonl", "revision": "r1"},
+    "blimp": {"source": "packaged"},
+    "pvf": {"words": []},
+    "perplexity": WIKI,
+    "divergence": WIKI,
+    "own": {"source": "slow.csv"},
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "entries", "texts", "sets"),
+    [
+        ("pvf", {"words": WORDS}, "occupations (D.1); race (table 7)", {"pvf"}),
+        ("unqover", {"design": {"class": "age", "source": "own"}}, "age (own)", {"unqover"}),
+        (
+            "compare",
+            {"measures": MEASURES},
+            "mine.jsonl, revision r1; packaged; pvf; data/wikitext-2-raw-v1_test.txt, revision r2; "
+            "slow.csv",
+            {"mine.jsonl", "blimp", "pvf", "wikitext", "slow.csv"},
+        ),
+        ("ablate curve", {"settings": {"text": "wikitext2"}}, "wikitext2", {"wikitext"}),
+        ("debias", {"settings": {"text": "self", "pairs": "none"}}, "not recorded", set()),
+    ],
+)
+def test_every_command_names_the_data_sets_it_read(command, entries, texts, sets):
+    run = RunRecord(command=command, model=ModelRecord(name="tiny"), **entries)
+    html = audit_html([Audited("x", run, [("", FOUND)])])
+    assert f"<td>{texts}</td>" in html
+    _, _, listed = html.partition("<h3>Data sets</h3>")
+    listed, _, _ = listed.partition("</table>")
+    assert set(re.findall(r"<tr><td>([^<]*)</td>", listed)) == sets
+    assert ("not assessed here" in listed) == bool(sets - set(facts()["data_sets"]))
 
 
 def test_a_card_names_its_base_model_and_holds_the_audit():
