@@ -29,7 +29,7 @@ class LsSettings(OutputSettings):
     what: Annotated[
         Literal["models", "data", "categories", "groups", "runs"] | None, Positional()
     ] = Field(
-        None, description="models, data, categories, groups or runs (default: models and data)"
+        None, description="models, data, categories, groups or runs (default: models, data, runs)"
     )
     data: str = Field(
         "starter",
@@ -61,6 +61,9 @@ def ls(settings: LsSettings) -> None:
         "runs": lambda: runs(settings.folder, settings.console),
     }
     kinds = [settings.what] if settings.what else ["models", "data"]
+    named = "folder" in settings.model_fields_set
+    if settings.what is None and (named or settings.folder.is_dir()):
+        kinds.append("runs")
     tables = {kind: listed[kind]() for kind in kinds}
     shown: list[Table | str] = []
     for kind, table in tables.items():
@@ -71,7 +74,7 @@ def ls(settings: LsSettings) -> None:
         number = counted(len(table), "finished run")
         shown.append(_HINTS[kind].format(settings=settings, number=number))
     if settings.what is None:
-        shown.append("`tdabias ls categories`, `groups` and `runs` list more.")
+        shown.append("`tdabias ls categories` and `groups` list more.")
     rows = pd.concat([table.assign(kind=kind) for kind, table in tables.items()])
     if settings.what:
         rows = rows.drop(columns="kind")

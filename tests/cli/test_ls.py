@@ -69,6 +69,17 @@ def test_runs_are_found_inside_each_other_and_damaged_ones_are_said(tmp_path, ca
     assert capsys.readouterr() == ("", "")
 
 
+def test_without_a_name_models_data_and_runs_are_listed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert set(listed(capsys)["kind"]) == {"models", "data"}
+    write_run(tmp_path / "runs" / "a")
+    table = listed(capsys).set_index("kind")
+    assert table.loc["runs", "run"] == "runs/a"
+    assert {"models", "data"} < set(table.index)
+    assert run(["ls", "--folder", "none"]) == 2
+    assert "`folder` none is no folder" in capsys.readouterr().err
+
+
 def test_a_folder_without_runs_is_no_error(tmp_path, capsys):
     assert run(["ls", "runs", "--folder", str(tmp_path)]) == 0
     assert "0 finished runs" in capsys.readouterr().out
