@@ -142,7 +142,7 @@ def summary_table(report: Report) -> Table:
             for name in ("mu", "eta"):
                 low, high = row[f"{name}_low"], row[f"{name}_high"]
                 interval = f"{low:.3f} to {high:.3f}" if low == low else ""
-                chance = f"{row[f'{name}_chance']:.3f}, {row[f'{name}_chance_pair']:.3f}"
+                chance = f"{row[f'{name}_chance_pair']:.3f}"
                 p = p_text(row[f"{name}_p_pair"])
                 rows.append([*names, name, f"{row[name]:.3f}", interval, chance, p])
                 names = ["", ""]
@@ -171,7 +171,8 @@ def ranked_table(report: Report, top: int) -> Table:
         for number, row in enumerate(chosen.to_dict("records")):
             shown = [group if number == 0 else "", row[column], f"{row['gamma']:+.3f}"]
             if not sensitive:
-                interval = f"{row['low']:+.3f} to {row['high']:+.3f}"
+                known = row["low"] == row["low"]
+                interval = f"{row['low']:+.3f} to {row['high']:+.3f}" if known else ""
                 shown += [interval, p_text(row["q"]), f"{row['eta']:+.2f}"]
             cells.append(shown)
     heading = "Most preferred for" if len(groups) == 2 else "Most and least preferred for"

@@ -87,7 +87,7 @@ def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol
     untouched = {
         "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",
         "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
-        "high": high, **dict.fromkeys(("change", "change_low", "change_high"), 0.0),
+        "high": high, "change": 0.0,
         **{name: first[f"{name}_before"] for name in _BEFORE},
         **{f"{name}_before": first[f"{name}_before"] for name in _BEFORE},
     }  # fmt: skip

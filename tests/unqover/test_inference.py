@@ -140,6 +140,8 @@ def test_where_each_subject_is_its_own_group_its_opponents_are_drawn():
     same = sums(np.full((9, 1, 2), 0.25), first, second, 6)
     found = group_intervals(same, group, n_resamples=100, rng=np.random.default_rng(0))
     assert np.isnan([found.pvalue, found.low]).all()
+    same = sums(np.full((9, 1, 2), 0.1), first, second, 6)
+    assert np.isnan(model_intervals(same, group, group=group)).all()
 
 
 def test_intervals_of_mu_and_eta_leave_out_each_subject_of_the_definition():

@@ -126,6 +126,9 @@ def test_the_table_has_means_over_items_of_test_targets_and_the_untouched_model(
     row = table.loc["effect"]
     assert row["low"] <= row["beta"] <= row["high"]
     assert row["change_low"] <= row["change"] <= row["change_high"] < 0
+    # It is not that the change of the untouched model is known to be 0: there is none.
+    assert table.loc["untouched", "change"] == 0
+    assert table.loc["untouched", ["change_low", "change_high"]].isna().all()
 
 
 def test_a_condition_is_held_against_random_sets_of_which_there_might_be_others():
