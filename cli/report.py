@@ -56,7 +56,7 @@ def report(settings: ReportSettings) -> None:
         f"Stereotypes in {', '.join(models)}",
         "Which attention heads carry them, how sure that is, in which texts, and what it has "
         "to do with what the model says. Each section begins with "
-        "its finding; controls, power and details are folded below it.",
+        "its finding, with its controls, its power and what to do next.",
         [_section(run, runs) for run in runs],
         command=command_line(["report"], settings),
         audit=audit,
@@ -180,7 +180,6 @@ def _charts(run: Run, runs: Sequence[Run]) -> list[Chart]:
         "compare": charts.compare,
         "debias": charts.debias,
         "pvf": charts.pvf,
-        "pvf risk": charts.pvf,
         "unqover": charts.unqover,
     }
     return drawn[run.command](run) if run.command in drawn else []
@@ -300,7 +299,6 @@ def _named(place: str, package: str | None = None) -> Any:
 PRINTED = {
     "heads": _Printed("tda_bias.heads.result:HeadBias", "heads:output", True),
     "pvf": _Printed("pvf.report:load_report", "pvf:saved", True),
-    "pvf risk": _Printed("pvf.report:load_report", "pvf:saved", True),
     "unqover": _Printed("unqover.answers:Answers", "unqover:saved", True),
     "ablate": _Printed("tda_bias.ablation.study:AblationStudy", "ablate:output"),
     "ablate curve": _Printed("tda_bias.ablation.prune_curve:PruneCurve", "ablate:curve_output"),

@@ -77,7 +77,6 @@ class PreferencesRecord(RunRecord):
     Attributes:
         kind: Of language model.
         prompts: Number, tokens and hash of the prompts, and how they were run.
-        seconds: That reading took.
     """
 
     command: str = "pvf"
@@ -86,7 +85,6 @@ class PreferencesRecord(RunRecord):
     words: WordsRecord
     read: ReadRecord
     prompts: dict[str, Any] = Field(default_factory=dict)
-    seconds: float | None = None
 
 
 # -- preferences -----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +90,7 @@ def score_preferences(
         "forms": config.forms,
     }
     kept = cache(identity)
-    start, done, n_prompts = time.perf_counter(), 0, len(words.words) * len(templates)
+    done, n_prompts = 0, len(words.words) * len(templates)
 
     def moved(prompts: int) -> None:
         if progress is not None:
@@ -139,7 +138,6 @@ def score_preferences(
             # Where blocks were run in different ways, all of them.
             **{k: v[0] if len({*v}) == 1 else [*dict.fromkeys(v)] for k, v in notes.items()},
         },
-        seconds=time.perf_counter() - start,
     )
     return Preferences(log_prob, continued, record)
 

@@ -110,13 +110,7 @@ def hub_split(
 ) -> Any:
     """One split of a data set on the hub.
 
-    Args:
-        name: Of the data set.
-        config: Its configuration.
-        split: Its split.
-        revision: A commit or branch.
-        given: What the user called it, for the message.
-        instead: What can be done without the hub, for the message.
+    ``given`` is what the user called it, ``instead`` what can be done without the hub.
 
     Raises:
         InputError: if it is neither in the cache nor can be fetched.
@@ -144,14 +138,9 @@ def commit_of(split: Any) -> str | None:
 def chosen(
     items: Sequence[T], groups: Sequence[str] | None, limit: int | None, *, of: str, division: str
 ) -> list[T]:
-    """Items of some groups, at most so many of each group and division, in their order.
+    """Items of some groups (all if none are named), at most so many of each group and division.
 
-    Args:
-        items: Pairs, or whatever has a ``group``.
-        groups: Those that are kept; all if there are none.
-        limit: At most so many.
-        of: Their name in messages: pairs, items.
-        division: The attribute that names what a group is divided by.
+    ``of`` names them in messages, ``division`` is the attribute that divides a group.
 
     Raises:
         InputError: if a group does not occur, naming the first and those that are spelled alike.

@@ -87,15 +87,7 @@ def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> 
 
 
 def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
-    """Remarks on a source that are no errors: triples that stand twice, names nearly the same.
-
-    Args:
-        source: As in ``load_triples``.
-        category: As there.
-
-    Returns:
-        A sentence each, with a count; nothing where there is nothing to say.
-    """
+    """Remarks on a source that are no errors: triples that stand twice, names nearly the same."""
     read = [t for t in _read(source) if category in ("all", t.category)]
     again = [
         f"{Path(triple.source).name} "
@@ -139,7 +131,7 @@ def _with_earlier(triples: Iterable[Triple]) -> Iterator[tuple[Triple, Triple | 
 def triple_ids(triples: Iterable[Triple]) -> list[str]:
     """Name each triple, wherever it was read from, by a hash of its content.
 
-    A triple that stands several times gets ``-2``, ``-3``, ... behind it.
+    A triple that stands several times gets ``-2``, ``-3``, ... after it.
     """
     seen: Counter[str] = Counter()
     ids = []

@@ -39,8 +39,6 @@ class AnswersRecord(RunRecord):
         ask: How it was asked.
         tokens: By template, tokens of every subject's name.
         notes: How texts were run.
-        parts_reused: Saved parts that an earlier run had made.
-        seconds: That asking took.
     """
 
     command: str = "unqover"
@@ -51,8 +49,6 @@ class AnswersRecord(RunRecord):
     questions: int
     tokens: tuple[tuple[int, ...], ...]
     notes: dict[str, Any] = Field(default_factory=dict)
-    parts_reused: int = 0
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ This is the only file of the package that runs a model.
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -50,12 +49,7 @@ def ask_questions(
 ) -> Answers:
     """Ask a model every question of a design: two orders of mention, two polarities.
 
-    Args:
-        model: A causal or masked language model, or one that answers with a span.
-        design: The questions.
-        config: How they are asked.
-        cache: Opens the cache of finished parts, given the settings that their numbers depend on.
-        progress: Called with finished instances (a pair in one template and order) and all.
+    The model is a causal or masked language model, or one that answers with a span.
 
     Raises:
         InputError: if the model cannot be asked that way, a text is too long for it, its
@@ -80,13 +74,7 @@ def ask_questions(
     log_prob = np.full((n_pairs, n_templates, n_attributes, 2, 2, 2), np.nan)
     mass = np.full((n_pairs, n_templates, n_attributes, 2, 2), np.nan)
     n_tokens = np.zeros((n_templates, len(design.subjects)), dtype=int)
-    start, done = time.perf_counter(), 0
-    computed: list[int] = []
-
-    def answers_of(template: int, pairs: np.ndarray) -> Mapping[str, np.ndarray]:
-        computed.append(template)
-        return _answers(model, ask, _instances(design, template, pairs))
-
+    done = 0
     blocks = [
         (template, np.arange(first, min(first + _PAIRS, n_pairs)))
         for template in range(n_templates)
@@ -97,7 +85,7 @@ def ask_questions(
             f"{design.record.name} template {template + 1} pairs from {pairs[0] + 1}",
             len(pairs) * int(design.asked[template].sum()),
             partial(_depends_on, design, template, pairs),
-            partial(answers_of, template, pairs),
+            partial(_answers, model, ask, design, template, pairs),
         )
         for template, pairs in blocks
     ]
@@ -119,8 +107,6 @@ def ask_questions(
         questions=design.n_questions,
         tokens=tuple(map(tuple, n_tokens.tolist())),
         notes=notes,
-        parts_reused=len(blocks) - len(computed),
-        seconds=time.perf_counter() - start,
     )
     return Answers(design.first, design.second, log_prob, mass, record)
 
@@ -222,10 +208,10 @@ def _depends_on(design: Design, template: int, pairs: np.ndarray) -> dict[str, s
 
 
 def _answers(
-    model: LanguageModel, ask: Ask, instances: Sequence[Instance]
+    model: LanguageModel, ask: Ask, design: Design, template: int, pairs: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Answers as they are saved: pair first, order behind the attribute."""
-    found = ask(instances)
+    """Answers as they are saved: pair first, order after the attribute."""
+    found = ask(_instances(design, template, pairs))
     if not np.isfinite(found.log_prob).all():
         raise InputError(f"`model` {model.name} gives undefined probabilities; use --dtype float32")
     return {
@@ -247,7 +233,7 @@ class ScoredText(NamedTuple):
 
 
 class ContinuationAsker:
-    """Causal models: the log-probability of a sentence, or of an answer, behind a text.
+    """Causal models: the log-probability of a sentence, or of an answer, after a text.
 
     All texts of an instance are read together: what they share is run once.
 
@@ -318,7 +304,7 @@ class ContinuationAsker:
         return texts
 
     def _continuations(self, instance: Instance) -> Iterator[tuple[str, str, slice]]:
-        """The text before, what is scored behind it, and where in that the subject stands."""
+        """The text before, what is scored after it, and where in that the subject stands."""
         template, context = instance.template, instance.context
         if self._how == "cloze":
             for said, place in instance.statements():
@@ -336,7 +322,7 @@ class ContinuationAsker:
 
 
 def _fill_masks(model: LanguageModel, batch_size: int, instances: Sequence[Instance]) -> Asked:
-    """Masked models: the subject of a sentence behind the context is masked and read.
+    """Masked models: the subject of a sentence after the context is masked and read.
 
     The whole vocabulary shares the probability; a subject of several tokens is read with as many
     masks, from left to right. Rows that two subjects share are run once.
@@ -375,7 +361,7 @@ def _point_at_answers(
 
     A subject's score is the square root of the probability of its first token as the beginning
     times that of its last as the end; of the starts with and without the words before it ("a group
-    of"), and of the ends with and without the noun behind it, the likelier counts.
+    of"), and of the ends with and without the noun after it, the likelier counts.
 
     Source: [UnQover] section 3 and its code.
     """

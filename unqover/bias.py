@@ -299,16 +299,9 @@ def chance(
 ) -> Float[np.ndarray, "2 flip"]:
     """Mu and eta of flipped signs: under the null hypothesis that C is symmetric about 0.
 
-    Args:
-        C: Comparisons.
-        first: First subject of each pair.
-        second: Second subject of each pair.
-        n_subjects: Number of subjects.
-        group: As in ``aggregates``.
-        templates_together: Flip a pair and attribute with all their templates, and not every
-            comparison alone. That allows for templates that agree by the pair alone.
-        n_flips: Number of flips.
-        rng: The generator they come from.
+    ``templates_together`` flips a pair and attribute with all their templates, and not every
+    comparison alone: that allows for templates that agree by the pair alone. Groups are those of
+    ``aggregates``.
     """
     given = sums(C, first, second, n_subjects)
     member = Membership.of(given, np.arange(n_subjects) if group is None else group)
@@ -366,17 +359,10 @@ def group_intervals(
     """Standard errors of gamma over subjects, and what follows from them.
 
     Attributes and templates stay. With few subjects the limits use Student's t, with one degree of
-    freedom less than there are subjects to draw on the smaller side.
-
-    Args:
-        given: Comparisons.
-        group: Group of each subject, numbered from 0.
-        opponents_alone: Subjects are descriptions ("an Asian man") and none stands for others: only
-            the opponents of a group are a sample. Else subjects on both sides are (first names),
-            drawn within their groups.
-        n_resamples: Number of resamples.
-        confidence: Coverage.
-        rng: The generator they come from.
+    freedom less than there are subjects to draw on the smaller side. Where subjects are
+    descriptions ("an Asian man") and none stands for others, only the opponents of a group are a
+    sample (``opponents_alone``). Else subjects on both sides are (first names), drawn within their
+    groups.
     """
     member = Membership.of(given, group)
     observed = member.means(given.C, given.n)
@@ -414,14 +400,8 @@ def model_intervals(
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Limits of mu and of eta over subjects, left out one by one; attributes are these.
 
-    mu is a maximum and biased upwards, which an interval does not correct: hold it against
-    ``chance``.
-
-    Args:
-        given: Comparisons.
-        strata: Subjects are a sample within these; where each is alone, of all.
-        group: As in ``aggregates``.
-        confidence: Coverage.
+    mu is a maximum and biased upwards, which an interval does not correct: compare it with
+    ``chance``. Subjects are a sample within ``strata``; where each is alone, of all.
 
     Returns:
         NaN for fewer than five subjects, and where one is its stratum.

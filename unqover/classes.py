@@ -119,7 +119,7 @@ class Form(_FilePart):
 
 
 class Frame(_FilePart):
-    """A sentence about two subjects, and the question behind it."""
+    """A sentence about two subjects, and its question."""
 
     form: str
     context: str

@@ -54,6 +54,6 @@ class InferenceConfig(BaseModel):
     n_flips: int = Field(
         200, ge=19, le=MAX_RESAMPLES, description="sign flips for the chance level of mu and eta"
     )
-    n_resamples: int = Field(1000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples")
+    n_bootstrap: int = Field(1000, ge=100, le=MAX_RESAMPLES, description="bootstrap resamples")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="coverage of the intervals")
     seed: int = Field(0, ge=0, le=MAX_SEED, description="fixes every random draw")

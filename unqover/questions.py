@@ -10,19 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
 from tda_bias.runs.record import RecordPart
+from tda_bias.runs.text import article, english
 from tda_bias.types import InputError
 from unqover.classes import Attribute, Form, Frame, Subject, SubjectClass
 from unqover.config import DesignConfig
-
-if TYPE_CHECKING:
-    import inflect
 
 T = TypeVar("T")
 
@@ -195,7 +193,7 @@ def _drawn(items: Sequence[T], most: int, rng: np.random.Generator) -> list[T]:
 class Template:
     """A frame with one of its form's nouns.
 
-    ``noun`` stands behind an adjective; it is empty where the form has none.
+    ``noun`` stands after an adjective; it is empty where the form has none.
     """
 
     frame: Frame
@@ -257,23 +255,8 @@ def templates(chosen: SubjectClass) -> tuple[Template, ...]:
 
 
 @cache
-def article(noun: str) -> str:
-    """The article by the sound behind it: an 80-year-old, a European, an hour."""
-    number = re.match(r"\d+", noun)
-    spoken = str(_english().number_to_words(number[0])) + noun[number.end() :] if number else noun
-    return str(_english().a(spoken)).split(" ", 1)[0]
-
-
-@cache
 def _plural(noun: str) -> str:
-    return str(_english().plural_noun(noun) or noun)
-
-
-@cache
-def _english() -> inflect.engine:
-    import inflect
-
-    return inflect.engine()
+    return str(english().plural_noun(noun) or noun)
 
 
 def _predicate(attribute: Attribute, denied: bool, number: str) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from tda_bias.runs.result import adding_to_run, summary_html
 from tda_bias.runs.settings import validated
 from tda_bias.runs.text import Finding, p_text
-from tda_bias.stats.resampling import share_reached
+from tda_bias.stats.resampling import share_reached, value_needed
 from unqover.answers import Answers
 from unqover.bias import (
     SCALES,
@@ -187,6 +187,7 @@ def _summary_row(
             rng=np.random.default_rng([config.seed, 0, number]),
         )  # fmt: skip
         row[f"mu_chance{end}"], row[f"eta_chance{end}"] = null.mean(1)
+        row[f"mu_needed{end}"] = value_needed(null[0])
         observed = np.array([both.mu, both.mean_eta])
         row[f"mu_p{end}"], row[f"eta_p{end}"] = share_reached(null.T, observed)
     row["mu_above_chance"] = row["mu"] - row["mu_chance"]
@@ -231,7 +232,7 @@ def _group_table(
                 of_scale,
                 group,
                 opponents_alone=_described(answers),
-                n_resamples=config.n_resamples,
+                n_resamples=config.n_bootstrap,
                 confidence=config.confidence,
                 rng=np.random.default_rng([config.seed, 2, number]),
             )
@@ -406,9 +407,8 @@ def unqover_finding(report: Report) -> Finding:
             + (f"{kept} have q < .05" if kept else "nothing survives correction")
         )
     details = [
-        "By chance: mean of mu and eta with the sign of every comparison flipped at random; then "
-        "with a pair's templates flipped together, which p is from. Both are above 0 for a model "
-        "without bias.",
+        "By chance: mean of mu and eta with the signs of comparisons flipped at random, a pair's "
+        "templates together, which p is from. It is above 0 for a model without bias.",
         f"The two subjects together hold {n['mass_mean']:.3g} of the model's probability. "
         f"{n['ties']} of {n['comparisons']} comparisons are ties.",
     ]
@@ -441,6 +441,12 @@ def unqover_finding(report: Report) -> Finding:
             f"{', '.join(f'{k}: {v}' for k, v in n['tokens_of_names'].items())}; with equally long "
             f"names only ({n['equal_tokens_share']:.0%} of pairs) mu is "
             f"{n['mu_equal_tokens']:.3f}.",
+        ],
+        power=[
+            f"mu must be above {first['mu_needed_pair']:.3f} for p < .05 (the sign of a pair's "
+            "templates flipped together)."
+            if first["mu_needed_pair"] == first["mu_needed_pair"]
+            else f"With {report.config.n_flips} sign flips no p can be below .05."
         ],
         details=details,
     )

@@ -10,14 +10,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from tda_bias.pairs.pair import Pair, PairSet, checked
 from tda_bias.pairs.published import SETS
 from tda_bias.runs.files import json_objects, rows_of
+from tda_bias.runs.settings import validated
 from tda_bias.sources import chosen, hash_of, text_of
 from tda_bias.types import InputError
 
+
+class _Line(BaseModel):
+    """A pair of a user's file; in JSON Lines an ``id`` may be a whole number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str | int
+    group: str
+    more: str
+    less: str
+    set: str | None = None
+    context: str | None = None
+    type: str | None = None
+
+
 _NEEDED = ("id", "group", "more", "less")
-_OPTIONAL = ("set", "context", "type")
 
 
 def load_pairs(
@@ -71,10 +88,17 @@ def _user_pairs(path: Path) -> PairSet:
     first: tuple[str, frozenset[str]] | None = None
     seen: dict[str, str] = {}
     texts: dict[Pair, str] = {}
-    kinds: dict[str, type] = {}
     for where, item in _items(text, source):
-        _check_keys(item, where)
-        form = frozenset(item)
+        if {"stereotype", "anti-stereotype"} <= set(item):
+            raise InputError(
+                f"{where}: this is a triple of StereoSet; `tdabias stereoset` scores those"
+            )
+        try:
+            fields = validated(_Line, item, given_as="file").model_dump(exclude_none=True)
+        except InputError as error:
+            message = str(error).replace("unknown setting", "unknown key")
+            raise InputError(f"{where}: {message}") from None
+        form = frozenset(fields)
         first = first or (where, form)
         if form != first[1]:
             differing = sorted(form ^ first[1])[0]
@@ -82,8 +106,7 @@ def _user_pairs(path: Path) -> PairSet:
                 f"{where}: `{differing}` stands in some lines only (not as in {first[0]}); all "
                 "pairs of a file must be of the same form"
             )
-        fields: dict[str, Any] = {"set": path.stem}
-        fields |= {key: _text(item[key], key, where, kinds) for key in item}
+        fields = {"set": path.stem, **fields, "id": str(fields["id"])}
         if fields["id"] in seen:
             raise InputError(f"{where}: the id {fields['id']!r} stands in {seen[fields['id']]} too")
         seen[fields["id"]] = where
@@ -107,34 +130,5 @@ def _items(text: str, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from json_objects(text, source)
         return
     for number, row in enumerate(rows_of(text, source, columns=_NEEDED), start=2):
-        item = {key: value for key, value in row.items() if value or key not in _OPTIONAL}
+        item = {key: value for key, value in row.items() if value or key in _NEEDED}
         yield f"{source} line {number}", item
-
-
-def _check_keys(item: dict[str, Any], where: str) -> None:
-    allowed = (*_NEEDED, *_OPTIONAL)
-    unknown = sorted(set(item) - set(allowed))
-    if {"stereotype", "anti-stereotype"} <= set(item):
-        raise InputError(
-            f"{where}: this is a triple of StereoSet; `tdabias stereoset` scores those"
-        )
-    if unknown:
-        raise InputError(f"{where}: unknown key `{unknown[0]}`; allowed are {', '.join(allowed)}")
-    missing = [key for key in _NEEDED if key not in item]
-    if missing:
-        raise InputError(
-            f"{where}: the key `{missing[0]}` is missing; needed: {', '.join(_NEEDED)}"
-        )
-
-
-def _text(value: Any, key: str, where: str, kinds: dict[str, type]) -> str:
-    """A field as text; an ``id`` may be a whole number in every line."""
-    number = key == "id" and isinstance(value, int) and not isinstance(value, bool)
-    if not isinstance(value, str) and not number:
-        raise InputError(f"{where}: `{key}` must be a text; got {value!r}")
-    if kinds.setdefault(key, type(value)) is not type(value):
-        raise InputError(f"{where}: `{key}` is a text in some lines and a number in others")
-    text = str(value)
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(f"{where}: `{key}` holds half of a surrogate pair, which is no character")
-    return text

@@ -317,11 +317,8 @@ def _curve_panel(ax: Axes, curve: pd.DataFrame, quantity: str) -> None:
 def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     """Every condition in a row: beta remaining on unseen targets, and its cost.
 
-    Intervals are over targets; the band spans the random sets, each at its last check.
-
-    Args:
-        conditions: From ``tda_bias.debias.summary.conditions_table``.
-        frontier: From ``tda_bias.debias.summary.frontier_table``.
+    Intervals are over targets; the band spans the random sets, each at its last check. The tables
+    are those of ``tda_bias.debias.summary``.
     """
     rows = conditions[conditions["condition"] != RANDOM].reset_index(drop=True)
     last = frontier[frontier["condition"] == RANDOM].groupby("draw").last()

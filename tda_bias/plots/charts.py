@@ -46,18 +46,11 @@ def interval_chart(
     also: Sequence[str] = (),
     limits: tuple[float, float] | None = None,
 ) -> Chart:
-    """Values with intervals, a line each.
+    """Values with intervals (columns ``low`` and ``high``), a line each.
 
-    Args:
-        title: What it shows.
-        rows: With the columns ``value``, ``low``, ``high`` and the label's.
-        value: The column.
-        label: The column that names a line.
-        axis: What the numbers are.
-        note: How to read it.
-        shape: The column that gives points their shape, if any.
-        also: Further columns of the box beside the pointer.
-        limits: Ends of the axis, where the quantity has some; else those of the values.
+    ``value``, ``label`` and ``shape`` are columns: of the numbers, of the lines' names, and of what
+    gives points their shape; ``also`` are further ones of the box beside the pointer. ``limits``
+    are the ends of the axis, where the quantity has some.
     """
     ends = {} if limits is None else {"scale": {"domain": list(limits)}}
     also = [*also, shape] if shape else also

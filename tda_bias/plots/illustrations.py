@@ -72,9 +72,6 @@ def plot_swap(*, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
     """Two made-up clusters of step functions, before and after some texts change places.
 
     Source: Varadarajan & Songdechakraiwut, figure 3.
-
-    Args:
-        axes: Two axes.
     """
     rng = np.random.default_rng(1)
     first, second = (
@@ -115,7 +112,6 @@ def filtration_figure(example: ExamplePattern) -> Figure:
 
     A causal model's first tokens see nothing of what follows, so their graph is that of a text that
     ends there.
-
     """
     n_tokens = min(_N_TOKENS, len(example.tokens))
     pattern = example.of(example.first)[:n_tokens, :n_tokens]

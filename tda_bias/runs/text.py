@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tda_bias.types import STARTER_CAUTION
 
 if TYPE_CHECKING:
+    import inflect
+
     from tda_bias.runs.record import DataRecord
 
 # Below it four decimals would hide the size of a p-value.
@@ -63,16 +67,16 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def short_name(name: str, at_most: int = 40) -> str:
+def short_name(name: str) -> str:
     """A name that fits into a figure: of a long one, as a folder's, the end.
 
     Examples:
         >>> short_name("smollm2-135m")
         'smollm2-135m'
-        >>> short_name("/home/somebody/models/checkpoints/step-1000/tiny", 20)
-        '…ints/step-1000/tiny'
+        >>> short_name("/home/somebody/models/checkpoints/step-1000/tiny")
+        '…ebody/models/checkpoints/step-1000/tiny'
     """
-    return name if len(name) <= at_most else f"…{name[1 - at_most :]}"
+    return name if len(name) <= 40 else f"…{name[-39:]}"
 
 
 def is_visible(text: str) -> bool:
@@ -162,3 +166,20 @@ def data_remarks(data: DataRecord | None) -> list[str]:
     if data is None:
         return []
     return [*data.remarks, *([STARTER_CAUTION] if data.source == "starter" else [])]
+
+
+@cache
+def english() -> inflect.engine:
+    """Rules of English: plurals, numbers as words, articles."""
+    import inflect
+
+    return inflect.engine()
+
+
+@cache
+def article(words: str) -> str:
+    """``a`` or ``an``, by the sound of what follows: an 80-year-old, a European, an hour."""
+    first = words.split()[0]
+    if number := re.match(r"\d+", first):
+        first = str(english().number_to_words(number.group()))
+    return str(english().a(first)).split()[0]

@@ -58,10 +58,7 @@ BETA = (
 
 
 def twin_table(likelihoods: Sequence[Sequence[TripleLikelihood]]) -> pd.DataFrame:
-    """One row per twin: log-probability and number of tokens of its two continuations.
-
-    Args:
-        likelihoods: Of the twins of every item, in the order of the items.
+    """One row per twin of every item: log-probability and tokens of its two continuations.
 
     Returns:
         Columns ``item`` (its row number), ``log_prob_s log_prob_a tokens_s tokens_a``.
@@ -154,12 +151,8 @@ def exchange_test(
     """Test whether a triple and its twins can be exchanged.
 
     In every draw each set puts forward one of its members as the original, all alike probable; with
-    one twin this flips the sign of beta. Exact for up to 12 items of one twin.
-
-    Args:
-        sets: Items that have twins.
-        n_resamples: Draws, where there are too many arrangements to enumerate.
-        rng: The generator they come from.
+    one twin this flips the sign of beta. Exact for up to 12 items of one twin. Every item must have
+    a twin.
     """
     contrasts = sets.contrasts
     drawn = exchanges(sets.size, n_resamples, rng)
@@ -239,15 +232,7 @@ def beta_summary(
     confidence: float = 0.95,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """The numbers of one row of ``beta_table``.
-
-    Args:
-        sets: Items that have twins.
-        target: The number of each item's target.
-        n_exchanges: Exchanges of triples and twins, where they are not enumerated.
-        confidence: As there.
-        rng: The generator of all draws.
-    """
+    """The numbers of one row of ``beta_table``, of items that have twins."""
     n = len(target)
     beta = sets.contrasts[:, 0]
     odds, twin = sets.values[:, 0], sets.values[:, 0] - beta

@@ -71,11 +71,7 @@ def part_columns(
 ) -> pd.DataFrame:
     """The parts of every item's beta, each the mean over its twins.
 
-    Args:
-        tokenizer: The model's.
-        triples: The items.
-        twins_of: The twins of each.
-        likelihood: Gives what was read of a triple, of its twins and of both ``mixed`` texts.
+    ``likelihood`` gives what was read of a triple, of its twins and of both ``mixed`` texts.
 
     Returns:
         One row per item with the columns of ``PARTS`` but for ``beta_sum``, in nats; NaN without
@@ -170,11 +166,7 @@ def changed_spans(text: str, other: str) -> tuple[list[Span], list[Span]]:
 
 
 def part_table(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
-    """Means of the parts over the items of each category that have twins.
-
-    Args:
-        items: With the columns of ``PARTS``.
-        confidence: Coverage of the intervals.
+    """Means of the parts (columns ``PARTS``) over the items of each category that have twins.
 
     Returns:
         One row per category and part: ``category part items targets mean low high``, nats, with
@@ -195,10 +187,7 @@ def part_table(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame
 
 
 def placebo_twins(likelihoods: Mapping[str, Sequence[Sequence[TripleLikelihood]]]) -> pd.DataFrame:
-    """One row per placebo twin.
-
-    Args:
-        likelihoods: By placebo, of the placebo twins of every item.
+    """One row per placebo twin of every item, by placebo.
 
     Returns:
         The columns of ``beta.twin_table`` with ``placebo`` and ``choice``: which of several words,

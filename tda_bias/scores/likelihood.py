@@ -110,15 +110,8 @@ class TextReader:
     ) -> dict[str, Readings]:
         """As ``read``, in blocks that are kept and looked up.
 
-        The result does not depend on which process reads a block.
-
-        Args:
-            named: Contrasts, by a name for the saved parts: ``pairs``, ``whole sentences``.
-            cache: Opens the cache of readings, given what they depend on.
-            progress: Called with finished contrasts and all.
-
-        Returns:
-            By the same names what ``read`` gives.
+        The result does not depend on which process reads a block. Names of contrasts are those of
+        saved parts: ``pairs``, ``whole sentences``.
 
         Raises:
             InputError: as ``read``, or if the cache holds readings of something else.
@@ -332,11 +325,7 @@ class TripleReadings:
     def sums(
         self, values: Sequence[Float[np.ndarray, " reading"]]
     ) -> tuple[Float[np.ndarray, "text part"], Int[np.ndarray, "text part"]]:
-        """Log-probability and number of tokens of each part of each triple and twin.
-
-        Args:
-            values: Readings per triple and twin.
-        """
+        """Log-probability and number of tokens of each part, from readings per triple and twin."""
         size = CONTEXT + 1
         pairs = list(zip(values, self.part, strict=True))
         total = np.array([np.bincount(part, own, size) for own, part in pairs])
@@ -351,15 +340,9 @@ def triple_readings(
     *,
     batch_size: int,
 ) -> TripleReadings:
-    """Forward passes over triples and their twins, which somebody else runs.
+    """Forward passes over triples and the twins of each (empty for none at all), to be run.
 
     Causal models also read the contexts of the triples.
-
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        triples: The texts.
-        twins: Per triple its twins, none or more; empty for no twins at all.
-        batch_size: Texts per forward pass.
 
     Raises:
         InputError: if the model is of another kind or has no language-model head, or a text does

@@ -117,12 +117,7 @@ def readings(items: pd.DataFrame) -> list[Reading]:
 def compared(
     items: pd.DataFrame, *, reading: Reading | None = None, scoring: Scoring = "sum"
 ) -> pd.DataFrame:
-    """The comparison of each pair.
-
-    Args:
-        items: From ``pair_items``, or a file of the same form.
-        reading: One of ``readings``; the first if None.
-        scoring: ``sum`` of log-probabilities, or their ``mean`` over the scored tokens.
+    """The comparison of each pair, by sums or means over tokens of the first of its ``readings``.
 
     Returns:
         Columns ``id type group cluster``; ``log_odds``, more minus less, nats; ``preferred``: 1, 0,
@@ -484,17 +479,7 @@ def pair_set_scores(
     progress: Progress | None = None,
     cache: OpenCache = no_cache,
 ) -> PairSetScores:
-    """Score a model on a set of minimal pairs.
-
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        pairs: From ``load_pairs``.
-        scored: Which words are scored; what each pair says if None.
-        start: As in ``TextReader``.
-        batch_size: Texts per forward pass.
-        confidence: Coverage of the intervals.
-        progress: Called with finished pairs and all.
-        cache: As in ``TextReader.read_saved``.
+    """Score a model on a set of minimal pairs; see ``pair_items`` for what is read.
 
     Raises:
         InputError: if there is no pair, the model has no language-model head or is of another kind,

@@ -146,11 +146,7 @@ def log_perplexity(
 ) -> PerToken:
     """Negative log-probabilities of the scored tokens; their mean is the log-perplexity.
 
-    Args:
-        model: A causal or masked language model.
-        windows: From ``text_windows`` with the same tokenizer.
-        batch_size: Windows (masked models: masked rows) per forward pass.
-        progress: Called with finished windows and all.
+    A batch is of windows of the same tokenizer, for masked models of masked rows.
 
     Raises:
         InputError: if the model is of another kind or has no language-model head, or a
@@ -174,13 +170,6 @@ def divergence(
     progress: Progress | None = None,
 ) -> PerToken:
     """KL(before || after) of the predictions at every scored token, nats.
-
-    Args:
-        before: A causal or masked language model.
-        after: Another one with the same vocabulary.
-        windows: From ``text_windows``.
-        batch_size: As in ``log_perplexity``.
-        progress: Called with finished windows and all.
 
     Raises:
         InputError: as ``log_perplexity``, or if the models' vocabularies differ.

@@ -65,11 +65,7 @@ def log_odds(table: pd.DataFrame, scoring: Scoring) -> Float[np.ndarray, " row"]
 
 
 def wins(items: pd.DataFrame, *, scoring: Scoring = "sum") -> pd.DataFrame:
-    """The comparisons of each item.
-
-    Args:
-        items: From ``item_table``.
-        scoring: ``sum`` of the log-probabilities of a continuation, or their ``mean`` over tokens.
+    """The comparisons of each item, by the sum of log-probabilities or their mean over tokens.
 
     Returns:
         Columns ``category group stereotype language tie longer``: ``stereotype``: 1 where the

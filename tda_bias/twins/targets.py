@@ -176,7 +176,7 @@ def _form(text: str, match: re.Match[str], target: Target) -> Form:
 
 
 def _is_noun(text: str, match: re.Match[str]) -> bool:
-    """Tell whether an article or a number word stands before, and no noun behind."""
+    """Tell whether an article or a number word stands before, and no noun after."""
     behind = re.match(r"\s+(\w+)", text[match.end() :])
     if behind is not None:
         word = behind.group(1).lower()
@@ -242,16 +242,7 @@ def _feminine() -> re.Pattern[str]:
 
 
 def pool(kinds: Kinds, kind: str, present: set[str], k: int) -> list[Target]:
-    """The targets that may be drawn for a kind.
-
-    Args:
-        kinds: All kinds.
-        kind: The one asked for.
-        present: Targets of the data.
-        k: Twins of each triple.
-
-    Returns:
-        Those of the data; all of the kind where these are too few.
+    """The targets that may be drawn for a kind: those of the data, or all where these are too few.
 
     Raises:
         InputError: if even these are.

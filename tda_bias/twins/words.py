@@ -12,15 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import yaml
 
+from tda_bias.runs.text import article
 from tda_bias.twins.twins import text_fields, with_texts
 from tda_bias.types import Triple
-
-if TYPE_CHECKING:
-    import inflect
 
 CURLED = "\N{RIGHT SINGLE QUOTATION MARK}"
 APOSTROPHE = f"['{CURLED}]"  # as a pattern
@@ -64,7 +61,8 @@ def replaced(text: str, replacements: Iterable[tuple[int, int, str]]) -> str:
     for start, end, new in replacements:
         before, old, behind = text[done:start], text[start:end], end
         if before_it := _ARTICLE_AT_END.search(before):
-            right = in_case_of(article(new), before_it.group(1))
+            # In capitals a word would be taken for letters: "an" MBA.
+            right = in_case_of(article(new.lower() if new.isupper() else new), before_it.group(1))
             before = before[: before_it.start()] + right + before_it.group(2)
         apostrophe = ""
         ended, ends = (word.lower().endswith("s") for word in (old, new))
@@ -75,22 +73,6 @@ def replaced(text: str, replacements: Iterable[tuple[int, int, str]]) -> str:
         pieces += [before, new, apostrophe]
         done = behind
     return "".join([*pieces, text[done:]])
-
-
-def article(words: str) -> str:
-    """``a`` or ``an``, by the sound of what follows."""
-    engine = _inflect()
-    first = words.split()[0]
-    if number := re.match(r"\d+", first):
-        first = str(engine.number_to_words(number.group()))
-    return str(engine.a(first.lower() if first.isupper() else first)).split()[0]
-
-
-@cache
-def _inflect() -> inflect.engine:
-    import inflect
-
-    return inflect.engine()
 
 
 # -- the other gender ------------------------------------------------------------------------------

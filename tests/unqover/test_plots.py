@@ -8,7 +8,7 @@ from unqover import plots
 from unqover.config import InferenceConfig
 from unqover.report import bias_report
 
-FAST = InferenceConfig(n_flips=19, n_resamples=100)
+FAST = InferenceConfig(n_flips=19, n_bootstrap=100)
 
 
 @pytest.fixture(autouse=True)

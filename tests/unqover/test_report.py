@@ -17,7 +17,7 @@ from unqover.report import (
     without_factors,
 )
 
-FAST = InferenceConfig(n_flips=19, n_resamples=100)
+FAST = InferenceConfig(n_flips=19, n_bootstrap=100)
 
 
 def arrays_of(answers):
@@ -63,7 +63,7 @@ def test_x1_rows_are_the_mean_over_one_group_only(made_up):
 
 
 def test_a_model_without_bias_is_at_chance_and_one_with_bias_above(made_up):
-    config = InferenceConfig(n_flips=99, n_resamples=100)
+    config = InferenceConfig(n_flips=99, n_bootstrap=100)
     none = bias_report(made_up(subjects=6), config=config).summary.iloc[0]
     assert none["mu_p"] > 0.05
     assert none["mu_chance"] > 0.05  # far from 0 all the same
@@ -126,7 +126,7 @@ def test_p_of_an_interaction_is_uniform_beside_large_main_effects(made_up):
         lean = np.array([0.8 * (own[1] == "man") for own in answers.asked.levels])
         answers.log_prob[:, :, :, :, 0, 0] += lean[answers.first][:, None, None, None]
         answers.log_prob[:, :, :, :, 0, 1] += lean[answers.second][:, None, None, None]
-        config = InferenceConfig(n_flips=99, n_resamples=100)
+        config = InferenceConfig(n_flips=99, n_bootstrap=100)
         C = comparative(scores(answers.log_prob, "two_way")).C
         values.append(_joint_table(answers, C, config).set_index("part")["p"])
     table = pd.DataFrame(values)
