@@ -19,7 +19,7 @@ from tests.support.models import tiny_hf_model
 def places(tiny_folder, folders, tokenizer, subwords, tmp_path_factory):
     """Folders that command lines below name."""
     base = tmp_path_factory.mktemp("bad")
-    texts = ["--category", "gender", "--data", "starter", "-L", "4", "--n-resamples", "99"]
+    texts = ["--category", "gender", "--data", "starter", "-L", "4", "--n-permutations", "99"]
     assert run(["heads", "-m", str(tiny_folder), *texts, "--out", str(base / "run")]) == 0
     for name, (kind, words, sizes) in {
         "MAMBA": ("mamba", tokenizer, {}),
@@ -64,7 +64,7 @@ def refused(places, tmp_path, capsys, monkeypatch):
     return call
 
 
-_H = "heads -m MODEL -c gender --data starter -L 3 --n-resamples 99"
+_H = "heads -m MODEL -c gender --data starter -L 3 --n-permutations 99"
 _P = "pvf -m WORDS -a CLASSES --templates gender --words professions"
 _U = "unqover -m WORDS --class gender --subjects 2 --attributes 2"
 _D = "debias -m MODEL -c gender --data starter -L 3 --top 2 --text TEXT --out out"
@@ -78,7 +78,7 @@ _FLAGS = {
     f"{_H} --distance far": "`distance` must be one of steps, exact; got 'far'",
     f"{_H} --batch-size 0": "`batch_size` must be greater than or equal to 1; got 0",
     f"{_H} --batch-size many": "integer",
-    f"{_H} --n-resamples 5": "`n_resamples` must be greater than or equal to 99",
+    f"{_H} --n-permutations 5": "`n_permutations` must be greater than or equal to 99",
     f"{_H} --data absent.jsonl": "`data` must be stereoset, starter or a readable file",
     f"{_H} -L 1": "has 1 usable triple",
     f"{_H} --colour red": "No such option",
@@ -136,8 +136,8 @@ _FLAGS = {
     "ablate RUN --precision float16": "`precision` must be",
     "ablate RUN --most 2": "`most` goes with --curve",
     "ablate RUN --curve --top 2": "`top` goes without --curve",
-    "ablate RUN --curve --by evidence,beauty": "`by` must name rankings among evidence, location",
-    "ablate RUN --curve --by random": "`by` must name rankings among",
+    "ablate RUN --curve --rank-by evidence,beauty": "`rank_by` must name rankings among evidence",
+    "ablate RUN --curve --rank-by random": "`rank_by` must name rankings among",
     "ablate RUN --curve --n-random 5": "`n_random` must be",
     "ablate RUN --curve -c race": "--category must be one of gender",
     "ablate RUN --curve --text none.txt": "`text` 'none.txt' is no folder with a file",
@@ -148,12 +148,12 @@ _FLAGS = {
     "crossref HEADS --published gpt3": "`published` must be one of bert-base-uncased",
     "crossref HEADS --published gpt2": "has scores of 144 heads, the run ranks 8",
     "crossref HEADS --published gpt2 --items": "`items` is not read with --published",
-    "crossref HEADS --published gpt2 --match weak": "`match` is not read with --published",
+    "crossref HEADS --published gpt2 --scoring mean": "`scoring` is not read with --published",
     "crossref HEADS PVF --published gpt2": "`behaviour` is not read with --published",
     "crossref HEADS": "give the folder that `tdabias pvf` or `tdabias unqover` wrote",
     "crossref HEADS --items": "(with --items: that of `tdabias stereoset`)",
     "crossref HEADS PVF --items": "is a run of `tdabias pvf`, not of `tdabias stereoset`",
-    "crossref HEADS PVF --items --match near": "is about targets, not --items; leave --match out",
+    "crossref HEADS PVF --items --stereoset PVF": "is about targets, not --items; leave --ster",
     "crossref PVF PVF": "is a run of `tdabias pvf`, not of `tdabias heads`",
     "crossref HEADS nowhere": "holds no finished run of `tdabias pvf`",
     "crossref HEADS HEADS": "is a run of `tdabias heads`, not of `tdabias pvf`",
@@ -173,8 +173,8 @@ _FLAGS = {
     "edit RUN --as slices --out x.json --top 0": "`top` must be greater than or equal to 1; got 0",
     "edit RUN --as slices --survivors --out x.json": "without --survivors the top of the ranking",
     "edit . --as slices --out x.json": "holds no finished run",
-    f"{_D} --by best": "`by` must be one of evidence, published",
-    f"{_D} --by file": "`by` file and --heads FILE go together",
+    f"{_D} --rank-by best": "`rank_by` must be one of evidence, published",
+    f"{_D} --rank-by file": "`rank_by` file and --heads FILE go together",
     f"{_D} --data crows_pairs.csv": "is CrowS-Pairs, which must not be trained on",
     f"{_D} --twins none --controls leace": "`controls` leace need twins",
     f"{_D} --controls lora": "`controls` must be one of placebo, retention, plain",
@@ -190,7 +190,6 @@ _FLAGS = {
     "figures RUN --as gif": "`as` must be one of svg, pdf, png; got 'gif'",
     "figures RUN --only fig99": "`only` must be among fig1_step_function",
     "figures RUN --only ablation": "ablation needs a run of `tdabias ablate`; got 0",
-    "figures RUN --factors nothing.csv": "--factors needs a run of `tdabias pvf`",
     "figures .": "holds no finished run; `tdabias heads`",
     f"figures x --out {'o' * 300}": "File name too long: oooo",
     "show .": "holds no finished run of `tdabias heads` or",
@@ -271,11 +270,11 @@ _FILES = [
     (_PAIRS, _lines({}, {**_SECOND, "less": _SECOND["more"]}, of=_PAIR), "are the same text"),
     (_PAIRS, _lines({}, {**_SECOND, "less": ""}, of=_PAIR), "`less` must be a text that is not e"),
     (_PAIRS, _lines({}, {**_SECOND, "why": "x"}, of=_PAIR), "unknown key `why`"),
-    (_PAIRS, _lines({}, {**_SECOND, "id": 7}, of=_PAIR), "`id` is a text in some lines and a num"),
+    (_PAIRS, _lines({}, {**_SECOND, "id": 7.5}, of=_PAIR), "`id` must be a valid string"),
     (_OF_HEADS, _lines({}, {**_SECOND, "less": _SECOND["more"]}, of=_PAIR), "are the same text"),
     (_OF_HEADS, _lines({}, {**_SECOND, "less": "  "}, of=_PAIR), "line 2: `less` must be a text"),
     (_OF_HEADS, _lines({}, {"lesser": "x"}, of=_PAIR), "lesser"),
-    (_OF_HEADS, _lines({}, {"more": 3}, of=_PAIR), "`more` must be a text"),
+    (_OF_HEADS, _lines({}, {"more": 3}, of=_PAIR), "`more` must be a valid string"),
     (_SENTENCES, _lines({}, {"unrelated": " "}, of=_TRIPLE), "line 2: `unrelated` must be a text"),
     (_SENTENCES, _lines({}, {"context": "My sister is"}, of=_TRIPLE), "its context has no BLANK"),
     (_SENTENCES, _lines({}, {"bias_type": "a/b"}, of=_TRIPLE), "`bias_type` must be the name of"),
@@ -352,9 +351,9 @@ def test_every_number_has_an_upper_limit(settings):
 @pytest.mark.parametrize(
     "command",
     [
-        "heads -m nowhere -c gender --n-resamples", "compare nowhere nowhere --n-flips",
-        "unqover -m nowhere --class gender --n-flips", "crossref nowhere nowhere --n-resamples",
-        "ablate nowhere --n-resamples",
+        "heads -m nowhere -c gender --n-permutations", "compare nowhere nowhere --n-flips",
+        "unqover -m nowhere --class gender --n-flips", "crossref nowhere nowhere --n-bootstrap",
+        "ablate nowhere --n-permutations",
     ],
 )  # fmt: skip
 def test_more_draws_than_anybody_needs_are_refused_before_anything_is_read(
