@@ -116,7 +116,7 @@ _FLAGS = {
     "pvf -m nowhere -a gender": "`model` must be a hub name",
     "pvf -m a -m a -a gender": "model must not be given twice",
     "pvf -m x -a CLASSES": "templates is needed with a file of word classes",
-    "pvf --model x score": "give --model behind the command: tdabias pvf score",
+    "pvf --model x score": "give --model after the command: tdabias pvf score",
     "pvf risk .": "holds no finished run",
     "pvf plot .": "holds no finished run",
     "pvf social . --factors f.csv": "f.csv",
