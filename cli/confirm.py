@@ -154,7 +154,7 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
     from tda_bias.runs.record import ModelRecord
 
     about = read_about(settings.run)
-    refuse_second_look(settings.run, about)
+    refuse_second_look(settings.run)
     items = read_items(source, about)
     console, name = settings.console, str(settings.run)
 
@@ -168,7 +168,7 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
         return language_model(name, DeviceOption(), console)
 
     outcome = look(items, (original, trained), seed=settings.seed)
-    note_look(settings.run, about, source)
+    note_look(settings.run, source)
     record = ModelRecord(name=name, weights=about["weights"])
     summary = {**outcome.summary, "protocol": about["protocol"]}
     return _saved(settings, record, outcome.finding(name), (), summary, outcome.table)

@@ -36,9 +36,6 @@ class CrossrefSettings(SeedOption, RunSettings):
     by: RankBy | None = Field(
         None, description="which combined value of a head is T (default: the run's)"
     )
-    match: Literal["exact", "near", "weak"] = Field(
-        "exact", description="how loosely an occupation may stand for a target"
-    )
     items: bool = Field(
         False, description="item by item: heads against the preference of tdabias stereoset"
     )
@@ -87,7 +84,7 @@ class CrossrefSettings(SeedOption, RunSettings):
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run, and the runs that are compared."""
         files = {"behaviour", "stereoset", "published"}
-        names = {"by", "match", "scoring", "n_resamples", "seed", *files}
+        names = {"by", "scoring", "n_resamples", "seed", *files}
         return self.model_dump(mode="json", include=names)
 
 
@@ -125,7 +122,6 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
             WordScores.load(settings.said),
             stereoset=scores,
             by=settings.by,
-            match=settings.match,
             n_resamples=settings.n_resamples,
             seed=settings.seed,
         )
@@ -142,7 +138,7 @@ def _by_item(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     from tda_bias.runs.run import open_run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-    others = {"stereoset", "by", "match"}
+    others = {"stereoset", "by"}
     _refuse_options(settings, others, "is about targets, not --items")
     with held(settings.folder, COMMAND, settings):
         result = cross_reference_items(
@@ -162,7 +158,7 @@ def _by_published(settings: CrossrefSettings, model: str, about: dict[str, Any])
     from tda_bias.heads.result import HeadBias
     from tda_bias.paper.rankings import COMMAND, published_agreement
 
-    others = {"behaviour", "stereoset", "match", "items", "scoring"}
+    others = {"behaviour", "stereoset", "items", "scoring"}
     _refuse_options(settings, others, "is not read with --published")
     with held(settings.folder, COMMAND, settings):
         result = published_agreement(

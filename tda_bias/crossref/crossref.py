@@ -37,14 +37,7 @@ if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-Match = Literal["exact", "near", "weak", "own"]
-# What --match allows, from strict to loose.
-_ACCEPTED: dict[str, tuple[Match, ...]] = {
-    "exact": ("own", "exact"),
-    "near": ("own", "exact", "near"),
-    "weak": ("own", "exact", "near", "weak"),
-}
-_RELATED: tuple[Match, ...] = ("near", "weak")
+Match = Literal["exact", "own"]
 _FEWEST_TARGETS = 4
 _RISKS = ("r", "r_p", "r_v")
 _BY_X = "by_x.csv"
@@ -59,7 +52,6 @@ class CrossrefRecord(RunRecord):
     Attributes:
         heads: Folder of the run, as it was given; so are ``behaviour`` and ``stereoset``.
         by: Which combined value of a head is T.
-        match: How loosely a word may stand for a target.
         shuffled_heads: By quantity, what a head map shows where heads mean nothing.
     """
 
@@ -68,7 +60,6 @@ class CrossrefRecord(RunRecord):
     behaviour: str | None = None
     stereoset: str | None = None
     by: RankBy
-    match: str
     n_resamples: int
     seed: int
     shuffled_heads: dict[str, dict[str, Number]] = Field(default_factory=dict)
@@ -144,7 +135,6 @@ def cross_reference(
     *,
     stereoset: StereoSetScores | None = None,
     by: RankBy | None = None,
-    match: str = "exact",
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> CrossReference:
@@ -156,7 +146,6 @@ def cross_reference(
         stereoset: The same model's scores; adds the mean log-odds of every target's items and, with
             twins, their mean beta.
         by: Which combined value of a head is T; that which ranks the run's heads if None.
-        match: ``exact``, ``near`` or ``weak``: how loosely a word may stand for a target.
         n_resamples: Permutations of targets within categories.
         seed: Of all draws.
 
@@ -174,7 +163,7 @@ def cross_reference(
     said = behaviour.by_x
     quantities = [*_RISKS, signed_quantity(said.columns)]
     kept = ["x", *quantities, *(["tokens"] if "tokens" in said else [])]
-    table = with_frequency(joined(head_summaries(heads.table, vectors), said[kept], match=match))
+    table = with_frequency(joined(head_summaries(heads.table, vectors), said[kept]))
     preferences: list[str] = []
     if stereoset is not None:
         table = _with_preferences(table, preferences_of_targets(stereoset))
@@ -197,7 +186,6 @@ def cross_reference(
             model=heads.record.model,
             made_from=content_hashes(parts),
             by=by,
-            match=match,
             n_resamples=n_resamples,
             seed=seed,
             shuffled_heads={m.quantity: m.shuffled for m in maps},
@@ -267,27 +255,22 @@ def normalised_target(target: str) -> str:
     return str(_targets()["spelling"].get(target, target))
 
 
-def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple[Match, list[str]]]:
-    """The words that stand for each of StereoSet's targets.
+def match_words(targets: Sequence[str], words: Sequence[str]) -> dict[str, tuple[Match, str]]:
+    """The word that stands for each of StereoSet's targets.
 
     Returns:
-        Target to how it matches and to which words. ``own`` if all words are targets (the table was
-        made for them), ``exact`` for the same word, ``near`` and ``weak`` by a fixed table of
-        related occupations. Targets without a match are left out.
+        Target to how it matches and to which word: ``own`` if all words are targets (the table was
+        made for them), else ``exact``. Targets without a match are left out.
     """
     written = {word.lower(): word for word in words}
     known = {name.lower() for target in targets for name in _names(target)}
     label: Match = "own" if all(word in known for word in written) else "exact"
-    matches: dict[str, tuple[Match, list[str]]] = {}
-    for target in targets:
-        for name in _names(target):
-            if name.lower() in written:
-                matches[target] = (label, [written[name.lower()]])
-        for kind in _RELATED:
-            related = [word for word in _targets()[kind].get(target.lower(), ()) if word in words]
-            if target not in matches and related:
-                matches[target] = (kind, related)
-    return matches
+    return {
+        target: (label, written[name.lower()])
+        for target in targets
+        for name in _names(target)
+        if name.lower() in written
+    }
 
 
 def _names(target: str) -> list[str]:
@@ -296,36 +279,31 @@ def _names(target: str) -> list[str]:
     return [*names, _targets()["person"][target]] if target in _targets()["person"] else names
 
 
-def joined(heads: pd.DataFrame, behaviour: pd.DataFrame, *, match: str = "exact") -> pd.DataFrame:
+def joined(heads: pd.DataFrame, behaviour: pd.DataFrame) -> pd.DataFrame:
     """One row per target that both tables have.
 
     Args:
         heads: One row per target, with the columns ``category target``.
         behaviour: One row per word, with the column ``x`` and numbers.
-        match: ``exact``, ``near`` or ``weak``: how loosely a word may stand for a target.
 
     Returns:
-        The columns of ``heads``, then ``match_type matched`` and the means over the matched words
-        of every number of ``behaviour``.
+        The columns of ``heads``, then ``match_type matched`` and every number of ``behaviour`` for
+        the matched word.
 
     Raises:
-        InputError: on an unknown match, or fewer than 4 common targets.
+        InputError: on fewer than 4 common targets.
     """
-    if match not in _ACCEPTED:
-        raise InputError(f"`match` must be one of {', '.join(_ACCEPTED)}; got {match!r}")
     numbers = behaviour.set_index("x").select_dtypes("number")
     matches = match_words(list(heads["target"]), list(behaviour["x"]))
     rows = []
     for row in heads.to_dict("records"):
-        kind, words = matches.get(row["target"], (None, []))
-        if kind in _ACCEPTED[match]:
-            means = numbers.loc[words].mean()
-            rows.append({**row, "match_type": kind, "matched": "; ".join(words), **means})
+        if row["target"] in matches:
+            kind, word = matches[row["target"]]
+            rows.append({**row, "match_type": kind, "matched": word, **numbers.loc[word]})
     if len(rows) < _FEWEST_TARGETS:
-        other = "a looser --match, or " if match != "weak" else ""
         raise InputError(
-            f"the runs have {len(rows)} common targets, {_FEWEST_TARGETS} are needed; use {other}a "
-            "run of `tdabias pvf` on the targets themselves (--words professions or people)"
+            f"the runs have {len(rows)} common targets, {_FEWEST_TARGETS} are needed; use a run of "
+            "`tdabias pvf` on the targets themselves (--words professions or people)"
         )
     return pd.DataFrame(rows)
 

@@ -16,7 +16,7 @@ from tda_bias.debias.run_debias import ABOUT
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
-from tda_bias.runs.files import now, read_text, write_text
+from tda_bias.runs.files import now, read_text, to_json, write_text
 from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.sources import hash_of
@@ -26,7 +26,8 @@ from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 
-LOOKS = "looks.json"
+# In the folder of the model; another training replaces it.
+LOOK = "look.json"
 
 
 @dataclass(frozen=True)
@@ -79,36 +80,30 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
 
 
-def refuse_second_look(folder: Path, about: dict[str, Any]) -> None:
-    """Refuse a model whose protocol has been confirmed or refuted already.
+def refuse_second_look(folder: Path) -> None:
+    """Refuse a model that has been confirmed or refuted already.
 
     Raises:
         InputError: saying when.
     """
-    for look in _looks(folder):
-        if look["protocol"] == about["protocol"]:
-            raise InputError(
-                f"{folder} was looked at on {look['when']} ({look['pairs']}): a second look with "
-                "the same protocol would be chosen among two; train with another protocol, or use "
-                "tdabias compare, which confirms nothing"
-            )
-
-
-def _looks(folder: Path) -> list[dict[str, Any]]:
     try:
-        looks: list[dict[str, Any]] = json.loads((folder / LOOKS).read_text(encoding="utf-8"))
+        look = json.loads((folder / LOOK).read_text(encoding="utf-8"))
+        when, pairs = look["when"], look["pairs"]
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / LOOKS} cannot be read ({error})") from None
-    return looks
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / LOOK} cannot be read ({error})") from None
+    raise InputError(
+        f"{folder} was looked at on {when} ({pairs}): a second look with the same "
+        "protocol would be chosen among two; train with another protocol, or use tdabias compare, "
+        "which confirms nothing"
+    )
 
 
-def note_look(folder: Path, about: dict[str, Any], source: str) -> None:
+def note_look(folder: Path, source: str) -> None:
     """Write down that a look was taken, before its result is seen."""
-    content = hash_of(_text(source))
-    entry = {"protocol": about["protocol"], "when": now(), "pairs": source, "hash": content}
-    write_text(folder / LOOKS, json.dumps([*_looks(folder), entry], indent=2) + "\n")
+    entry = {"when": now(), "pairs": source, "hash": hash_of(_text(source))}
+    write_text(folder / LOOK, to_json(entry))
 
 
 def read_items(source: str, about: dict[str, Any]) -> list[Triple] | PairSet:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
 
-from tda_bias.ablation.ablator import Ablator
+from tda_bias.ablation.ablator import Ablator, watched
 from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.ablation.prune_curve import first_order_rankings
 from tda_bias.config import HeadBiasConfig
@@ -120,17 +118,8 @@ def _mediated(
     ids, mask = padded([[*leading, *split.ids[role]] for split, role in texts])
     ids, mask = ids.to(model.device), mask.to(model.device)
     layers = attention_layers(model)
-    seen: list[Tensor] = []
-
-    def keep(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        z = arguments[0] if arguments[0].requires_grad else arguments[0].requires_grad_()
-        seen.append(z)
-        return (z, *arguments[1:])
-
     hf_model: Any = model.hf_model
-    with ExitStack() as stack, torch.enable_grad():
-        for layer in layers:
-            stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
+    with torch.enable_grad(), watched(hf_model, layers) as seen:
         logits = hf_model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         n = len(texts) // 2  # behind them stand the twins
         log_probs = torch.log_softmax(logits[:n, :-1].float(), -1)
@@ -140,9 +129,9 @@ def _mediated(
             first = len(leading) + split.start[role] - 1
             last = len(leading) + len(split.ids[role]) - 1
             odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
-        slopes = torch.autograd.grad(odds, seen)
+        slopes = torch.autograd.grad(odds, seen.heads)
     mediated = []
-    for layer, z, slope in zip(layers, seen, slopes, strict=True):
+    for layer, z, slope in zip(layers, seen.heads, slopes, strict=True):
         change = layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
         real = mask[:n, :, None, None].to(change.device)
         mediated.append((change.double() * real).sum((0, 1, 3)).cpu().numpy())

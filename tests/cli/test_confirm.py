@@ -143,7 +143,7 @@ def pairs(tmp_path):
 def test_targets_that_were_trained_on_are_refused_and_no_look_is_spent(model, pairs, capsys):
     assert run(["confirm", str(model), "--pairs", str(pairs("nurse", "Father"))]) == 2
     assert "shares 1 target with the training (Father)" in capsys.readouterr().err
-    assert not (model / "looks.json").exists()
+    assert not (model / "look.json").exists()
 
 
 def test_there_is_one_look_and_no_second(model, pairs, tmp_path, capsys):
