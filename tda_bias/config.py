@@ -31,8 +31,11 @@ class HeadBiasConfig(BaseModel):
         description="p-value within groups that heads.csv corrects: flips within contexts, "
         "relabelling of all texts, or the published one (not calibrated)",
     )
-    n_resamples: int = Field(
-        9999, ge=99, le=MAX_RESAMPLES, description="random flips or relabellings"
+    n_permutations: int = Field(
+        9999,
+        ge=99,
+        le=MAX_RESAMPLES,
+        description="permutations (flips within contexts, or relabellings) of every test",
     )
     distance: Distance = Field(
         "steps", description="distance between sorted sets: smoothed step functions, or exact"

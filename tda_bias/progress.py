@@ -61,12 +61,3 @@ class Stopwatch:
                     return
             yield item
             del item  # it may be large, and the next one is made now
-
-    def add(self, other: Stopwatch) -> None:
-        """Count what another one counted."""
-        for name, value in other.seconds.items():
-            self.seconds[name] += value
-
-    def rounded(self) -> dict[str, float]:
-        """All stages, to milliseconds."""
-        return {name: round(value, 3) for name, value in self.seconds.items()}

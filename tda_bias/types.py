@@ -34,7 +34,7 @@ MAX_SEED = 2**32 - 1
 # Rows to print, texts of a group, sentences of a template: more than there are.
 MAX_COUNT = 1_000_000
 
-# What stands beside every number that comes from the bundled triples.
+# What is printed with every number that comes from the bundled triples.
 STARTER_CAUTION = "The starter triples demonstrate the tool; they do not measure a model."
 
 

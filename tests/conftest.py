@@ -134,7 +134,7 @@ def smollm2() -> LoadedModel:
 def heads_run(tiny) -> HeadBias:
     """A tiny model on all starter categories."""
     triples = load_triples("starter", category="all", limit=4)
-    return head_bias(tiny("gpt2"), triples, twins=None, config=HeadBiasConfig(n_resamples=99))
+    return head_bias(tiny("gpt2"), triples, twins=None, config=HeadBiasConfig(n_permutations=99))
 
 
 @pytest.fixture(scope="session")

@@ -434,7 +434,11 @@ def _card(record: Mapping[str, Any], check: EditCheck, model: ModelRecord, folde
         power=["Bias, quality and knowledge were not measured here."],
     )
     named = " ".join(f"--head {head}" for head in heads)
-    run = RunRecord(command="edit", model=model.model_copy(update={"name": base}))
+    run = RunRecord(
+        command="edit",
+        model=model.model_copy(update={"name": base}),
+        data=record.get("chosen_on"),  # the texts that named the heads
+    )
     repeat = f"tdabias edit --model {quote(base)} {named} --how {how} --out {quote(str(folder))}"
     title = f"{base} with {counted(len(heads), 'attention head')} changed"
     return model_card(base, title, [Audited(folder.name, run, [("", found)], repeat)])

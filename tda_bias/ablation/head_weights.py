@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from tda_bias.ablation.removal import by_layer_of
-from tda_bias.models.attention import attention_layers, attention_part, is_read, is_turned
+from tda_bias.models.attention import (
+    attention_layers,
+    attention_part,
+    attention_weights,
+    is_read,
+    is_turned,
+)
 from tda_bias.models.language_model import LanguageModel
 from tda_bias.models.load import auto_class, read_config
 from tda_bias.types import HeadId, InputError, RankBy
@@ -97,8 +103,8 @@ def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
     sizes = {piece.stop - piece.start for piece in slices}
     if {piece.part for piece in slices} != {"q", "k", "v", "o"} or len(sizes) != 1:
         raise InputError(
-            f"{type(hf_model).__name__} keeps its attention in parameters this version does not "
-            f"know: {', '.join(named[head.layer].values())}"
+            f"a {type(hf_model).__name__} keeps its attention in a form that this version cannot "
+            f"cut into single heads ({attention_weights(hf_model)}); other commands read it"
         )
     return slices
 
@@ -132,7 +138,7 @@ def refuse_untrainable(name: str) -> None:
     A model whose configuration cannot be read is left to the loader, which says why.
 
     Raises:
-        InputError: naming the architecture and the parameters that cannot be cut into heads.
+        InputError: as ``attention_layers`` and ``head_slices``.
     """
     try:
         config = read_config(name)
@@ -140,26 +146,8 @@ def refuse_untrainable(name: str) -> None:
             skeleton = auto_class(config, "language").from_config(config)
     except Exception:  # of many kinds; the loader turns them into one line
         return
-    architecture = type(skeleton).__name__
-    if getattr(skeleton.config.get_text_config(), "num_attention_heads", None) is None:
-        raise InputError(
-            f"`model` {name} ({architecture}) has no attention heads, so that none can be trained"
-        )
-    try:
-        layers = attention_layers(LanguageModel(skeleton, None, name))
-        head_slices(skeleton, HeadId(layers[0].number, 0))
-    except InputError:
-        named = [
-            parameter.removesuffix(".weight")
-            for parameter, weight in skeleton.named_parameters()
-            if "att" in parameter and weight.ndim > 1
-        ]
-        one_layer = [parameter for parameter in named if ".0." in parameter] or named[:4]
-        raise InputError(
-            f"`model` {name} ({architecture}) keeps its attention in a form that this version "
-            f"cannot cut into heads ({', '.join(one_layer)}), so that single heads cannot be "
-            "trained; other commands read it"
-        ) from None
+    layers = attention_layers(LanguageModel(skeleton, None, name))
+    head_slices(skeleton, HeadId(layers[0].number, 0))
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
 from tda_bias.runs.files import now, read_text, to_json, write_text
-from tda_bias.runs.text import Finding, counted, interval_text, p_text
+from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.scores.pair_scores import compared, pair_items
 from tda_bias.sources import hash_of
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue
@@ -39,7 +39,7 @@ class Look:
             per token of triples with twins, or the log-odds of pairs, nats.
         summary: Which ``quantity``, ``items targets``, means ``before after``, and their ``change``
             with 95 % limits over targets ``low high`` and ``p``, two-sided: signs of whole targets
-            flipped.
+            flipped; ``smallest``: the change that a t-test finds four times out of five.
     """
 
     table: pd.DataFrame
@@ -63,7 +63,14 @@ class Look:
             f"before, {found['after']:.3f} after ({unit}; change {found['change']:+.3f}, 95 % "
             f"{limits}, p {p_text(found['p'])})."
         )
-        return Finding(result=[verdict, said], control=["This was the look: there is no second."])
+        return Finding(
+            result=[verdict, said],
+            control=["This was the look: there is no second."],
+            power=[
+                f"With {counted(found['targets'], 'target')} a change of "
+                f"{number_text(found['smallest'], 3)} {unit} is found four times out of five."
+            ],
+        )
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -150,13 +157,15 @@ def look(
     if len(set(group)) < 2:
         raise InputError(f"a confirmation needs two targets or more; got {len(set(group))}")
     change = after - before
-    low, high = cluster_mean(change, group).limits()
+    mean = cluster_mean(change, group)
+    low, high = mean.limits()
     p = flip_pvalue(change, group, n_resamples=9999, rng=generator(seed, "signs of targets"))
     summary = {
         "quantity": "beta" if isinstance(items, list) else "log-odds",
         "items": len(change), "targets": len(set(group)),
         "before": float(before.mean()), "after": float(after.mean()),
         "change": float(change.mean()), "low": low, "high": high, "p": p,
+        "smallest": mean.smallest(),
     }  # fmt: skip
     return Look(pd.DataFrame({"group": group, "before": before, "after": after}), summary)
 

@@ -23,7 +23,7 @@ from tda_bias.pairs.pair import is_evaluation_only
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
 
 How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
-Preset = Literal["smoke", "paper"]
+Preset = Literal["smoke", "full"]
 Ranking = Literal[
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file"
 ]
@@ -152,7 +152,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
         "by": ("effect",), "n_random": 3, "folds_run": 1, "epochs": 2, "train_items": 36,
         "check_items": 36,
     },
-    "paper": {
+    "full": {
         "by": ("evidence", "published", "importance", "effect", "mediation", "gates", "bottom"),
         "n_random": 20, "controls": CONTROLS, "folds_run": 5, "epochs": 4, "checks_per_epoch": 2,
         "n_rates": 3,
@@ -258,7 +258,7 @@ class Trial:
         rate: Learning rate.
         domain: Weight of the divergence on texts of other categories.
         anchor: Weight of the relatedness anchor.
-        layer: Layer behind which an edit is made, as a share of all; None for all layers.
+        layer: Layer after which an edit is made, as a share of all; None for all layers.
         sign: Direction of a steering vector.
     """
 
@@ -330,7 +330,7 @@ class Training:
 
 
 def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
-    """The folds that are run, and behind them the final fit where there are several.
+    """The folds that are run, and after them the final fit where there are several.
 
     Targets are split so that folds have about as many items. The final fit trains on the targets
     of all folds but those that stop it; what it is worth is what the folds show.

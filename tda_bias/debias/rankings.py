@@ -55,7 +55,7 @@ def fold_orders(
         orders |= first_order_rankings(ablator)
     if {"evidence", "bottom", "published"} & set(by):
         pairs = tuple(pair for pair in zip(triples, twins, strict=True) if pair[1])
-        config = HeadBiasConfig(n_resamples=99, seed=seed)
+        config = HeadBiasConfig(n_permutations=99, seed=seed)
         run = head_bias(load(), triples, twins=Twins(pairs) if pairs else None, config=config)
         orders["evidence"] = ranked_heads(run, run.categories[0], by="evidence")
         orders["bottom"] = orders["evidence"][::-1]
@@ -75,7 +75,7 @@ def mediation(texts: TwinTexts, items: Int[np.ndarray, " item"]) -> Float[np.nda
 
     To first order (attribution patching): what the head writes in the twin minus what it writes in
     the triple, times the slope of the triple's log-odds. Only texts whose twin has as many tokens
-    before and behind the context's end count: there a place in one is the same place in the other.
+    before and after the context's end count: there a place in one is the same place in the other.
 
     Args:
         texts: Items with twins, of which each first is used, and a model without hooks.
@@ -121,7 +121,7 @@ def _mediated(
     hf_model: Any = model.hf_model
     with torch.enable_grad(), watched(hf_model, layers) as seen:
         logits = hf_model(input_ids=ids, attention_mask=mask, use_cache=False).logits
-        n = len(texts) // 2  # behind them stand the twins
+        n = len(texts) // 2  # after them stand the twins
         log_probs = torch.log_softmax(logits[:n, :-1].float(), -1)
         chosen = log_probs.gather(-1, ids[:n, 1:, None])[..., 0]
         odds = chosen.new_zeros(())

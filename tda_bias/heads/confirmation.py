@@ -31,7 +31,13 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.result import summary_html
 from tda_bias.runs.text import Finding, counted, number_text, p_text
-from tda_bias.stats.resampling import generator, holm, share_reached, standardised_ranks
+from tda_bias.stats.resampling import (
+    generator,
+    holm,
+    share_reached,
+    standardised_ranks,
+    value_needed,
+)
 from tda_bias.triples import load_triples
 from tda_bias.types import InputError
 
@@ -77,6 +83,7 @@ class Confirmation:
         replicated: Share of all chosen heads with p <= .05 on the other half.
         chance: The same where labels were exchanged, mean; about .05.
         p: Of ``replicated`` among the values under exchange.
+        needed: The share above which p is below .05.
         correlation: Mean Spearman over heads between the maps of the halves.
         correlation_chance: The same under exchange.
         p_correlation: Of ``correlation``.
@@ -87,6 +94,7 @@ class Confirmation:
     replicated: float
     chance: float
     p: float
+    needed: float
     correlation: float
     correlation_chance: float
     p_correlation: float
@@ -164,6 +172,7 @@ def confirmation(
         replicated=float(rate[0]),
         chance=float(rate[1:].mean()),
         p=float(share_reached(rate[1:], rate[0])),
+        needed=value_needed(rate[1:]),
         correlation=float(correlation[0]),
         correlation_chance=float(correlation[1:].mean()),
         p_correlation=float(share_reached(correlation[1:], correlation[0])),
@@ -318,6 +327,10 @@ def confirmation_finding(result: Confirmation) -> Finding:
             "Reliability over targets (Spearman of the halves' maps): "
             f"{number_text(result.correlation)}; with exchanged labels "
             f"{number_text(result.correlation_chance)} (p {p_text(result.p_correlation)}).",
+        ],
+        power=[
+            f"More than {result.needed:.1%} of the chosen heads must have p <= .05 on the other "
+            "half for p < .05."
         ],
         details=[
             f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "

@@ -61,9 +61,13 @@ def _controls(result: HeadBias, category: str) -> ControlsRecord:
 
 
 def ranking_name(result: HeadBias) -> str:
-    """Name of the ranking, and whether twins are subtracted."""
+    """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
     of_twins = all(c.hot_spot_map.endswith("_twin") for c in result.record.controls)
-    return f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
+    output = result.record.config.edges == "output"
+    return (
+        f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
+        f"{', output edges' * output}"
+    )
 
 
 def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:

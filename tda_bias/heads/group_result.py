@@ -14,15 +14,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import (
+    Contrast,
     GroupLayout,
     GroupStatistic,
+    VersionProducts,
     Versions,
+    contrast,
     group_statistic,
     ratio,
     relative_difference,
     statistic_from_gram,
+    version_products,
 )
-from tda_bias.heads.twin_contrast import Contrast, VersionProducts, contrast, version_products
 from tda_bias.stats.resampling import spearman
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.types import Attention
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from tda_bias.topology.steps import StepGrid
 
 N_SPLITS = 100
-# Statistics whose reliability is known: of random halves of the contexts.
-HALVED = ("relative", "location", "location_twin", "relative_twin")
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ class GroupResult:
         item_sums: ``(version, dim, layer, head)`` the sum of births (or deaths) of the stereotype
             text minus that of the anti-stereotype text, attention-weight units.
         length_statistic: ``(dim,)`` S of uniform attention at the same lengths.
-        halves: For each name of ``HALVED`` ``(split, half, dim, layer, head)``, of random halves of
-            the contexts.
+        halves: ``relative`` and each statistic of ``split_half_contrast``, of random halves of the
+            contexts: ``(split, half, dim, layer, head)``.
         provenance: When and how the patterns were taken, for the run record.
     """
 
@@ -129,7 +130,7 @@ def layer_numbers(
     """All numbers of some layers and one dimension, named as in ``GroupResult.from_arrays``.
 
     Args:
-        gram: Inner products of the texts' step functions, as in ``LayerGrams``.
+        gram: Inner products of the texts' step functions, as from ``gram_matrices``.
         sums: Sums of the texts' births, or deaths.
         layout: Which text is which.
         member: From ``random_halves``.
@@ -219,12 +220,9 @@ def uniform_sets(n_tokens: int, attention: Attention) -> tuple[np.ndarray, np.nd
 def adjust_for_length(stat: GroupStatistic, n_tokens: Int[np.ndarray, "n 2"]) -> GroupStatistic:
     """The statistic with a linear effect of the token count taken out of the squared distances.
 
-    q is replaced by its residual from a least-squares line on the number of tokens, both clusters
-    pooled, plus the pooled mean; the denominators of S and ``relative`` are left as they are.
-
-    Args:
-        stat: From ``group_statistic``.
-        n_tokens: Number of tokens of each context's stereotype and anti-stereotype text.
+    q is replaced by its residual from a least-squares line on the number of tokens of the
+    stereotype and anti-stereotype texts, both clusters pooled, plus the pooled mean; the
+    denominators of S and ``relative`` are left as they are.
     """
     q = np.concatenate([stat.q_stereotype, stat.q_anti])
     length = n_tokens.T.reshape(-1).astype(float)
@@ -274,13 +272,8 @@ def split_half_relative(
     """The ``relative`` statistic of each half of the contexts, about the half's own midpoint.
 
     Squared distances to a midpoint are bilinear in the inner products of the step functions, so
-    every half costs a few sums of them.
-
-    Args:
-        gram: Inner products of the texts' step functions over the number of steps.
-        layout: Which text is which.
-        member: From ``random_halves``.
-        n_tokens: As in ``adjust_for_length``; given, each half is adjusted on its own.
+    every half costs a few sums of them. Given ``n_tokens``, as in ``adjust_for_length``, each half
+    is adjusted on its own.
     """
     n, s, a = layout.n, layout.stereotype, layout.anti
     products = torch.from_numpy(
@@ -307,14 +300,10 @@ def split_half_contrast(
 ) -> dict[str, Float[np.ndarray, "split half head"]]:
     """Location of each half of the contexts, and the contrasts with twins where there are any.
 
-    Args:
-        products: From ``version_products``.
-        versions: The triples and their twins.
-        member: From ``random_halves``; of contexts without a twin nothing enters the contrasts.
-
     Returns:
-        ``location``, and with twins ``location_twin`` and ``relative_twin``; NaN where a half has
-        nothing that differs. The centre of ``relative_twin`` is that of the whole group.
+        ``location``, and with twins ``location_twin`` and ``relative_twin``, into which contexts
+        without a twin do not enter; NaN where a half has nothing that differs. The centre of
+        ``relative_twin`` is that of the whole group.
     """
     shape = member.shape[:2]
     flat = member.reshape(-1, versions.n).astype(float)

@@ -1,4 +1,4 @@
-"""Step functions of one group to the head statistic and the scalars its permutations need.
+"""Step functions of one group to the head statistic, and to what is left when twins are subtracted.
 
 With m the midpoint of the two cluster centres and q(f) the squared distance of a text to m,
 
@@ -7,6 +7,18 @@ With m the midpoint of the two cluster centres and q(f) the squared distance of 
 
 exactly, and m does not move when texts are swapped between the clusters. Every permuted statistic
 is therefore a difference of means of the 2 n numbers q.
+
+A twin is the same triple about another target. Let D_i = f(stereotype) - f(anti-stereotype) be the
+difference of the step functions of context i, and D_ik that of its twin k. What does not change
+with the target (wording, length, plausibility) is in both, so the contrast E_i = D_i - mean_k D_ik
+is free of it. Two statistics come in a form without and a form with twins:
+
+    location   |sum_i D_i|^2 / sum_i |D_i|^2, and the same of E_i: 1 on average where the signs of
+               the contexts are random, n where all contexts differ alike
+    dispersion difference of the mean squared distances to a centre, and that of the triples minus
+               that of the twins, over their sum
+
+All of it follows from the Gram matrix of the step functions of a group.
 
 Source: Varadarajan & Songdechakraiwut, section 2.3 (S); docs/method/heads.md derives the identity.
 """
@@ -28,8 +40,11 @@ from tda_bias.types import InputError
 POOLED_VARIANCE_FLOOR = 1e-12
 # An unrelated variance below this share of the median over heads makes S a ratio to almost nothing.
 UNSTABLE_SHARE = 1e-3
-# Variances below this share of the largest square come from rounding in double precision.
-_ROUNDING = 1e-13
+# Variances below this share of the largest square come from rounding in double precision, and so do
+# sums of squared differences below that share of the texts' own.
+_ROUNDING_OF_VARIANCE, _ROUNDING_OF_DIFFERENCES = 1e-13, 1e-12
+# What a factor leaves out of the sum of squares of the differences.
+FACTOR_TOLERANCE = 1e-7
 
 
 # -- which text of a group is which ----------------------------------------------------------------
@@ -203,20 +218,10 @@ def group_statistic(
     q_s, q_a = _squared_distances(s, midpoint), _squared_distances(a, midpoint)
     # Both centres lie half their difference away from the midpoint.
     off_centre = _squared_distances(centre_s, midpoint)
-    var_s, var_a = (np.maximum(q.mean(0) - off_centre, 0.0) for q in (q_s, q_a))
     var_u = _squared_distances(u, u.mean(0)).mean(0)
     if not (np.isfinite(q_s).all() and np.isfinite(q_a).all() and np.isfinite(var_u).all()):
         raise InputError("the step functions hold NaN or infinite values")
-    difference = q_a.mean(0) - q_s.mean(0)
-    return GroupStatistic(
-        S=ratio(difference, var_u),
-        relative=relative_difference(q_s.mean(0), q_a.mean(0)),
-        var_stereotype=var_s,
-        var_anti=var_a,
-        var_unrelated=var_u,
-        q_stereotype=q_s,
-        q_anti=q_a,
-    )
+    return _statistic(q_s, q_a, off_centre, var_u)
 
 
 def statistic_from_gram(
@@ -247,22 +252,31 @@ def statistic_from_gram(
         gram[..., layout.stereotype, layout.anti].mean((-2, -1)),
     )
     off_centre = np.maximum(inside - 2 * across, 0.0) / 4
-    var_s, var_a = (np.maximum(part.mean(-1) - off_centre, 0.0) for part in (q_s, q_a))
-    var_u = np.full(var_s.shape, np.nan)
+    var_u = np.full(off_centre.shape, np.nan)
     if layout.n_unrelated:
         unrelated = gram[..., layout.unrelated, layout.unrelated]
         spread = squares[..., layout.unrelated].mean(-1) - unrelated.mean((-2, -1))
         # Identical texts: what is left of the difference is rounding.
-        var_u = np.where(spread > _ROUNDING * squares.max(-1), spread, 0.0)
-    difference = q_a.mean(-1) - q_s.mean(-1)
+        var_u = np.where(spread > _ROUNDING_OF_VARIANCE * squares.max(-1), spread, 0.0)
+    return _statistic(np.moveaxis(q_s, -1, 0), np.moveaxis(q_a, -1, 0), off_centre, var_u)
+
+
+def _statistic(
+    q_s: Float[np.ndarray, "n ..."],
+    q_a: Float[np.ndarray, "n ..."],
+    off_centre: Float[np.ndarray, "..."],
+    var_u: Float[np.ndarray, "..."],
+) -> GroupStatistic:
+    """The statistic from squared distances: of the texts, and of either centre, to the midpoint."""
+    mean_s, mean_a = q_s.mean(0), q_a.mean(0)
     return GroupStatistic(
-        S=ratio(difference, var_u),
-        relative=relative_difference(q_s.mean(-1), q_a.mean(-1)),
-        var_stereotype=var_s,
-        var_anti=var_a,
+        S=ratio(mean_a - mean_s, var_u),
+        relative=relative_difference(mean_s, mean_a),
+        var_stereotype=np.maximum(mean_s - off_centre, 0.0),
+        var_anti=np.maximum(mean_a - off_centre, 0.0),
         var_unrelated=var_u,
-        q_stereotype=np.moveaxis(q_s, -1, 0),
-        q_anti=np.moveaxis(q_a, -1, 0),
+        q_stereotype=q_s,
+        q_anti=q_a,
     )
 
 
@@ -288,3 +302,171 @@ def ratio(
     where = denominator > 0 if defined is None else np.asarray(defined)
     np.divide(numerator, denominator, out=result, where=np.broadcast_to(where, result.shape))
     return result
+
+
+# -- triple minus twin -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The differences of a group's triples and twins, compactly; ``...`` are (layer, head).
+
+    Attributes:
+        location: ``(...)``, of the triples; NaN where no context differs.
+        location_twin: ``(...)``, of triples minus twins; NaN without twins or any difference.
+        relative_twin: ``(...)``, in [-1, 1], the dispersion of triples minus that of twins; NaN
+            without twins or where nothing varies.
+        factor: ``(version, rank, ...)``: inner products of its rows over ``rank`` are those of the
+            differences D of all versions, up to ``FACTOR_TOLERANCE`` of their sum of squares.
+        dispersion: ``(version, ...)``, q of the anti-stereotype minus q of the stereotype text:
+            squared distances to a centre that does not move when a triple and its twins are
+            exchanged, squared attention-weight units.
+        dispersion_total: ``(...)``, the denominator of ``relative_twin``: contrasts of
+            ``dispersion`` over it, summed over contexts, are the relative dispersion.
+    """
+
+    location: Float[np.ndarray, "..."]
+    location_twin: Float[np.ndarray, "..."]
+    relative_twin: Float[np.ndarray, "..."]
+    factor: Float[np.ndarray, "version rank ..."]
+    dispersion: Float[np.ndarray, "version ..."]
+    dispersion_total: Float[np.ndarray, "..."]
+
+
+@dataclass(frozen=True)
+class VersionProducts:
+    """Inner products of the differences of one layer and dimension.
+
+    Attributes:
+        differences: ``(head, version, version)`` <D_v, D_w> of all triples and twins.
+        own: ``(head, context, context)`` those of the triples alone.
+        beyond: ``(head, twinned, twinned)`` <E_i, E_j> of triples minus twins.
+        dispersion: Two arrays ``(twinned, head)``: the contexts' parts of the numerator and of the
+            denominator of ``relative_twin``.
+        exchanged: ``(version, head)``, as ``Contrast.dispersion``.
+        floor: ``(head,)`` sums of squares not above this are rounding.
+    """
+
+    differences: Float[np.ndarray, "head version version"]
+    own: Float[np.ndarray, "head context context"]
+    beyond: Float[np.ndarray, "head twinned twinned"]
+    dispersion: tuple[Float[np.ndarray, "twinned head"], Float[np.ndarray, "twinned head"]]
+    exchanged: Float[np.ndarray, "version head"]
+    floor: Float[np.ndarray, " head"]
+
+
+def version_products(
+    gram: Float[np.ndarray, "head text text"], layout: GroupLayout
+) -> VersionProducts:
+    """Inner products that both statistics and their halves are made of, from those of the texts."""
+    stereotype, anti = layout.stereotype_of_version, layout.anti_of_version
+    rows = gram[:, stereotype] - gram[:, anti]
+    differences = rows[:, :, stereotype] - rows[:, :, anti]
+    between = contrast_matrix(layout.versions)
+    numerator, denominator, exchanged = _dispersion(gram, stereotype, anti, layout.versions)
+    return VersionProducts(
+        differences=differences,
+        own=differences[:, : layout.n, : layout.n],
+        beyond=between @ differences @ between.T,
+        dispersion=(numerator, denominator),
+        exchanged=exchanged,
+        floor=_ROUNDING_OF_DIFFERENCES * np.trace(gram, axis1=1, axis2=2),
+    )
+
+
+def contrast(products: VersionProducts) -> Contrast:
+    """Location and dispersion of one layer and dimension, with and without twins."""
+    numerator, denominator = (part.sum(0) for part in products.dispersion)
+    defined = denominator > 4 * POOLED_VARIANCE_FLOOR * len(products.dispersion[0])
+    return Contrast(
+        location=location(products.own, products.floor),
+        location_twin=location(products.beyond, products.floor),
+        relative_twin=ratio(numerator, denominator, defined),
+        factor=np.moveaxis(factor(products.differences), 0, -1),
+        dispersion=products.exchanged,
+        dispersion_total=np.where(defined, denominator, np.nan),
+    )
+
+
+def contrast_matrix(versions: Versions) -> Float[np.ndarray, "twinned version"]:
+    """Rows that take a triple minus the mean of its twins, for every context that has a twin."""
+    matrix = np.zeros((len(versions.twinned), len(versions.context)))
+    for row, members in enumerate(versions.members):
+        matrix[row, members[0]] = 1.0
+        matrix[row, members[1:]] = -1.0 / (len(members) - 1)
+    return matrix
+
+
+def location(
+    gram: Float[np.ndarray, "head context context"], floor: Float[np.ndarray, " head"]
+) -> Float[np.ndarray, " head"]:
+    """|sum_i D_i|^2 / sum_i |D_i|^2 from <D_i, D_j>; NaN for sums of squares up to ``floor``."""
+    squares = np.trace(gram, axis1=1, axis2=2)
+    total = np.maximum(gram.sum((1, 2)), 0.0)
+    return ratio(total, squares, squares > floor)
+
+
+def _dispersion(
+    gram: np.ndarray, stereotype: np.ndarray, anti: np.ndarray, versions: Versions
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Contexts' parts about the centre of the four clusters, and the terms that are exchanged."""
+    share, even = np.zeros((2, len(versions.context)))
+    for members in versions.members:
+        share[members[0]] = 0.5
+        share[members[1:]] = 0.5 / (len(members) - 1)
+        # Every version alike: this centre stays where it is whichever of them is the triple.
+        even[members] = 1.0 / len(members)
+    halves = 2 * max(1, len(versions.twinned))
+    difference, total = _distances(gram, stereotype, anti, share / halves)
+    between = contrast_matrix(versions)
+    exchanged, _ = _distances(gram, stereotype, anti, even / halves)
+    return between @ difference, np.abs(between) @ total, exchanged
+
+
+def _distances(
+    gram: np.ndarray, stereotype: np.ndarray, anti: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """q_anti - q_stereotype and q_anti + q_stereotype of every version, ``(version, head)``.
+
+    Squared distances to the centre that takes ``weights`` of every version's two texts.
+    """
+    every = np.zeros(gram.shape[-1])
+    every[stereotype] = weights
+    every[anti] = weights
+    towards = gram @ every
+    squares = np.diagonal(gram, axis1=1, axis2=2) - 2 * towards + (towards @ every)[:, None]
+    squares = np.maximum(squares, 0.0)
+    q_stereotype, q_anti = squares[:, stereotype].T, squares[:, anti].T
+    return q_anti - q_stereotype, q_anti + q_stereotype
+
+
+def factor(
+    gram: Float[np.ndarray, "head version version"],
+) -> Float[np.ndarray, "head version rank"]:
+    """A matrix of low rank whose product with itself is a Gram matrix, head by head.
+
+    Cholesky's decomposition, the largest remaining square first, until what remains of the trace is
+    below ``FACTOR_TOLERANCE`` of it in every head: differences of step functions are smooth, so a
+    few columns hold them.
+
+    Source: Harbrecht, Peters & Schneider (2012), On the low-rank approximation by the pivoted
+    Cholesky decomposition.
+    """
+    n_heads, n_versions = gram.shape[:2]
+    head = np.arange(n_heads)
+    left = np.diagonal(gram, axis1=1, axis2=2).copy()
+    enough = FACTOR_TOLERANCE * left.sum(1)
+    columns = np.zeros((n_heads, n_versions, n_versions))
+    rank = 0
+    while rank < n_versions and (left.sum(1) > enough).any():
+        pivot = left.argmax(1)
+        largest = left[head, pivot]
+        known = columns[:, :, :rank]
+        rest = gram[head, :, pivot] - (known @ known[head, pivot, :, None])[..., 0]
+        scale = np.sqrt(np.where(largest > 0, largest, 1.0))[:, None]
+        column = np.where(largest[:, None] > 0, rest / scale, 0.0)
+        columns[:, :, rank] = column
+        left = np.maximum(left - column**2, 0.0)
+        left[head, pivot] = 0.0
+        rank += 1
+    return columns[:, :, :rank]

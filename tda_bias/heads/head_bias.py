@@ -133,7 +133,7 @@ def head_bias(
             for group, result in zip(groups, results, strict=True)
         ],
         controls=stated,
-        seconds=clock.rounded(),
+        seconds={stage: round(seconds, 3) for stage, seconds in clock.seconds.items()},
     )
     items = ItemDifferences.of(results, [group.items for group in groups], layers)
     return HeadBias(
@@ -146,16 +146,16 @@ def computed_group(
     group: TokenizedGroup,
     reader: PatternReader,
     config: HeadBiasConfig,
-    whole: Stopwatch,
+    clock: Stopwatch,
     counter: Counter,
 ) -> dict[str, np.ndarray]:
     """The numbers of one group as plain arrays; see ``GroupResult.from_arrays``.
 
     Patterns, births and deaths, step functions and their inner products, and what follows from
-    these; the seconds of each stage are added to those of the whole run.
+    these.
     """
-    clock, model, layout = Stopwatch(), reader.model, group.layout
-    sharing, reader.rows = reader.find_sharing(), RowCheck(reader.rows.tolerance)
+    model, layout = reader.model, group.layout
+    sharing, reader.rows = reader.sharing, RowCheck(reader.rows.tolerance)
     sampler = GroupSampler(
         group.lengths,
         n_layers=len(model.pattern_hooks),
@@ -174,23 +174,21 @@ def computed_group(
     halves = random_halves(layout.n, N_SPLITS, rng)
     lengths = group.n_tokens[:, :2] if config.adjust == "length" else None
     numbers = []
-    for layers in clock.each("topology", clock.each("gram", sampler.layers())):
+    for dims in clock.each("topology", clock.each("gram", sampler.layers())):
         with clock.stage("statistic"):
             numbers.append(
                 [
                     layer_numbers(gram.numpy(), sums.numpy(), layout, halves, lengths=lengths)
-                    for gram, sums in zip(layers.gram, layers.sums, strict=True)
+                    for gram, sums in dims
                 ]
             )
     with clock.stage("statistic"):
         arrays = joined_layers(numbers, len(model.pattern_hooks))
         of_lengths = length_statistic(sampler.grids, group.n_tokens, model.attention)
-    whole.add(clock)
     provenance = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "prefix_sharing": sharing,
         "row_sums": asdict(reader.rows),
-        "seconds": clock.rounded(),
     }
     return {
         **arrays,

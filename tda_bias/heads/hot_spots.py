@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -50,14 +50,8 @@ def location_under_flips(
 ) -> Float[np.ndarray, "resample test"]:
     """The statistic of differences whose signs are flipped.
 
-    Through the Gram matrix a flip costs n^2 / 2, however long the differences are.
-
-    Args:
-        signs: Of +1 and -1.
-        rows: Differences in any orthonormal coordinates (``Contrast.factor``).
-
-    Returns:
-        Single precision; NaN where nothing differs.
+    Through the Gram matrix a flip costs n^2 / 2, however long the differences are; their rows may
+    be in any orthonormal coordinates (``Contrast.factor``). NaN where nothing differs.
     """
     columns = torch.from_numpy(np.ascontiguousarray(np.moveaxis(rows, 2, 0))).double()
     gram = columns @ columns.mT  # test, unit, unit
@@ -77,15 +71,7 @@ def location_under_flips(
 def location_under_exchange(
     draws: VersionDraws, rows: Float[np.ndarray, "version rank test"]
 ) -> Float[np.ndarray, "resample test"]:
-    """The statistic with any version of a context in the place of the triple.
-
-    Args:
-        draws: From ``version_draws``.
-        rows: Differences of all versions in any orthonormal coordinates (``Contrast.factor``).
-
-    Returns:
-        Single precision; NaN where nothing differs.
-    """
+    """The statistic with any version of a context in the place of the triple; NaN as above."""
     versions = draws.versions
     if all(len(members) == 2 for members in versions.members):
         contrasts = np.stack([rows[triple] - rows[twin] for triple, twin in versions.members])
@@ -114,10 +100,8 @@ def location_test(
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
     """P-values of every test alone and of the largest standardised of all together; ties count.
 
-    Args:
-        observed: The statistic; where it is NaN, so are its p-values.
-        null: The statistic under every draw.
-        exact: Whether these are all arrangements there are.
+    Where the observed statistic is NaN, so are its p-values. The draws are ``exact`` where they are
+    all arrangements there are.
     """
     threshold = observed - _TIE * np.maximum(1.0, observed)
     mean, sd, reached = null_summary(null, threshold)
@@ -141,7 +125,7 @@ def location_tests(
         p-values as ``location_test`` gives them, and the statistic under random draws, ``(resample,
         dim x layer x head)``, which the category's map needs.
     """
-    contrast, n, n_resamples = result.contrast, result.versions.n, config.n_resamples
+    contrast, n, n_resamples = result.contrast, result.versions.n, config.n_permutations
     rows = contrast.factor.reshape(*contrast.factor.shape[:2], -1)
     rng = partial(generator, config.seed, result.category, result.group)
     flips = sign_flips(n, n_resamples, rng("location"))
@@ -212,22 +196,15 @@ def z_over_heads(values: Float[np.ndarray, "... head"]) -> Float[np.ndarray, "..
     return ratio(deviation, sd)
 
 
-class GroupTerms(NamedTuple):
-    """A group's part of a map, and how it is exchanged.
-
-    Attributes:
-        terms: Each unit's share of every head's combined value.
-        given: Weights of the arrangement the data came in: ``given @ terms`` is the combined value.
-        weights: Random ones, as many for every group. Never an enumeration: the groups multiply.
-    """
-
-    terms: Float[np.ndarray, "unit head"]
-    given: Float[np.ndarray, " unit"]
-    weights: Float[np.ndarray, "resample unit"]
+# A group's part of a map, and how it is exchanged: ``(unit, head)`` each unit's share of a head's
+# combined value; ``(unit,)`` weights of the arrangement the data came in, whose product with the
+# shares is that value; ``(resample, unit)`` random ones, as many for every group, and never an
+# enumeration: the groups multiply.
+Exchanged = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def hot_spots(
-    groups: Iterable[GroupTerms], *, direction: Literal["either", "same"] = "either"
+    groups: Iterable[Exchanged], *, direction: Literal["either", "same"] = "either"
 ) -> HotSpots:
     """Test which heads stand out over the groups more than exchanged labels make them.
 
@@ -370,10 +347,7 @@ def null_summary(
 ) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"], Int[np.ndarray, " test"]]:
     """Mean and standard deviation of every test over draws, and how many draws reach a threshold.
 
-    Args:
-        null: The values under every draw.
-        threshold: Where a draw begins to count; NaN is never reached.
-        two_sided: Sizes are compared with the threshold.
+    NaN is never reached; ``two_sided`` compares sizes with the threshold.
     """
     values, limit = torch.from_numpy(null), torch.from_numpy(threshold)
     # About the first draw: what does not vary has exactly no spread, and squares lose no digits.

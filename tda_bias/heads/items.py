@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +21,11 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from tda_bias.heads.group_result import GroupResult, part_of
-from tda_bias.heads.group_statistic import ratio
+from tda_bias.heads.group_statistic import contrast_matrix, ratio
 from tda_bias.heads.patterns import PatternReader
 from tda_bias.heads.texts import TEXTS, ContextTexts, tokenize
-from tda_bias.heads.twin_contrast import contrast_matrix
 from tda_bias.runs.result import RunWriter
-from tda_bias.runs.run import Run, open_run
+from tda_bias.runs.run import Run
 from tda_bias.triples import load_triples
 from tda_bias.types import Attention, Edges, HeadId, InputError, Triple
 
@@ -181,18 +179,12 @@ class ExamplePattern:
     patterns: Float[np.ndarray, "layer head query key"]
 
     @classmethod
-    def load(cls, folder: str | Path) -> ExamplePattern:
-        """The pattern of the run in a folder.
+    def read(cls, run: Run) -> ExamplePattern:
+        """The pattern of a run of heads.
 
         Raises:
-            InputError: if there is no run of ``tdabias heads``, it has no such file, or that is
-                damaged.
+            InputError: if it has no such file, or that is damaged.
         """
-        return cls.read(open_run(folder, "heads"))
-
-    @classmethod
-    def read(cls, run: Run) -> ExamplePattern:
-        """Read the pattern of an open run; errors as in ``load``."""
         saved = run.arrays(EXAMPLE)
         if "layers" not in saved:
             raise InputError(f"{EXAMPLE} is of an earlier version; {run.again}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -84,11 +85,11 @@ class PatternReader:
         self._direction_checked = False
         self._writers = HeadWriters(model) if edges == "output" else None
         self._probes = probes
-        self._sharing = "" if probes else "off: as asked"
         self.rows = RowCheck(2e-2 if model.dtype.itemsize < 4 else 1e-4)
 
-    def find_sharing(self) -> str:
-        """``on`` or ``off``, and why: found out at the first call.
+    @cached_property
+    def sharing(self) -> str:
+        """``on`` or ``off``, and why: found out when it is first asked for.
 
         Measured on the probe with the longest text and on the one with the longest sequence, where
         limited attention windows show first.
@@ -96,17 +97,14 @@ class PatternReader:
         Raises:
             InputError: as ``read``, if the plain run fails.
         """
-        if not self._sharing:
-            self._sharing = self._tried(self._probes)
-        return self._sharing
-
-    def _tried(self, contexts: Sequence[ContextTexts]) -> str:
+        if not self._probes:
+            return "off: as asked"
         if self.model.attention == "bidirectional":
             return "off: later tokens change the patterns of earlier ones"
-        if max(context.prefix for context in contexts) == 0:
+        if max(context.prefix for context in self._probes) == 0:
             return "off: no triple's texts begin alike"
-        longest = max(contexts, key=lambda context: max(context.n_tokens))
-        widest = max(contexts, key=lambda context: context.n_packed)
+        longest = max(self._probes, key=lambda context: max(context.n_tokens))
+        widest = max(self._probes, key=lambda context: context.n_packed)
         difference = 0.0
         for probe in [longest] if widest is longest else [longest, widest]:
             plain = self._patterns_of(probe, shared=False)
@@ -138,14 +136,14 @@ class PatternReader:
 
         Args:
             contexts: The texts, as many of each context.
-            shared: Whether a context's common prefix is run once; None: as ``find_sharing`` says.
+            shared: Whether a context's common prefix is run once; None: as ``sharing`` says.
 
         Raises:
             InputError: on NaN or infinite patterns, or if the model shows attention to later
                 tokens though it should not.
         """
         if shared is None:
-            shared = self.find_sharing().startswith("on")
+            shared = self.sharing.startswith("on")
         hooks = self.model.pattern_hooks
         passes = forward_passes(
             contexts,
@@ -168,7 +166,7 @@ class PatternReader:
 
         def take(pattern: Tensor, number: int, written: Tensor | None = None) -> None:
             nonlocal patterns, seen, inside
-            layer = self._texts(pattern, forward_pass)
+            layer = _per_text(pattern, forward_pass)
             inside = inside.to(layer.device)
             direction = causal and not self._direction_checked
             faults[number] = _faults(layer, inside, self.rows.tolerance, direction=direction)
@@ -232,18 +230,6 @@ class PatternReader:
             **inputs,
         )
 
-    def _texts(self, pattern: Tensor, forward_pass: ForwardPass) -> Tensor:
-        """The patterns of one layer, a text each, cropped."""
-        n = int(forward_pass.length.max())
-        if forward_pass.place is None:
-            return pattern[:, :, :n, :n]
-        rows, heads, _, width = pattern.shape
-        place = forward_pass.place.to(pattern.device)
-        entry = place[:, :, None] * width + place[:, None, :]
-        entry = entry.reshape(rows, 1, -1).expand(-1, heads, -1)
-        cropped = pattern.flatten(2).gather(2, entry).reshape(rows, heads, -1, n, n)
-        return cropped.transpose(1, 2).flatten(0, 1)
-
     def _check(self, faults: Mapping[int, Tensor], length: Int[Tensor, " text"]) -> None:
         """Look at what was measured of a pass: the device is waited for here only."""
         for layer, of_layer in faults.items():
@@ -291,16 +277,17 @@ def _faults(
     return torch.stack([value.float() for value in values])
 
 
-def _per_text(
-    norms: Float[Tensor, "row head token"], forward_pass: ForwardPass
-) -> Float[Tensor, "text head token"]:
-    """Values of the tokens of a row as those of its texts."""
-    n = int(forward_pass.length.max())
+def _per_text(values: Tensor, forward_pass: ForwardPass) -> Tensor:
+    """Values of a row's tokens ``(row, head, token)``, or of pairs of them, text by text."""
+    n, axes = int(forward_pass.length.max()), values.ndim - 2
     if forward_pass.place is None:
-        return norms[:, :, :n]
-    rows, heads, _ = norms.shape
-    place = forward_pass.place.to(norms.device).reshape(rows, 1, -1).expand(-1, heads, -1)
-    chosen = norms.gather(2, place).reshape(rows, heads, -1, n)
+        return values[:, :, :n] if axes == 1 else values[:, :, :n, :n]
+    place = forward_pass.place.to(values.device)
+    if axes == 2:
+        place = place[:, :, None] * values.shape[-1] + place[:, None, :]
+    rows, heads = values.shape[:2]
+    entry = place.reshape(rows, 1, -1).expand(-1, heads, -1)
+    chosen = values.flatten(2).gather(2, entry).reshape(rows, heads, -1, *[n] * axes)
     return chosen.transpose(1, 2).flatten(0, 1)
 
 

@@ -68,7 +68,6 @@ class GroupRecord(RecordPart):
     created: str
     prefix_sharing: str
     row_sums: RowSumsRecord
-    seconds: dict[str, float]
 
 
 class TestedMapRecord(RecordPart):
@@ -147,43 +146,12 @@ class HeadsRecord(RunRecord):
 
 # -- tables ----------------------------------------------------------------------------------------
 
-Columns = dict[str, type]
-_OF_CATEGORY: Columns = {"model": str, "category": str}
-_OF_HEAD: Columns = {**_OF_CATEGORY, "layer": int, "head": int, "unstable": bool}
-_MAPS = "(relative|statistic|metric)"
-_P = r"(p|p_max|q)_.+"
-HEAD_COLUMNS: Columns = {
-    **_OF_HEAD,
-    **dict.fromkeys(("dim", "n", "n_steps"), int),
-    **dict.fromkeys(("var_stereotype", "var_anti", "var_unrelated", "S", "relative", "T"), float),
-    **dict.fromkeys(("length_statistic", "p_paper", "p_paired", "p_label", "p_max"), float),
-    "group": str,
-    "q_bh": float,
-    _P: float,
-}
-COMBINED_COLUMNS: Columns = {**_OF_HEAD, "group": str, r"(combined|z)_.+": float}
-CATEGORY_COLUMNS: Columns = {
-    **_OF_HEAD,
-    "n_groups": int,
-    "n_unstable": int,
-    **dict.fromkeys(("z_null_relative", "z_null_statistic"), float),
-    r"(z|z_null|sd_null|evidence)_.+": float,
-    _P: float,
-}
-GROUP_COLUMNS: Columns = {
-    **_OF_CATEGORY,
-    "group": str,
-    "n": int,
-    f"{_MAPS}_(mean|min|max)": float,
-    r"tokens_(min|mean|max)": float,
-    r"(S[01]_mean_stable|length_statistic_[01]|reliability)": float,
-}
-# Attribute of ``HeadBias``, file and columns.
-TABLES = (
-    ("table", "heads.parquet", HEAD_COLUMNS),
-    ("combined", "combined.parquet", COMBINED_COLUMNS),
-    ("category", "category.parquet", CATEGORY_COLUMNS),
-    ("groups", "groups.csv", GROUP_COLUMNS),
+# Attribute of ``HeadBias``, file, and columns that stay texts: a group may be called ``007``.
+TABLES: tuple[tuple[str, str, dict[str, type]], ...] = (
+    ("table", "heads.parquet", {}),
+    ("combined", "combined.parquet", {}),
+    ("category", "category.parquet", {}),
+    ("groups", "groups.csv", dict.fromkeys(("model", "category", "group"), str)),
 )
 
 
@@ -199,7 +167,7 @@ class MapColumns:
 
     Attributes:
         value: Column of the category's table with the values that rank.
-        tested: Name of the map whose test stands beside it, as the tables' columns end.
+        tested: Name of the map whose test is reported with it, as the tables' columns end.
         combined: Column of the table per group with each head's value.
     """
 
@@ -214,7 +182,7 @@ def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
     Args:
         rank_by: The ranking. ``evidence`` and ``location`` are those of triples minus twins where
             the run had twins. The p of the paper's metric cannot be recomputed cheaply: that of the
-            statistic stands beside it.
+            statistic is reported with it.
         columns: The columns that the table has.
 
     Raises:

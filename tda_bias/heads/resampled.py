@@ -20,7 +20,13 @@ from scipy.stats import norm
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupStatistic, Versions, group_statistic
-from tda_bias.stats.resampling import Exchanges, exchanges, permutation_pvalue, tolerance
+from tda_bias.stats.resampling import (
+    Exchanges,
+    exchanges,
+    family_wise_share,
+    permutation_pvalue,
+    tolerance,
+)
 
 # Enumerated instead of sampled: 2^12 sign flips, and relabellings up to about the same number.
 EXACT_PAIRS = 12
@@ -149,8 +155,6 @@ def paired_test(
 
     Null hypothesis: the stereotype and the anti-stereotype text of a context are exchangeable. The
     same flips serve all heads. Exact by enumeration for n <= 12.
-
-    ``n_resamples`` random flips of ``rng`` are drawn where they are not enumerated.
     """
     return two_sided(sign_flips(stat.n, n_resamples, rng), paired_terms(stat))
 
@@ -179,10 +183,8 @@ def _denominator(stat: GroupStatistic) -> np.ndarray:
 def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarray, "..."]:
     """Share of draws whose statistic is at least as far from 0 as the observed one; NaN stays NaN.
 
-    Args:
-        draws: From ``sign_flips`` or ``relabellings``.
-        terms: ``(unit, ...)``, each unit's share of every statistic, from ``paired_terms`` or
-            ``label_terms``.
+    ``terms`` are each unit's share of every statistic, as ``paired_terms`` gives them for
+    ``sign_flips`` and ``label_terms`` for ``relabellings``.
     """
     flat = terms.reshape(len(terms), -1)
     size = np.abs(draws.given @ flat)
@@ -199,12 +201,7 @@ def two_sided(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.nd
 def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarray, "..."]:
     """Family-wise p of every test from the largest |z| over all tests under shared draws.
 
-    Args:
-        draws: From ``sign_flips`` or ``relabellings``.
-        terms: As in ``two_sided``. Tests with NaN or without any spread get NaN and take no part.
-
-    Returns:
-        p-values never smaller than the single ones, up to Monte Carlo error.
+    Tests with NaN or without any spread get NaN and take no part.
 
     Source: Westfall & Young (1993), single-step maxT.
     """
@@ -216,8 +213,7 @@ def max_z(draws: Draws, terms: Float[np.ndarray, "unit ..."]) -> Float[np.ndarra
         scaled = flat[:, usable] / sd[usable]
         size = np.abs(observed[usable] / sd[usable])
         largest = torch.cat([null.amax(1) for null in draws.sizes(scaled)]).numpy()
-        count = len(draws.signs) - np.searchsorted(np.sort(largest), size - tolerance(size))
-        pvalue[usable] = permutation_pvalue(count, len(draws.signs), draws.exact)
+        pvalue[usable] = family_wise_share(largest, size, exact=draws.exact)
     return pvalue.reshape(terms.shape[1:])
 
 

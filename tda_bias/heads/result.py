@@ -168,10 +168,8 @@ class HeadBias(Recorded):
         name = by or self.rank_by
         return short_named(ranked(self._rows(category), name).head(k), name)
 
-    def survivors(
-        self, *, category: str | None = None, by: RankBy | None = None, level: float = 0.05
-    ) -> pd.DataFrame:
-        """Heads whose hot-spot test survives correction: max-z p or q below the level.
+    def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
+        """Heads whose hot-spot test survives correction: max-z p or q below .05.
 
         A head is judged against its own values under flipped labels, so a survivor need not stand
         high in the map.
@@ -181,7 +179,7 @@ class HeadBias(Recorded):
         """
         name = by or self.rank_by
         rows = short_named(self._rows(category), name)
-        kept = rows[(rows["p_max"] < level) | (rows["q"] < level)]
+        kept = rows[(rows["p_max"] < 0.05) | (rows["q"] < 0.05)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
     def texts_to_keep(self, n_heads: int) -> list[PatternText]:
@@ -356,6 +354,8 @@ class HeadBias(Recorded):
             raise InputError(
                 f"{folder} numbers the layers of a hybrid as an earlier version did; {run.again}"
             )
+        if {c.category for c in record.controls} != set(tables["category"]["category"]):
+            raise InputError(f"{folder}/run.json lacks controls of a category; {run.again}")
         return cls(**tables, record=record, run=run)
 
     # -- helpers --

@@ -14,7 +14,7 @@ from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
 from tda_bias.heads.group_statistic import GroupStatistic, ratio, unstable_heads
 from tda_bias.heads.hot_spots import (
-    GroupTerms,
+    Exchanged,
     HotSpots,
     LocationMap,
     hot_spots,
@@ -88,8 +88,8 @@ def tables(
         for result in members:
             key = category, result.group
             location_pvalues, nulls_of_group = location_tests(result, config)
-            heads[key] = head_table(result, config, location_pvalues, model=model, twins=twins)
-            combined[key] = combined_table(result, model=model, twins=twins)
+            heads[key] = head_table(result, config, location_pvalues, twins=twins)
+            combined[key] = combined_table(result, twins=twins)
             for table in (heads[key], combined[key]):
                 table["layer"] = np.asarray(layers)[table["layer"]]
             for name, null in nulls_of_group.items():
@@ -99,12 +99,12 @@ def tables(
         maps = {name: location.tested() for name, location in locations.items()}
         maps |= _dispersion_maps(members, config, twins=twins)
         own = pd.concat([combined[category, result.group] for result in members])
-        categories.append(category_table(category, own, maps, model=model))
+        categories.append(category_table(category, own, maps))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
         nulls |= {f"{category}.{name}": spots.null for name, spots in maps.items()}
     keys = [(result.category, result.group) for result in results]
     rows = zip(results, (heads[key] for key in keys), (combined[key] for key in keys), strict=True)
-    return Tables(
+    made = Tables(
         table=pd.concat([heads[key] for key in keys], ignore_index=True),
         combined=pd.concat([combined[key] for key in keys], ignore_index=True),
         category=pd.concat(categories, ignore_index=True),
@@ -112,6 +112,9 @@ def tables(
         critical=critical,
         nulls=nulls,
     )
+    for table in (made.table, made.combined, made.category, made.groups):
+        table.insert(0, "model", model)
+    return made
 
 
 # -- per group -------------------------------------------------------------------------------------
@@ -122,7 +125,6 @@ def head_table(
     config: HeadBiasConfig,
     locations: Mapping[str, tuple[np.ndarray, np.ndarray]],
     *,
-    model: str,
     twins: bool,
 ) -> pd.DataFrame:
     """One row per dimension, layer and head of a group, with all its p-values."""
@@ -131,7 +133,6 @@ def head_table(
     shape = stat.S.shape
     dim, layer, head = (axis.ravel() for axis in np.indices(shape))
     columns: dict[str, Any] = {
-        "model": model,
         "category": result.category,
         "group": result.group,
         "layer": layer,
@@ -159,8 +160,8 @@ def head_table(
 def _pvalues(result: GroupResult, config: HeadBiasConfig) -> dict[str, np.ndarray]:
     stat, n = result.statistic, result.statistic.n
     rng = generator(config.seed, "heads", result.category, result.group)
-    flips, paired = sign_flips(n, config.n_resamples, rng), paired_terms(stat)
-    labels, texts = relabellings(n, config.n_resamples, rng), label_terms(stat)
+    flips, paired = sign_flips(n, config.n_permutations, rng), paired_terms(stat)
+    labels, texts = relabellings(n, config.n_permutations, rng), label_terms(stat)
     paper = paper_pvalue(stat)
     pvalues = {
         "p_paper": paper,
@@ -196,13 +197,13 @@ def _twin_dispersion_columns(result: GroupResult, config: HeadBiasConfig) -> dic
     if not result.has_twins:
         return dict.fromkeys(names, np.full(result.contrast.relative_twin.size, np.nan))
     rng = generator(config.seed, "twins", result.category, result.group)
-    draws = version_draws(result.versions, config.n_resamples, rng)
+    draws = version_draws(result.versions, config.n_permutations, rng)
     terms = result.contrast.dispersion / result.contrast.dispersion_total
     single, family = two_sided(draws, terms).ravel(), max_z(draws, terms).ravel()
     return dict(zip(names, (single, family, benjamini_hochberg(single)), strict=True))
 
 
-def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFrame:
+def combined_table(result: GroupResult, *, twins: bool) -> pd.DataFrame:
     """One row per layer and head of a group: means over the two dimensions and their z over heads.
 
     Of S, ``relative``, the paper's metric T, and location; of the last and ``relative`` also with
@@ -223,7 +224,6 @@ def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFr
         values["location_twin"] = contrast.location_twin.mean(0)
     layer, head = (axis.ravel() for axis in np.indices(values["statistic"].shape))
     columns: dict[str, Any] = {
-        "model": model,
         "category": result.category,
         "group": result.group,
         "layer": layer,
@@ -240,7 +240,6 @@ def combined_table(result: GroupResult, *, model: str, twins: bool) -> pd.DataFr
 def group_row(result: GroupResult, heads: pd.DataFrame, combined: pd.DataFrame) -> dict[str, Any]:
     """One line per group: means over heads, the published tables' columns, and the controls."""
     row: dict[str, Any] = {
-        "model": heads["model"].iloc[0],
         "category": result.category,
         "group": result.group,
         "n": result.statistic.n,
@@ -272,7 +271,7 @@ def combined_halves(result: GroupResult, name: str) -> Float[np.ndarray, "split 
 
 
 def category_table(
-    category: str, combined: pd.DataFrame, maps: Mapping[str, HotSpots], *, model: str
+    category: str, combined: pd.DataFrame, maps: Mapping[str, HotSpots]
 ) -> pd.DataFrame:
     """One row per head: its maps over the groups of a category and the hot-spot tests.
 
@@ -298,7 +297,6 @@ def category_table(
         table[f"p_max_{name}"] = spots.pvalue_max
         table[f"q_{name}"] = spots.qvalue
     table.insert(0, "category", category)
-    table.insert(0, "model", model)
     return table
 
 
@@ -321,24 +319,24 @@ def _flipped(
     results: Sequence[GroupResult],
     config: HeadBiasConfig,
     terms_of: Callable[[GroupStatistic], np.ndarray],
-) -> Iterator[GroupTerms]:
+) -> Iterator[Exchanged]:
     """Terms of every group, means over dimensions, under flips of the labels within contexts."""
     for result in results:
         n = result.statistic.n
         terms = terms_of(result.statistic).mean(1).reshape(n, -1)
         rng = generator(config.seed, "hot spots", result.category, result.group)
-        yield GroupTerms(terms, np.ones(n), random_flips(n, config.n_resamples, rng))
+        yield terms, np.ones(n), random_flips(n, config.n_permutations, rng)
 
 
-def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[GroupTerms]:
+def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[Exchanged]:
     """Terms of every group with twins, means over dimensions, under exchange with the twins."""
     for result in results:
         if result.has_twins:
             terms = result.contrast.dispersion / result.contrast.dispersion_total
             terms = terms.mean(1).reshape(len(terms), -1)
             rng = generator(config.seed, "hot spots of twins", result.category, result.group)
-            draws = version_draws(result.versions, config.n_resamples, rng, enumerated=False)
-            yield GroupTerms(terms, draws.given, draws.signs)
+            draws = version_draws(result.versions, config.n_permutations, rng, enumerated=False)
+            yield terms, draws.given, draws.signs
 
 
 # -- controls of a category's ranking: chance, reliability, length, wording ------------------------

@@ -65,13 +65,7 @@ def tokenize(
     max_tokens: int | None,
     roles: Sequence[Role] = ROLES,
 ) -> list[ContextTexts]:
-    """Token ids of all texts, with the tokenizer's own special tokens.
-
-    Args:
-        tokenizer: The tokenizer.
-        triples: The triples.
-        max_tokens: The longest text the model takes; None for any.
-        roles: Which of a triple's texts are read.
+    """Token ids of all texts in these roles, with the tokenizer's own special tokens.
 
     Raises:
         InputError: if a text has no token, or more than ``max_tokens``; nothing is truncated.
@@ -279,19 +273,16 @@ def forward_passes(
     """
     if not contexts:
         return
-    if shared:
-        texts = len(contexts[0].ids)
-        widths = [context.n_packed for context in contexts]
-        for chosen in batches_of_similar_width(widths, max(1, batch_size // texts)):
-            for part in _bounded(chosen, [texts * width**2 for width in widths], most_patterns):
-                yield _packed_pass(contexts, part, mask_dtype)
-        return
     ids = [text for context in contexts for text in context.ids]
-    widths = [len(text) for text in ids]
-    for chosen in batches_of_similar_width(widths, batch_size):
-        for part in _bounded(chosen, [width**2 for width in widths], most_patterns):
-            rows, mask = padded([ids[index] for index in part])
-            yield ForwardPass(rows, mask, None, torch.tensor(part), mask.sum(1), None)
+    texts = len(contexts[0].ids) if shared else 1
+    widths = [context.n_packed for context in contexts] if shared else [len(text) for text in ids]
+    for chosen in batches_of_similar_width(widths, max(1, batch_size // texts)):
+        for part in _bounded(chosen, [texts * width**2 for width in widths], most_patterns):
+            if shared:
+                yield _packed_pass(contexts, part, mask_dtype)
+            else:
+                rows, mask = padded([ids[index] for index in part])
+                yield ForwardPass(rows, mask, None, torch.tensor(part), mask.sum(1), None)
 
 
 def _bounded(chosen: list[int], size: list[int], most: float) -> Iterator[list[int]]:

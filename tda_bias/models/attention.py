@@ -19,8 +19,11 @@ from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError
 
 _LAYER = re.compile(
-    r"^(?P<path>.*?\b(?:layers|layer|h|blocks|block)\.(?P<layer>\d+))\.(?:layer\.0\.)?"
-    r"(?P<module>[A-Za-z_]*[aA]tt[a-z_]*)\.(?:(?:self|attn|attention)\.)?(?P<part>[A-Za-z_.]+)$"
+    r"^(?P<path>.*?\b(?:layers|layer|h|blocks|block)\.(?P<layer>\d+))\."
+    r"(?:layer\.0\.|shared_transf(?:ormer)?\.)?"
+    # Hybrids call attention and what stands in its place alike; the former's parts are q_proj, ...
+    r"(?P<module>[A-Za-z_]*[aA]tt[a-z_]*|(?:mixer|temporal_block)(?=\.[qkvo]_proj$))"
+    r"\.(?:(?:self|attn|attention)\.)?(?P<part>[A-Za-z_.]+)$"
 )
 # Names of the projections of queries, keys, values and outputs, alone or together.
 PARTS = {
@@ -145,13 +148,20 @@ def attention_layers(model: LanguageModel) -> list[AttentionLayer]:
         )
     if not projections or any(_width(p) % n_heads for p in projections.values()):
         raise InputError(
-            f"{named} keeps its attention in parts this version does not know, so its heads "
-            "cannot be removed"
+            f"{named} keeps its attention in parts that this version does not know "
+            f"({attention_weights(model.hf_model)}), so its heads cannot be changed"
         )
     return [
         AttentionLayer(number, blocks[number], projections[number], n_heads)
         for number in sorted(projections)
     ]
+
+
+def attention_weights(hf_model: Any) -> str:
+    """The names of a layer's weights of attention, for messages."""
+    every = [name for name, weight in hf_model.named_parameters() if weight.ndim > 1]
+    named = [name.removesuffix(".weight") for name in every if "att" in name.lower()]
+    return ", ".join([name for name in named if ".0." in name] or named[:4]) or "none known"
 
 
 def _width(projection: nn.Module) -> int:

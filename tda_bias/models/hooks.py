@@ -102,7 +102,7 @@ def require_separate_heads(model: LanguageModel, layers: Sequence[AttentionLayer
 
     Raises:
         InputError: if it does not, as where heads are subtracted from each other (DiffLlama) or
-            something else stands beside them (ConvBERT).
+            something else is added to them (ConvBERT).
     """
     n_heads = layers[0].n_heads
     mode = _OneHeadPerRow(n_heads)
@@ -136,7 +136,7 @@ def require_separate_heads(model: LanguageModel, layers: Sequence[AttentionLayer
     if elsewhere:
         raise InputError(
             f"`model` {model.name} ({model.architecture}) does not hand on what each head of layer "
-            f"{elsewhere[0]} reads in a part of its own, so single heads cannot be removed"
+            f"{elsewhere[0]} reads in a part of its own, so single heads cannot be changed"
         )
 
 

@@ -202,14 +202,10 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
 # -- runs inside runs ------------------------------------------------------------------------------
 
 
-def with_parts(
-    folders: Sequence[Path], *, left_out: Callable[[str], None] | None = None
-) -> list[Run]:
+def with_parts(folders: Sequence[Path]) -> list[Run]:
     """The runs, and the ablations and cross-references that were made from them, inside theirs.
 
-    Args:
-        folders: Where they are.
-        left_out: Called with a line about each inner run that is of something else.
+    An inner run that was made from another run than the one that is there now is left out.
 
     Raises:
         InputError: as ``open_run``, or if a run has no figures.
@@ -229,8 +225,6 @@ def with_parts(
             part = open_run(inside, name)
             if made_from(part, run):
                 runs.append(part)
-            elif left_out is not None:
-                left_out(f"{inside}: made from another run than the one now in {run.folder}")
     return runs
 
 

@@ -14,7 +14,7 @@ from tda_bias.runs.text import latex_text, markdown_text
 if TYPE_CHECKING:
     import pandas as pd
 
-# What spreadsheets compute; behind apostrophes, so that reading gives back what was written.
+# What spreadsheets compute; after apostrophes, so that reading gives back what was written.
 # A command's option computes nothing.
 _COMPUTED = r"(?!--[a-z-]+$)[=+\-@\t\r]"
 _FORMULA = re.compile(rf"'*{_COMPUTED}")

@@ -15,6 +15,7 @@ from tda_bias.runs.text import (
 )
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
+from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import smallest_effect
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 PER = {"sum": "sum", "mean": "per token"}
 # Which text is longer, by the sign of the difference in tokens.
-_LONGER = ((1, "longer"), (0, "equal"), (-1, "shorter"))
+_LONGER = ((1, "longer"), (0, "as long"), (-1, "shorter"))
 
 # -- triples ---------------------------------------------------------------------------------------
 
@@ -34,6 +35,9 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
     of_category = [row for row in rows if row["category"] != "all"]
     read = _with_twins if result.has_twins else _without_twins
     parts = [read(row) for row in of_category]
+    power = [line for lines in parts for line in lines[2:]]
+    if not result.has_twins:
+        power = [_power(result.scores, row) for row in of_category]
     return Finding(
         result=[lines[0] for lines in parts],
         control=[
@@ -42,7 +46,7 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
             *_stereotype_by_length(result.length_split, scoring="sum"),
             NEUTRAL_IS_NOT_GOOD,
         ],
-        power=[line for lines in parts for line in lines[2:]],
+        power=power,
         details=[
             *_stereotype_by_length(result.length_split, scoring="mean"),
             *_stereoset_details(result),
@@ -100,7 +104,23 @@ def _without_twins(row: Mapping[Any, Any]) -> list[str]:
     ]
 
 
-def _by_length(split: pd.DataFrame, value: str, unit: str = "") -> str:
+def _power(table: pd.DataFrame, row: Mapping[Any, Any]) -> str:
+    """The stereotype score of a category that a t-test over targets finds."""
+    alike = table["group"] != "all"
+    for name in ("category", "scoring", "reading", "scored"):
+        if name in table and row[name] != "all":
+            alike &= table[name] == row[name]
+    score = cluster_mean(table.loc[alike, "ss"].to_numpy(float))
+    away = score.smallest()
+    about = f"{str(row['category']).capitalize()}, {counted(score.clusters, 'target')}"
+    if not 0 < away < 50:
+        return f"{about}: no score can be found four times out of five."
+    return (
+        f"{about}: a score of {50 - away:.0f} or {50 + away:.0f} is found four times out of five."
+    )
+
+
+def _by_length(split: pd.DataFrame, value: str, text: str, unit: str) -> str:
     """A share, mean over some rows of a length split, by which text is longer."""
     parts = []
     for sign, name in _LONGER:
@@ -108,7 +128,7 @@ def _by_length(split: pd.DataFrame, value: str, unit: str = "") -> str:
         n = int(rows["items"].sum())
         if n:
             share = float((rows[value] * rows["items"]).sum() / n)
-            parts.append(f"{name} {share:.0f} ({n}{unit})")
+            parts.append(f"{share:.0f} where {text} is {name} ({counted(n, unit)})")
     return ", ".join(parts)
 
 
@@ -116,8 +136,8 @@ def _stereotype_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
     """Stereotype score by which text is longer, category by category."""
     chosen = split[split["scoring"] == scoring]
     return [
-        f"Length, {category}, {PER[scoring]}: ss where the stereotype is the "
-        f"{_by_length(rows, 'ss', ' items')} text."
+        f"Length, {category}, {PER[scoring]}: ss is "
+        f"{_by_length(rows, 'ss', 'the stereotype', 'item')}."
         for category, rows in chosen.groupby("category", sort=False)
     ]
 
@@ -164,9 +184,7 @@ def scored_name(row: Mapping[Any, Any]) -> str:
 def sentences_finding(run: SentenceScores) -> Finding:
     """The stereotype scores, how much length alone decides, and what is left out."""
     record, table = run.record, run.scores
-    everything = table[
-        (table["group"] == "all") & (table["category"] == table["category"].iloc[-1])
-    ]
+    everything = table[(table["group"] == "all") & (table["category"] == table["category"].iloc[0])]
     result = [
         f"{scored_name(row).capitalize()}, {PER[row['scoring']]}: stereotype score {row['ss']:.1f} "
         f"({interval_text(row['ss_low'], row['ss_high'], 0)}), language-model score "
@@ -187,7 +205,7 @@ def sentences_finding(run: SentenceScores) -> Finding:
             "without a start token does not read the first)."
         )
     official = {
-        "causal": "whole sentences per token behind the model's start token (--start bos)",
+        "causal": "whole sentences per token after the model's start token (--start bos)",
         "masked": "the words that fill the blank",
     }
     if record.kind in official:
@@ -202,14 +220,15 @@ def sentences_finding(run: SentenceScores) -> Finding:
         control=[
             *(
                 f"Length, {scored_name({'reading': reading, 'scored': scored})}, "
-                f"{PER[str(scoring)]}: ss over items where the stereotype is the "
-                f"{_by_length(split, 'ss')} text (items)."
+                f"{PER[str(scoring)]}: ss over items is "
+                f"{_by_length(split, 'ss', 'the stereotype', 'item')}."
                 for (reading, scored, scoring), split in run.length_split.groupby(
                     ["reading", "scored", "scoring"], sort=False
                 )
             ),
             NEUTRAL_IS_NOT_GOOD,
         ],
+        power=list(dict.fromkeys(_power(table, row) for row in everything.to_dict("records"))),
         details=details,
     )
 
@@ -217,11 +236,22 @@ def sentences_finding(run: SentenceScores) -> Finding:
 # -- pairs -----------------------------------------------------------------------------------------
 
 
+_HEADLINES = {
+    "log_odds": "log-odds",
+    "log_odds_female": "log-odds of she over he",
+    "log_odds_participant": "of participants",
+    "log_odds_occupation": "of occupations",
+    "pearson_bls": "correlation with the share of women in US labour statistics",
+    "pearson_bergsma": "correlation with the share of women in texts (Bergsma)",
+    "published_gpt2": "of GPT-2 as published",
+}
+
+
 def pairs_finding(result: PairSetScores) -> Finding:
     """The text of a pair that the model prefers, and what length alone decides."""
     record, whole = result.record, result.scores.iloc[0]
     headline = ", ".join(
-        f"{name.replace('_', ' ')} {'undefined' if value is None else f'{value:.2f}'}"
+        f"{_HEADLINES.get(name, name.replace('_', ' '))} {number_text(value)}"
         for name, value in record.official.headline.items()
     )
     preferred = interval_text(whole["preferred_low"], whole["preferred_high"], 1)
@@ -232,7 +262,7 @@ def pairs_finding(result: PairSetScores) -> Finding:
         "log-probabilities.",
     ]
     clusters = int(result.items["cluster"].nunique())
-    power = []
+    power = ["Not known of one cluster of pairs."]
     if clusters > 1:
         share = min(100.0, 50 + 50 * smallest_effect(clusters))
         power = [
@@ -263,8 +293,8 @@ def _preference_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
     for reading, rows in everything.groupby("reading", sort=False):
         how = "" if reading == "log_prob" else f", {str(reading).replace('_', ' ')}"
         sentences.append(
-            f"Length, {PER[scoring]}{how}: per cent preferred where `more` is the "
-            f"{_by_length(rows, 'preferred')} text (pairs)."
+            f"Length, {PER[scoring]}{how}: the first text is preferred in, per cent, "
+            f"{_by_length(rows, 'preferred', 'it', 'pair')}."
         )
     return sentences
 

@@ -6,6 +6,7 @@ Pure arrays in, numbers out. A value is undefined (NaN) where it cannot be compu
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -124,6 +125,12 @@ def share_reached(
     return np.where(np.isnan(observed), np.nan, pvalue)
 
 
+def value_needed(null: Float[np.ndarray, " draw"], level: float = 0.05) -> float:
+    """The value above which ``share_reached`` is below a level; NaN where draws are too few."""
+    allowed = math.ceil(level * (1 + len(null))) - 2  # draws that may reach it
+    return float(np.sort(null)[-1 - allowed]) if allowed >= 0 else float("nan")
+
+
 def two_sided_share(
     null: Float[np.ndarray, " draw"], observed: float, *, exact: bool = False
 ) -> float:
@@ -177,11 +184,11 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 # -- one sample ------------------------------------------------------------------------------------
 
 
-def smallest_effect(n: int, *, level: float = 0.05, power: float = 0.8) -> float:
+def smallest_effect(n: float, *, level: float = 0.05, power: float = 0.8) -> float:
     """The mean, in standard deviations, that a two-sided t-test of n items finds with some power.
 
     Args:
-        n: Items, at least 2.
+        n: Items, at least 2; degrees of freedom and one.
         level: Of the test.
         power: Probability that the mean is found.
     """

@@ -12,7 +12,6 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -41,7 +40,8 @@ from tda_bias.types import Attention, Backend, Combine, Distance, InputError
 _SIZE_OF = (n_births, n_deaths)
 # Texts whose matrices torch works on together on a processor.
 _TEXTS_TOGETHER = 8
-# Beyond this, sets that wait for the rest of their group wait in a file.
+# Beyond this, sets that wait for the rest of their group wait in a file without a name in the
+# temporary folder, which the system removes whatever happens.
 MOST_BYTES = 256_000_000
 # Sorted sets and Gram matrices that are in memory at a time when a group is complete.
 WORKING_BYTES = 64_000_000
@@ -51,23 +51,6 @@ _BLOCK_ELEMENTS = 8_000_000
 # takes at least where a row has fewer.
 _TASK_STEPS = 1 << 15
 _TASK_PRODUCTS = 8_000_000
-
-
-@dataclass(frozen=True)
-class LayerGrams:
-    """Gram matrices and sums of some layers of a group; dimension 0 first, on the CPU.
-
-    Attributes:
-        layers: Which, among the layers with attention; rows hold all heads of the first, then those
-            of the next.
-        gram: <f_i - c, f_j - c> over the number of steps, c the mean of the step functions of all
-            texts of the group; squared attention-weight units.
-        sums: Sums of the births and of the deaths, attention-weight units.
-    """
-
-    layers: range
-    gram: tuple[Float64[Tensor, "row text text"], Float64[Tensor, "row text text"]]
-    sums: tuple[Float64[Tensor, "row text"], Float64[Tensor, "row text"]]
 
 
 class GroupSampler:
@@ -84,8 +67,6 @@ class GroupSampler:
         combine: As in ``births_deaths``.
         backend: As in ``births_deaths``.
         distance: As in ``StepGrid``.
-        most_bytes: Memory for sorted sets that wait; beyond, they wait in a file without a name in
-            the temporary folder, which the system removes whatever happens.
 
     Attributes:
         grids: One per dimension.
@@ -100,14 +81,12 @@ class GroupSampler:
         combine: Combine,
         backend: Backend,
         distance: Distance,
-        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._n_tokens = n_tokens
         self._n_layers = n_layers
         self._attention: Attention = attention
         self._combine: Combine = combine
         self._backend: Backend = backend
-        self._most_bytes = most_bytes
         sizes = [np.array([size(n) for n in self._n_tokens.tolist()]) for size in _SIZE_OF]
         self.grids = tuple(StepGrid.for_sizes(distance, of_dim) for of_dim in sizes)
         # The births of all texts, then their deaths.
@@ -155,7 +134,7 @@ class GroupSampler:
         self._compiled = self._backend == "mst" and pays(patterns.device, entries)
         dtype = np.dtype(np.float64 if patterns.dtype == torch.float64 else np.float32)
         shape = rows, int(self._offsets[1][-1])
-        if rows * shape[1] * dtype.itemsize <= self._most_bytes:
+        if rows * shape[1] * dtype.itemsize <= MOST_BYTES:
             return np.empty(shape, dtype)
         self._file = _temporary_file(rows * shape[1] * dtype.itemsize)
         return np.frombuffer(self._file, dtype).reshape(shape)
@@ -197,8 +176,12 @@ class GroupSampler:
 
     # -- Gram matrices --
 
-    def layers(self) -> Iterator[LayerGrams]:
-        """The layers in order, once every text has been added; the sets are not kept.
+    def layers(self) -> Iterator[list[tuple[Tensor, ...]]]:
+        """Gram matrices and sums, some layers at a time, once every text has been added.
+
+        Yields:
+            As ``gram_matrices``, dimension 0 first; rows hold all heads of the first layer, then
+            those of the next. The sets are not kept.
 
         Raises:
             ValueError: if a text is missing.
@@ -213,28 +196,23 @@ class GroupSampler:
         together = max(1, WORKING_BYTES // layer_bytes)
         step = max(1, WORKING_BYTES // row_bytes) if row_bytes else len(sets)
         for first in range(0, self._n_layers, together):
-            layers = range(first, min(first + together, self._n_layers))
-            gram: list[list[Tensor]] = [[], []]
-            sums: list[list[Tensor]] = [[], []]
-            for start in range(first * heads, layers.stop * heads, step):
-                values = sets[start : min(start + step, layers.stop * heads)]
+            end = min(first + together, self._n_layers) * heads
+            parts: list[list[tuple[Tensor, Tensor]]] = [[], []]
+            for start in range(first * heads, end, step):
+                values = sets[start : min(start + step, end)]
                 # Not every device has double precision.
                 where = torch.device("cpu") if self._device.type == "mps" else self._device
                 some = values if self._compiled else torch.from_numpy(values).to(where)
-                for dim, (offsets, grid) in enumerate(zip(self._offsets, self.grids, strict=True)):
-                    products, totals = gram_matrices(some, offsets, grid, compiled=self._compiled)
-                    gram[dim].append(products)
-                    sums[dim].append(totals)
+                for of_dim, offsets, grid in zip(parts, self._offsets, self.grids, strict=True):
+                    of_dim.append(gram_matrices(some, offsets, grid, compiled=self._compiled))
                 self._forget()
-            yield LayerGrams(
-                layers,
-                (_joined(gram[0]), _joined(gram[1])),
-                (_joined(sums[0]), _joined(sums[1])),
-            )
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+            yield [
+                tuple(
+                    some[0] if len(some) == 1 else torch.cat(some)
+                    for some in zip(*of_dim, strict=True)
+                )
+                for of_dim in parts
+            ]
 
 
 def _temporary_file(size: int) -> mmap.mmap:
@@ -269,7 +247,7 @@ def gram_matrices(
     """Inner products of the step functions of all pairs of texts and sums of the sets, on the CPU.
 
     Args:
-        values: Sorted sets of all texts one behind the other, one row per head; NumPy where
+        values: Sorted sets of all texts one after the other, one row per head; NumPy where
             ``compiled``.
         offsets: Where the set of each text begins in a row, and where the last ends; no set is
             empty.

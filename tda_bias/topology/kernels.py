@@ -157,7 +157,7 @@ def fill_gram(
     """Sums of products of centred step functions over some of their steps, in blocks.
 
     Args:
-        values: The sorted sets of all texts behind each other, none empty.
+        values: The sorted sets of all texts one after the other, none empty.
         offsets: Where the set of each text begins in a row, and where the last ends.
         n_steps: Number of steps, at least the size of the largest set.
         first: The first of the steps that are summed over.

@@ -216,7 +216,7 @@ def _tree_and_rest(weights: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     edges = matrices.flatten(1).gather(1, entry).reshape(text, head, -1)
     if padded:
         # The later token of an edge stands at ``row``: padding makes an edge of weight inf, which
-        # sorts behind every real one.
+        # sorts after every real one.
         edges.masked_fill_(row >= lengths[:, None, None], torch.inf)
     births, edges = _ascending(births), _ascending(edges.flatten(0, 1))
     rest = _without(edges, births)

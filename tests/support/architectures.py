@@ -397,7 +397,9 @@ def edit(folder: str, out: Path, reference) -> str:
         raise InputError(errors.getvalue().strip())
     edited = load_language_model(str(out), device="cpu", attention="eager")
     order = [layer.number for layer in layers]
-    off = {order.index(head.layer): [head.head] for head in heads}
+    off: dict[int, list[int]] = {}
+    for head in heads:  # both may be of the one layer with attention
+        off.setdefault(order.index(head.layer), []).append(head.head)
     ids = list(range(5, 25))
     expected = logits_of(edited.hf_model, ids)
     with attending_to_nothing(layers[0].n_heads, off):
@@ -415,7 +417,7 @@ def edit(folder: str, out: Path, reference) -> str:
             stack.callback(hook.remove)
         difference = float((logits_of(reference, ids) - expected).abs().max())
     assert difference <= 1e-4 + 1e-5 * size, f"logits differ by {difference:.2g} of {effect:.2g}"
-    return "exact, behind a norm"
+    return "exact, after a norm"
 
 
 def debias(folder: str) -> str:
@@ -430,7 +432,7 @@ def debias(folder: str) -> str:
     except AssertionError:
         # Queries and keys that are normalised over all heads together move a little with one's.
         slices_are_the_head_s_own(load_language_model(folder, attention="eager"), head, ("v", "o"))
-        return "exact, behind a norm"
+        return "exact, after a norm"
     return "exact"
 
 
@@ -478,9 +480,9 @@ commands.
   of every text alone.
 - *pvf*: whether words are read.
 - *edit*: exact where the written model is the one whose heads attend to nothing; `ablate`
-  finds heads the same way. Behind a norm: what heads read is normalised together
+  finds heads the same way. After a norm: what heads read is normalised together
   first, and the head's part is taken out after that.
-- *debias*: exact where what is trained belongs to the head and to no other. Behind a norm: queries
+- *debias*: exact where what is trained belongs to the head and to no other. After a norm: queries
   and keys are normalised over all heads together.
 - *refused*: the command says why in one line and computes nothing.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tda_bias.heads.group_statistic import GroupLayout
-from tda_bias.heads.hot_spots import GroupTerms
+from tda_bias.heads.hot_spots import Exchanged
 from tda_bias.heads.resampled import random_flips
 
 
@@ -79,9 +79,9 @@ def made_up_group(
 
 def in_groups(
     groups: list[np.ndarray], rngs: Sequence[np.random.Generator], *, n_resamples: int
-) -> list[GroupTerms]:
+) -> list[Exchanged]:
     """Groups of terms whose signs are flipped."""
     return [
-        GroupTerms(terms, np.ones(len(terms)), random_flips(len(terms), n_resamples, rng))
+        (terms, np.ones(len(terms)), random_flips(len(terms), n_resamples, rng))
         for terms, rng in zip(groups, rngs, strict=True)
     ]

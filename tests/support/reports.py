@@ -32,7 +32,7 @@ def runs_for_report(tiny, base: Path) -> list[Path]:
         t if t.group != HOSTILE else replace(t, context=f"{t.context} {HOSTILE}") for t in hostile
     ]
     result = head_bias(
-        model, [*triples, *hostile[:6]], twins=twins, config=HeadBiasConfig(n_resamples=99)
+        model, [*triples, *hostile[:6]], twins=twins, config=HeadBiasConfig(n_permutations=99)
     )
     kept = kept_patterns(model, result.texts_to_keep(8))
     result.with_patterns(example_pattern(model, triples[0]), kept).save(base / "heads")
@@ -49,7 +49,7 @@ def runs_for_report(tiny, base: Path) -> list[Path]:
 def with_tables(answers: Path, base: Path) -> Path:
     """A copy of a run of questions, with the tables that the command adds to it."""
     folder = Path(shutil.copytree(answers, base / answers.name))
-    bias_report(Answers.load(folder), config=InferenceConfig(n_flips=19, n_resamples=100)).save(
+    bias_report(Answers.load(folder), config=InferenceConfig(n_flips=19, n_bootstrap=100)).save(
         folder
     )
     return folder

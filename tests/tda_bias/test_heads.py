@@ -18,7 +18,7 @@ from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 from tests.support.models import tiny_hf_model
 
-QUICK = HeadBiasConfig(n_resamples=99)
+QUICK = HeadBiasConfig(n_permutations=99)
 NUMBERS = ["S", "relative", "var_stereotype", "var_anti", "var_unrelated", "T", "p_paper"]
 
 
@@ -256,7 +256,7 @@ def test_groups_hold_the_mean_and_the_extremes_over_heads(tiny, gender):
 def test_the_record_says_what_was_run(tiny, gender):
     record = head_bias(tiny("llama"), gender, twins=None, config=QUICK).record
     assert record.command == "heads"
-    assert record.config.n_resamples == 99
+    assert record.config.n_permutations == 99
     assert record.model.architecture == "LlamaForCausalLM"
     assert record.texts.triples_used == 12
     assert record.texts.tokens_with_prefixes_once < record.texts.tokens
@@ -264,7 +264,6 @@ def test_the_record_says_what_was_run(tiny, gender):
     for group in record.groups:
         assert group.prefix_sharing.startswith("on")
         assert group.row_sums.failed == {}
-        assert group.seconds["forward"] > 0
     assert record.packages["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert {"forward", "topology", "statistic", "inference"} <= set(record.seconds)
 
@@ -377,6 +376,8 @@ def test_several_categories_are_ranked_apart(tiny):
 
 def test_texts_that_are_all_the_same_leave_everything_undefined(tiny):
     same = Triple("girl", "gender", "The girl sat.", "She wept.", "She wept.", "She wept.")
-    result = head_bias(tiny("gpt2"), [same] * 3, twins=None, config=HeadBiasConfig(n_resamples=99))
+    result = head_bias(
+        tiny("gpt2"), [same] * 3, twins=None, config=HeadBiasConfig(n_permutations=99)
+    )
     assert result.category["evidence_relative"].isna().all()
     assert result.survivors(category="gender").empty

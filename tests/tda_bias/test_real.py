@@ -41,7 +41,7 @@ def test_prefixes_are_shared_and_save_about_a_third_of_the_tokens(result):
 
 
 def test_shared_and_plain_runs_agree(smollm2, triples, result):
-    config = HeadBiasConfig(share_prefix="never", batch_size=7, n_resamples=99)
+    config = HeadBiasConfig(share_prefix="never", batch_size=7, n_permutations=99)
     chosen = [t for t in triples if t.group == "sister"]
     plain = head_bias(smollm2, chosen, twins=None, config=config).table
     shared = result.table[result.table["group"] == "sister"]
@@ -54,7 +54,7 @@ def test_patterns_equal_hugging_faces_on_real_text(smollm2, triples):
 
     reference = load_language_model("smollm2-135m", attention="eager").hf_model
     tokens = tokenize(smollm2.tokenizer, triples[:2], max_tokens=smollm2.max_tokens)
-    assert PatternReader(smollm2, batch_size=6, probes=tokens).find_sharing().startswith("on")
+    assert PatternReader(smollm2, batch_size=6, probes=tokens).sharing.startswith("on")
     found = read(smollm2, tokens, batch_size=6, shared=True)
     assert set(found) == set(range(6))
     for text, pattern in found.items():

@@ -23,6 +23,7 @@ from tda_bias.stats.resampling import (
     spearman_over_items,
     standardised_ranks,
     two_sided_share,
+    value_needed,
 )
 
 
@@ -175,6 +176,15 @@ def test_holm_is_that_of_statsmodels_and_leaves_out_what_is_undefined():
     with_nan = np.insert(pvalue, [0, 7, 30], np.nan)
     np.testing.assert_array_equal(holm(with_nan)[np.isfinite(with_nan)], holm(pvalue))
     assert np.isnan(holm(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize("n", [20, 99, 200, 999])
+def test_what_is_above_the_value_needed_has_a_small_p_and_what_reaches_it_has_not(n):
+    null = rng(n).random(n)
+    needed = value_needed(null)
+    assert share_reached(null, needed) >= 0.05
+    assert share_reached(null, needed + 1e-6) < 0.05
+    assert np.isnan(value_needed(null[:19]))
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 20, 100, 242, 1500])

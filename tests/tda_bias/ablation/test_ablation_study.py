@@ -23,7 +23,7 @@ def triples(gender):
 
 @pytest.fixture(scope="module")
 def run(tiny, gender):
-    return head_bias(tiny("gpt2"), gender, twins=None, config=HeadBiasConfig(n_resamples=99))
+    return head_bias(tiny("gpt2"), gender, twins=None, config=HeadBiasConfig(n_permutations=99))
 
 
 def study(tiny, run, triples, **more):

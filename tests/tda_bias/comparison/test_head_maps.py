@@ -13,7 +13,7 @@ from tda_bias.plots.figures import plot_head_comparison
 from tda_bias.runs.record import updated
 from tests.support.measures import sharpened
 
-CONFIG = HeadBiasConfig(n_resamples=99)
+CONFIG = HeadBiasConfig(n_permutations=99)
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ def test_topology_orders_are_those_of_head_bias_on_the_same_items(tiny, tiny_mod
     texts, every = TwinTexts(tiny_model("gpt2"), *items), np.arange(len(items[0]))
     found = fold_orders(texts, every, ["evidence"], load=lambda: tiny("gpt2"))
     pairs = Twins(tuple(zip(*items, strict=True)))
-    run = head_bias(tiny("gpt2"), items[0], twins=pairs, config=HeadBiasConfig(n_resamples=99))
+    run = head_bias(tiny("gpt2"), items[0], twins=pairs, config=HeadBiasConfig(n_permutations=99))
     for name, by in (("evidence", "evidence"), ("published", "metric")):
         rows = run.top(8, category="gender", by=by)
         expected = [HeadId(*map(int, row)) for row in rows[["layer", "head"]].to_numpy()]

@@ -83,7 +83,7 @@ def test_a_text_that_is_the_beginning_of_another_is_shared_whole(tokenizer, tiny
 
 
 def sharing(model, triples) -> str:
-    return PatternReader(model, batch_size=8, probes=triples).find_sharing()
+    return PatternReader(model, batch_size=8, probes=triples).sharing
 
 
 def test_sharing_is_used_where_it_is_exact(tokenizer, tiny):

@@ -13,7 +13,7 @@ from tda_bias.types import HeadId
 def result(tiny):
     triples = load_triples("starter", category="gender", groups=["girl", "boy"], limit=6)
     twins = make_twins(load_triples("starter")).only(triples)
-    config = HeadBiasConfig(n_resamples=99)
+    config = HeadBiasConfig(n_permutations=99)
     return head_bias(tiny("gpt2"), triples, twins=twins, config=config)
 
 

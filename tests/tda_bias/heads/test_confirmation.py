@@ -9,8 +9,13 @@ from scipy.stats import kstest
 from tda_bias import HeadBiasConfig, head_bias, load_triples
 from tda_bias.heads.confirmation import confirmation, confirmed_on, splits
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import GroupLayout, statistic_from_gram
-from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
+from tda_bias.heads.group_statistic import (
+    Contrast,
+    GroupLayout,
+    contrast,
+    statistic_from_gram,
+    version_products,
+)
 from tda_bias.types import InputError
 from tests.support.grams import made_up_group
 
@@ -82,6 +87,7 @@ def test_a_planted_shift_replicates():
     assert first["replicated"] > 0.9
     assert found.replicated > 0.9
     assert found.p < 0.02
+    assert found.chance < found.needed < found.replicated
 
 
 @pytest.mark.slow
@@ -117,7 +123,7 @@ def test_too_little_is_refused():
 
 @pytest.fixture(scope="module")
 def runs(tiny):
-    model, config = tiny("gpt2"), HeadBiasConfig(n_resamples=99)
+    model, config = tiny("gpt2"), HeadBiasConfig(n_permutations=99)
     triples = load_triples("starter", category="gender", limit=4)
     names = sorted({t.group for t in triples})
     return [

@@ -29,7 +29,7 @@ FILES = [
 @pytest.fixture(scope="module")
 def result(tiny) -> HeadBias:
     triples = load_triples("starter", category="gender", limit=4)
-    return head_bias(tiny("gpt2"), triples, twins=None, config=HeadBiasConfig(n_resamples=99))
+    return head_bias(tiny("gpt2"), triples, twins=None, config=HeadBiasConfig(n_permutations=99))
 
 
 def test_a_result_comes_back_as_it_was_saved(result, tmp_path):

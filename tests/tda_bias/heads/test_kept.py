@@ -78,7 +78,7 @@ def test_patterns_come_back_as_they_were_written(tiny, triple, tmp_path, heads):
 def loaded(tiny, tmp_path_factory) -> HeadBias:
     folder = tmp_path_factory.mktemp("loaded")
     model, triples = tiny("gpt2"), load_triples("starter", category="gender", limit=6)
-    result = head_bias(model, triples, config=HeadBiasConfig(n_resamples=99))
+    result = head_bias(model, triples, config=HeadBiasConfig(n_permutations=99))
     kept = kept_patterns(model, result.texts_to_keep(2))
     result.with_patterns(example_pattern(model), kept).save(folder)
     return HeadBias.load(folder)

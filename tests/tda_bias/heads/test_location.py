@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from tda_bias.heads.group_statistic import Versions
+from tda_bias.heads.group_statistic import Contrast, Versions, contrast, version_products
 from tda_bias.heads.hot_spots import (
-    GroupTerms,
     LocationMap,
     hot_spots,
     location_test,
@@ -16,7 +15,6 @@ from tda_bias.heads.hot_spots import (
     location_under_flips,
 )
 from tda_bias.heads.resampled import max_z, sign_flips, two_sided, version_draws
-from tda_bias.heads.twin_contrast import Contrast, contrast, version_products
 from tests.support.grams import MadeUpGroup, in_groups, made_up_group
 
 
@@ -207,7 +205,7 @@ def test_the_family_wise_error_of_exchanged_maps_is_kept():
             null = location_under_exchange(draws, found.factor)
             collected.add(found.location_twin[None], null[:, None])
             shares = found.dispersion / found.dispersion_total
-            terms.append(GroupTerms(shares, versions.given, draws.signs))
+            terms.append((shares, versions.given, draws.signs))
         smallest["location"].append(np.min(collected.tested().pvalue_max))
         smallest["dispersion"].append(np.min(hot_spots(terms).pvalue_max))
     for values in smallest.values():
@@ -221,8 +219,7 @@ def test_the_signed_map_is_calibrated():
         rng = np.random.default_rng([3, seed])
         groups = [rng.normal(size=(n, 6)) * np.arange(1, 7) for n in (7, 9)]
         terms = [
-            GroupTerms(t, np.ones(len(t)), 1 - 2 * rng.integers(0, 2, size=(199, len(t))))
-            for t in groups
+            (t, np.ones(len(t)), 1 - 2 * rng.integers(0, 2, size=(199, len(t)))) for t in groups
         ]
         pvalues.append(hot_spots(terms, direction="same").pvalue)
     for head in range(6):

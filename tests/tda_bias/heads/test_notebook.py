@@ -107,7 +107,7 @@ def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
 
 def test_a_confirmation_shows_itself():
     heads = pd.DataFrame({"layer": [0], "head": [1], "chosen": [1.0], "replicated": [0.5]})
-    shown = Confirmation(heads, 0.5, 0.05, 0.1, 0.2, 0.0, 0.3, record={"x": list(range(1000))})
+    shown = Confirmation(heads, 0.5, 0.05, 0.1, 0.2, 0.2, 0.0, 0.3, record={"x": list(range(1000))})
     assert repr(shown) == "Confirmation(1 head chosen, 50.0% confirmed, 5.0% by chance)"
     assert "<table" in shown._repr_html_()
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.heads.group_statistic import GroupLayout, Versions
-from tda_bias.heads.twin_contrast import (
+from tda_bias.heads.group_statistic import (
     FACTOR_TOLERANCE,
+    GroupLayout,
+    Versions,
     contrast,
     contrast_matrix,
     factor,

@@ -120,7 +120,7 @@ def test_shared_prefixes_give_the_same_edges(tokenizer, tiny):
 def test_the_whole_run_takes_either_weight(tiny, gender):
     model = tiny("gpt2")
     plain, written = (
-        head_bias(model, gender, twins=None, config=HeadBiasConfig(n_resamples=99, edges=edges))
+        head_bias(model, gender, twins=None, config=HeadBiasConfig(n_permutations=99, edges=edges))
         for edges in ("attention", "output")
     )
     assert written.record.config.edges == "output"

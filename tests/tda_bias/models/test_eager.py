@@ -60,7 +60,9 @@ def test_patterns_of_something_else_than_all_tokens_are_refused(tokenizer, monke
 def test_what_heads_write_is_known_by_transformerlens_alone(tokenizer, gender):
     model = hook_model(tiny_hf_model("albert", len(tokenizer)), tokenizer, name="m")
     with pytest.raises(InputError, match="does not show what its heads write; use --edges"):
-        head_bias(model, gender, twins=None, config=HeadBiasConfig(edges="output", n_resamples=99))
+        head_bias(
+            model, gender, twins=None, config=HeadBiasConfig(edges="output", n_permutations=99)
+        )
 
 
 # -- against Hugging Face and TransformerLens --
@@ -248,7 +250,7 @@ def test_heads_are_ranked_of_a_model_that_transformerlens_does_not_know(
     tiny_hf_model(kind, len(tokenizer)).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     model = load_model(str(tmp_path), device="cpu")
-    result = head_bias(model, gender, twins=None, config=HeadBiasConfig(n_resamples=99))
+    result = head_bias(model, gender, twins=None, config=HeadBiasConfig(n_permutations=99))
     assert len(result.category) == 8
     assert result.record.model.patterns == "eager"
     assert model.weight_hash() == LanguageModel(model.hf_model, tokenizer, "m").weight_hash()

@@ -97,7 +97,7 @@ def test_patterns_of_a_model_that_is_partly_on_disk_are_the_same(
 
 
 def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):
-    config = HeadBiasConfig(n_resamples=99)
+    config = HeadBiasConfig(n_permutations=99)
     whole = head_bias(
         load_model(folder_of("gpt2"), device="cpu"), gender, twins=None, config=config
     )

@@ -218,7 +218,11 @@ def test_an_agreement_is_read_as_it_was_saved(tmp_path):
     found.save(tmp_path)
     again = PublishedAgreement.load(tmp_path)
     pd.testing.assert_frame_equal(again.agreement, found.agreement)
-    assert "The run's model is called tiny" in published_finding(again).control[-1]
+    finding = published_finding(again)
+    assert "The run's model is called tiny" in finding.control[-1]
+    assert finding.power == [
+        "With 144 heads a true correlation of 0.24 over all heads is found four times out of five."
+    ]
 
 
 def test_the_pages_tables_and_findings_are_what_the_numbers_give():

@@ -5,6 +5,7 @@ import numpy as np
 
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.plots.illustrations import filtration_figure, plot_step_function, token_graph
+from tda_bias.runs.run import open_run
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
 from tests.support.models import tiny_hf_model
@@ -20,7 +21,7 @@ def test_the_example_is_the_models_pattern(tokenizer, example, heads_run, tmp_pa
     np.testing.assert_allclose(example.patterns, torch.stack(expected)[:, 0].numpy(), atol=1e-5)
     assert len(example.tokens) == len(ids)
     heads_run.with_patterns(example).save(tmp_path)
-    again = ExamplePattern.load(tmp_path)
+    again = ExamplePattern.read(open_run(tmp_path))
     np.testing.assert_array_equal(again.patterns, example.patterns)
     assert (again.text, again.tokens, again.attention) == (
         example.text, example.tokens, example.attention,

@@ -48,19 +48,18 @@ def sampler(path="compiled", **changes) -> GroupSampler:
     return GroupSampler(N_TOKENS, n_layers=LAYERS, **(options | changes))
 
 
-def layers_of(parts: list[module.LayerGrams]) -> list[module.LayerGrams]:
-    """The same, every layer alone."""
-    assert [layer for part in parts for layer in part.layers] == list(range(LAYERS))
+def layers_of(parts: list) -> list:
+    """Of every layer alone the Gram matrices of both dimensions, and the sums of both."""
     layers = []
     for part in parts:
-        for place, layer in enumerate(part.layers):
-            rows = slice(place * HEADS, (place + 1) * HEADS)
-            both = (tuple(values[rows] for values in dims) for dims in (part.gram, part.sums))
-            layers.append(module.LayerGrams(range(layer, layer + 1), *both))
+        for first in range(0, len(part[0][0]), HEADS):
+            rows = slice(first, first + HEADS)
+            layers.append([[dim[kind][rows] for dim in part] for kind in range(2)])
+    assert len(layers) == LAYERS
     return layers
 
 
-def sampled(batches: list[tuple], **options) -> list[module.LayerGrams]:
+def sampled(batches: list[tuple], **options) -> list:
     group = sampler(**options)
     for batch in batches:
         group.add(*batch)
@@ -81,7 +80,7 @@ def literal(patterns, distance="steps", **options) -> np.ndarray:
 
 
 def grams_of(layers) -> np.ndarray:
-    return np.stack([np.stack([g.numpy() for g in layer.gram]) for layer in layers], axis=1)
+    return np.stack([np.stack([g.numpy() for g in layer[0]]) for layer in layers], axis=1)
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +100,8 @@ def test_a_full_disk_is_one_line(monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
-    group = sampler(most_bytes=0)
+    monkeypatch.setattr(module, "MOST_BYTES", 0)
+    group = sampler()
     with pytest.raises(
         InputError, match=r"need 0\.0 GB in .*: No space left on device; let TMPDIR"
     ):
@@ -123,14 +123,12 @@ def test_products_are_those_of_all_step_functions(path, distance, parts):
 @pytest.mark.parametrize("path", [*PATHS, "gudhi"])
 def test_sums_are_those_of_births_and_of_deaths(path):
     patterns = causal_patterns()
-    for layer in sampled(batches(patterns, *SOME), path=path):
+    for layer, (_, sums) in enumerate(sampled(batches(patterns, *SOME), path=path)):
         for head in range(HEADS):
             for text, pattern in enumerate(patterns):
-                sets = births_deaths(pattern[layer.layers[0], head].numpy())
+                sets = births_deaths(pattern[layer, head].numpy())
                 expected = [sets.births.sum(), sets.deaths.sum()]
-                np.testing.assert_allclose(
-                    [s[head, text] for s in layer.sums], expected, rtol=1e-12
-                )
+                np.testing.assert_allclose([s[head, text] for s in sums], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -176,7 +174,8 @@ def test_a_file_and_few_rows_at_a_time_give_the_same(path, working_bytes, monkey
     parts = batches(causal_patterns(), *SOME)
     expected = grams_of(sampled(parts, path=path))
     monkeypatch.setattr(module, "WORKING_BYTES", working_bytes)
-    np.testing.assert_array_equal(grams_of(sampled(parts, path=path, most_bytes=0)), expected)
+    monkeypatch.setattr(module, "MOST_BYTES", 0)
+    np.testing.assert_array_equal(grams_of(sampled(parts, path=path)), expected)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -196,6 +195,6 @@ def test_identical_texts_have_no_distance():
     patterns = causal_patterns()
     patterns[4] = patterns[2]
     for layer in sampled(batches(patterns, *SOME)):
-        for gram in layer.gram:
+        for gram in layer[0]:
             distance = gram[:, 2, 2] - 2 * gram[:, 2, 4] + gram[:, 4, 4]
             assert (distance.abs() < 1e-15 * gram.diagonal(dim1=1, dim2=2).sum(1)).all()
