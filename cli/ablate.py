@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from tda_bias.types import Triple
 
 # Options that one of the two forms of the command has no use for.
-_ONE_STEP = ("top", "ablation", "pvf", "n_resamples")
-_CURVE = ("by", "most", "text", "windows", "width")
+_ONE_STEP = ("top", "ablation", "pvf", "n_permutations")
+_CURVE = ("rank_by", "most", "text", "windows", "width")
 _RANKINGS = (*get_args(RankBy), "importance", "effect")
 
 
@@ -65,8 +65,10 @@ class AblateSettings(
     model: str | None = Field(
         None, description="where the run's model is now (default: where it was)"
     )
-    category: str | None = Field(None, description="of a run with several")
-    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads from each end of the ranking")
+    category: str | None = Field(None, description="which category, of a run with several")
+    top: int = Field(
+        10, ge=1, le=MAX_COUNT, description="how many heads are taken from each end of the ranking"
+    )
     ablation: Ablation = Field("mean", description="an ablated head writes its mean, or nothing")
     n_random: int = Field(
         20,
@@ -75,13 +77,13 @@ class AblateSettings(
         description="random sets of as many heads of the same layers; with --curve random orders "
         "of all heads",
     )
-    pvf: bool = Field(False, description="also R, R_p, R_v of he and she for every set")
+    pvf: bool = Field(False, description="measure R, R_p and R_v of he and she for every set too")
     curve: bool = Field(
         False,
         description="ablate 1, 2, 4, ... heads by rankings: how much bias remains, at what cost in "
         "perplexity",
     )
-    by: str = Field(
+    rank_by: str = Field(
         "evidence,importance,effect,random",
         description="with --curve: rankings, with commas: maps of the run (evidence, location, "
         "relative, metric, statistic), importance, effect; random orders are always drawn",
@@ -98,11 +100,11 @@ class AblateSettings(
     )
     precision: Precision = Field(
         "float32",
-        description="of matrix products while heads are ablated: float32, or bfloat16, faster "
-        "on processors with instructions for it, and rounded",
+        description="precision of matrix products while heads are ablated: float32, or bfloat16, "
+        "faster on processors with instructions for it, and rounded",
     )
     data: str | None = Field(None, description="triples (default: the run's)")
-    n_resamples: int = Field(
+    n_permutations: int = Field(
         9999,
         ge=99,
         le=MAX_RESAMPLES,
@@ -112,7 +114,7 @@ class AblateSettings(
         None, description="folder for the files (default: RUN/ablate, RUN/ablate-curve)"
     )
 
-    @field_validator("by")
+    @field_validator("rank_by")
     @classmethod
     def _known(cls, value: str) -> str:
         names = [name.strip() for name in value.split(",")]
@@ -215,7 +217,7 @@ def _study(
                 category=category,
                 top=settings.top,
                 n_random=settings.n_random,
-                n_resamples=settings.n_resamples,
+                n_resamples=settings.n_permutations,
                 seed=settings.seed,
                 behaviour=pronoun_risks() if settings.pvf else None,
                 cache=work.cache({**_of(heads, category), **settings.model_dump(include=numbers)}),
@@ -260,7 +262,7 @@ def _curve(
         windows = text_windows(
             model, text.text, width=settings.width, sample=settings.windows, seed=settings.seed
         )
-        names = [name for name in settings.by.split(",") if name != "random"]
+        names = [name for name in settings.rank_by.split(",") if name != "random"]
         with work.progress(f"{model.name} · {category}", "tokens") as progress:
             curve = prune_curve(
                 ablator,
@@ -297,6 +299,7 @@ _OUTCOMES = {
     "log_ppl_context": "log-perplexity, contexts",
 }
 _NAMES = {
+    **{f"z_{name}": name for name in get_args(RankBy)},
     "importance": "gradient importance",
     "abs_direct": "direct effect",
     "abs_effect": "first order, log-odds",

@@ -61,7 +61,7 @@ _HEADS = "--model smollm2-135m --category gender --data starter"
 _RUN = "runs/smollm2-135m/gender"
 EXAMPLES = {
     "heads": f"tdabias heads {_HEADS} --top 5",
-    "confirm": f"tdabias confirm {_RUN} --top 5 --n-resamples 99",
+    "confirm": f"tdabias confirm {_RUN} --top 5 --n-permutations 99",
     "unqover": "tdabias unqover --model smollm2-135m --class gender --subjects 4 --attributes 6 "
     "--top 3",
     "stereoset": f"tdabias stereoset {_HEADS}",
@@ -75,7 +75,7 @@ EXAMPLES = {
     "crossref": "tdabias crossref runs/items/heads runs/items/stereoset --items",
     "debias": f"tdabias debias {_HEADS} --n-random 3 --epochs 3 "
     "--out runs/smollm2-135m/debias-gender",
-    "reproduce": f"tdabias reproduce {_HEADS} --limit 3 --n-resamples 99",
+    "reproduce": f"tdabias reproduce {_HEADS} --limit 3 --n-permutations 99",
     "report": f"tdabias report {_RUN} --out report.html",
     "figures": f"tdabias figures {_RUN} --as png",
     "show": f"tdabias show {_RUN} --top 3",

@@ -73,7 +73,9 @@ class CompareSettings(
         "unqover, perplexity, blimp, divergence, pairs; may be given several times",
     )
     data: str = Field("stereoset", description="triples: stereoset (the hub), starter, or a file")
-    pairs: str | None = Field(None, description="also a file of your own pairs, as for `pairs`")
+    pairs: str | None = Field(
+        None, description="pairs too: crows, winobias, winogender, blimp, or a file of yours"
+    )
     sentences: str = Field(
         "stereoset", description="StereoSet's intrasentence half: stereoset (the hub) or a file"
     )
@@ -91,7 +93,7 @@ class CompareSettings(
     category: str | None = Field(
         None, description="of the triples (default: the preset's), or of runs with several"
     )
-    by: RankBy = Field("evidence", description="of runs: the map that is compared")
+    rank_by: RankBy = Field("evidence", description="which map of two runs is compared")
     n_flips: int = Field(
         9999, ge=99, le=MAX_RESAMPLES, description="exchanges of before and after, by clusters"
     )
@@ -127,7 +129,7 @@ class CompareSettings(
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
         if self.of_runs:
-            return self.model_dump(mode="json", include={"category", "by", "n_flips", "seed"})
+            return self.model_dump(mode="json", include={"category", "rank_by", "n_flips", "seed"})
         left_out = {*SPEAKING, "device", "batch_size"}
         return self.model_dump(mode="json", exclude=left_out)
 
@@ -158,16 +160,19 @@ def _compared_models(settings: CompareSettings) -> ModelComparison:
     with working(settings, "compare", settings.folder) as work:
         from tda_bias.comparison.battery import battery
         from tda_bias.comparison.models import compare_models
+        from tda_bias.models.load import read_config
         from tda_bias.plots.figures import plot_comparison
         from tda_bias.runs.figures import print_style
 
         names = {"data", "pairs", "category", "sentences", "crows", "blimp", "text", "twins"}
         options = settings.model_dump(include={"preset", "only", *names, "limit", "seed"})
         measures, not_measured = battery(**options, groups=settings.group)
-        before = work.model(settings.before)
-        after = language_model(settings.after, settings, settings.console)
         for lacking in not_measured:
             say(settings.console, f"Not measured: {lacking.name}: {lacking.reason}")
+        for name in (settings.before, settings.after, *settings.replicate):
+            read_config(name)  # one that is not there is said before another is loaded
+        before = work.model(settings.before)
+        after = language_model(settings.after, settings, settings.console)
 
         comparison = compare_models(
             before,
@@ -220,7 +225,7 @@ def _compared_runs(settings: CompareSettings) -> Output:
             agreement = compare_beta(*loaded, **how).with_record(**about)
             agreement.save(settings.folder)
             return beta_output(agreement, settings.folder)
-        comparison = compare_heads(*loaded, by=settings.by, **how).with_record(**about)
+        comparison = compare_heads(*loaded, by=settings.rank_by, **how).with_record(**about)
         with print_style():
             comparison.save(settings.folder, figures={"compare": plot_head_comparison(comparison)})
         return heads_output(comparison, settings.folder)

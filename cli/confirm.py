@@ -33,23 +33,29 @@ class ConfirmSettings(SeedOption, OutputSettings):
     run: Annotated[Path, Positional()] = Field(
         description="Folder that `tdabias heads` wrote, or a model that `tdabias debias` saved."
     )
-    category: str | None = Field(None, description="of a run with several")
-    by: Literal["evidence", "location"] = Field(
+    category: str | None = Field(None, description="which category, of a run with several")
+    rank_by: Literal["evidence", "location"] = Field(
         "evidence",
         description="the ranking: evidence (z of the dispersion test) or location (z of the "
         "location test)",
     )
-    top: int = Field(10, ge=1, le=MAX_COUNT, description="heads that are chosen")
+    top: int = Field(10, ge=1, le=MAX_COUNT, description="how many heads are chosen")
     n_splits: int = Field(
-        200, ge=1, le=10_000, description="splits of the targets; all where there are no more"
+        200,
+        ge=1,
+        le=10_000,
+        description="how many splits of the targets are drawn; all where there are no more",
     )
-    n_resamples: int = Field(999, ge=99, le=9999, description="exchanges, for chance")
+    n_permutations: int = Field(
+        999, ge=99, le=9999, description="how often labels are exchanged, for the chance level"
+    )
     data: str | None = Field(
         None, description="test on other data instead: a file without any target of the run"
     )
     pairs: str | None = Field(
         None,
-        description="of a model: a file of triples or pairs about other targets, looked at once",
+        description="with a model that `tdabias debias` saved: a file of triples or pairs about "
+        "other targets, on which it is tested once",
     )
     out: Path | None = Field(None, description="folder for the files (default: RUN/confirm)")
 
@@ -86,14 +92,14 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
     result = confirmation(
         saved_groups(settings.run, run, category),
         layers=run.record.model.layers,
-        by=settings.by,
+        by=settings.rank_by,
         top=settings.top,
         n_splits=settings.n_splits,
-        n_resamples=settings.n_resamples,
+        n_resamples=settings.n_permutations,
         seed=settings.seed,
     )
     names = (
-        "replicated", "chance", "p", "correlation", "correlation_chance", "p_correlation",
+        "replicated", "chance", "p", "needed", "correlation", "correlation_chance", "p_correlation",
     )  # fmt: skip
     summary = {**{name: getattr(result, name) for name in names}, **result.record}
     top, model = settings.top, run.record.model
@@ -101,8 +107,12 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
         [head_name(row), f"{row['chosen']:.0%}", f"{row['replicated']:.0%}"]
         for row in result.heads.head(top).to_dict("records")
     ]
-    title = f"{model.name} · {category} · first {top} heads of half of the targets, on the other"
-    shown = rows_table(f"{title} half", ("head", "chosen in", "then p <= .05 in"), rows)
+    edges = ", output edges" * (run.record.config.edges == "output")
+    title = (
+        f"{model.name} · {category} · first {top} heads of half of the targets, on the other "
+        f"half{edges}"
+    )
+    shown = rows_table(title, ("head", "chosen in", "then p <= .05 in"), rows)
     next_ = (f"tdabias ablate {quote(str(settings.run))}", report_of(settings.run))
     found = confirmation_finding(result)
     return _saved(settings, model, found, next_, summary, result.heads, [shown])
@@ -110,6 +120,8 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
     """The heads of the run, on triples about other targets."""
+    from scipy import stats
+
     from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
     from tda_bias.runs.settings import validated
 
@@ -119,9 +131,10 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     of_run = {**run.record.settings, "data": data, "category": category, "group": ()}
     of_run |= {"out": settings.folder / "heads", "limit": None}
     other = heads.compute(validated(heads.HeadsSettings, of_run), shared=False)
-    table = confirmed_on(run, other, category=category, by=settings.by, top=settings.top)
+    table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     confirmed = int((table["p_holm"] < 0.05).sum())
-    summary = {"data": data, "by": settings.by, "top": settings.top, "confirmed": confirmed}
+    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
+    summary = {"data": data, "by": settings.rank_by, "top": settings.top, "confirmed": confirmed}
     rows = [
         [
             head_name(row),
@@ -136,7 +149,11 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
         result=[
             f"{confirmed} of {counted(len(table), 'head')} chosen in the run are confirmed on "
             f"{data} (Holm p < .05)."
-        ]
+        ],
+        power=[
+            f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
+            "the normal distribution)."
+        ],
     )
     next_ = (report_of(settings.run),)
     return _saved(settings, run.record.model, found, next_, summary, table, [shown])

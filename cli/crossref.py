@@ -33,7 +33,7 @@ class CrossrefSettings(SeedOption, RunSettings):
     stereoset: Path | None = Field(
         None, description="folder that `tdabias stereoset` wrote: adds its per-target score"
     )
-    by: RankBy | None = Field(
+    rank_by: RankBy | None = Field(
         None, description="which combined value of a head is T (default: the run's)"
     )
     items: bool = Field(
@@ -47,7 +47,7 @@ class CrossrefSettings(SeedOption, RunSettings):
         description="a model with published rankings of its heads, for example gpt2: compare the "
         "run's map with them",
     )
-    n_resamples: int = Field(
+    n_permutations: int = Field(
         9999,
         ge=99,
         le=MAX_RESAMPLES,
@@ -76,7 +76,7 @@ class CrossrefSettings(SeedOption, RunSettings):
         """
         if self.behaviour is None:
             raise InputError(
-                "give the folder that `tdabias pvf` or `tdabias unqover` wrote behind that of the "
+                "give the folder that `tdabias pvf` or `tdabias unqover` wrote after that of the "
                 "heads (with --items: that of `tdabias stereoset`), or --published"
             )
         return self.behaviour
@@ -84,7 +84,7 @@ class CrossrefSettings(SeedOption, RunSettings):
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run, and the runs that are compared."""
         files = {"behaviour", "stereoset", "published"}
-        names = {"by", "scoring", "n_resamples", "seed", *files}
+        names = {"rank_by", "scoring", "n_permutations", "seed", *files}
         return self.model_dump(mode="json", include=names)
 
 
@@ -121,8 +121,8 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
             HeadBias.load(settings.run),
             WordScores.load(settings.said),
             stereoset=scores,
-            by=settings.by,
-            n_resamples=settings.n_resamples,
+            by=settings.rank_by,
+            n_resamples=settings.n_permutations,
             seed=settings.seed,
         )
         about["stereoset"] = settings.stereoset and str(settings.stereoset)
@@ -138,14 +138,14 @@ def _by_item(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     from tda_bias.runs.run import open_run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
-    others = {"stereoset", "by"}
+    others = {"stereoset", "rank_by"}
     _refuse_options(settings, others, "is about targets, not --items")
     with held(settings.folder, COMMAND, settings):
         result = cross_reference_items(
             open_run(settings.run, "heads"),
             StereoSetScores.load(settings.said),
             scoring=settings.scoring,
-            n_resamples=settings.n_resamples,
+            n_resamples=settings.n_permutations,
             seed=settings.seed,
         )
         result = result.with_record(stereoset=str(settings.behaviour), **about)
@@ -164,8 +164,8 @@ def _by_published(settings: CrossrefSettings, model: str, about: dict[str, Any])
         result = published_agreement(
             HeadBias.load(settings.run),
             model,
-            by=settings.by,
-            n_resamples=settings.n_resamples,
+            by=settings.rank_by,
+            n_resamples=settings.n_permutations,
             seed=settings.seed,
         )
         result = result.with_record(**about)
@@ -175,7 +175,7 @@ def _by_published(settings: CrossrefSettings, model: str, about: dict[str, Any])
 
 # -- what is printed -------------------------------------------------------------------------------
 
-_WAYS = {"raw": "published", "length": "less length", "twins": "less twins"}
+_WAYS = {"raw": "as they are", "length": "less length", "twins": "less twins"}
 _SETS = {0: "births", 1: "deaths"}
 
 
@@ -215,27 +215,37 @@ def item_output(result: ItemCrossReference, folder: Path) -> Output:
     """Number of heads that go with the preference, for each way to compare."""
     from tda_bias.crossref.item_crossref import item_finding
 
-    rows = [
-        [
-            row["category"],
-            _WAYS[row["way"]],
-            f"{row['measure']} of {_SETS[row['dim']]}",
-            *(str(row[name]) for name in ("n", "heads", "p05")),
-            f"{row['expected']:.1f}",
-            str(row["family_wise"]),
-            number_text(row["largest"]),
-            head_name(row) if row["heads"] else "",
-        ]
-        for row in result.summary.to_dict("records")
-    ]
     headings = (
-        "category", "compared", "of heads", "items", "heads", "p < .05", "expected", "family-wise",
-        "largest rho", "at",
-    )  # fmt: skip
-    title = f"{result.record.model.name} · heads against log-odds or beta, item by item"
+        "compared",
+        "of heads",
+        "items",
+        "p < .05\n(by chance)",
+        "family-\nwise",
+        "rho",
+        "at",
+    )
+    tables = []
+    for category, own in result.summary.groupby("category", sort=False):
+        rows = [
+            [
+                _WAYS[row["way"]],
+                f"{row['measure']} of {_SETS[row['dim']]}",
+                str(row["n"]),
+                f"{row['p05']} ({row['expected']:.1f})",
+                str(row["family_wise"]),
+                number_text(row["largest"]),
+                head_name(row) if row["heads"] else "",
+            ]
+            for row in own.to_dict("records")
+        ]
+        title = (
+            f"{result.record.model.name} · {category} · {own['heads'].max()} heads against "
+            "log-odds or beta, item by item · largest rho and its head"
+        )
+        tables.append(uncut_table(title, headings, rows))
     return Output(
         finding=item_finding(result).then(report_of(folder)),
-        shown=[uncut_table(title, headings, rows, left=3)],
+        shown=tables,
         values={"model": result.record.model, "summary": result.summary},
         rows=result.summary,
         folder=folder,

@@ -44,7 +44,7 @@ _GENDER_AGREEMENT = "blimp_gender_agreement"
 # and what has a shorter name on the command line.
 _FIXED = {"n_folds", "checks_per_epoch", "batch", "passages", "l1", "patience"}
 _OF_PRESET = {"top"}.union(*PRESETS.values())
-_SHORTER = {"folds_run": "folds", "n_rates": "rates"}
+_SHORTER = {"by": "rank_by", "folds_run": "folds", "n_rates": "rates"}
 
 
 def _protocol_options() -> Any:
@@ -80,23 +80,23 @@ class DebiasSettings(
         description="gender, profession, race, religion, or one of your own file's"
     )
     data: str = Field("stereoset", description="stereoset (the hub), starter, or a file of triples")
-    preset: Literal["smoke", "paper"] = Field(
+    preset: Literal["smoke", "full"] = Field(
         "smoke",
-        description="smoke (one fold, minutes) or paper (everything); the rest overrides it",
+        description="smoke (one fold, minutes) or full (everything); the rest overrides it",
     )
     heads: Path | None = Field(None, description="JSON file of heads, for the ranking file")
     pairs: str | None = Field(
         None,
-        description="minimal pairs of which a point may be lost, with commas: blimp, files or "
-        "folders; or none",
+        description="pairs of which a point may be lost, with commas: crows, winobias, winogender, "
+        "blimp, files or folders of yours; or none",
     )
     allowed_perplexity: float = Field(
         1.0, ge=0, le=100, description="per cent that the perplexity of neutral text may gain"
     )
     save: str | None = Field(
         None,
-        description="condition whose model is saved: a ranking of --by, or all (default: what does "
-        "best on the validation targets)",
+        description="condition whose model is saved: a ranking of --rank-by, or all (default: what "
+        "does best on the validation targets)",
     )
     text: str = Field(
         "self",
@@ -124,7 +124,7 @@ def debias(settings: DebiasSettings) -> None:
     from tda_bias.sources import load_neutral_text, text_comes_from_hub
 
     reach_hub_for(settings.model, also=text_comes_from_hub(settings.text))
-    controls = settings.controls or ()
+    controls = _controls(settings)
     if settings.how == "lora" or "cda-lora" in controls:
         require_peft()
     if "leace" in controls:
@@ -208,9 +208,12 @@ def _texts(
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(settings.data, category=settings.category, limit=settings.limit)
     if settings.twins == "none":
-        needing = {"placebo", "leace", "steering"} & set(settings.controls or ())
+        needing = {"placebo", "leace", "steering"} & set(_controls(settings))
         if needing:
-            raise InputError(f"`controls` {', '.join(sorted(needing))} need twins; give --twins")
+            raise InputError(
+                f"`controls` {', '.join(sorted(needing))} need twins; give --twins, or --controls "
+                "without them"
+            )
         return triples, [()] * len(triples), None
     whole = load_triples(settings.data, category=settings.category)
     made = make_twins(whole) if settings.twins == "auto" else load_twins(settings.twins, whole)
@@ -245,6 +248,12 @@ def _corpus(
     )
 
 
+def _controls(settings: DebiasSettings) -> tuple[str, ...]:
+    """The controls that are asked for, else those of the preset."""
+    of_preset: tuple[str, ...] = PRESETS[settings.preset].get("controls", ())
+    return of_preset if settings.controls is None else settings.controls
+
+
 def _other_categories(settings: DebiasSettings) -> list[tuple[Triple, tuple[Triple, ...]]]:
     """Triples of the categories that nothing is trained on, with their twins, where there are."""
     from tda_bias.triples import load_triples
@@ -257,13 +266,13 @@ def _other_categories(settings: DebiasSettings) -> list[tuple[Triple, tuple[Trip
 
 
 def _pairs(settings: DebiasSettings) -> dict[str, PairSet]:
-    """Sets of minimal pairs by name: those asked for, else of the preset paper BLiMP's."""
+    """Sets of minimal pairs by name: those asked for, else of the preset full BLiMP's."""
     from tda_bias.pairs import load_pairs
     from tda_bias.sources import of_environment
 
     if settings.pairs is not None:
         sources = [] if settings.pairs == "none" else settings.pairs.split(",")
-    elif settings.preset == "paper":
+    elif settings.preset == "full":
         folder = of_environment(_GENDER_AGREEMENT)
         sources = ["blimp", *([str(folder)] if folder else [])]
     else:
@@ -290,7 +299,7 @@ def _heads_of_file(settings: DebiasSettings) -> tuple[list[HeadId], str | None] 
 
     asked = "file" in (settings.by or ())
     if asked != (settings.heads is not None):
-        raise InputError("`by` file and --heads FILE go together; give both, or neither")
+        raise InputError("`rank_by` file and --heads FILE go together; give both, or neither")
     if settings.heads is None:
         return None
     heads, about = heads_of_file(settings.heads)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from tda_bias.ablation.edits import EditedModel
     from tda_bias.heads.result import HeadBias
+    from tda_bias.runs.record import DataRecord
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
@@ -79,7 +80,7 @@ class EditSettings(BatchOption, DeviceOption, OutputSettings):
         "control",
     )
     category: str | None = Field(None, description="of a run with several")
-    by: RankBy | None = Field(None, description="the map that ranks (default: the run's)")
+    rank_by: RankBy | None = Field(None, description="the map that ranks (default: the run's)")
     data: str | None = Field(
         None,
         description="triples whose unrelated texts the mean is over (default: the run's, else "
@@ -133,7 +134,12 @@ def _model(settings: EditSettings) -> Output:
         mean_over=texts,
         batch_size=settings.batch_size,
         probes=probes,
-        about={"model": chosen.model, "from": chosen.source, "mean_over": chosen.data},
+        about={
+            "model": chosen.model,
+            "from": chosen.source,
+            "mean_over": chosen.data,
+            "chosen_on": None if chosen.chosen_on is None else chosen.chosen_on.model_dump(),
+        },
     )
     return output(written, chosen, str(rule))
 
@@ -188,7 +194,8 @@ class Chosen:
         model: Whose they are.
         source: What named them.
         weights: Hash of the weights of the model they were found in, where that is known.
-        data: Texts behind a mean.
+        chosen_on: Texts that they were chosen on, where that is known.
+        data: Texts of a mean.
         category: Of those.
         groups: Of those.
         warning: What must be known of the choice.
@@ -204,6 +211,7 @@ class Chosen:
     groups: Sequence[str] = ()
     warning: str = ""
     data_option: str = ""
+    chosen_on: DataRecord | None = None
 
 
 def _chosen(settings: EditSettings) -> Chosen:
@@ -255,6 +263,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         groups=groups,
         warning=warning,
         data_option=data_option(heads.record),
+        chosen_on=heads.record.data,
     )
 
 
@@ -264,7 +273,7 @@ def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, Ran
     from tda_bias.heads.result import HeadBias
 
     heads = HeadBias.load(run)
-    category, by = category_of(heads, settings.category), settings.by or heads.rank_by
+    category, by = category_of(heads, settings.category), settings.rank_by or heads.rank_by
     choice = settings.model_dump(include={"top", "survivors", "random_seed"})
     return heads, category, by, chosen_heads(heads, category, by=by, **choice)
 

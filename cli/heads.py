@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.text import Finding, counted, p_text
-from tda_bias.types import MAX_COUNT, InputError, ShareDone
+from tda_bias.runs.text import Finding, counted, number_text, p_text
+from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone
 
 from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
 from .options import command, launched, part_of
-from .output import Output, head_name, report_of, rows_table, table_of
+from .output import Output, groups_table, head_name, report_of, rows_table, table_of
 from .settings import SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import Work, stage, working
 
@@ -258,7 +258,7 @@ def output(result: HeadBias, folder: Path, top: int) -> Output:
     rows, values = [], {}
     for name in result.categories:
         ranked, found = result.top(top, category=name), finding(result, folder, name)
-        shown += [found, ranked_table(result, name, top)]
+        shown += [found, ranked_table(result, name, top), *_own_groups(result, name)]
         rows.append(ranked.assign(category=name)[["category", *ranked.columns]])
         values[name] = {
             "finding": found,
@@ -306,6 +306,22 @@ def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, Placeb
     runs = {name: HeadBias.load(at) for name, at in inside.items() if (at / "run.json").is_file()}
     contrasts = {name: placebo_contrast(result, run, category) for name, run in runs.items()}
     return {name: contrast for name, contrast in contrasts.items() if contrast is not None}
+
+
+def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
+    """The groups of a category that is not StereoSet's."""
+    if category in CATEGORIES:
+        return []
+    end = "_twin" if "p_location_twin" in result.table else ""
+    of_category = result.table[result.table["category"] == category]
+    tested = of_category.groupby("group")[f"p_max_location{end}"].min()
+    rows = [
+        [row["group"], str(row["n"]), number_text(row["reliability"]), p_text(tested[row["group"]])]
+        for row in result.groups[result.groups["category"] == category].to_dict("records")
+    ]
+    title = f"Groups of {category} · location test{', triple minus twin' if end else ''}"
+    headings = ("group", "texts", "reliability", "smallest p (family-wise)")
+    return groups_table(title, headings, rows, "groups.csv")
 
 
 def ranked_table(result: HeadBias, category: str, top: int) -> Table:

@@ -2,10 +2,10 @@
 
 A value comes from, the first that has it:
 
-1. the command line: ``--n-resamples 999``;
+1. the command line: ``--n-permutations 999``;
 2. the environment: ``TDABIAS_<COMMAND>_<OPTION>``, for example ``TDABIAS_HEADS_N_RESAMPLES=999`` or
    ``TDABIAS_PVF_RISK_SEED=1``; several values stand with commas between them;
-3. the YAML file behind ``--config``: ``n_resamples: 999``;
+3. the YAML file of ``--config``: ``n_permutations: 999``;
 4. the default that the class gives.
 
 What is given by its place (a folder of a run) comes from the command line alone. All values meet
@@ -57,8 +57,9 @@ SHORT = {
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
     "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size", "combine",
-    "device_map", "distance", "domain", "dtype", "kl", "n_rates", "n_splits", "overwrite",
-    "precision", "pvalue", "random_seed", "resume", "seed", "shard", "share_prefix", "start",
+    "device_map", "distance", "domain", "dtype", "keep_patterns", "kl", "n_rates", "n_splits",
+    "overwrite", "precision", "pvalue", "random_seed", "resume", "seed", "shard", "share_prefix",
+    "start",
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")
@@ -94,7 +95,7 @@ def command(
                 if flags or config:
                     name = next(iter(flags), "config").rstrip("_").replace("_", "-")
                     command = " ".join(["tdabias", *words, context.invoked_subcommand])
-                    raise InputError(f"give --{name} behind the command: {command} --...")
+                    raise InputError(f"give --{name} after the command: {command} --...")
                 return
             # Without a name there is nothing that variables could begin with.
             parts = getattr(context.command, "commands", {})

@@ -14,13 +14,16 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import Finding
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import HeadId
 
 from .settings import OutputSettings
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Groups that are printed.
+_GROUPS = 12
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,24 @@ def rows_table(
 def uncut_table(
     title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 2
 ) -> Table:
-    """As ``rows_table``, with cells that keep their lines at any width of the terminal."""
+    """As ``rows_table``, with numbers that keep their lines at any width of the terminal."""
     shown = rows_table(title, headings, rows, left=left)
-    for number, column in enumerate(shown.columns):
+    for number, column in list(enumerate(shown.columns))[left:]:
         # The heading too: what may shrink is taken from its neighbours as well.
         cells = [headings[number], *(row[number] for row in rows)]
         column.min_width = max(len(line) for cell in cells for line in cell.split("\n"))
     return shown
+
+
+def groups_table(
+    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], file: str
+) -> list[Table | str]:
+    """A short table of a run's groups, which ``file`` has all; nothing where there are none."""
+    if not rows:
+        return []
+    more = len(rows) - _GROUPS
+    left_out = [f"{counted(more, 'further group')} in {file}."] if more > 0 else []
+    return [rows_table(title, headings, rows[:_GROUPS]), *left_out]
 
 
 def print_table(table: Table) -> None:

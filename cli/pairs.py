@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.runs.text import interval_text, number_text
 from tda_bias.types import InputError
 
 from .loading import pairs_of
 from .options import command
-from .output import Output, report_of
+from .output import Output, groups_table, report_of
 from .settings import (
     BatchOption,
     ConfidenceOption,
@@ -125,7 +126,7 @@ def output(result: PairSetScores, folder: Path) -> Output:
     record = result.record
     return Output(
         finding=pairs_finding(result).then(report_of(folder)),
-        shown=[official_table(result)],
+        shown=[official_table(result), *_own_groups(result)],
         values={
             "model": record.model,
             "set": record.set,
@@ -139,8 +140,34 @@ def output(result: PairSetScores, folder: Path) -> Output:
     )
 
 
+def _own_groups(result: PairSetScores) -> list[Table | str]:
+    """The groups of a set of one's own, by sums of log-probabilities."""
+    from tda_bias.pairs import SETS
+
+    if result.record.set in SETS:
+        return []
+    scores = result.scores
+    own = scores[
+        (scores["part"] == "group")
+        & (scores["scoring"] == "sum")
+        & (scores["reading"] == scores["reading"].iloc[0])
+    ]
+    rows = [
+        [
+            row["name"],
+            str(row["items"]),
+            number_text(row["preferred"], 1),
+            number_text(row["log_odds"]),
+            interval_text(row["log_odds_low"], row["log_odds_high"]),
+        ]
+        for row in own.to_dict("records")
+    ]
+    headings = ("group", "pairs", "preferred", "log-odds", "interval")
+    return groups_table("Groups, by sums", headings, rows, "scores.csv")
+
+
 def official_table(result: PairSetScores) -> Table:
-    """The set's own score, its divisions below each other."""
+    """The set's own score, its divisions in rows."""
     table, named = _rows(result)
     title = (
         f"{result.record.model.name} · {result.record.official.name} · "
@@ -170,7 +197,12 @@ def _cell(row: dict[Any, Any], name: str) -> str:
 def _rows(result: PairSetScores) -> tuple[pd.DataFrame, dict[str, str]]:
     """Printed part of the official table, and the headings of its columns."""
     table = result.official.drop(columns=["interval", "undefined", "ties"], errors="ignore")
-    headings = {"log_odds": "log-odds", "log_odds_female": "log-odds she over he"}
+    headings = {
+        "log_odds": "log-odds",
+        "log_odds_female": "log-odds she over he",
+        "pct_female_bls": "% women (BLS)",
+        "pct_female_bergsma": "% women (Bergsma)",
+    }
     match result.record.set:
         case "blimp":
             kept = ["accuracy", *(n for n in table.columns if n.startswith("published"))]

@@ -11,10 +11,11 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.runs.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.types import CATEGORIES
 
 from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
 from .options import command
-from .output import Output, report_of, uncut_table
+from .output import Output, groups_table, report_of, uncut_table
 from .settings import (
     BatchOption,
     ConfidenceOption,
@@ -150,7 +151,7 @@ def _sentences(settings: StereoSetSettings) -> SentenceScores:
 # -- what is printed -------------------------------------------------------------------------------
 
 _SCORES = ("lms", "ss", "icat")
-_HEADINGS = ("category", "items", *_SCORES, "ss over items")
+_HEADINGS = ("category", "items", *_SCORES, "ss over\nitems")
 
 
 def output(result: StereoSetScores, folder: Path) -> Output:
@@ -160,7 +161,7 @@ def output(result: StereoSetScores, folder: Path) -> Output:
     name, scores = result.record.model.name, _of_all(result.scores)
     rows = [[PER[row["scoring"]], *_score_cells(row)] for row in scores]
     title = f"{name} · StereoSet intersentence · {_coverage(result)}"
-    tables, twinned = [uncut_table(title, ("scored by", *_HEADINGS), rows)], {}
+    tables, twinned = [uncut_table(title, ("by", *_HEADINGS), rows)], {}
     if result.has_twins:
         tables += [_twin_table(result), *_part_tables(result)]
         twinned = {
@@ -170,6 +171,7 @@ def output(result: StereoSetScores, folder: Path) -> Output:
         }
     if not result.placebo_beta.empty:
         tables.append(_placebo_table(result))
+    groups = _own_groups(result.beta if result.has_twins else result.scores)
     categories = [category for category in result.scores["category"].unique() if category != "all"]
     category = quote(categories[0]) if len(categories) == 1 else "all"
     data = data_option(result.record)
@@ -177,7 +179,7 @@ def output(result: StereoSetScores, folder: Path) -> Output:
         finding=stereoset_finding(result).then(
             f"tdabias heads --model {quote(name)} --category {category}{data}", report_of(folder)
         ),
-        shown=[*tables, *data_remarks(result.record.data)],
+        shown=[*tables, *groups, *data_remarks(result.record.data)],
         values={
             "model": result.record.model,
             "scores": result.scores,
@@ -200,7 +202,10 @@ def sentences_output(run: SentenceScores, folder: Path) -> Output:
     title = f"{run.record.model.name} · StereoSet intrasentence · {_coverage(run)}"
     return Output(
         finding=sentences_finding(run).then(report_of(folder)),
-        shown=[uncut_table(title, ("scored", "by", *_HEADINGS), rows, left=3)],
+        shown=[
+            uncut_table(title, ("scored", "by", *_HEADINGS), rows, left=3),
+            *_own_groups(run.scores[run.scores["scored"] == run.scores["scored"].iloc[0]]),
+        ],
         values={
             "model": run.record.model,
             "scores": run.scores,
@@ -210,6 +215,27 @@ def sentences_output(run: SentenceScores, folder: Path) -> Output:
         folder=folder,
         files=_FILES,
     )
+
+
+def _own_groups(table: pd.DataFrame) -> list[Table | str]:
+    """The groups of categories that are not StereoSet's, by sums of log-probabilities."""
+    of_groups = (table["scoring"] == "sum") & (table["group"] != "all")
+    own = table[of_groups & ~table["category"].isin(["all", *CATEGORIES])]
+    twins = "beta" in own
+    names = {"log_odds": 2, "beta": 2} if twins else {"lms": 1, "ss": 1}
+    last = "beta" if twins else "ss"
+    rows = [
+        [
+            row["group"],
+            row["category"],
+            str(row["items"]),
+            *(number_text(row[name], digits) for name, digits in names.items()),
+            _interval(row, last, names[last]),
+        ]
+        for row in own.to_dict("records")
+    ]
+    headings = ("group", "category", "items", *names, "interval")
+    return groups_table("Groups, by sums", headings, rows, "beta.csv" if twins else "scores.csv")
 
 
 def _of_all(table: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -227,7 +253,8 @@ def _score_cells(row: Mapping[Any, Any]) -> list[str]:
 
 
 def _interval(row: Mapping[Any, Any], name: str, digits: int = 2, over: str = "") -> str:
-    return interval_text(row[f"{name}_low{over}"], row[f"{name}_high{over}"], digits)
+    text = interval_text(row[f"{name}_low{over}"], row[f"{name}_high{over}"], digits)
+    return "none" if text == "no interval" else text
 
 
 def _twin_table(result: StereoSetScores) -> Table:
@@ -248,20 +275,15 @@ def _twin_table(result: StereoSetScores) -> Table:
         digits = 2 if row["scoring"] == "sum" else 3
         rows.append(
             [
-                PER[row["scoring"]],
-                row["category"],
-                str(row["items"]),
-                number_text(row["log_odds"], digits),
+                f"{row['category']}, {PER[row['scoring']]}",
+                f"{number_text(row['log_odds'], digits)}\nr {number_text(row['r'])}",
                 *cells(row, "beta", "p", digits),
                 *cells(row, "ss_twin", "p_ss_twin", 0),
-                number_text(row["r"], 3),
             ]
         )
     title = f"{result.record.model.name} · triples minus twins · {_coverage(result)}"
-    headings = (
-        "scored by", "category", "items", "log-odds", "beta", "p", "beta > 0, %", "p", "r"
-    )  # fmt: skip
-    return uncut_table(title, headings, rows)
+    headings = ("category, by", "log-odds", "beta", "p", "beta > 0, %", "p")
+    return uncut_table(title, headings, rows, left=1)
 
 
 def _part_tables(result: StereoSetScores) -> list[Table]:
@@ -292,10 +314,10 @@ def _placebo_table(result: StereoSetScores) -> Table:
     found, rows = result.placebo_beta, []
     for row in found[found["scoring"] == "sum"].to_dict("records"):
         which = "" if row["choice"] == "all" else f", word {row['choice']}"
-        about = [row["category"], f"{row['kind']}{which}", row["items"], row["targets"]]
+        about = [f"{row['category']}, {row['kind']}{which}", row["items"], row["targets"]]
         names = ("beta", "placebo", "difference")
         values = [f"{number_text(row[name])}\n{_interval(row, name)}" for name in names]
         rows.append([*map(str, about), *values])
     title = f"{result.record.model.name} · beta and its placebos, nats · intervals over targets"
-    headings = ("category", "placebo", "items", "targets", "beta", "placebo", "difference")
-    return uncut_table(title, headings, rows, left=2)
+    headings = ("placebo", "items", "targets", "beta", "placebo", "difference")
+    return uncut_table(title, headings, rows, left=1)

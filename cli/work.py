@@ -214,7 +214,7 @@ def team_of(settings: SharedRunSettings) -> Team | None:
 
 @contextmanager
 def stage(done: list[ShareDone]) -> Iterator[None]:
-    """A part of a command behind which others follow: a process that only shares goes on to them.
+    """A part of a command after which others follow: a process that only shares goes on to them.
 
     Args:
         done: What ends the command once all parts are done is put here.

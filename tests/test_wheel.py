@@ -107,7 +107,7 @@ def test_an_installed_wheel_imports_nothing_from_the_repository(installed, tmp_p
 
 def test_an_installed_wheel_ranks_heads_from_an_empty_folder(installed, tiny_folder, tmp_path):
     script = str(installed / "bin" / "tdabias")
-    arguments = "--category gender --data starter -L 2 --n-resamples 99 --top 3 --out found"
+    arguments = "--category gender --data starter -L 2 --n-permutations 99 --top 3 --out found"
     printed = run(
         installed, tmp_path, script, "heads", "--model", str(tiny_folder), *arguments.split()
     )

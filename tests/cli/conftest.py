@@ -10,7 +10,7 @@ def heads(tiny_folder, tmp_path_factory):
     """A run of ``tdabias heads`` on four triples of each group; nobody changes it."""
     out = tmp_path_factory.mktemp("heads") / "run"
     command = ["heads", "--data", "starter", "--model", str(tiny_folder), "--category", "gender"]
-    assert run([*command, "--n-resamples", "99", "-L", "4", "--out", str(out)]) == 0
+    assert run([*command, "--n-permutations", "99", "-L", "4", "--out", str(out)]) == 0
     return out
 
 
@@ -18,6 +18,6 @@ def heads(tiny_folder, tmp_path_factory):
 def reproduced(tiny_folder, tmp_path_factory):
     """A run of the head paper on a tiny model, with its page."""
     out = tmp_path_factory.mktemp("reproduce")
-    more = ["--data", "starter", "--limit", "3", "--n-resamples", "99", "--out", str(out)]
+    more = ["--data", "starter", "--limit", "3", "--n-permutations", "99", "--out", str(out)]
     assert run(["reproduce", "--model", str(tiny_folder), *more]) == 0
     return out

@@ -9,7 +9,7 @@ from tests.support.runs import resealed
 
 
 def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
-    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(tmp_path)]
+    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(tmp_path)]
     assert run(command) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in ("1 top heads ablated", "Does a ranking predict", "gradient importance", "random"):
@@ -26,7 +26,7 @@ def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
 
 def test_beta_stands_beside_the_log_odds(heads, tmp_path, capsys):
     out = tmp_path / "out"
-    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
+    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
     assert run(command) == 0
     printed = " ".join(capsys.readouterr().out.split())
     for text in ("mean beta, nats", "size of the effect on beta", "Effects on beta, over all"):
@@ -46,7 +46,7 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
     assert run(["twins", "--data", "starter", "--category", "gender", "--out", str(path)]) == 0
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:9]) + "\n")
-    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
+    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
     assert run([*command, "--twins", str(path), "--verbose"]) == 0
     found = AblationStudy.load(out)
     assert 0 < found.record.twinned < found.record.triples
@@ -59,7 +59,7 @@ def test_a_file_of_twins_is_read(heads, tmp_path, capsys):
 
 def test_rounded_numbers_say_so_and_are_not_mixed_with_others(heads, tmp_path, capsys):
     out = tmp_path / "out"
-    command = ["ablate", str(heads), "--top", "1", "--n-resamples", "99", "--out", str(out)]
+    command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(out)]
     assert run([*command, "--precision", "bfloat16"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "computed in bfloat16: numbers are rounded" in printed
@@ -121,7 +121,7 @@ def test_all_rankings_stand_against_random_orders(call, tmp_path):
 
 
 def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
-    status, _, error = call("--twins", "none", "--by", "evidence")
+    status, _, error = call("--twins", "none", "--rank-by", "evidence")
     assert status == 0, error
     found = PruneCurve.load(tmp_path / "out")
     assert found.record.quantity == "log_odds"
@@ -129,7 +129,7 @@ def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
 
 
 def test_a_curve_is_shown_and_reported_again_and_goes_on_where_it_was(call, tmp_path, capsys):
-    options = ["--by", "evidence", "--most", "1", "--n-random", "19"]
+    options = ["--rank-by", "evidence", "--most", "1", "--n-random", "19"]
     status, printed, error = call(*options)
     assert status == 0, error
     assert run(["show", str(tmp_path / "out")]) == 0
@@ -137,7 +137,7 @@ def test_a_curve_is_shown_and_reported_again_and_goes_on_where_it_was(call, tmp_
     assert run(["report", str(tmp_path / "out"), "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert 'class="chart"' in page
-    assert "--curve --by evidence --most 1" in page
+    assert "--curve --rank-by evidence --most 1" in page
     capsys.readouterr()
     status, again, error = call(*options, "--verbose")  # how it speaks changes no number
     assert status == 0

@@ -23,7 +23,7 @@ def places(tiny_folder, folders, tokenizer, subwords, tmp_path_factory):
     assert run(["heads", "-m", str(tiny_folder), *texts, "--out", str(base / "run")]) == 0
     for name, (kind, words, sizes) in {
         "MAMBA": ("mamba", tokenizer, {}),
-        "SHORT": ("gpt2", tokenizer, {"n_positions": 9}),
+        "SHORT": ("gpt2", tokenizer, {"n_positions": 16}),
         "WORDS": ("gpt2", subwords, {"n_positions": 512}),
     }.items():
         tiny_hf_model(kind, len(words), **sizes).save_pretrained(base / name)
@@ -90,7 +90,7 @@ _FLAGS = {
     f"{_H} --shard=-1/2": "`shard` must be i/n",
     f"{_H} --shard 1/2 --no-resume": "shard cannot go with --no-resume",
     "heads -m MAMBA -c gender --data starter": "MambaForCausalLM, which returns no attention",
-    "heads -m SHORT -c gender --data starter": "tokens, the model takes 9; nothing is truncated",
+    "heads -m SHORT -c gender --data starter": "tokens, the model takes 16; nothing is truncated",
     f"heads -m {'m' * 3000} -c all --data starter": "File name too long: mmmm",
     "heads -m '' -c all": "`model` must not be empty",
     "heads -m MODEL --pairs winobias -c gender": "leave --category out, or --pairs",
@@ -352,7 +352,7 @@ def test_every_number_has_an_upper_limit(settings):
     "command",
     [
         "heads -m nowhere -c gender --n-permutations", "compare nowhere nowhere --n-flips",
-        "unqover -m nowhere --class gender --n-flips", "crossref nowhere nowhere --n-bootstrap",
+        "unqover -m nowhere --class gender --n-flips", "crossref nowhere nowhere --n-permutations",
         "ablate nowhere --n-permutations",
     ],
 )  # fmt: skip

@@ -51,8 +51,7 @@ def test_two_models_are_compared_from_the_command_line_to_the_files(
     options = ("--data", "starter", "--limit", 2, "--text", text, "--out", out, *FEW)
     status, printed, error = call(tiny_folder, after, *options, "--verbose")
     assert status == 0
-    said, measured = error.index("Not measured: crows: "), error.index("winobias · ")
-    assert said < measured  # before it runs
+    assert error.index("Not measured: crows: ") < error.index("winobias · ")
     table = pd.read_csv(out / "compare.csv")
     first = ["outcome", "before", "after", "change", "low", "high", "p", "guard"]
     assert list(table.columns[:8]) == first
@@ -90,6 +89,23 @@ def test_further_trainings_are_averaged_and_said(call, tiny_folder, after, tmp_p
     assert [record.name for record in found.record.replicates] == [str(again)]
 
 
+def test_what_is_missing_is_said_before_a_model_is_loaded(
+    call, tiny_folder, after, tmp_path, monkeypatch
+):
+    def loading(*_, **__):
+        raise InputError("a model is loaded")
+
+    monkeypatch.setattr("tdabias_cli.work.language_model", loading)
+    options = ("--data", "starter", "--limit", 2, "--out", tmp_path / "out")
+    status, _, error = call(tiny_folder, after, *options)
+    assert status == 2
+    assert error.index("Not measured: crows: ") < error.index("a model is loaded")
+    missing = tmp_path / "missing"
+    status, _, error = call(tiny_folder, after, "--replicate", missing, *options)
+    assert status == 2
+    assert f"'{missing}' could not be loaded" in error
+
+
 def test_parts_are_reused_and_only_measures_what_was_asked_for(
     call, tiny_folder, after, tmp_path, monkeypatch
 ):
@@ -112,7 +128,7 @@ def test_two_runs_of_heads_are_compared_and_one_with_itself_is_refused(
 ):
     triples = load_triples("starter", category="gender", limit=4)
     heads_run.save(tmp_path / "before")
-    config = HeadBiasConfig(n_resamples=99)
+    config = HeadBiasConfig(n_permutations=99)
     other = head_bias(sharpened(tiny("gpt2")), triples, twins=None, config=config)
     other.save(tmp_path / "after")
     pair = (tmp_path / "before", tmp_path / "after")

@@ -12,7 +12,7 @@ from tests.support.runs import resealed
 
 
 def test_halves_of_the_targets_confirm_each_other_or_not(heads, capsys):
-    assert run(["confirm", str(heads), "--top", "2", "--n-resamples", "99", "--verbose"]) == 0
+    assert run(["confirm", str(heads), "--top", "2", "--n-permutations", "99", "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "4 targets, 3 splits (all), ranked by evidence with twins." in printed
     assert "With exchanged labels" in printed
@@ -24,7 +24,7 @@ def test_halves_of_the_targets_confirm_each_other_or_not(heads, capsys):
 
 
 def test_a_confirmation_is_shown_and_reported_with_its_finding(heads, tmp_path, capsys):
-    assert run(["confirm", str(heads), "--top", "2", "--n-resamples", "99"]) == 0
+    assert run(["confirm", str(heads), "--top", "2", "--n-permutations", "99"]) == 0
     found = capsys.readouterr().out.partition("NEXT")[0].strip()
     assert found.startswith("RESULT")
     assert run(["show", str(heads / "confirm")]) == 0
@@ -51,6 +51,8 @@ def test_other_data_confirm_the_first_heads(heads, tmp_path, capsys):
     options = ["--data", str(other), "--top", "3", "--format", "json", "--out", str(tmp_path / "o")]
     assert run(["confirm", str(heads), *options]) == 0
     found = json.loads(capsys.readouterr().out)
+    # z of the normal distribution: .05 / 3 above it, and four fifths of what it adds to.
+    assert "a true z of 3.0 there" in found["finding"]["power"][0]
     assert len(found["heads"]) == 3
     assert {"p_other", "p_holm"} <= set(found["heads"][0])
 
@@ -151,6 +153,7 @@ def test_there_is_one_look_and_no_second(model, pairs, tmp_path, capsys):
     out = tmp_path / "out"
     assert run(["confirm", str(model), "--pairs", str(file), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
+    assert "POWER    With 3 targets a change of " in printed
     assert "Mean log-odds of 6 items of 3 targets that no training saw" in printed
     summary = json.loads((out / "summary.json").read_text())
     assert summary["change"] == pytest.approx(summary["after"] - summary["before"], abs=1e-9)

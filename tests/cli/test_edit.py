@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tda_bias import HeadBias
+from tda_bias.runs.record import DataRecord
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
 from tests.support.architectures import tiny
@@ -109,7 +110,8 @@ def test_an_exported_file_is_edited_and_other_weights_are_said(call, tiny_folder
 
 
 def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_path):
-    named = heads_run.with_record(settings={"model": str(tiny_folder), "group": []})
+    about = {"settings": {"model": str(tiny_folder), "group": []}}
+    named = heads_run.with_record(**about, data=DataRecord(source="stereoset", revision="r9"))
     named.save(tmp_path / "run")
     status, printed, error = call(
         tmp_path / "run", "--top", 2, "--category", "gender", "--how", "mean", "--data", "starter"
@@ -120,6 +122,8 @@ def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_pat
         assert str(HeadId(row["layer"], row["head"])) in printed
     record = json.loads((tmp_path / "edited" / "edit.json").read_text())
     card = (tmp_path / "edited" / "README.md").read_text()
+    assert "stereoset, revision r9" in card
+    assert "CC BY-SA 4.0" in card
     assert card.startswith("---\nbase_model: ")
     for said in (record["heads"][0], record["weights"]["after"], "tdabias compare"):
         assert said in card
@@ -195,7 +199,20 @@ def test_every_map_that_ranks_can_choose(heads, tmp_path, capsys):
     for by in ("evidence", "relative", "metric", "statistic"):
         to = tmp_path / f"{by}.json"
         assert (
-            run(["edit", str(heads), "--as", "slices", "--top", "3", "--by", by, "--out", str(to)])
+            run(
+                [
+                    "edit",
+                    str(heads),
+                    "--as",
+                    "slices",
+                    "--top",
+                    "3",
+                    "--rank-by",
+                    by,
+                    "--out",
+                    str(to),
+                ]
+            )
             == 0
         )
         record = json.loads(to.read_text())
@@ -212,7 +229,16 @@ def test_a_model_that_is_elsewhere_now_is_named(tiny_folder, tmp_path, monkeypat
     there.mkdir()
     monkeypatch.chdir(here)
     texts = ["--data", "starter", "-c", "gender", "-L", "4", "--twins", "none", "--quiet"]
-    made = ["heads", "-m", "models/../models/tiny", *texts, "--n-resamples", "99", "--out", "run"]
+    made = [
+        "heads",
+        "-m",
+        "models/../models/tiny",
+        *texts,
+        "--n-permutations",
+        "99",
+        "--out",
+        "run",
+    ]
     assert run(made) == 0
     monkeypatch.chdir(there)
     export = ["edit", "../here/run", "--as", "slices", "--out", "x.json", "--top", "1"]

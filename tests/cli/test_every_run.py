@@ -18,7 +18,7 @@ _TEXTS = "-m MODEL -c gender --data starter -L 4 --device cpu"
 # Command lines; a setting that changes numbers, and what is said of it; a column of CSV.
 COMMANDS = {
     "heads": (
-        f"heads {_TEXTS} --n-resamples 99 --top 3",
+        f"heads {_TEXTS} --n-permutations 99 --top 3",
         "--distance exact", "distance was 'steps', now 'exact'", "p_max",
     ),
     "scores": (
@@ -37,19 +37,19 @@ COMMANDS = {
         "--confidence 0.9", "holds risks with other settings", "R_p",
     ),
     "unqover": (
-        "unqover -m WORDS --class FEW --n-resamples 100 --n-flips 19",
+        "unqover -m WORDS --class FEW --n-bootstrap 100 --n-flips 19",
         "--ask question", "ask was 'auto', now 'question'", "compared",
     ),
     "ablation": (
-        "ablate heads --top 1 --n-resamples 99", "--seed 3", "seed was 0, now 3", "percentile",
+        "ablate heads --top 1 --n-permutations 99", "--seed 3", "seed was 0, now 3", "percentile",
     ),
     "curve": (
-        "ablate heads --curve --by evidence --most 1 --n-random 19 --text TEXT --width 32 "
+        "ablate heads --curve --rank-by evidence --most 1 --n-random 19 --text TEXT --width 32 "
         "--windows 2",
         "--seed 3", "seed was 0, now 3", "p_random",
     ),
     "items": (
-        "crossref heads scores --items --n-resamples 99", "--seed 3", "seed was 0, now 3",
+        "crossref heads scores --items --n-permutations 99", "--seed 3", "seed was 0, now 3",
         "largest",
     ),
 }  # fmt: skip
@@ -100,8 +100,18 @@ def test_a_run_is_printed_again_as_it_was_and_without_the_model(runs, name, caps
     folder, _, before = runs[name]
     assert run(["show", str(folder)]) == 0
     assert capsys.readouterr().out == before
-    labels = [before.index(label) for label in ("RESULT", "CONTROL", "NEXT", "Files: ")]
+    labels = [before.index(label) for label in ("RESULT", "CONTROL", "POWER", "NEXT", "Files: ")]
     assert labels == sorted(labels)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_printed_fits_a_terminal_of_80_columns(runs, name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    folder, *_ = runs[name]
+    assert run(["show", str(folder)]) == 0
+    lines = capsys.readouterr().out.partition("Files: ")[0].splitlines()
+    # Commands are as long as the names of their folders.
+    assert [line for line in lines if len(line) > 80 and " tdabias " not in line] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -82,7 +82,7 @@ def disk(tmp_path, monkeypatch):
 def words(tiny_folder):
     def of(out: Path) -> list[str]:
         texts = ["--data", "starter", "-c", "gender", "-L", "4", "--twins", "none"]
-        more = ["--n-resamples", "99", "--quiet", "--out", str(out)]
+        more = ["--n-permutations", "99", "--quiet", "--out", str(out)]
         return ["heads", "-m", str(tiny_folder), *texts, *more]
 
     return of

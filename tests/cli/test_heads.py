@@ -10,6 +10,7 @@ from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
 from tdabias_cli.main import run
+from tests.support.models import tiny_hf_model
 
 CATEGORY = ["--category", "gender"]
 
@@ -18,7 +19,16 @@ CATEGORY = ["--category", "gender"]
 def arguments(tiny_folder, tmp_path) -> list[str]:
     return [
         *("heads", "--model", str(tiny_folder), *CATEGORY, "--data", "starter"),
-        *("--limit", "3", "--n-resamples", "99", "--device", "cpu", "--out", str(tmp_path / "out")),
+        *(
+            "--limit",
+            "3",
+            "--n-permutations",
+            "99",
+            "--device",
+            "cpu",
+            "--out",
+            str(tmp_path / "out"),
+        ),
     ]
 
 
@@ -70,7 +80,7 @@ def test_json_is_printed_for_other_programs(arguments, capsys):
 
 
 def test_all_categories_are_run_at_once(tiny_folder, tmp_path, capsys):
-    options = ["--category", "all", "--data", "starter", "-L", "2", "--n-resamples", "99"]
+    options = ["--category", "all", "--data", "starter", "-L", "2", "--n-permutations", "99"]
     out = ["-o", str(tmp_path / "out"), "--format", "json"]
     assert run(["heads", "--model", str(tiny_folder), *options, *out]) == 0
     found = json.loads(capsys.readouterr().out)["categories"]
@@ -81,7 +91,7 @@ def test_the_default_folder_is_named_after_model_and_category(
     tiny_folder, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    options = [*CATEGORY, "--data", "starter", "-L", "2", "--n-resamples", "99"]
+    options = [*CATEGORY, "--data", "starter", "-L", "2", "--n-permutations", "99"]
     assert run(["heads", "--model", str(tiny_folder), *options]) == 0
     assert len(list(tmp_path.glob("runs/tiny-gpt2-??????/gender/run.json"))) == 1
     other = tmp_path / "elsewhere" / "tiny-gpt2"
@@ -105,6 +115,15 @@ def test_a_dry_run_counts_the_texts_of_every_group_and_leaves_nothing(arguments,
         (group.group, group.triples) for group in record.groups
     ]
     assert sum(row["tokens"] for row in counts["groups"]) == counts["in_all"]["tokens"]
+
+
+@pytest.mark.parametrize("kind", ["deberta", "deberta_v2", "prophetnet"])
+def test_a_dry_run_takes_what_transformerlens_does_not_know(kind, tokenizer, tmp_path, capsys):
+    tiny_hf_model(kind, len(tokenizer)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    given = [*CATEGORY, "--data", "starter", "-L", "2", "--out", str(tmp_path / "out")]
+    assert run(["heads", "--model", str(tmp_path / "model"), *given, "--dry-run"]) == 0
+    assert "Nothing was computed or saved" in " ".join(capsys.readouterr().out.split())
 
 
 # -- settings --
@@ -263,7 +282,7 @@ def test_data_of_unknown_targets_run_without_twins_and_say_so(tiny_folder, tmp_p
         for word in ("stood", "lay", "sat")
     ]  # fmt: skip
     data.write_text("\n".join(map(json.dumps, lines)))
-    options = ["--category", "profession", "--data", str(data), "--n-resamples", "99"]
+    options = ["--category", "profession", "--data", str(data), "--n-permutations", "99"]
     out = ["--out", str(tmp_path / "out")]
     assert run(["heads", "--model", str(tiny_folder), *options, *out]) == 0
     assert (

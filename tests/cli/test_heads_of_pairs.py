@@ -28,7 +28,7 @@ LINES = [
 @pytest.fixture
 def call(tiny_folder, tmp_path, capsys):
     def calling(*more):
-        out = ["--out", str(tmp_path / "out"), "--n-resamples", "99"]
+        out = ["--out", str(tmp_path / "out"), "--n-permutations", "99"]
         status = run(["heads", "--model", str(tiny_folder), *map(str, more), *out])
         return status, *capsys.readouterr()
 
@@ -44,7 +44,7 @@ def test_triples_and_pairs_are_not_mixed(tiny):
 
 def test_pairs_rank_heads_as_triples_do_whose_unrelated_texts_are_not_looked_at(tiny, gender):
     """Everything but S is of the two texts alone."""
-    config = HeadBiasConfig(n_resamples=99, rank_by="relative")
+    config = HeadBiasConfig(n_permutations=99, rank_by="relative")
     pairs = [Triple(t.group, t.category, t.context, t.stereotype, t.anti_stereotype, "")
              for t in gender]  # fmt: skip
     longest = max(len(t.texts()[2].split()) for t in gender)
@@ -74,7 +74,7 @@ def test_a_file_of_pairs_is_ranked_printed_and_read_again(call, tmp_path, tiny_f
     assert found.record.texts.triples_used == len(LINES)
     model = load_model(str(tiny_folder), device="cpu")
     expected = head_bias(
-        model, pair_triples(load_pairs(path)), twins=None, config=HeadBiasConfig(n_resamples=99)
+        model, pair_triples(load_pairs(path)), twins=None, config=HeadBiasConfig(n_permutations=99)
     )
     np.testing.assert_allclose(found.top(8)["z"], expected.top(8)["z"])
     assert run(["show", str(tmp_path / "out")]) == 0

@@ -59,7 +59,7 @@ def test_choices_are_listed_and_what_must_be_given_is_marked(capsys, monkeypatch
         assert f"(one of {choices}; default: " in options[name]
     assert options["--model"].rstrip(" │").endswith("(required)")
     assert options["--category"].rstrip(" │").endswith("required without --pairs")
-    assert "<int 99.." in options["--n-resamples"]
+    assert "<int 99.." in options["--n-permutations"]
 
 
 def test_no_help_loads_what_only_work_needs():

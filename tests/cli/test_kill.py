@@ -51,7 +51,7 @@ def arguments(tiny_folder, tmp_path) -> dict[str, list[str]]:
     for name, text in words.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     model = ["-m", str(tiny_folder), "--quiet"]
-    triples = "--n-resamples 100 -c gender --data starter -L 4 --twins none --batch-size 1"
+    triples = "--n-permutations 100 -c gender --data starter -L 4 --twins none --batch-size 1"
     sources = f"-a {tmp_path}/classes.yaml --words {tmp_path}/x.txt"
     return {
         "heads": ["heads", *model, *triples.split(), "--share-prefix", "never"],

@@ -67,7 +67,7 @@ def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
     assert "12" in str(counts)
     few = ("--twins", made)
     heads = as_json(
-        capsys, "heads", *model, *few, "--n-resamples", 100, "--out", tmp_path / "heads"
+        capsys, "heads", *model, *few, "--n-permutations", 100, "--out", tmp_path / "heads"
     )
     finding = heads["categories"]["age"]["finding"]
     assert "age differently" in str(finding["result"])
@@ -75,8 +75,55 @@ def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
     scores = as_json(capsys, "stereoset", *model, *few, "--out", tmp_path / "scores")
     assert {row["category"] for row in scores["beta"]} == {"age"}
     assert {row["group"] for row in scores["scores"]} == {"all", *TARGETS}
-    items = (tmp_path / "heads", tmp_path / "scores", "--items", "--n-resamples", 99)
+    items = (tmp_path / "heads", tmp_path / "scores", "--items", "--n-permutations", 99)
     as_json(capsys, "crossref", *items)
+
+
+def printed_groups(capsys, *arguments):
+    """What a command prints of groups in 80 columns: the first two cells of every row."""
+    assert run([*map(str, arguments)]) == 0
+    printed = capsys.readouterr().out
+    _, heading, table = printed.partition("Groups")
+    assert heading
+    table, _, _ = table.partition("Files:")
+    assert max(map(len, table.splitlines())) <= 80
+    rows = [line.strip("│ ").split("│") for line in table.splitlines() if line.startswith("│")]
+    return {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}, table
+
+
+def test_groups_of_own_categories_and_pairs_are_printed(
+    triples, kinds, pairs, tiny_folder, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    made = tmp_path / "twins.jsonl"
+    as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--k", 2, "--out", made)
+    model = ("--model", tiny_folder, "--category", "age", "--data", triples, "--twins")
+    few = ("--n-permutations", 100)
+    for command, more in (
+        ("heads", (*model, made, *few)),
+        ("stereoset", (*model, made)),
+        ("stereoset", (*model, "none")),
+        ("pairs", ("--model", tiny_folder, "--data", pairs)),
+    ):
+        out = tmp_path / f"{command}-{len(more)}-{more[-1] == 'none'}"
+        groups, _ = printed_groups(capsys, command, *more, "--out", out)
+        assert set(groups) == set(TARGETS)
+        assert {cells[0] for cells in groups.values()} <= {"3", "4", "age"}
+
+
+def test_blanks_of_an_own_category_in_csv_are_scored_and_their_groups_printed(
+    tiny_folder, tmp_path, capsys
+):
+    path = tmp_path / "blanks.csv"
+    lines = ["target,bias_type,context,stereotype,anti-stereotype,unrelated"]
+    for number in range(14):
+        ends = (f"The elder {number} is {word}." for word in ("BLANK", "slow", "quick", "iron"))
+        lines.append(f"elder {number},age,{','.join(ends)}")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    given = ("--task", "intrasentence", "--model", tiny_folder, "-c", "age", "--data", path)
+    groups, table = printed_groups(capsys, "stereoset", *given, "--out", tmp_path / "out")
+    assert len(groups) == 12
+    assert "2 further groups in scores.csv." in table
 
 
 def test_without_known_targets_the_way_to_twins_is_named(triples, tiny_folder, tmp_path, capsys):

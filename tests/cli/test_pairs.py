@@ -59,7 +59,7 @@ def test_the_sets_that_ship_print_their_own_score(call, tmp_path, name):
     assert status == 0
     said = {
         "winobias": "WinoBias log-odds, pro minus anti: log odds type1",
-        "winogender": "Winogender per occupation: log odds female",
+        "winogender": "Winogender per occupation: log-odds of she over he",
         "blimp": "BLiMP accuracy: accuracy",
     }
     assert said[name] in " ".join(printed.split())

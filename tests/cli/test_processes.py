@@ -24,7 +24,7 @@ DYING = (
 def arguments(tiny_folder) -> list[str]:
     return [
         *("heads", "--model", str(tiny_folder), "--category", "gender", "--data", "starter"),
-        *("--limit", "3", "--n-resamples", "99", "--device", "cpu"),
+        *("--limit", "3", "--n-permutations", "99", "--device", "cpu"),
     ]
 
 
@@ -96,10 +96,15 @@ def test_shards_of_heads_gather_to_the_same_also_with_random_weights(arguments, 
 
 
 SHARED = {
-    "heads": ["--category", "gender", "--data", "starter", "--limit", "3", "--n-resamples", "99"],
-    "ablate": ["--top", "1", "--n-resamples", "99", "--limit", "3", "--batch-size", "8", "--pvf"],
+    "heads": [
+        *("--category", "gender", "--data", "starter", "--limit", "3"),
+        *("--n-permutations", "99"),
+    ],
+    "ablate": [
+        *("--top", "1", "--n-permutations", "99", "--limit", "3", "--batch-size", "8", "--pvf"),
+    ],
     "ablate --curve": [
-        *("--by", "effect,evidence", "--windows", "2", "--width", "32"),
+        *("--rank-by", "effect,evidence", "--windows", "2", "--width", "32"),
         *("--most", "2", "--limit", "3"),
     ],
     "pairs": ["--set", "winobias", "--limit", "6"],
@@ -110,7 +115,8 @@ SHARED = {
     "unqover": ["--class", "gender", "--subjects", "4", "--attributes", "3"],
     "debias": [
         *("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2"),
-        *("--by", "effect,gates", "--n-random", "2", "--controls", "placebo,leace", "--folds", "2"),
+        *("--rank-by", "effect,gates", "--n-random", "2", "--folds", "2"),
+        *("--controls", "placebo,leace"),
         *("--epochs", "1", "--train-items", "8"),
     ],
 }  # fmt: skip

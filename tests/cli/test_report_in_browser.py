@@ -281,7 +281,7 @@ def comparisons(tiny_folder, tmp_path_factory) -> str:
     text = base / "text.txt"
     text.write_text("My sister came in and sang a song. " * 1500, encoding="utf-8")
     texts = ["--data", "starter", "-L", "4", "--quiet"]
-    few = ["--n-bootstrap", "100"]
+    few = ["--n-permutations", "100"]
     model = ["-m", str(tiny_folder)]
     heads, other = base / "heads", base / "other"
     for command in (
