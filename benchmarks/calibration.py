@@ -4,7 +4,7 @@ Every number is rejected or missed by the function that prints it, on made-up da
 effect: 242 items of ten targets of StereoSet's sizes, items of three shapes, targets that resemble
 themselves more or less. A p of .05 should reject in 5 % of cases, an interval of 95 % should hold
 the truth in 95 %. Seeds are fixed; half an hour on one core. Run with
-``python -m benchmarks.calibration``, which prints the tables of docs/method/inference.md.
+``python -m benchmarks.calibration``, which prints the tables of docs/method/calibration.md.
 """
 
 # Every function is called before its loop goes on.

@@ -1,4 +1,4 @@
-"""The levels that docs/method/inference.md prints, simulated again with fewer cases."""
+"""The levels that docs/method/calibration.md prints, simulated again with fewer cases."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.calibration import PARTS
 
-PAGE = Path(__file__).parents[1] / "docs/method/inference.md"
+PAGE = Path(__file__).parents[1] / "docs/method/calibration.md"
 # Rows that the page marks, and explains.
 OFF = " (off)"
 
