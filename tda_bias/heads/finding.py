@@ -47,7 +47,7 @@ def heads_finding(
     return Finding(
         result=_result_lines(result, c),
         control=[
-            *_control_lines(result, c),
+            *_control_lines(c),
             *_placebo_lines(placebos or {}),
             *_untrained_lines(result, c, untrained),
         ],
@@ -115,7 +115,7 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
     return lines
 
 
-def _control_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
+def _control_lines(c: ControlsRecord) -> list[str]:
     if c.twins is not None:
         left, plain, beyond = c.twins.difference_left, c.location, c.twins.location
         lines = [

@@ -36,7 +36,6 @@ _LOOKS = {
 }  # fmt: skip
 # Widths of a column and of a page of the usual two-column paper, in inches.
 COLUMN, PAGE = 3.4, 6.9
-FORMATS = ("svg", "pdf", "png")
 # Fixed, so that the same run gives the same SVG.
 _RC: Any = {
     "font.size": 8,

@@ -184,15 +184,14 @@ def holm(pvalue: Float[np.ndarray, " test"]) -> Float[np.ndarray, " test"]:
 # -- one sample ------------------------------------------------------------------------------------
 
 
-def smallest_effect(n: float, *, level: float = 0.05, power: float = 0.8) -> float:
-    """The mean, in standard deviations, that a two-sided t-test of n items finds with some power.
+def smallest_effect(n: float, *, power: float = 0.8) -> float:
+    """The mean, in SDs, that a two-sided t-test of n items at .05 finds with some power.
 
     Args:
         n: Items, at least 2; degrees of freedom and one.
-        level: Of the test.
         power: Probability that the mean is found.
     """
-    critical = stats.t.ppf(1 - level / 2, n - 1)
+    critical = stats.t.ppf(0.975, n - 1)
 
     def lacking(mean: float) -> float:
         shift = mean * np.sqrt(n)

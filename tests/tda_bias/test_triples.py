@@ -35,13 +35,6 @@ ITEM = {
 }
 
 
-def write(folder: Path, *lines: dict | str, name: str = "triples.jsonl") -> Path:
-    path = folder / name
-    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def dev_json(folder: Path, *items: dict, shuffle: int = 0) -> Path:
     """StereoSet's own form, with the sentences in any order."""
     entries = []
@@ -92,7 +85,7 @@ def test_texts_are_joined_with_one_space():
 
 
 def test_json_lines_are_read(tmp_path):
-    found = load_triples(write(tmp_path, ITEM, "", {**ITEM, "context": "Another one sat."}))
+    found = load_triples(write_lines(tmp_path, ITEM, "", {**ITEM, "context": "Another one sat."}))
     assert len(found) == 2
     assert found[0].anti_stereotype == "She boxed."
     assert found[1].source.endswith("line 3")
@@ -100,9 +93,9 @@ def test_json_lines_are_read(tmp_path):
 
 def test_a_triple_that_stands_several_times_is_used_once_and_counted(tmp_path):
     other = {**ITEM, "context": "Another one sat."}
-    path = write(tmp_path, ITEM, other, ITEM, ITEM)
+    path = write_lines(tmp_path, ITEM, other, ITEM, ITEM)
     assert without_source(load_triples(path)) == without_source(
-        load_triples(write(tmp_path, ITEM, other, name="each.jsonl"))
+        load_triples(write_lines(tmp_path, ITEM, other, name="each.jsonl"))
     )
     [remark] = triple_remarks(path)
     assert remark.startswith("2 triples repeat others and are left out (")
@@ -121,7 +114,7 @@ def test_triples_of_one_name_that_repeat_each_other_are_counted_too(tmp_path):
 
 def test_names_that_differ_in_case_or_unicode_form_alone_are_named(tmp_path):
     names = ("caf\u00e9", "cafe\u0301", "Caf\u00e9", "bar")
-    path = write(tmp_path, *({**ITEM, "target": name} for name in names))
+    path = write_lines(tmp_path, *({**ITEM, "target": name} for name in names))
     [remark] = triple_remarks(path)
     assert all(repr(name) in remark for name in names[:3])
     assert remark.endswith("differ in case, spaces or Unicode form alone and count as 3 groups.")
@@ -137,7 +130,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
 @pytest.mark.parametrize("shuffle", range(5))
 def test_roles_come_from_labels_whatever_the_order_of_sentences(tmp_path, shuffle):
     path = dev_json(tmp_path, ITEM, {**ITEM, "target": "mother"}, shuffle=shuffle)
-    lines = write(tmp_path, ITEM, {**ITEM, "target": "mother"})
+    lines = write_lines(tmp_path, ITEM, {**ITEM, "target": "mother"})
     assert without_source(load_triples(path)) == without_source(load_triples(lines))
 
 
@@ -203,7 +196,7 @@ def test_the_hubs_revision_is_the_commit_in_its_addresses(address, commit, monke
 
 
 def test_a_source_has_a_revision(tmp_path):
-    path = write(tmp_path, ITEM)
+    path = write_lines(tmp_path, ITEM)
     before = source_revision(path)
     path.write_text(json.dumps({**ITEM, "context": "Other."}))
     assert before.startswith("blake2b-")
@@ -247,7 +240,7 @@ def test_a_category_that_a_file_lacks_is_refused(tmp_path):
     with pytest.raises(
         InputError, match="`category` must be one of gender, all, which .* has; got 'race'"
     ):
-        load_triples(write(tmp_path, ITEM), category="race")
+        load_triples(write_lines(tmp_path, ITEM), category="race")
 
 
 # -- broken files --
@@ -284,7 +277,7 @@ def changed(**values) -> dict:
 )
 def test_a_broken_line_is_named(tmp_path, line, message):
     with pytest.raises(InputError, match=message) as caught:
-        load_triples(write(tmp_path, line))
+        load_triples(write_lines(tmp_path, line))
     assert "\n" not in str(caught.value)
 
 
@@ -311,7 +304,7 @@ def test_a_broken_item_of_dev_json_is_named(tmp_path, change, message):
 
 @pytest.mark.parametrize("data", [[], {}, {"intersentence": 3}, {"intersentence": [4]}])
 def test_dev_json_of_another_form_is_refused(tmp_path, data):
-    path = write(tmp_path, {"version": "1", "data": data})
+    path = write_lines(tmp_path, {"version": "1", "data": data})
     with pytest.raises(InputError, match="data.intersentence|expected an object"):
         load_triples(path)
 
@@ -322,7 +315,7 @@ def test_a_missing_an_empty_and_a_binary_file_are_refused(tmp_path):
     with pytest.raises(InputError, match="Is a directory"):
         load_triples(tmp_path)
     with pytest.raises(InputError, match="is empty"):
-        load_triples(write(tmp_path, "", " "))
+        load_triples(write_lines(tmp_path, "", " "))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(InputError, match="not a UTF-8 text file"):
         load_triples(tmp_path / "binary")
