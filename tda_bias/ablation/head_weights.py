@@ -79,34 +79,85 @@ def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
     if head.layer not in named or not 0 <= head.head < n_heads:
         known = f"layers 0 to {max(named)} with heads 0 to {n_heads - 1}" if named else "none known"
         raise InputError(f"{head} does not exist in a {type(hf_model).__name__}: {known}")
+    parameters = named[head.layer]
     slices: list[Slice] = []
-    for (part, kind), name in sorted(named[head.layer].items()):
-        shape = hf_model.get_parameter(name).shape
-        turned = is_turned(hf_model.get_submodule(name.rpartition(".")[0]))
-        outputs = 1 if turned and kind == "weight" else 0  # the axis of the projection's outputs
-        if part == "qkv":
-            # Where several queries share keys and values the order is not known.
-            if (turned or ".c_attn." not in name) and shape[outputs] % (3 * n_heads) == 0:
-                slices += _joint_slices(name, outputs, shape[outputs], head.head, n_heads)
-        elif part == "o":
-            if kind == "weight":
-                size = shape[1 - outputs] // n_heads
-                start = head.head * size
-                slices.append(Slice(name, "o", 1 - outputs, start, start + size))
-        else:
-            rows = n_heads if part == "q" else n_groups
-            size, per = shape[0] // rows, n_heads // rows
-            index = head.head * rows // n_heads
-            using = range(index * per, (index + 1) * per)
-            shared = tuple(h for h in using if h != head.head) if per > 1 else ()
-            slices.append(Slice(name, part, 0, index * size, (index + 1) * size, shared))
-    sizes = {piece.stop - piece.start for piece in slices}
+    if ("o", "weight") in parameters:
+        out = parameters["o", "weight"]
+        axis = 0 if _is_turned(hf_model, out) else 1
+        size = hf_model.get_parameter(out).shape[axis] // n_heads  # of a head's values
+        slices.append(_slice(out, "o", axis, head.head, size))
+        for (part, kind), name in sorted(parameters.items()):
+            if part != "o":
+                axis = 1 if kind == "weight" and _is_turned(hf_model, name) else 0
+                total = hf_model.get_parameter(name).shape[axis]
+                if part == "qkv":
+                    slices += _of_queries_keys_values(hf_model, name, axis, total, size, head.head)
+                elif part == "kv":
+                    slices += _of_keys_values(name, total // n_heads, size, head.head)
+                else:
+                    rows = n_heads if part == "q" else n_groups
+                    shared = _sharing(head.head, n_heads // rows)
+                    place = head.head * rows // n_heads
+                    slices.append(_slice(name, part, axis, place, total // rows, shared))
+    sizes = {piece.stop - piece.start for piece in slices if piece.part in ("v", "o")}
     if {piece.part for piece in slices} != {"q", "k", "v", "o"} or len(sizes) != 1:
         raise InputError(
             f"a {type(hf_model).__name__} keeps its attention in a form that this version cannot "
             f"cut into single heads ({attention_weights(hf_model)}); other commands read it"
         )
     return slices
+
+
+def _slice(
+    name: str, part: Part, axis: int, place: int, size: int, shared: tuple[int, ...] = ()
+) -> Slice:
+    """The range at a place, where all have one size."""
+    return Slice(name, part, axis, place * size, (place + 1) * size, shared)
+
+
+def _sharing(head: int, per_group: int) -> tuple[int, ...]:
+    """The other heads that use the same keys and values."""
+    first = head // per_group * per_group
+    return tuple(other for other in range(first, first + per_group) if other != head)
+
+
+def _is_turned(hf_model: PreTrainedModel, parameter: str) -> bool:
+    return is_turned(hf_model.get_submodule(parameter.rpartition(".")[0]))
+
+
+def _of_queries_keys_values(
+    hf_model: PreTrainedModel, name: str, axis: int, total: int, size: int, head: int
+) -> list[Slice]:
+    """A head's slices of one projection to queries, keys and values; none if its order is unknown.
+
+    GPT-2, ModernBERT, Phi-3 and DBRX have all queries, then keys, then values. NeoX, BLOOM and
+    Falcon go group by group: the queries that share a key and a value, the key, the value.
+    """
+    n_heads = int(hf_model.config.get_text_config().num_attention_heads)
+    n_groups, odd = divmod(total // size - n_heads, 2)
+    fits = total % size == 0 and not odd and n_groups > 0 and n_heads % n_groups == 0
+    # CodeGen has an order of its own, for the devices that it was trained on.
+    if not fits or hf_model.config.model_type == "codegen":
+        return []
+    per_group = n_heads // n_groups
+    group = head // per_group
+    if ".query_key_value." in name or hf_model.config.model_type == "gpt_bigcode":
+        end = (group + 1) * (per_group + 2)
+        places = (end - per_group - 2 + head % per_group, end - 2, end - 1)
+    else:
+        places = (head, n_heads + group, n_heads + n_groups + group)
+    labels: tuple[Part, ...] = ("q", "k", "v")
+    shared = _sharing(head, per_group)
+    return [
+        _slice(name, part, axis, place, size, () if part == "q" else shared)
+        for part, place in zip(labels, places, strict=True)
+    ]
+
+
+def _of_keys_values(name: str, both: int, size: int, head: int) -> list[Slice]:
+    """A head's keys and values where both come from what all heads share (DeepSeek)."""
+    start, stop = head * both, (head + 1) * both
+    return [Slice(name, "k", 0, start, stop - size), Slice(name, "v", 0, stop - size, stop)]
 
 
 def _attention_parameters(hf_model: PreTrainedModel) -> dict[int, dict[tuple[Any, str], str]]:
@@ -118,18 +169,6 @@ def _attention_parameters(hf_model: PreTrainedModel) -> dict[int, dict[tuple[Any
         if part is not None and kind in ("weight", "bias") and is_read(part, hf_model):
             by_layer.setdefault(part.layer, {})[part.part, kind] = name
     return by_layer
-
-
-def _joint_slices(name: str, axis: int, total: int, head: int, n_heads: int) -> list[Slice]:
-    """NeoX and BLOOM go head by head; GPT-2 and ModernBERT have all queries, then keys, values."""
-    size = total // (3 * n_heads)
-    labels: tuple[Part, ...] = ("q", "k", "v")
-    one_by_one = ".query_key_value." in name
-    places = [3 * head + i if one_by_one else i * n_heads + head for i in range(3)]
-    return [
-        Slice(name, label, axis, place * size, (place + 1) * size)
-        for label, place in zip(labels, places, strict=True)
-    ]
 
 
 def refuse_untrainable(name: str) -> None:

@@ -27,11 +27,12 @@ _LAYER = re.compile(
 )
 # Names of the projections of queries, keys, values and outputs, alone or together.
 PARTS = {
-    "q_proj": "q", "query": "q", "q_lin": "q", "q": "q",
+    "q_proj": "q", "query": "q", "q_lin": "q", "q": "q", "q_b_proj": "q",
     "k_proj": "k", "key": "k", "k_lin": "k", "k": "k",
     "v_proj": "v", "value": "v", "v_lin": "v", "v": "v",
     "o_proj": "o", "out_proj": "o", "output.dense": "o", "out_lin": "o", "c_proj": "o",
     "dense": "o", "o": "o", "Wo": "o", "c_attn": "qkv", "query_key_value": "qkv", "Wqkv": "qkv",
+    "qkv_proj": "qkv", "kv_b_proj": "kv",
 }  # fmt: skip
 
 
@@ -41,7 +42,7 @@ class AttentionPart:
 
     Attributes:
         layer: Its number.
-        part: q, k, v, o or qkv.
+        part: q, k, v, o, qkv or kv.
         path: Name of the layer, as a part of the model.
         name: Name of the projection.
     """

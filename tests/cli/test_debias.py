@@ -111,9 +111,10 @@ def test_architectures_whose_heads_cannot_be_cut_are_refused_before_weights_are_
 
     sizes = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     refused = {
-        "phi3": (sizes | {"intermediate_size": 48, "pad_token_id": 1}, "self_attn.qkv_proj"),
-        "falcon": (sizes, "query_key_value"),
-        "deepseek_v3": (sizes | {"intermediate_size": 48}, "kv_a_proj_with_mqa"),
+        "codegen": (
+            {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 8},
+            "attn.qkv_proj",
+        ),
         "mamba": ({"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2}, "no attention"),
         "albert": (sizes | {"embedding_size": 16, "intermediate_size": 48}, "share their weights"),
         "hrm_text": (sizes | {"intermediate_size": 48}, "has several stacks of layers"),

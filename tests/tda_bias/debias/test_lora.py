@@ -33,7 +33,7 @@ def trained(kind, steps=3):
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # plain peft's
-@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama"])
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "llama", "phi3"])
 def test_the_saved_adapter_merged_by_plain_peft_changes_the_slices_of_the_heads_only(
     kind, tmp_path
 ):

@@ -8,7 +8,7 @@ from tda_bias.debias.mask import HeadMask
 from tda_bias.types import HeadId, InputError
 from tests.support.models import tiny_hf_model
 
-KINDS = ["gpt2", "gpt_neox", "llama", "opt", "bloom"]
+KINDS = ["gpt2", "gpt_neox", "llama", "opt", "bloom", "phi3"]
 HEADS = [HeadId(0, 1), HeadId(1, 3)]
 IDS = torch.tensor([[5, 9, 17, 4, 33, 8], [7, 2, 11, 40, 3, 21]])
 

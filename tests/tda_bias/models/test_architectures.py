@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.architectures import SAMPLE, row_of
+from tests.support.architectures import SAMPLE, debias, row_of, tiny
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 
@@ -12,3 +12,13 @@ def test_what_an_architecture_gives_is_exact_or_refused(name, subwords, tmp_path
     row = row_of(name, subwords, tmp_path)
     assert not {"WRONG", "TRACEBACK"} & set(row.cells.values()), row.said
     assert all("\n" not in said and len(said) < 800 for said in row.said.values())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["phi3", "dbrx", "falcon", "falcon, new decoder", "gpt_bigcode", "deepseek_v3", "qwen3_next"],
+)
+def test_projections_that_hold_several_parts_are_cut_into_heads(name, subwords, tmp_path):
+    tiny(name, len(subwords)).save_pretrained(tmp_path)
+    subwords.save_pretrained(tmp_path)
+    assert debias(str(tmp_path)) == "exact"
