@@ -403,8 +403,8 @@ def unqover_finding(report: Report) -> Finding:
         known, outside = tested[f"p{end}"].notna().sum(), (tested[f"p{end}"] < 0.05).sum()
         kept = (tested[f"q{end}"] < 0.05).sum()
         gammas.append(
-            f"{name}: {outside} of {known} have p < .05 (5 % by chance: {0.05 * known:.1f}), "
-            + (f"{kept} have q < .05" if kept else "nothing survives correction")
+            f"{name}: {outside} of {known} with p < .05 (5 % by chance: {0.05 * known:.1f}), "
+            + (f"{kept} with q < .05" if kept else "nothing survives correction")
         )
     details = [
         "By chance: mean of mu and eta with the signs of comparisons flipped at random, a pair's "
