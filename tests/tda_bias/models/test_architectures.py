@@ -1,10 +1,10 @@
-"""Twenty architectures through the commands; `make architectures` tries all."""
+"""Twenty architectures through the commands; on request all of them, as `make architectures`."""
 
 import pytest
 
-from tests.support.architectures import SAMPLE, debias, row_of, tiny
+from tests.support.architectures import SAMPLE, debias, main, names, row_of, tiny
 
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -12,6 +12,11 @@ def test_what_an_architecture_gives_is_exact_or_refused(name, subwords, tmp_path
     row = row_of(name, subwords, tmp_path)
     assert not {"WRONG", "TRACEBACK"} & set(row.cells.values()), row.said
     assert all("\n" not in said and len(said) < 800 for said in row.said.values())
+
+
+@pytest.mark.long
+def test_what_every_architecture_gives_is_exact_or_refused():
+    assert main(names()) == 0
 
 
 @pytest.mark.parametrize(
