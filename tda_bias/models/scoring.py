@@ -381,7 +381,8 @@ def _packing(model: LanguageModel, trees: Sequence[TokenTree]) -> tuple[bool, st
 
 
 def _allowed(model: LanguageModel) -> float:
-    return _TOLERANCE * (1.0 if model.dtype.itemsize > 2 else 100)
+    half = model.dtype.itemsize <= 2 or torch.is_autocast_enabled(model.device.type)
+    return _TOLERANCE * (100 if half else 1.0)
 
 
 def _attention_window(model: LanguageModel) -> int | None:

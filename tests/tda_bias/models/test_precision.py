@@ -7,7 +7,10 @@ import torch
 from tda_bias.models.hooks import Computing
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import token_log_probs
+from tda_bias.models.scoring import Scorer
+from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
+from tests.support.trees import tree_of
 
 HEAD = "lm_head"
 
@@ -94,3 +97,16 @@ def test_the_output_embeddings_are_not_rounded(model, bias, size):
     by_definition = torch.log_softmax(exact, -1)[place, token].numpy()
     np.testing.assert_allclose(read, by_definition, atol=2e-5 * size)
     assert (read <= 1e-5 * size).all()
+
+
+def test_rounding_is_not_taken_for_a_model_that_sees_what_comes_later(model):
+    """On processors with instructions for it, rounding differs with the size of the batch."""
+    tree = tree_of([[5, 6, 7, 8, 9], [5, 6, 7, 10, 11, 12]], 1)
+    norm = model.hf_model.model.norm
+    (exact,) = Scorer(model, batch_size=4).log_probs([tree])
+    norm.register_forward_hook(lambda _, __, hidden: hidden * (1 + 5e-3 * len(hidden)))
+    with pytest.raises(InputError, match="differently in a batch"):
+        Scorer(model, batch_size=4).log_probs([tree])
+    with Computing(model, "bfloat16").running():
+        (rounded,) = Scorer(model, batch_size=4).log_probs([tree])
+    np.testing.assert_allclose(rounded, exact, atol=0.3)
