@@ -252,7 +252,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         data = "starter"  # pairs have no unrelated texts that a mean could be over
     elif data is None:
         data = str(heads.record.data.source) if heads.record.data is not None else "starter"
-        groups = heads.record.setting("group", ())
+        groups = tuple(heads.record.setting("group", ()))
     return Chosen(
         heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows.to_dict("records")],
         model=settings.model or model_of(heads.record),
