@@ -247,7 +247,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
     if settings.random_seed is not None:
         warning = "Drawn at random from the layers of the chosen heads: a control."
     about = heads.record.model
-    data, groups = settings.data, ()
+    data, groups = settings.data, tuple[str, ...]()
     if data is None and heads.record.settings.get("pairs"):
         data = "starter"  # pairs have no unrelated texts that a mean could be over
     elif data is None:

@@ -17,9 +17,9 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
 from tda_bias.debias.result import DebiasRun
 from tda_bias.heads.items import ExamplePattern
-from tda_bias.heads.record import PUBLISHED
 from tda_bias.heads.resampled import calibration as simulated
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import PUBLISHED
 from tda_bias.plots.behaviour import (
     ablation_figure,
     plot_conditions,

@@ -16,8 +16,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import agreement
+from tda_bias.heads.tables import map_columns
 from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE
 from tda_bias.runs.text import counted, number_text
 from tda_bias.types import InputError, RankBy

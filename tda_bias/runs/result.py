@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tda_bias.progress import Progress
 from tda_bias.runs.files import RECORD, put_in_place, staged, to_json, write_errors
 from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
 from tda_bias.runs.run import Run, csv_text, file_hash, open_run
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
