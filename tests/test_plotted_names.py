@@ -26,9 +26,9 @@ from tda_bias.ablation.study import AblationStudy
 from tda_bias.comparison.head_maps import HeadsComparison, HeadsComparisonRecord
 from tda_bias.comparison.models import ComparisonRecord, ModelComparison
 from tda_bias.crossref.rank_tests import HeadMap
-from tda_bias.heads.resampled import calibration
 from tda_bias.plots import behaviour, figures, illustrations
 from tda_bias.plots import heads as head_plots
+from tda_bias.plots.illustrations import calibration
 from tda_bias.runs.record import HookedModelRecord, ModelRecord
 from tda_bias.runs.result import save_figure
 from tests.support.answers import made_up_answers
@@ -187,7 +187,7 @@ ALL = {
         Drawn(head_plots.plot_categories, lambda: (heads(),)),
         Drawn(head_plots.plot_length_control, lambda: (heads(),)),
         Drawn(head_plots.plot_reliability, lambda: (heads(),)),
-        Drawn(head_plots.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
+        Drawn(illustrations.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
         Drawn(head_plots.plot_agreement, lambda: ({name: None for name in WORDS[:2]},)),
         Drawn(
             head_plots.plot_heatmap,

@@ -3,17 +3,17 @@
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.heads.resampled import calibration
 from tda_bias.plots.heads import (
-    plot_calibration,
     plot_categories,
     plot_heatmap,
     plot_length_control,
     plot_reliability,
 )
 from tda_bias.plots.illustrations import (
+    calibration,
     filtration_figure,
     plot_attention,
+    plot_calibration,
     plot_step_function,
     plot_swap,
 )
