@@ -247,12 +247,12 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
     if settings.random_seed is not None:
         warning = "Drawn at random from the layers of the chosen heads: a control."
     about = heads.record.model
-    data, groups = settings.data, tuple[str, ...]()
+    data, groups = settings.data, ()
     if data is None and heads.record.settings.get("pairs"):
         data = "starter"  # pairs have no unrelated texts that a mean could be over
     elif data is None:
         data = str(heads.record.data.source) if heads.record.data is not None else "starter"
-        groups = tuple(heads.record.setting("group", ()))
+        groups = heads.record.setting("group", ())
     return Chosen(
         heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows.to_dict("records")],
         model=settings.model or model_of(heads.record),

@@ -206,7 +206,7 @@ def triples_of_run(
     reach_hub_for(record.model.name, also=comes_from_hub(source))
     groups: tuple[str, ...] = ()
     if data is None:
-        groups = tuple(record.setting("group", ()))
+        groups = record.setting("group", ())
         limit = limit or record.setting("limit", 0) or None
     return load_triples(source, category=category, groups=groups, limit=limit), source
 

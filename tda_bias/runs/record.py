@@ -113,10 +113,25 @@ class RunRecord(RecordPart):
 
         Args:
             name: The setting.
-            default: Value of a run that does not name it, or names null.
+            default: Value of a run that does not name it, or names null; it says which type is
+                meant. A tuple stands for several texts.
+
+        Raises:
+            InputError: if the record holds something else.
         """
         value: Any = self.settings.get(name)
-        found: V = default if value is None else value
+        if value is None:
+            return default
+        fits = type(value) is type(default)
+        if isinstance(default, tuple) and isinstance(value, list | tuple):
+            value = tuple(value)
+            fits = all(isinstance(item, str) for item in value)
+        if not fits:
+            raise InputError(
+                f"the record of the run is not as `tdabias {self.command}` writes it: "
+                f"`settings.{name}` is {value!r}; run it again"
+            )
+        found: V = value
         return found
 
     @field_validator("files")
