@@ -50,8 +50,8 @@ def figures(settings: FiguresSettings) -> None:
 
     from pvf.papers import write_risk_tables
     from tda_bias.paper.page import write_tables
-    from tda_bias.runs.figures import drawings, with_parts, write_print
-    from tda_bias.runs.run import refuse_run_of_another_command
+    from tda_bias.runs.figures import drawings, write_print
+    from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")

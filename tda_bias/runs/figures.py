@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tda_bias.runs.files import RECORD, atomic
-from tda_bias.runs.record import COMMANDS
+from tda_bias.runs.files import atomic
 from tda_bias.runs.result import save_figure
-from tda_bias.runs.run import Run, made_from, open_run
+from tda_bias.runs.run import Run
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -182,32 +181,6 @@ class Entry:
     fewest: int = 1
     holds: Callable[[Run], bool] = lambda run: True
     option: str = ""
-
-
-def with_parts(folders: Sequence[Path]) -> list[Run]:
-    """The runs, and the ablations and cross-references that were made from them, inside theirs.
-
-    An inner run that was made from another run than the one that is there now is left out.
-
-    Raises:
-        InputError: as ``open_run``, or if a run has no figures.
-    """
-    runs = [open_run(folder) for folder in folders]
-    for run in runs:
-        if run.command not in COMMANDS:
-            raise InputError(
-                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(COMMANDS)}"
-            )
-    for run in list(runs):
-        for name in ("ablate", "crossref"):
-            inside = run.folder / name
-            if not (inside / RECORD).is_file() or inside in folders:
-                continue
-            part = open_run(inside, name)
-            if made_from(part, run):
-                runs.append(part)
-    return runs
 
 
 def drawings(

@@ -197,6 +197,35 @@ def content_hashes(records: Mapping[str, RunRecord]) -> dict[str, str]:
     return {name: value for name, value in hashes.items() if value is not None}
 
 
+# -- runs inside runs ------------------------------------------------------------------------------
+
+
+def with_parts(folders: Sequence[Path]) -> list[Run]:
+    """The runs, and the ablations and cross-references that were made from them, inside theirs.
+
+    An inner run that was made from another run than the one that is there now is left out.
+
+    Raises:
+        InputError: as ``open_run``, or if a run has no figures.
+    """
+    runs = [open_run(folder) for folder in folders]
+    for run in runs:
+        if run.command not in COMMANDS:
+            raise InputError(
+                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
+                f"runs of {', '.join(COMMANDS)}"
+            )
+    for run in list(runs):
+        for name in ("ablate", "crossref"):
+            inside = run.folder / name
+            if not (inside / RECORD).is_file() or inside in folders:
+                continue
+            part = open_run(inside, name)
+            if made_from(part, run):
+                runs.append(part)
+    return runs
+
+
 def made_from(part: Run, run: Run) -> bool:
     """Tell whether a run's results are the ones that another was made from."""
     content = content_hash(run.record)

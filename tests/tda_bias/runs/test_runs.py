@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from tda_bias.heads.result import HeadsRecord
-from tda_bias.runs.figures import with_parts
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.result import adding_to_run, writing_run
 from tda_bias.runs.run import (
@@ -15,6 +14,7 @@ from tda_bias.runs.run import (
     open_run,
     refuse_file_of_a_run,
     refuse_other_run,
+    with_parts,
 )
 from tda_bias.types import InputError
 from tests.support.runs import COLUMNS, record_of, table_of, write_run
