@@ -187,7 +187,7 @@ ALL = {
         Drawn(head_plots.plot_categories, lambda: (heads(),)),
         Drawn(head_plots.plot_length_control, lambda: (heads(),)),
         Drawn(head_plots.plot_reliability, lambda: (heads(),)),
-        Drawn(illustrations.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
+        Drawn(head_plots.plot_calibration, lambda: (calibration(n_groups=3, n_resamples=19),)),
         Drawn(head_plots.plot_agreement, lambda: ({name: None for name in WORDS[:2]},)),
         Drawn(
             head_plots.plot_heatmap,

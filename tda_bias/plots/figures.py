@@ -29,6 +29,7 @@ from tda_bias.plots.behaviour import (
 from tda_bias.plots.heads import (
     caption,
     plot_agreement,
+    plot_calibration,
     plot_categories,
     plot_heatmap,
     plot_length_control,
@@ -38,7 +39,6 @@ from tda_bias.plots.illustrations import calibration as simulated
 from tda_bias.plots.illustrations import (
     filtration_figure,
     plot_attention,
-    plot_calibration,
     plot_step_function,
     plot_swap,
 )

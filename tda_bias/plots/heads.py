@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 from tda_bias.heads.result import agreement
 from tda_bias.heads.tables import map_columns
-from tda_bias.runs.figures import BLUE, COLOURS, GREY, ORANGE
+from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE
 from tda_bias.runs.text import counted, number_text
 from tda_bias.types import InputError, RankBy
 
@@ -213,6 +213,22 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("Spearman over heads")
     ax.set_ylim(min(-0.05, ax.get_ylim()[0]), 1)
     ax.legend(frameon=False, fontsize="x-small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    return ax
+
+
+def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes | None = None) -> Axes:
+    """Share of p-values at or below each level where there is no effect; the diagonal is right."""
+    ax = ax or plt.subplots(layout="constrained")[1]
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="calibrated")
+    for (name, values), colour, style in zip(
+        pvalues.items(), (ORANGE, BLUE, GREEN), ("-", "-", "--"), strict=True
+    ):
+        label = f"{name}: {(values < 0.05).mean():.1%} below .05"
+        ax.ecdf(values, color=colour, linestyle=style, label=label)
+    ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":")
+    ax.set_xlabel("p")
+    ax.set_ylabel("share of heads at or below")
+    ax.legend(frameon=False, fontsize="small", loc="lower right")
     return ax
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ from tda_bias.heads.resampled import (
     relabellings,
     two_sided,
 )
-from tda_bias.runs.figures import BLUE, GREEN, GREY, LIGHT_GREY, ORANGE
+from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
 from tda_bias.types import Attention
@@ -254,24 +254,3 @@ def calibration(
         labels = relabellings(n_contexts, n_resamples, rng)
         by_test["label"].append(two_sided(labels, label_terms(group)))
     return {name: np.concatenate(values) for name, values in by_test.items()}
-
-
-def plot_calibration(
-    pvalues: Mapping[str, Float[np.ndarray, " head"]], *, ax: Axes | None = None
-) -> Axes:
-    """Share of p-values at or below each level where there is no effect; the diagonal is right.
-
-    ``pvalues`` are those of ``calibration``.
-    """
-    ax = ax or plt.subplots(layout="constrained")[1]
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="calibrated")
-    for (name, values), colour, style in zip(
-        pvalues.items(), (ORANGE, BLUE, GREEN), ("-", "-", "--"), strict=True
-    ):
-        label = f"{name}: {(values < 0.05).mean():.1%} below .05"
-        ax.ecdf(values, color=colour, linestyle=style, label=label)
-    ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":")
-    ax.set_xlabel("p")
-    ax.set_ylabel("share of heads at or below")
-    ax.legend(frameon=False, fontsize="small", loc="lower right")
-    return ax

@@ -4,6 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from tda_bias.plots.heads import (
+    plot_calibration,
     plot_categories,
     plot_heatmap,
     plot_length_control,
@@ -13,7 +14,6 @@ from tda_bias.plots.illustrations import (
     calibration,
     filtration_figure,
     plot_attention,
-    plot_calibration,
     plot_step_function,
     plot_swap,
 )
