@@ -243,16 +243,16 @@ def run_bridge(
     """
     from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-    last = next(reversed(hooks), None)
+    names = list(hooks)
 
     def pass_on(pattern: Tensor, hook: Any) -> None:
         take(pattern, hooks[hook.name])
-        if hook.name == last:  # nothing after it is needed, least of all the logits
+        if hook.name == names[-1]:  # nothing after it is needed, least of all the logits
             raise StopAtLayerException(pattern)
 
     bridge.run_with_hooks(
         ids,
-        fwd_hooks=[*also, *((name, pass_on) for name in hooks)],
+        fwd_hooks=[*also, *((name, pass_on) for name in names)],
         return_type=None,
         use_cache=False,
         **inputs,
