@@ -17,8 +17,7 @@ from .progress import doing, say
 from .settings import DeviceOption
 
 if TYPE_CHECKING:
-    from tda_bias.heads.record import HeadsRecord
-    from tda_bias.heads.result import HeadBias
+    from tda_bias.heads.result import HeadBias, HeadsRecord
     from tda_bias.models.load import LanguageModel, LoadedModel
     from tda_bias.pairs import PairSet
     from tda_bias.runs.record import DataRecord, RunRecord

@@ -59,7 +59,7 @@ class Output:
 
             typer.echo(json.dumps(plain(_as_json(self._values())), indent=2, allow_nan=False))
         elif settings.format == "csv":
-            from tda_bias.runs.tables import csv_text
+            from tda_bias.runs.run import csv_text
 
             typer.echo(csv_text(self.rows), nl=False)
         elif not settings.quiet:

@@ -43,9 +43,8 @@ from tda_bias.models.requests import (
     require_kind,
 )
 from tda_bias.models.scoring import Scorer
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import OpenCache, Part, no_cache, texts_hash
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Progress
 
 _log = logging.getLogger(__name__)
 # Words x that are saved together: a killed run loses no more than these.

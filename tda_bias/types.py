@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,8 @@ PValue = Literal["paired", "label", "paper"]
 Adjust = Literal["none", "length"]
 RankBy = Literal["evidence", "location", "relative", "metric", "statistic"]
 
+# Called with what is done and with all there is.
+Progress = Callable[[int, int], None]
 
 # Limits of settings, so that a slip of the finger does not ask for hundreds of gigabytes or days.
 # Random draws: a hundred thousand give p-values to five decimals and limits of intervals to three;

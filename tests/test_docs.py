@@ -24,7 +24,7 @@ from tda_bias.comparison.models import ModelComparison
 from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.item_crossref import ItemCrossReference
 from tda_bias.heads.group_statistic import group_statistic
-from tda_bias.heads.record import TABLES as TABLES_OF_HEADS
+from tda_bias.heads.result import TABLES as TABLES_OF_HEADS
 from tda_bias.paper.rankings import PublishedAgreement
 from tda_bias.scores.pair_scores import PairSetScores
 from tda_bias.scores.stereoset_scores import StereoSetScores

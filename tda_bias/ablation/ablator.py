@@ -25,10 +25,9 @@ from tda_bias.models.hooks import Precision, head_means, require_heads, require_
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined
 from tda_bias.models.scoring import TreePass
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.scores.likelihood import triple_readings
-from tda_bias.types import Ablation, HeadId, InputError, Triple
+from tda_bias.types import Ablation, HeadId, InputError, Progress, Triple
 
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3

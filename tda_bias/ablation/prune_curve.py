@@ -21,7 +21,6 @@ from tda_bias.ablation.ablator import Ablator, Outcomes
 from tda_bias.ablation.head_weights import ranked_heads
 from tda_bias.heads.result import HeadBias
 from tda_bias.models.language_model import model_record
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, texts_hash
 from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
@@ -29,7 +28,7 @@ from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.stats.resampling import generator
-from tda_bias.types import HeadId, InputError, RankBy, Triple
+from tda_bias.types import HeadId, InputError, Progress, RankBy, Triple
 
 Quantity = Literal["beta", "log_odds"]
 MOST_HEADS = 64

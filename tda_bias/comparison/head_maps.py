@@ -16,8 +16,8 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
-from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import map_columns
 from tda_bias.runs.record import HookedModelRecord, ModelRecord, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text

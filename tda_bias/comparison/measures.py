@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from tda_bias.comparison.outcome import Guard, Measure, Outcome, equal_weights, item_rows
-from tda_bias.progress import Progress
 from tda_bias.scores.beta import twin_table, with_beta
 from tda_bias.scores.likelihood import triple_likelihoods
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -29,7 +28,7 @@ from tda_bias.scores.perplexity import (
 from tda_bias.scores.stereoset import SCORINGS, item_table, log_odds, wins
 from tda_bias.scores.stereoset_scores import sentence_items, sentence_twins
 from tda_bias.triples import triple_ids
-from tda_bias.types import Triple, in_order
+from tda_bias.types import Progress, Triple, in_order
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel

@@ -26,7 +26,7 @@ from tda_bias.crossref.rank_tests import (
     power,
     usable_covariates,
 )
-from tda_bias.heads.record import map_columns
+from tda_bias.heads.tables import map_columns
 from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hashes, open_run

@@ -53,13 +53,12 @@ from tda_bias.debias.training import (
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.hooks import Computing, require_separate_heads
 from tda_bias.models.load import LoadedModel
-from tda_bias.progress import Counter, Progress
-from tda_bias.runs.cache import Cache, Part, Shard, Team, texts_hash
+from tda_bias.runs.cache import Cache, Counter, Part, Shard, Team, texts_hash
 from tda_bias.runs.files import now, to_json, write_text
 from tda_bias.runs.text import counted
 from tda_bias.stats.resampling import generator
 from tda_bias.triples import triple_ids
-from tda_bias.types import HeadId, InputError
+from tda_bias.types import HeadId, InputError, Progress
 
 PROTOCOL = "protocol.json"
 

@@ -24,14 +24,13 @@ from tda_bias.debias.result import DebiasRecord, DebiasRun
 from tda_bias.debias.training import Trained
 from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel, load_language_model
-from tda_bias.progress import Progress
 from tda_bias.runs.files import to_json
 from tda_bias.runs.page import Audited, model_card
 from tda_bias.runs.record import DataRecord, RunRecord
 from tda_bias.runs.result import writing_run
 from tda_bias.runs.text import Finding, counted
 from tda_bias.triples import triple_ids
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

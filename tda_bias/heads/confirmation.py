@@ -25,9 +25,9 @@ from tda_bias.heads.hot_spots import (
     location_under_flips,
     z_over_heads,
 )
-from tda_bias.heads.record import map_columns
 from tda_bias.heads.resampled import random_flips, relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import map_columns
 from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.result import summary_html
 from tda_bias.runs.text import Finding, counted, number_text, p_text

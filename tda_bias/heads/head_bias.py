@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -24,18 +26,18 @@ from tda_bias.heads.group_result import (
 )
 from tda_bias.heads.items import ITEMS_ARRAYS, ItemDifferences
 from tda_bias.heads.patterns import PatternReader, RowCheck
-from tda_bias.heads.record import HeadsRecord
-from tda_bias.heads.result import NULLS, HeadBias
+from tda_bias.heads.result import NULLS, HeadBias, HeadsRecord
 from tda_bias.heads.tables import controls, tables
 from tda_bias.heads.texts import TokenizedGroup, texts_record, tokenized_groups
 from tda_bias.models.hooked import LoadedModel, hooked_model_record
-from tda_bias.progress import Counter, Progress, Stopwatch
-from tda_bias.runs.cache import Cache, OpenCache, Part
+from tda_bias.runs.cache import Cache, Counter, OpenCache, Part
 from tda_bias.stats.resampling import generator
 from tda_bias.topology.gram import GroupSampler
 from tda_bias.twins import make_twins
 from tda_bias.twins.twins import Twins
-from tda_bias.types import InputError, Triple, in_order
+from tda_bias.types import InputError, Progress, Triple, in_order
+
+T = TypeVar("T")
 
 
 def head_bias(
@@ -200,7 +202,7 @@ def computed_group(
     }
 
 
-# -- preparation -----------------------------------------------------------------------------------
+# -- around the computation -----------------------------------------------------------------------
 
 
 @contextmanager
@@ -213,3 +215,35 @@ def _evaluating(model: LoadedModel) -> Iterator[None]:
         yield
     finally:
         run.train(training)
+
+
+class Stopwatch:
+    """Seconds by stage.
+
+    Attributes:
+        seconds: What each stage has taken so far.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what the block takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+    def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """Count what it takes to make each item, not what is done with it."""
+        iterator = iter(items)
+        while True:
+            with self.stage(name):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+            del item  # it may be large, and the next one is made now

@@ -9,7 +9,7 @@ in any direction of the difference, so the p-values are two-sided by constructio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -20,11 +20,13 @@ from jaxtyping import Bool, Float, Int
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult
-from tda_bias.heads.group_statistic import ratio
+from tda_bias.heads.group_statistic import GroupStatistic, ratio
 from tda_bias.heads.resampled import (
     BLOCK,
     VersionDraws,
+    paired_terms,
     random_flips,
+    relative_terms,
     sign_flips,
     version_draws,
 )
@@ -331,6 +333,45 @@ class LocationMap:
         n_groups = np.isfinite(observed).sum(0)
         value = ratio(observed.sum(0, where=np.isfinite(observed)), n_groups)
         return map_with_tests(value, self._null / np.maximum(n_groups, 1), n_groups)
+
+
+def dispersion_maps(
+    results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
+) -> dict[str, HotSpots]:
+    """The tested maps of the paper's statistic, absolute and signed, and of its twin form."""
+    maps = {
+        "relative": hot_spots(_flipped(results, config, relative_terms)),
+        "statistic": hot_spots(_flipped(results, config, paired_terms)),
+        "signed_relative": hot_spots(_flipped(results, config, relative_terms), direction="same"),
+    }
+    if twins:
+        maps["relative_twin"] = hot_spots(_exchanged(results, config))
+        maps["signed_relative_twin"] = hot_spots(_exchanged(results, config), direction="same")
+    return maps
+
+
+def _flipped(
+    results: Sequence[GroupResult],
+    config: HeadBiasConfig,
+    terms_of: Callable[[GroupStatistic], np.ndarray],
+) -> Iterator[Exchanged]:
+    """Terms of every group, means over dimensions, under flips of the labels within contexts."""
+    for result in results:
+        n = result.statistic.n
+        terms = terms_of(result.statistic).mean(1).reshape(n, -1)
+        rng = generator(config.seed, "hot spots", result.category, result.group)
+        yield terms, np.ones(n), random_flips(n, config.n_permutations, rng)
+
+
+def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[Exchanged]:
+    """Terms of every group with twins, means over dimensions, under exchange with the twins."""
+    for result in results:
+        if result.has_twins:
+            terms = result.contrast.dispersion / result.contrast.dispersion_total
+            terms = terms.mean(1).reshape(len(terms), -1)
+            rng = generator(config.seed, "hot spots of twins", result.category, result.group)
+            draws = version_draws(result.versions, config.n_permutations, rng, enumerated=False)
+            yield terms, draws.given, draws.signs
 
 
 # -- two passes over null values -------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tda_bias.heads.texts import ContextTexts, ForwardPass, forward_passes
+from tda_bias.models.hooked import run_bridge
 from tda_bias.types import Edges, InputError
 
 if TYPE_CHECKING:
@@ -164,13 +165,14 @@ class PatternReader:
         causal = self.model.attention == "causal"
         inside = torch.arange(int(forward_pass.length.max())) < forward_pass.length[:, None]
 
-        def take(pattern: Tensor, number: int, written: Tensor | None = None) -> None:
+        def take(pattern: Tensor, number: int) -> None:
             nonlocal patterns, seen, inside
             layer = _per_text(pattern, forward_pass)
             inside = inside.to(layer.device)
             direction = causal and not self._direction_checked
             faults[number] = _faults(layer, inside, self.rows.tolerance, direction=direction)
-            if written is not None:
+            if self._writers is not None:
+                written = self._writers.norms(number)
                 layer = layer * _per_text(written, forward_pass)[:, :, None]
             if not seen:
                 patterns = layer.new_empty((len(layer), len(hooks), *layer.shape[1:]))
@@ -187,7 +189,8 @@ class PatternReader:
             if self.model.eager is not None:
                 self.model.eager.run(ids, take, **inputs)
             else:
-                self._run_bridge(ids, take, inputs)
+                also = self._writers.hooks if self._writers is not None else ()
+                run_bridge(self.model.bridge, hooks, ids, take, also=also, **inputs)
             if seen != len(hooks):
                 raise InputError(
                     f"`model` {self.model.name} gave patterns for {seen} of {len(hooks)} layers; "
@@ -195,40 +198,6 @@ class PatternReader:
                 )
             self._check(faults, forward_pass.length)
             return patterns
-
-    def _run_bridge(
-        self,
-        ids: Int[Tensor, "row token"],
-        take: Callable[..., None],
-        inputs: dict[str, Any],
-    ) -> None:
-        """Hand over the pattern of every layer, and what its heads write where that counts."""
-        from transformer_lens.model_bridge.exceptions import StopAtLayerException
-
-        hooks, writers = self.model.pattern_hooks, self._writers
-        last = list(hooks)[-1]
-        values: dict[str, Tensor] = {}
-
-        def keep(value: Tensor, hook: Any) -> None:
-            values[hook.name] = value
-
-        def pass_on(pattern: Tensor, hook: Any) -> None:
-            written = writers.norms(hook.name, values) if writers is not None else None
-            take(pattern, hooks[hook.name], written)
-            if hook.name == last:  # nothing after it is needed, least of all the logits
-                raise StopAtLayerException(pattern)
-
-        bridge: Any = self.model.bridge
-        bridge.run_with_hooks(
-            ids,
-            fwd_hooks=[
-                *((name, keep) for name in (writers.hooks if writers is not None else ())),
-                *((name, pass_on) for name in hooks),
-            ],
-            return_type=None,
-            use_cache=False,
-            **inputs,
-        )
 
     def _check(self, faults: Mapping[int, Tensor], length: Int[Tensor, " text"]) -> None:
         """Look at what was measured of a pass: the device is waited for here only."""
@@ -312,52 +281,42 @@ class HeadWriters:
         model: A model whose values can be hooked and whose output matrices are known.
 
     Attributes:
-        hooks: Names of the hooks that give the values.
+        hooks: By their names the hooks that take the values of a pass.
 
     Raises:
         InputError: if a layer has no such hook or matrix.
     """
 
     def __init__(self, model: LoadedModel) -> None:
-        self._products: dict[str, Float[Tensor, "head value value"]] = {}
-        self.hooks: list[str] = []
+        self._products: dict[int, Float[Tensor, "head value value"]] = {}
+        self._values: dict[int, Float[Tensor, "row token head value"]] = {}
+        self.hooks: list[tuple[str, Callable[..., None]]] = []
         if model.bridge is None:
             raise _unknown(model)
-        for pattern in model.pattern_hooks:
-            stack, number, *_ = pattern.split(".")
+        for pattern, layer in model.pattern_hooks.items():
+            stack, place, *_ = pattern.split(".")
             hook = pattern.replace("hook_pattern", "hook_v")
             try:
-                matrix = getattr(model.bridge, stack)[int(number)].attn.W_O.detach()
+                matrix = getattr(model.bridge, stack)[int(place)].attn.W_O.detach()
                 known = hook in model.bridge.hook_dict
             except (AttributeError, IndexError):
                 known = False
             if not known:
                 raise _unknown(model)
-            self._products[pattern] = matrix.float() @ matrix.float().mT
-            self.hooks.append(hook)
+            self._products[layer] = matrix.float() @ matrix.float().mT
+            self.hooks.append((hook, partial(self._keep, layer)))
 
-    def norms(self, pattern: str, values: Mapping[str, Tensor]) -> Float[Tensor, "row head token"]:
-        """Norms of what every head writes from every token.
+    def _keep(self, layer: int, value: Tensor, hook: Any) -> None:
+        self._values[layer] = value
 
-        Args:
-            pattern: Name of the layer's pattern hook.
-            values: What the hooks gave, by name; ``(row, token, head, value)``, where heads may
-                share values (grouped queries).
-        """
-        products = self._products[pattern]
-        value = _of(values, pattern.replace("hook_pattern", "hook_v"))
+    def norms(self, layer: int) -> Float[Tensor, "row head token"]:
+        """Norms of what every head writes from every token, in the pass whose values are here."""
+        # Heads may share values (grouped queries).
+        products, value = self._products[layer], self._values.pop(layer)
         shared = len(products) // value.shape[2]
         value = value.to(products.dtype).repeat_interleave(shared, dim=2).transpose(1, 2)
         squares = ((value @ products.to(value.device)) * value).sum(-1)
         return torch.sqrt(squares.clamp_min(0.0))
-
-
-def _of(values: Mapping[str, Tensor], hook: str) -> Tensor:
-    """The value of a hook, which may go by the name of the point it stands for."""
-    if hook in values:
-        return values[hook]
-    prefix = hook.removesuffix("hook_v")
-    return next(value for name, value in values.items() if name.startswith(prefix))
 
 
 def _unknown(model: LoadedModel) -> InputError:

@@ -7,7 +7,7 @@ clusters); all heads share one set of draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -19,7 +19,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 from torch import Tensor
 
-from tda_bias.heads.group_statistic import GroupStatistic, Versions, group_statistic
+from tda_bias.heads.group_statistic import GroupStatistic, Versions
 from tda_bias.stats.resampling import (
     Exchanges,
     exchanges,
@@ -246,74 +246,3 @@ def paper_pvalue(stat: GroupStatistic) -> Float[np.ndarray, "..."]:
         z = np.where((sd == 0) & (mean == 0), 0.0, z)
         above = np.clip(np.sum(weight * norm.cdf(z), axis=0), 0.0, 1.0)  # of rounding
     return np.where(np.isnan(stat.S), np.nan, np.where(stat.S >= 0, above, 1.0 - above))
-
-
-# -- calibration -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """p-values of heads whose two clusters do not differ.
-
-    Attributes:
-        pvalues: By test: ``paper``, ``paired``, ``label``; one value per simulated group and head.
-        n_groups: Groups simulated.
-        n_contexts: Contexts of each.
-    """
-
-    pvalues: Mapping[str, Float[np.ndarray, " head"]]
-    n_groups: int
-    n_contexts: int
-
-    def below(self, level: float = 0.05) -> dict[str, float]:
-        """Share of p-values below a level, by test; a calibrated test has the level itself."""
-        return {name: float((values < level).mean()) for name, values in self.pvalues.items()}
-
-
-def simulated_group(
-    rng: np.random.Generator,
-    *,
-    n_contexts: int = 25,
-    n_heads: int = 20,
-    n_steps: int = 12,
-    spread: float = 1.0,
-    shared: float = 0.6,
-) -> GroupStatistic:
-    """A group whose texts of one context resemble each other, and whose heads are correlated.
-
-    Args:
-        rng: Generator.
-        n_contexts: Contexts.
-        n_heads: Heads.
-        n_steps: Length of the step functions.
-        spread: Factor on the anti-stereotype texts' distance from their centre; 1 is the null.
-        shared: Share of the variance that the texts of a context have in common.
-    """
-    shape = (n_contexts, n_heads, n_steps)
-    common = rng.normal(size=(n_contexts, 1, n_steps)) + rng.normal(size=shape)
-
-    def texts() -> np.ndarray:
-        noise = rng.normal(size=shape)
-        # A few texts vary far more than others, as long ones do.
-        heavy = rng.gamma(2.0, 0.5, size=(n_contexts, 1, 1))
-        return np.asarray(np.sqrt(shared) * common + np.sqrt(1 - shared) * noise * heavy)
-
-    anti = texts()
-    anti = anti.mean(0) + spread * (anti - anti.mean(0))
-    return group_statistic(texts(), anti, texts())
-
-
-def calibration(
-    *, n_groups: int = 200, n_contexts: int = 25, n_resamples: int = 499, seed: int = 0
-) -> Calibration:
-    """p-values of all tests on simulated groups without any effect."""
-    by_test: dict[str, list[np.ndarray]] = {"paper": [], "paired": [], "label": []}
-    for index in range(n_groups):
-        rng = np.random.default_rng([seed, index])
-        group = simulated_group(rng, n_contexts=n_contexts)
-        by_test["paper"].append(paper_pvalue(group))
-        by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng))
-        labels = relabellings(n_contexts, n_resamples, rng)
-        by_test["label"].append(two_sided(labels, label_terms(group)))
-    pvalues = {name: np.concatenate(values) for name, values in by_test.items()}
-    return Calibration(pvalues, n_groups, n_contexts)

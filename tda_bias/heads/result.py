@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from pydantic import Field
 from scipy.stats import spearmanr
 
+from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.items import (
     EXAMPLE,
     ITEMS_ARRAYS,
@@ -25,9 +27,11 @@ from tda_bias.heads.items import (
     carriers,
     shares,
 )
-from tda_bias.heads.record import TABLES, HeadsRecord, map_columns, ranked, short_named
-from tda_bias.heads.texts import TEXTS
+from tda_bias.heads.patterns import RowCheck
+from tda_bias.heads.tables import PUBLISHED, ControlsRecord, map_columns
+from tda_bias.heads.texts import TEXTS, TextsRecord
 from tda_bias.runs.files import RECORD
+from tda_bias.runs.record import HookedModelRecord, RecordPart, RunRecord
 from tda_bias.runs.result import Recorded, summary_html, writing_run
 from tda_bias.runs.run import Run, open_run
 from tda_bias.runs.text import counted
@@ -42,6 +46,52 @@ NULLS = "nulls.npz"
 Extra = TypeVar("Extra")
 # Texts of a head whose patterns are kept.
 TEXTS_PER_HEAD = 3
+# Attribute of ``HeadBias``, file, and columns that stay texts: a group may be called ``007``.
+TABLES: tuple[tuple[str, str, dict[str, type]], ...] = (
+    ("table", "heads.parquet", {}),
+    ("combined", "combined.parquet", {}),
+    ("category", "category.parquet", {}),
+    ("groups", "groups.csv", dict.fromkeys(("model", "category", "group"), str)),
+)
+
+
+class GroupRecord(RecordPart):
+    """One group: how many triples, and when and how its patterns were taken.
+
+    Attributes:
+        depends_on: What its saved part depends on beside the settings (a hash of the texts), so
+            that it is known again.
+    """
+
+    category: str
+    group: str
+    triples: int
+    depends_on: dict[str, str]
+    created: str
+    prefix_sharing: str
+    row_sums: RowCheck
+
+
+class HeadsRecord(RunRecord):
+    """Everything needed to repeat a run of ``head_bias``, and the controls.
+
+    Attributes:
+        config: How it was computed.
+        texts: What was read.
+        twins: How the twins came about; None for a run without.
+        groups: One entry per group.
+        controls: One entry per category.
+        seconds: Spent by stage.
+    """
+
+    command: str = "heads"
+    model: HookedModelRecord
+    config: HeadBiasConfig
+    texts: TextsRecord
+    twins: dict[str, Any] | None = None
+    groups: tuple[GroupRecord, ...]
+    controls: tuple[ControlsRecord, ...]
+    seconds: dict[str, float] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,8 +215,13 @@ class HeadBias(Recorded):
         """
         if k < 1:
             raise InputError(f"`k` must be at least 1; got {k}")
-        name = by or self.rank_by
-        return short_named(ranked(self._rows(category), name).head(k), name)
+        by = by or self.rank_by
+        rows, value = self._rows(category), map_columns(by, self.category.columns).value
+        if by in PUBLISHED:  # S is a ratio to almost nothing in unstable heads
+            rows = rows.sort_values(["unstable", value], ascending=[True, False], kind="stable")
+        else:
+            rows = rows.sort_values(value, ascending=False, kind="stable")
+        return self._short_named(rows.head(k), by)
 
     def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
         """Heads whose hot-spot test survives correction: max-z p or q below .05.
@@ -177,8 +232,7 @@ class HeadBias(Recorded):
         Returns:
             As ``top``, in ascending order of p.
         """
-        name = by or self.rank_by
-        rows = short_named(self._rows(category), name)
+        rows = self._short_named(self._rows(category), by or self.rank_by)
         kept = rows[(rows["p_max"] < 0.05) | (rows["q"] < 0.05)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
@@ -370,6 +424,13 @@ class HeadBias(Recorded):
 
     def _rows(self, category: str | None) -> pd.DataFrame:
         return self.category[self.category["category"] == self._category(category)]
+
+    def _short_named(self, rows: pd.DataFrame, by: RankBy) -> pd.DataFrame:
+        """Heads with the columns ``layer head z p p_max q unstable`` of a ranking."""
+        columns = map_columns(by, self.category.columns)
+        tests = {f"{name}_{columns.tested}": name for name in ("p", "p_max", "q")}
+        short = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
+        return rows.rename(columns={columns.value: "z", **tests})[short].reset_index(drop=True)
 
 
 def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:

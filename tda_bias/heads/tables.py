@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -12,31 +12,30 @@ from jaxtyping import Float
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.group_result import GroupResult, split_half_reliability
-from tda_bias.heads.group_statistic import GroupStatistic, ratio, unstable_heads
+from tda_bias.heads.group_statistic import ratio, unstable_heads
 from tda_bias.heads.hot_spots import (
-    Exchanged,
     HotSpots,
     LocationMap,
-    hot_spots,
+    dispersion_maps,
     location_tests,
     z_over_heads,
 )
-from tda_bias.heads.record import PUBLISHED, map_columns
 from tda_bias.heads.resampled import (
     label_terms,
     max_z,
     paired_terms,
     paper_pvalue,
-    random_flips,
     relabellings,
-    relative_terms,
     sign_flips,
     two_sided,
     version_draws,
 )
+from tda_bias.runs.record import Number, RecordPart
 from tda_bias.stats.resampling import benjamini_hochberg, generator, spearman_over_items
-from tda_bias.types import in_order
+from tda_bias.types import InputError, PValue, RankBy, in_order
 
+# Published maps: mean z over groups of |combined|. They rank heads by their noise level.
+PUBLISHED: tuple[RankBy, ...] = ("relative", "statistic", "metric")
 # Maps whose hot-spot test is made.
 TESTED = ("relative", "statistic", "location", "signed_relative")
 TESTED_TWIN = ("relative_twin", "location_twin", "signed_relative_twin")
@@ -97,7 +96,7 @@ def tables(
                 by_dim = null.reshape(len(null), len(observed), -1)
                 locations[name].add(observed.reshape(len(observed), -1), by_dim)
         maps = {name: location.tested() for name, location in locations.items()}
-        maps |= _dispersion_maps(members, config, twins=twins)
+        maps |= dispersion_maps(members, config, twins=twins)
         own = pd.concat([combined[category, result.group] for result in members])
         categories.append(category_table(category, own, maps))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
@@ -300,113 +299,166 @@ def category_table(
     return table
 
 
-def _dispersion_maps(
-    results: Sequence[GroupResult], config: HeadBiasConfig, *, twins: bool
-) -> dict[str, HotSpots]:
-    """The tested maps of the paper's statistic, absolute and signed, and of its twin form."""
-    maps = {
-        "relative": hot_spots(_flipped(results, config, relative_terms)),
-        "statistic": hot_spots(_flipped(results, config, paired_terms)),
-        "signed_relative": hot_spots(_flipped(results, config, relative_terms), direction="same"),
-    }
-    if twins:
-        maps["relative_twin"] = hot_spots(_exchanged(results, config))
-        maps["signed_relative_twin"] = hot_spots(_exchanged(results, config), direction="same")
-    return maps
+class MapColumns(NamedTuple):
+    """The columns of a map.
+
+    Attributes:
+        value: Column of the category's table with the values that rank.
+        tested: Name of the map whose test is reported with it, as the tables' columns end.
+        combined: Column of the table per group with each head's value.
+    """
+
+    value: str
+    tested: str
+    combined: str
 
 
-def _flipped(
-    results: Sequence[GroupResult],
-    config: HeadBiasConfig,
-    terms_of: Callable[[GroupStatistic], np.ndarray],
-) -> Iterator[Exchanged]:
-    """Terms of every group, means over dimensions, under flips of the labels within contexts."""
-    for result in results:
-        n = result.statistic.n
-        terms = terms_of(result.statistic).mean(1).reshape(n, -1)
-        rng = generator(config.seed, "hot spots", result.category, result.group)
-        yield terms, np.ones(n), random_flips(n, config.n_permutations, rng)
+def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
+    """The columns of a ranking in a category's table.
 
+    Args:
+        rank_by: The ranking. ``evidence`` and ``location`` are those of triples minus twins where
+            the run had twins. The p of the paper's metric cannot be recomputed cheaply: that of the
+            statistic is reported with it.
+        columns: The columns that the table has.
 
-def _exchanged(results: Sequence[GroupResult], config: HeadBiasConfig) -> Iterator[Exchanged]:
-    """Terms of every group with twins, means over dimensions, under exchange with the twins."""
-    for result in results:
-        if result.has_twins:
-            terms = result.contrast.dispersion / result.contrast.dispersion_total
-            terms = terms.mean(1).reshape(len(terms), -1)
-            rng = generator(config.seed, "hot spots of twins", result.category, result.group)
-            draws = version_draws(result.versions, config.n_permutations, rng, enumerated=False)
-            yield terms, draws.given, draws.signs
+    Raises:
+        InputError: if there is no such ranking.
+    """
+    if rank_by not in get_args(RankBy):
+        raise InputError(f"`by` must be one of {', '.join(get_args(RankBy))}; got {rank_by!r}")
+    twin = "_twin" if "p_relative_twin" in columns else ""
+    if rank_by in ("evidence", "location"):
+        tested = f"{'relative' if rank_by == 'evidence' else 'location'}{twin}"
+        return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
+    tested = "statistic" if rank_by == "metric" else rank_by
+    return MapColumns(f"z_{rank_by}", tested, f"combined_{rank_by}")
 
 
 # -- controls of a category's ranking: chance, reliability, length, wording ------------------------
 
 
+class TestedMapRecord(RecordPart):
+    """Heads below .05 in a map, by every p, how many are expected, and how reliable the map is."""
+
+    p05: int
+    expected: float
+    p_max05: int
+    q05: int
+    reliability: Number
+
+
+class TwinsRecord(RecordPart):
+    """Differences about the target, and those of wording."""
+
+    contexts: int
+    twins: int
+    location: TestedMapRecord
+    dispersion: TestedMapRecord
+    difference_left: Number
+    map_correlation: Number
+    smallest_share: Number
+
+
+class ControlsRecord(RecordPart):
+    """Controls of a category's ranking: chance, reliability, length."""
+
+    category: str
+    groups: int
+    triples: int
+    heads: int
+    unstable_heads: int
+    hot_spot_map: str
+    hot_spots_p05: int
+    hot_spots_expected: float
+    hot_spots_p_max05: int
+    hot_spots_q05: int
+    pvalue: PValue
+    smallest_testable_group: int
+    groups_too_small: int
+    group_tests: int
+    group_tests_p05: int
+    group_tests_expected: float
+    group_tests_p_max05: int
+    groups_p_max05: int
+    group_tests_q05: int
+    reliability: Number
+    null_map_correlation: Number
+    length_correlation_0: Number
+    length_correlation_1: Number
+    location: TestedMapRecord
+    twins: TwinsRecord | None = None
+
+
 def controls(
     category: str, results: Sequence[GroupResult], tables: Tables, config: HeadBiasConfig
-) -> dict[str, Any]:
+) -> ControlsRecord:
     """The controls of one category's ranking, from its groups and the tables of the run."""
     heads, groups, maps = (
         frame[frame["category"] == category]
         for frame in (tables.table, tables.groups, tables.category)
     )
     columns = map_columns(config.rank_by, maps.columns)
-    tested = columns.tested
     p = heads[f"p_{config.pvalue}"]
     smallest = SMALLEST_TESTABLE[config.pvalue]
     testable = p[heads["n"] >= smallest].notna().sum()
-    hot_spot = _tested_map(results, maps, tested)
-    stated = {
-        "category": category,
-        "groups": len(groups),
-        "triples": int(groups["n"].sum()),
-        "heads": len(maps),
-        "unstable_heads": int(maps["unstable"].sum()),
-        "hot_spot_map": tested,
-        "reliability": hot_spot.pop("reliability"),
-        **{f"hot_spots_{name}": value for name, value in hot_spot.items()},
-        "pvalue": config.pvalue,
-        "smallest_testable_group": smallest,
-        "groups_too_small": int((groups["n"] < smallest).sum()),
-        "group_tests": int(testable),
-        "group_tests_p05": int((p < 0.05).sum()),
-        "group_tests_expected": 0.05 * float(testable),
-        "group_tests_p_max05": int((heads["p_max"] < 0.05).sum()),
-        "groups_p_max05": int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
-        "group_tests_q05": int((heads["q_bh"] < 0.05).sum()),
-        "null_map_correlation": spearman_over_items(maps[columns.value], maps[f"z_null_{tested}"]),
-        **{
-            f"length_correlation_{dim}": spearman_over_items(
-                groups[f"S{dim}_mean_stable"], groups[f"length_statistic_{dim}"]
-            )
-            for dim in range(2)
-        },
-        "location": _tested_map(results, maps, "location"),
-    }
+    hot_spot = _tested_map(results, maps, columns.tested)
+    of_length = [
+        spearman_over_items(groups[f"S{dim}_mean_stable"], groups[f"length_statistic_{dim}"])
+        for dim in range(2)
+    ]
+    twins = None
     if "p_location_twin" in maps:
         critical = tables.critical[category]["location_twin"]
-        stated["twins"] = {
-            "contexts": int(sum(len(result.versions.twinned) for result in results)),
-            "twins": int(sum(len(r.versions.context) - r.versions.n for r in results)),
-            "location": _tested_map(results, maps, "location_twin"),
-            "dispersion": _tested_map(results, maps, "relative_twin"),
-            "difference_left": difference_left(results),
-            "map_correlation": spearman_over_items(maps["z_location"], maps["z_location_twin"]),
-            "smallest_share": _smallest_share(results, maps, critical),
-        }
-    return stated
+        twins = TwinsRecord(
+            contexts=sum(len(result.versions.twinned) for result in results),
+            twins=sum(len(r.versions.context) - r.versions.n for r in results),
+            location=_tested_map(results, maps, "location_twin"),
+            dispersion=_tested_map(results, maps, "relative_twin"),
+            difference_left=difference_left(results),
+            map_correlation=spearman_over_items(maps["z_location"], maps["z_location_twin"]),
+            smallest_share=_smallest_share(results, maps, critical),
+        )
+    return ControlsRecord(
+        category=category,
+        groups=len(groups),
+        triples=int(groups["n"].sum()),
+        heads=len(maps),
+        unstable_heads=int(maps["unstable"].sum()),
+        hot_spot_map=columns.tested,
+        hot_spots_p05=hot_spot.p05,
+        hot_spots_expected=hot_spot.expected,
+        hot_spots_p_max05=hot_spot.p_max05,
+        hot_spots_q05=hot_spot.q05,
+        pvalue=config.pvalue,
+        smallest_testable_group=smallest,
+        groups_too_small=int((groups["n"] < smallest).sum()),
+        group_tests=int(testable),
+        group_tests_p05=int((p < 0.05).sum()),
+        group_tests_expected=0.05 * float(testable),
+        group_tests_p_max05=int((heads["p_max"] < 0.05).sum()),
+        groups_p_max05=int((heads.groupby("group")["p_max"].min() < 0.05).sum()),
+        group_tests_q05=int((heads["q_bh"] < 0.05).sum()),
+        reliability=hot_spot.reliability,
+        null_map_correlation=spearman_over_items(
+            maps[columns.value], maps[f"z_null_{columns.tested}"]
+        ),
+        length_correlation_0=of_length[0],
+        length_correlation_1=of_length[1],
+        location=_tested_map(results, maps, "location"),
+        twins=twins,
+    )
 
 
-def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> dict[str, Any]:
-    """Heads below .05 in a map, by every p, how many are expected by chance, and reliability."""
-    return {
-        "p05": int((maps[f"p_{name}"] < 0.05).sum()),
-        "expected": 0.05 * float(maps[f"p_{name}"].notna().sum()),
-        "p_max05": int((maps[f"p_max_{name}"] < 0.05).sum()),
-        "q05": int((maps[f"q_{name}"] < 0.05).sum()),
+def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -> TestedMapRecord:
+    return TestedMapRecord(
+        p05=int((maps[f"p_{name}"] < 0.05).sum()),
+        expected=0.05 * float(maps[f"p_{name}"].notna().sum()),
+        p_max05=int((maps[f"p_max_{name}"] < 0.05).sum()),
+        q05=int((maps[f"q_{name}"] < 0.05).sum()),
         # S has the numerator of ``relative``, whose halves are known.
-        "reliability": reliability(results, "relative" if name == "statistic" else name),
-    }
+        reliability=reliability(results, "relative" if name == "statistic" else name),
+    )
 
 
 def difference_left(results: Sequence[GroupResult]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from torch import Tensor
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.models.batching import batches_of_similar_width, common_prefix, padded
 from tda_bias.runs.cache import texts_hash
+from tda_bias.runs.record import RecordPart
 from tda_bias.triples import triple_ids
 from tda_bias.types import ROLES, InputError, Role, Triple
 
@@ -190,19 +191,37 @@ def tokenized_groups(
     return [groups[key] for key in sorted(groups)], left_out
 
 
-def texts_record(
-    groups: Sequence[TokenizedGroup], left_out: list[dict[str, str]]
-) -> dict[str, Any]:
+class TextsRecord(RecordPart):
+    """The texts of a run.
+
+    Attributes:
+        groups: Number of groups.
+        triples_used: Triples that were compared.
+        triples_left_out: ``source group reason`` of the others.
+        tokens: Of all texts.
+        tokens_with_prefixes_once: The same where a triple's common beginning counts once.
+        hash: Of their token ids.
+    """
+
+    groups: int
+    triples_used: int
+    triples_left_out: tuple[dict[str, str], ...] = ()
+    tokens: int
+    tokens_with_prefixes_once: int
+    hash: str
+
+
+def texts_record(groups: Sequence[TokenizedGroup], left_out: list[dict[str, str]]) -> TextsRecord:
     """Counts of what was compared, what was left out and why, and a hash of all token ids."""
     contexts = [context for group in groups for context in group.contexts]
-    return {
-        "groups": len(groups),
-        "triples_used": len(contexts),
-        "triples_left_out": left_out,
-        "tokens": sum(sum(context.n_tokens) for context in contexts),
-        "tokens_with_prefixes_once": sum(context.n_packed for context in contexts),
-        "hash": texts_hash([context.ids for context in contexts]),
-    }
+    return TextsRecord(
+        groups=len(groups),
+        triples_used=len(contexts),
+        triples_left_out=tuple(left_out),
+        tokens=sum(sum(context.n_tokens) for context in contexts),
+        tokens_with_prefixes_once=sum(context.n_packed for context in contexts),
+        hash=texts_hash([context.ids for context in contexts]),
+    )
 
 
 def text_counts(groups: Sequence[TokenizedGroup]) -> pd.DataFrame:

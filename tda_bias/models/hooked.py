@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from tda_bias.models.eager import (
     EagerAttention,
+    Take,
     allowed_difference,
     direction_of,
     eager_attention,
@@ -192,7 +194,13 @@ def bridge_model(
             if hook.startswith(prefix) and (match := _PATTERN_HOOK.match(hook))
         }
         hooks = dict(sorted(hooks.items(), key=lambda item: item[1]))
-        shown = _shown(bridge, list(hooks), probe_ids(hf_model))
+        shown: list[Tensor] = []
+        ids = probe_ids(hf_model)
+        with torch.inference_mode():
+            run_bridge(
+                bridge, hooks, ids, lambda pattern, _: shown.append(pattern.detach()),
+                attention_mask=torch.ones_like(ids),
+            )  # fmt: skip
     except Exception as error:  # of an architecture that it knows in part, of any kind
         raise InputError(f"{refused} ({first_sentence(error)})") from error
     if [pattern.shape for pattern in shown] != [pattern.shape for pattern in own.values()]:
@@ -214,26 +222,41 @@ def bridge_model(
     )
 
 
-def _shown(bridge: Any, hooks: Sequence[str], ids: Tensor) -> list[Tensor]:
-    """The patterns of made-up texts that a bridge shows, layer by layer."""
+def run_bridge(
+    bridge: Any,
+    hooks: Mapping[str, int],
+    ids: Int[Tensor, "row token"],
+    take: Take,
+    *,
+    also: Sequence[tuple[str, Callable[..., None]]] = (),
+    **inputs: Any,
+) -> None:
+    """Run texts and hand over every layer's pattern, in order; the pass ends at the last.
+
+    Args:
+        bridge: The TransformerLens bridge around a model.
+        hooks: Hook name to layer, for every layer with attention.
+        ids: Token ids.
+        take: Called with the patterns of a layer and its number.
+        also: Further hooks by their names.
+        inputs: What else the model takes.
+    """
     from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
-    shown: list[Tensor] = []
+    names = list(hooks)
 
-    def keep(pattern: Tensor, hook: Any) -> None:
-        shown.append(pattern.detach())
-        if hook.name == hooks[-1]:
+    def pass_on(pattern: Tensor, hook: Any) -> None:
+        take(pattern, hooks[hook.name])
+        if hook.name == names[-1]:  # nothing after it is needed, least of all the logits
             raise StopAtLayerException(pattern)
 
-    with torch.inference_mode():
-        bridge.run_with_hooks(
-            ids,
-            fwd_hooks=[(name, keep) for name in hooks],
-            return_type=None,
-            use_cache=False,
-            attention_mask=torch.ones_like(ids),
-        )
-    return shown
+    bridge.run_with_hooks(
+        ids,
+        fwd_hooks=[*also, *((name, pass_on) for name in names)],
+        return_type=None,
+        use_cache=False,
+        **inputs,
+    )
 
 
 def first_sentence(error: Exception) -> str:

@@ -31,8 +31,7 @@ from tda_bias.models.token_trees import (
     separate_paths,
     whole_trees,
 )
-from tda_bias.progress import Progress
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Progress
 
 # Log-probabilities in a row with others, or in a batch, must equal those of a text alone to this;
 # single precision differs by some 1e-5, a token that sees too much or too little by far more.

@@ -14,8 +14,8 @@ from scipy import stats
 
 from tda_bias.ablation.study import AblationStudy
 from tda_bias.heads.items import ItemDifferences, carriers, shares
-from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import map_columns
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.page import packed, rounded
 from tda_bias.runs.run import Run

@@ -17,9 +17,8 @@ from tda_bias.crossref.crossref import CrossReference
 from tda_bias.crossref.rank_tests import power
 from tda_bias.debias.result import DebiasRun
 from tda_bias.heads.items import ExamplePattern
-from tda_bias.heads.record import PUBLISHED
-from tda_bias.heads.resampled import calibration as simulated
 from tda_bias.heads.result import HeadBias
+from tda_bias.heads.tables import PUBLISHED
 from tda_bias.plots.behaviour import (
     ablation_figure,
     plot_conditions,
@@ -36,6 +35,7 @@ from tda_bias.plots.heads import (
     plot_length_control,
     plot_reliability,
 )
+from tda_bias.plots.illustrations import calibration as simulated
 from tda_bias.plots.illustrations import (
     filtration_figure,
     plot_attention,
@@ -110,13 +110,12 @@ def swap(_: Sequence[Run]) -> Figure:
 
 def calibration(_: Sequence[Run]) -> Figure:
     """p-values of simulated groups without any effect."""
-    simulation = simulated()
     text = (
-        f"{simulation.n_groups} simulated groups of {simulation.n_contexts} contexts and 20 heads "
-        "whose two clusters do not differ: a p-value should lie on the diagonal. This is why the "
-        "default is paired and not the published one."
+        "200 simulated groups of 25 contexts and 20 heads whose two clusters do not differ: a "
+        "p-value should lie on the diagonal. This is why the default is paired and not the "
+        "published one."
     )
-    return _column(2.8, plot_calibration, simulation, text=text)
+    return _column(2.8, plot_calibration, simulated(n_groups=200), text=text)
 
 
 # -- heads -----------------------------------------------------------------------------------------

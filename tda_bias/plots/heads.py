@@ -16,14 +16,13 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.heads.record import map_columns
 from tda_bias.heads.result import agreement
+from tda_bias.heads.tables import map_columns
 from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE
 from tda_bias.runs.text import counted, number_text
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
-    from tda_bias.heads.resampled import Calibration
     from tda_bias.heads.result import HeadBias
 
 # Visible on dark cells too.
@@ -217,15 +216,14 @@ def plot_reliability(result: HeadBias, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_calibration(result: Calibration, *, ax: Axes | None = None) -> Axes:
+def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes | None = None) -> Axes:
     """Share of p-values at or below each level where there is no effect; the diagonal is right."""
     ax = ax or plt.subplots(layout="constrained")[1]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, label="calibrated")
-    below = result.below()
     for (name, values), colour, style in zip(
-        result.pvalues.items(), (ORANGE, BLUE, GREEN), ("-", "-", "--"), strict=True
+        pvalues.items(), (ORANGE, BLUE, GREEN), ("-", "-", "--"), strict=True
     ):
-        label = f"{name}: {below[name]:.1%} below .05"
+        label = f"{name}: {(values < 0.05).mean():.1%} below .05"
         ax.ecdf(values, color=colour, linestyle=style, label=label)
     ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":")
     ax.set_xlabel("p")

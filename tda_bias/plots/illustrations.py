@@ -1,4 +1,4 @@
-"""Drawings of how the statistic comes about: pattern, filtration, step function, swap."""
+"""Drawings of how the statistic comes about and is tested; no run of a model is in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from tda_bias.heads.group_statistic import GroupStatistic, group_statistic
 from tda_bias.heads.items import ExamplePattern
+from tda_bias.heads.resampled import (
+    label_terms,
+    paired_test,
+    paper_pvalue,
+    relabellings,
+    two_sided,
+)
 from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
@@ -195,3 +203,54 @@ def token_graph(
     for u, v in nx.maximum_spanning_edges(graph, data=False):
         graph[u][v]["tree"] = True
     return graph
+
+
+# -- p-values without any effect -------------------------------------------------------------------
+
+
+def simulated_group(
+    rng: np.random.Generator,
+    *,
+    n_contexts: int = 25,
+    n_heads: int = 20,
+    n_steps: int = 12,
+    spread: float = 1.0,
+    shared: float = 0.6,
+) -> GroupStatistic:
+    """A group whose texts of one context resemble each other, and whose heads are correlated.
+
+    Args:
+        rng: Generator.
+        n_contexts: Contexts.
+        n_heads: Heads.
+        n_steps: Length of the step functions.
+        spread: Factor on the anti-stereotype texts' distance from their centre; 1 is the null.
+        shared: Share of the variance that the texts of a context have in common.
+    """
+    shape = (n_contexts, n_heads, n_steps)
+    common = rng.normal(size=(n_contexts, 1, n_steps)) + rng.normal(size=shape)
+
+    def texts() -> np.ndarray:
+        noise = rng.normal(size=shape)
+        # A few texts vary far more than others, as long ones do.
+        heavy = rng.gamma(2.0, 0.5, size=(n_contexts, 1, 1))
+        return np.asarray(np.sqrt(shared) * common + np.sqrt(1 - shared) * noise * heavy)
+
+    anti = texts()
+    anti = anti.mean(0) + spread * (anti - anti.mean(0))
+    return group_statistic(texts(), anti, texts())
+
+
+def calibration(
+    *, n_groups: int, n_contexts: int = 25, n_resamples: int = 499, seed: int = 0
+) -> dict[str, Float[np.ndarray, " head"]]:
+    """p-values of ``paper``, ``paired`` and ``label`` on simulated groups without any effect."""
+    by_test: dict[str, list[np.ndarray]] = {"paper": [], "paired": [], "label": []}
+    for index in range(n_groups):
+        rng = np.random.default_rng([seed, index])
+        group = simulated_group(rng, n_contexts=n_contexts)
+        by_test["paper"].append(paper_pvalue(group))
+        by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng))
+        labels = relabellings(n_contexts, n_resamples, rng)
+        by_test["label"].append(two_sided(labels, label_terms(group)))
+    return {name: np.concatenate(values) for name, values in by_test.items()}

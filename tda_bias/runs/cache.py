@@ -20,9 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 import xxhash
 
-from tda_bias.progress import Progress
 from tda_bias.runs.files import arrays_from, atomic
-from tda_bias.types import InputError, ShareDone
+from tda_bias.types import InputError, Progress, ShareDone
 
 _START_OVER = "start over with --no-resume"
 
@@ -227,6 +226,25 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, t
 def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
     """Hash of the token ids of texts, in order."""
     return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()
+
+
+class Counter:
+    """Work done so far, for parts that are long themselves."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self._done, self._total = 0, total
+        self._progress = progress
+
+    def add(self, n: int) -> None:
+        """Tell of so many more."""
+        self.reach(self._done + n)
+
+    def reach(self, n: int) -> None:
+        """Tell that so many are done, unless more are."""
+        if n > self._done:
+            self._done = n
+            if self._progress is not None:
+                self._progress(n, self._total)
 
 
 # -- several processes -----------------------------------------------------------------------------

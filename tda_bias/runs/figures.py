@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tda_bias.runs.files import atomic
+from tda_bias.runs.result import save_figure
 from tda_bias.runs.run import Run
 from tda_bias.types import InputError
 
@@ -48,7 +49,6 @@ _RC: Any = {
     "axes.spines.right": False,
     # Names are data: one with dollar signs is no formula.
     "text.parse_math": False,
-    "svg.hashsalt": "tdabias",
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
@@ -104,20 +104,6 @@ def look(name: str, number: int = 0) -> tuple[str, str]:
 
 
 # -- writing ---------------------------------------------------------------------------------------
-
-
-def save_figure(
-    path: Path, figure: Figure, *, dpi: int = 200, metadata: Mapping[str, Any] | None = None
-) -> None:
-    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
-    import matplotlib as mpl
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):  # also of what was drawn in another style
-        text.set_parse_math(False)
-    undated = {"Date": None} if path.suffix == ".svg" else None
-    with mpl.rc_context({"svg.hashsalt": _RC["svg.hashsalt"], "text.parse_math": False}):
-        figure.savefig(path, dpi=dpi, metadata=metadata or undated)
 
 
 def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:

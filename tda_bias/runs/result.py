@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from tda_bias.progress import Progress
-from tda_bias.runs.figures import save_figure
 from tda_bias.runs.files import RECORD, put_in_place, staged, to_json, write_errors
 from tda_bias.runs.record import FileRecord, RunRecord, sealed, updated
-from tda_bias.runs.run import Run, file_hash, open_run
-from tda_bias.runs.tables import csv_text
-from tda_bias.types import InputError
+from tda_bias.runs.run import Run, csv_text, file_hash, open_run
+from tda_bias.types import InputError, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from tda_bias.runs.tables import Columns
+    from tda_bias.runs.run import Columns
 
 
 # -- writing a run ---------------------------------------------------------------------------------
@@ -75,6 +72,20 @@ class RunWriter:
         if name not in self.names:
             self.names.append(name)
         return self._stage / name
+
+
+def save_figure(
+    path: Path, figure: Figure, *, dpi: int = 200, metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a figure in the format of the path's ending; the same figure gives the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # also of what was drawn in another style
+        text.set_parse_math(False)
+    undated = {"Date": None} if path.suffix == ".svg" else None
+    with mpl.rc_context({"svg.hashsalt": "tdabias", "text.parse_math": False}):
+        figure.savefig(path, dpi=dpi, metadata=metadata or undated)
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,8 +29,6 @@ from tda_bias.types import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from tda_bias.runs.tables import Columns
 
 T = TypeVar("T")
 
@@ -113,8 +113,6 @@ class Run:
         Raises:
             InputError: as ``read``, or if it is no table, or lacks a column or has another type.
         """
-        from tda_bias.runs.tables import parsed_table
-
         return self._parsed(name, lambda content: parsed_table(content, name, columns or {}))
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
@@ -232,6 +230,94 @@ def made_from(part: Run, run: Run) -> bool:
     """Tell whether a run's results are the ones that another was made from."""
     content = content_hash(run.record)
     return content is not None and part.record.made_from.get(run.command) == content
+
+
+# -- tables as files -------------------------------------------------------------------------------
+
+# What spreadsheets compute; after apostrophes, so that reading gives back what was written.
+# A command's option computes nothing.
+_COMPUTED = r"(?!--[a-z-]+$)[=+\-@\t\r]"
+_FORMULA = re.compile(rf"'*{_COMPUTED}")
+_QUOTED = re.compile(rf"'+{_COMPUTED}")
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV; texts that a spreadsheet would compute get an apostrophe in front."""
+    return str(_with_texts(table, _quoted).to_csv(index=False))
+
+
+def _quoted(text: str) -> str:
+    if not _FORMULA.match(text):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
+
+
+def _with_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """The same table with its texts changed; a column without a change keeps its type."""
+    changed = {
+        str(name): [change(v) if isinstance(v, str) else v for v in column]
+        for name, column in table.items()
+        if column.dtype.kind not in "fiub"
+        and any(isinstance(v, str) and change(v) != v for v in column)
+    }
+    return table.assign(**changed)
+
+
+# The columns a table must have, and the type of each: a name, or a regular expression that at least
+# one column matches. It may have more. That the values are as they were written is what the file's
+# hash in ``run.json`` says.
+Columns = Mapping[str, type]
+
+_KINDS = {
+    float: ("fiu", "numbers"),
+    int: ("iu", "whole numbers"),
+    bool: ("b", "true or false"),
+    str: ("OSU", "texts"),
+}
+
+
+def parsed_table(content: bytes, name: str, columns: Columns) -> pd.DataFrame:
+    """Read a table from the bytes of a CSV or Parquet file.
+
+    Args:
+        content: The bytes.
+        name: The file's name, whose ending says which.
+        columns: Those it must have; of CSV, those called texts stay texts (``007``).
+
+    Raises:
+        ValueError: saying in one line what does not fit.
+    """
+    import pandas as pd
+
+    try:
+        if name.endswith(".csv"):
+            texts = {column: kind for column, kind in columns.items() if kind is str}
+            # A target may be called "None" or "NA": only an empty field is an undefined one.
+            table = pd.read_csv(
+                io.BytesIO(content), dtype=texts, keep_default_na=False, na_values=[""]
+            )
+            table = _with_texts(table, lambda text: text[1:] if _QUOTED.match(text) else text)
+        else:
+            table = pd.read_parquet(io.BytesIO(content))
+    except Exception as error:
+        # Damaged Parquet makes Arrow raise errors of a dozen classes, without a common one.
+        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+        raise ValueError(f"no table ({reason})") from error
+    for column, kind in columns.items():
+        matching = [c for c in table if re.fullmatch(column, str(c))]
+        if not matching:
+            raise ValueError(f"lacks the column {column!r}")
+        kinds, said = _KINDS[kind]
+        for found in matching:
+            if table[found].dtype.kind not in kinds:
+                raise ValueError(f"the column {found!r} must hold {said}")
+            if kind is float:
+                table[found] = table[found].astype(float)
+    return table
 
 
 # -- before a run is written over ------------------------------------------------------------------

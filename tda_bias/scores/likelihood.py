@@ -23,10 +23,9 @@ from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer, TreePass
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import OpenCache, Part, texts_hash
 from tda_bias.scores.texts import CONTEXT, Contrast, SplitTexts, split_triples, tokenize
-from tda_bias.types import ROLES, InputError, Triple
+from tda_bias.types import ROLES, InputError, Progress, Triple
 
 Reading = Literal["log_prob", "pll", "pll_within_word"]
 READINGS: tuple[Reading, ...] = ("log_prob", "pll", "pll_within_word")

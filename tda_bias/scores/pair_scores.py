@@ -22,7 +22,6 @@ from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs.pair import Pair, PairSet, Scored
 from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult
@@ -30,7 +29,7 @@ from tda_bias.scores.likelihood import READINGS, Reading, Start, TextReader
 from tda_bias.scores.stereoset import SCORINGS, Scoring
 from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Progress
 
 _SIDES = ("more", "less")
 _SUFFIX: dict[Reading, str] = {"log_prob": "", "pll": "", "pll_within_word": "_within_word"}

@@ -24,8 +24,7 @@ from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.requests import mask_token, masked_row, require_kind, text_tree
 from tda_bias.models.scoring import LOGITS, Scorer, TreePass
 from tda_bias.models.token_trees import Rows
-from tda_bias.progress import Progress
-from tda_bias.types import InputError
+from tda_bias.types import InputError, Progress
 
 WIDTH = 1024
 _MASKED_WIDTH = 128

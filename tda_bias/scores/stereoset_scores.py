@@ -18,7 +18,6 @@ import pandas as pd
 
 from tda_bias.models.language_model import model_record
 from tda_bias.pairs.pair import Scored
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import RecordPart, RunRecord
 from tda_bias.runs.result import SavedResult, Table, summary_html
@@ -45,7 +44,7 @@ from tda_bias.scores.stereoset import (
 from tda_bias.scores.texts import Contrast, split_triples, tokenize
 from tda_bias.triples import SentenceTriple, triple_ids
 from tda_bias.twins import PLACEBOS, Placebo, Twins, make_placebos, make_twins
-from tda_bias.types import InputError, Triple
+from tda_bias.types import InputError, Progress, Triple
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel

@@ -295,8 +295,8 @@ def test_a_text_without_a_value_is_left_out_and_counted(tiny, gender):
     plain = head_bias(tiny("gpt2"), triples, twins=None, config=QUICK)
     found = head_bias(tiny("gpt2"), [*triples, short("Girls")], twins=None, config=QUICK)
     (left_out,) = found.record.texts.triples_left_out
-    assert left_out.source == "item Girls"
-    assert "fewer than 3 tokens" in left_out.reason
+    assert left_out["source"] == "item Girls"
+    assert "fewer than 3 tokens" in left_out["reason"]
     assert set(found.table["n"]) == {6}
     same(plain.table, found.table)
 

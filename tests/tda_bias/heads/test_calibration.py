@@ -14,9 +14,9 @@ from tda_bias.heads.resampled import (
     paper_pvalue,
     relabellings,
     sign_flips,
-    simulated_group,
     two_sided,
 )
+from tda_bias.plots.illustrations import simulated_group
 from tests.support.grams import in_groups
 
 pytestmark = pytest.mark.slow

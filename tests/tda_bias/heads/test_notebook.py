@@ -74,21 +74,8 @@ def test_every_saved_result_is_among_these():
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
 def test_a_saved_result_is_a_line_and_in_a_notebook_a_few_kilobytes(kind):
     names = [field.name for field in fields(kind) if field.name != "record"]
-    columns = [
-        "category",
-        "n",
-        "p",
-        "outcome",
-        "ranking",
-        "condition",
-        "how",
-        "heads",
-        "before",
-        "beta",
-        "rms",
-        "perplexity",
-        "guard",
-    ]
+    columns = "category n p outcome ranking condition how heads before beta rms perplexity guard"
+    columns = columns.split()
     if kind is StereoSetScores:
         columns += ["scoring", "items", "lms", "ss", "ss_low", "ss_high", "icat", "log_odds"]
         columns += ["beta_low_targets", "beta_high_targets", "p_targets"]

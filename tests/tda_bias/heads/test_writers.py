@@ -56,12 +56,15 @@ def test_what_heads_write_adds_up_to_the_blocks_output(tokenizer, kind):
     def keep(value, hook) -> None:
         kept[hook.name] = value.detach()
 
-    names = [*writers.hooks, *model.pattern_hooks]
+    names = [*dict(writers.hooks), *model.pattern_hooks]
     tokens = torch.tensor([ids])
     more = {"decoder_input": tokens[:, :1]} if hf_model.config.is_encoder_decoder else {}
     with torch.no_grad():
         model.bridge.run_with_hooks(
-            tokens, fwd_hooks=[(name, keep) for name in names], return_type=None, **more
+            tokens,
+            fwd_hooks=[*writers.hooks, *((name, keep) for name in names)],
+            return_type=None,
+            **more,
         )
     pattern = list(model.pattern_hooks)[1]
     stack = pattern.split(".")[0]
@@ -76,7 +79,7 @@ def test_what_heads_write_adds_up_to_the_blocks_output(tokenizer, kind):
     torch.testing.assert_close(
         total - total.mean(0), expected - expected.mean(0), rtol=0, atol=1e-4
     )
-    norms = writers.norms(pattern, kept)
+    norms = writers.norms(model.pattern_hooks[pattern])
     torch.testing.assert_close(norms[0], written.norm(dim=-1), rtol=1e-4, atol=1e-5)
 
 

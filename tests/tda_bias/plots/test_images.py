@@ -3,7 +3,6 @@
 import pytest
 from matplotlib.figure import Figure
 
-from tda_bias.heads.resampled import calibration
 from tda_bias.plots.heads import (
     plot_calibration,
     plot_categories,
@@ -12,6 +11,7 @@ from tda_bias.plots.heads import (
     plot_reliability,
 )
 from tda_bias.plots.illustrations import (
+    calibration,
     filtration_figure,
     plot_attention,
     plot_step_function,

@@ -1,8 +1,6 @@
 """Files are whole or not there; the user's stay; one process at a time writes to a folder."""
 
 import errno
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -136,13 +134,6 @@ def test_a_second_process_is_told_who_holds_the_folder(holder, tmp_path):
     with pytest.raises(InputError, match=message), locked(tmp_path):
         pass
     assert time.monotonic() - start < 5
-
-
-def test_a_process_that_was_killed_holds_nothing(holder, tmp_path):
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
-    with locked(tmp_path):
-        pass
 
 
 def test_the_same_process_may_hold_a_folder_several_times(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tda_bias.heads.record import HeadsRecord
+from tda_bias.heads.result import HeadsRecord
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.result import adding_to_run, writing_run
 from tda_bias.runs.run import (

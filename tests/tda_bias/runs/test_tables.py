@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tda_bias.runs.tables import csv_text, latex, markdown, parsed_table, write_table
+from tda_bias.runs.run import csv_text, parsed_table
+from tda_bias.runs.tables import latex, markdown, write_table
 from tda_bias.runs.text import counted, is_visible, latex_text, markdown_text, number_text, p_text
 
 COLUMNS = {
