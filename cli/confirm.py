@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.text import Finding, counted, p_text
+from tda_bias.runs.text import Finding, counted
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
 from .options import Positional, command
-from .output import Output, head_name, report_of, rows_table
+from .output import Columns, Output, head_name, report_of, rows_table
 from .settings import DeviceOption, OutputSettings, SeedOption
 
 if TYPE_CHECKING:
@@ -103,16 +103,17 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
     )  # fmt: skip
     summary = {**{name: getattr(result, name) for name in names}, **result.record}
     top, model = settings.top, run.record.model
-    rows = [
-        [head_name(row), f"{row['chosen']:.0%}", f"{row['replicated']:.0%}"]
-        for row in result.heads.head(top).to_dict("records")
+    columns: Columns = [
+        ("head", head_name),
+        ("chosen in", "{chosen:.0%}"),
+        ("then p <= .05 in", "{replicated:.0%}"),
     ]
     edges = ", output edges" * (run.record.config.edges == "output")
     title = (
         f"{model.name} · {category} · first {top} heads of half of the targets, on the other "
         f"half{edges}"
     )
-    shown = rows_table(title, ("head", "chosen in", "then p <= .05 in"), rows)
+    shown = rows_table(title, result.heads.head(top), columns)
     next_ = (f"tdabias ablate {quote(str(settings.run))}", report_of(settings.run))
     found = confirmation_finding(result)
     return _saved(settings, model, found, next_, summary, result.heads, [shown])
@@ -135,16 +136,15 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     confirmed = int((table["p_holm"] < 0.05).sum())
     needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
     summary = {"data": data, "by": settings.rank_by, "top": settings.top, "confirmed": confirmed}
-    rows = [
-        [
-            head_name(row),
-            *(f"{row[name]:.2f}" for name in ("z", "z_other")),
-            *(p_text(row[name]) for name in ("p_other", "p_holm")),
-        ]
-        for row in table.to_dict("records")
+    columns: Columns = [
+        ("head", head_name),
+        ("z", "{z:.2f}"),
+        ("z there", "{z_other:.2f}"),
+        ("p there", "{p_other:p}"),
+        ("p (Holm)", "{p_holm:p}"),
     ]
     title = f"{category} · chosen in the run, tested on {data}"
-    shown = rows_table(title, ("head", "z", "z there", "p there", "p (Holm)"), rows)
+    shown = rows_table(title, table, columns)
     found = Finding(
         result=[
             f"{confirmed} of {counted(len(table), 'head')} chosen in the run are confirmed on "

@@ -11,12 +11,13 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.text import Finding, counted, number_text, p_text
+from tda_bias.models.processes import launched
+from tda_bias.runs.text import Finding, counted, p_text
 from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone
 
 from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
-from .options import command, launched, part_of
-from .output import Output, groups_table, head_name, report_of, rows_table, table_of
+from .options import command, part_of
+from .output import Columns, Output, groups_table, head_name, report_of, rows_table, table_of
 from .settings import SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import Work, stage, working
 
@@ -315,28 +316,28 @@ def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
     end = "_twin" if "p_location_twin" in result.table else ""
     of_category = result.table[result.table["category"] == category]
     tested = of_category.groupby("group")[f"p_max_location{end}"].min()
-    rows = [
-        [row["group"], str(row["n"]), number_text(row["reliability"]), p_text(tested[row["group"]])]
-        for row in result.groups[result.groups["category"] == category].to_dict("records")
-    ]
     title = f"Groups of {category} · location test{', triple minus twin' if end else ''}"
-    headings = ("group", "texts", "reliability", "smallest p (family-wise)")
-    return groups_table(title, headings, rows, "groups.csv")
+    columns: Columns = [
+        ("group", "{group}"),
+        ("texts", "{n}"),
+        ("reliability", "{reliability:n2}"),
+        ("smallest p (family-wise)", lambda row: p_text(tested[row["group"]])),
+    ]
+    groups = result.groups[result.groups["category"] == category]
+    return groups_table(title, groups, columns, "groups.csv")
 
 
 def ranked_table(result: HeadBias, category: str, top: int) -> Table:
     """The ranked heads of one category."""
     from tda_bias.heads.finding import TESTS, ranking_name
 
-    title = f"{result.record.model.name} · {category} · heads ranked by {ranking_name(result)}"
-    unit = "z" if result.rank_by in TESTS else "mean z"
-    rows = [
-        [
-            head_name(row),
-            f"{row['z']:.2f}",
-            *(p_text(row[name]) for name in ("p", "p_max", "q")),
-            "yes" if row["unstable"] else "",
-        ]
-        for row in result.top(top, category=category).to_dict("records")
+    columns: Columns = [
+        ("head", head_name),
+        ("z" if result.rank_by in TESTS else "mean z", "{z:.2f}"),
+        ("p", "{p:p}"),
+        ("p (family-wise)", "{p_max:p}"),
+        ("q (FDR)", "{q:p}"),
+        ("unstable", lambda row: "yes" if row["unstable"] else ""),
     ]
-    return rows_table(title, ("head", unit, "p", "p (family-wise)", "q (FDR)", "unstable"), rows)
+    title = f"{result.record.model.name} · {category} · heads ranked by {ranking_name(result)}"
+    return rows_table(title, result.top(top, category=category), columns)

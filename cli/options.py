@@ -15,6 +15,7 @@ the same checks, those of the class.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -26,6 +27,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
+from tda_bias.models.processes import launched
 from tda_bias.runs.settings import (
     is_number,
     plain_type,
@@ -37,7 +39,6 @@ from tda_bias.runs.settings import (
 )
 from tda_bias.types import MAX_COUNT, InputError
 
-from .progress import speaking
 from .settings import SharedRunSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -106,8 +107,12 @@ def command(
                 if not isinstance(chosen, SharedRunSettings):
                     return
                 chosen = chosen.model_copy(update={"quiet": True})
-            with speaking(quiet=getattr(chosen, "quiet", False)):
+            if getattr(chosen, "quiet", False):
+                logging.disable(logging.WARNING)
+            try:
                 function(chosen)
+            finally:
+                logging.disable(logging.NOTSET)
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -120,18 +125,6 @@ def command(
         return run
 
     return decorated
-
-
-def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and of all that a launcher has started.
-
-    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
-    """
-    try:
-        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    except ValueError:
-        return 0, 1
-    return (index, count) if 0 <= index < count else (0, 1)
 
 
 def merged(

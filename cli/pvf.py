@@ -17,7 +17,7 @@ from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
-from .output import Output, report_of, table_of
+from .output import Columns, Output, Row, report_of, rows_table, table_of
 from .progress import progress_bar
 from .settings import (
     OutputSettings,
@@ -497,20 +497,22 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
         f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )
-    shown = Table("model", title=title, title_justify="left")
-    for heading in ("R", "R_p prejudice", "R_v volatility"):
-        shown.add_column(heading, justify="right")
-    for row in table.to_dict("records"):
-        cells = []
-        for quantity in ("R", "R_p", "R_v"):
-            low, high = (row.get(f"{quantity}_{end}_both") for end in ("low", "high"))
-            defined = low is not None and low == low
-            interval = f"\n{low:.3f} to {high:.3f}" if defined else ""
-            cells.append(f"{row[quantity]:.4f}{interval}")
-        shown.add_row(
-            short_name(str(row["name"])), *cells, style=None if row["row"] == "measured" else "dim"
-        )
+    columns: Columns = [
+        ("model", lambda row: short_name(row["name"])),
+        ("R", lambda row: _risk(row, "R")),
+        ("R_p prejudice", lambda row: _risk(row, "R_p")),
+        ("R_v volatility", lambda row: _risk(row, "R_v")),
+    ]
+    shown = rows_table(title, table, columns)
+    for line, kind in zip(shown.rows, table["row"], strict=True):
+        line.style = None if kind == "measured" else "dim"
     return shown
+
+
+def _risk(row: Row, quantity: str) -> str:
+    low, high = (row.get(f"{quantity}_{end}_both") for end in ("low", "high"))
+    interval = f"\n{low:.3f} to {high:.3f}" if low is not None and low == low else ""
+    return f"{row[quantity]:.4f}{interval}"
 
 
 def extremes_table(report: RiskReport, top: int) -> Table:

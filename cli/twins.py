@@ -116,12 +116,11 @@ def output(made: Twins, settings: TwinsSettings, use: str) -> Output:
     )
 
     rows = twin_counts(made)
-    cells = [[str(value) for value in row.values()] for row in rows]
     placebo = made.record().get("placebo")
     title = "Twins" if placebo is None else f"Placebo twins ({placebo})"
     return Output(
         shown=[
-            rows_table(title, list(rows[0]), cells),
+            rows_table(title, rows, [(name, f"{{{name}}}") for name in rows[0]]),
             *excluded_lines(made),
             *example_lines(made, settings.examples),
             *how_made(made),

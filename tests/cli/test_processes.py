@@ -6,8 +6,7 @@ from tda_bias import HeadBias
 from tda_bias.runs.cache import Shard
 from tda_bias.types import ShareDone
 from tdabias_cli.main import run
-from tdabias_cli.options import launched
-from tdabias_cli.work import Processes
+from tda_bias.models.processes import Processes, launched
 from tests.support.pairs import write_lines
 from tests.support.processes import launch, results
 
