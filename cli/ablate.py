@@ -11,7 +11,9 @@ from rich.table import Table
 
 from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import counted, interval_text, number_text, p_text
-from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy
+from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.twins import Twins
+from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy, Triple
 
 from .loading import (
     category_of,
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
     from tda_bias.ablation.prune_curve import PruneCurve
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
-    from tda_bias.twins import Twins
-    from tda_bias.types import Triple
-
 # Options that one of the two forms of the command has no use for.
 _ONE_STEP = ("top", "ablation", "pvf", "n_permutations")
 _CURVE = ("rank_by", "most", "text", "windows", "width")
@@ -250,7 +249,6 @@ def _curve(
     from tda_bias.plots.behaviour import plot_prune_curve
     from tda_bias.runs.figures import print_style
     from tda_bias.scores.perplexity import text_windows
-    from tda_bias.sources import load_neutral_text, text_comes_from_hub
 
     reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     with given_as("text"):

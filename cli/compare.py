@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.pairs.published import set_comes_from_hub
+from tda_bias.runs.record import DataRecord
+from tda_bias.runs.run import content_hash, open_run
 from tda_bias.runs.text import interval_text, number_text, p_text
+from tda_bias.sources import text_comes_from_hub
+from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .loading import language_model, reach_hub_for
@@ -146,10 +151,6 @@ def compare(settings: CompareSettings) -> None:
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:
-    from tda_bias.pairs.published import set_comes_from_hub
-    from tda_bias.sources import text_comes_from_hub
-    from tda_bias.triples import comes_from_hub
-
     from_hub = (
         comes_from_hub(settings.data)
         or comes_from_hub(settings.sentences, "intrasentence")
@@ -209,8 +210,6 @@ def _compared_runs(settings: CompareSettings) -> Output:
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.figures import plot_head_comparison
     from tda_bias.runs.figures import print_style
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.runs.run import content_hash, open_run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     runs = (settings.before, settings.after)

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.runs.files import locked
+from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.run import Run, refuse_run_of_another_command
+from tda_bias.runs.settings import validated
 from tda_bias.runs.text import Finding, counted
 from tda_bias.types import MAX_COUNT, InputError
 
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
 
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
-    from tda_bias.runs.record import ModelRecord
-    from tda_bias.runs.run import Run
 
 
 class ConfirmSettings(SeedOption, OutputSettings):
@@ -68,8 +70,6 @@ class ConfirmSettings(SeedOption, OutputSettings):
 @command(ConfirmSettings)
 def confirm(settings: ConfirmSettings) -> None:
     """Choose heads on half of the targets and test them on the others, or on other data."""
-    from tda_bias.runs.run import refuse_run_of_another_command
-
     refuse_run_of_another_command(settings.folder, "confirm")
     if settings.pairs is not None:
         _model(settings, settings.pairs).print(settings)
@@ -124,7 +124,6 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     from scipy import stats
 
     from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
-    from tda_bias.runs.settings import validated
 
     from . import heads
 
@@ -168,7 +167,6 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
         read_items,
         refuse_second_look,
     )
-    from tda_bias.runs.record import ModelRecord
 
     about = read_about(settings.run)
     refuse_second_look(settings.run)
@@ -201,8 +199,6 @@ def _saved(
     shown: Sequence[Table] = (),
 ) -> Output:
     """The output, once its finding, summary and table are saved."""
-    from tda_bias.runs.files import locked
-    from tda_bias.runs.record import RunRecord
     from tda_bias.runs.result import writing_run
 
     folder = settings.folder

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
@@ -143,7 +144,6 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
 def _by_item(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     """Over items: what heads do with the preference for the stereotype text."""
     from tda_bias.crossref.item_crossref import COMMAND, cross_reference_items
-    from tda_bias.runs.run import open_run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     others = {"stereoset", "rank_by"}

@@ -18,7 +18,7 @@ from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import data_remarks
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.triples import comes_from_hub
-from tda_bias.types import MAX_BATCH, HeadId, InputError
+from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
 from .loading import hooked_model, reach_hub_for, triples_record
 from .options import command
@@ -38,7 +38,6 @@ from .work import working
 if TYPE_CHECKING:
     from tda_bias.debias.result import DebiasRun
     from tda_bias.models.load import LanguageModel
-    from tda_bias.types import Triple
 
 # Of the protocol: what nobody asks for, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.

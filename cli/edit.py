@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from tda_bias.runs.files import to_json, write_text
+from tda_bias.runs.record import DataRecord
+from tda_bias.runs.run import refuse_file_of_a_run
 from tda_bias.runs.text import Finding, counted
+from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 
     from tda_bias.ablation.edits import EditedModel
     from tda_bias.heads.result import HeadBias
-    from tda_bias.runs.record import DataRecord
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
@@ -111,7 +114,6 @@ def _model(settings: EditSettings) -> Output:
         stored_dtype,
         write_edited_model,
     )
-    from tda_bias.triples import comes_from_hub, load_triples
 
     if settings.how is None:
         raise InputError("`how` is missing; give --how")
@@ -147,8 +149,6 @@ def _model(settings: EditSettings) -> Output:
 def _slices(settings: EditSettings) -> Output:
     """Write chosen heads of a run for other programs."""
     from tda_bias.ablation.head_weights import export_record
-    from tda_bias.runs.files import to_json, write_text
-    from tda_bias.runs.run import refuse_file_of_a_run
 
     others = {"how", "head", "heads", "data"} & settings.model_fields_set
     if others:

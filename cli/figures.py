@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
+from tda_bias.runs.files import write_text
+from tda_bias.runs.record import COMMANDS
+from tda_bias.runs.run import open_run, refuse_run_of_another_command, with_parts
+from tda_bias.runs.tables import write_table
 from tda_bias.runs.text import counted
-from tda_bias.types import PValue, RankBy
+from tda_bias.types import InputError, PValue, RankBy
 
 from . import heads
 from .heads import HeadsSettings
@@ -51,11 +55,16 @@ def figures(settings: FiguresSettings) -> None:
     from pvf.papers import write_risk_tables
     from tda_bias.paper.page import write_tables
     from tda_bias.runs.figures import drawings, write_print
-    from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
+    for run in opened:
+        if run.folder in settings.runs and run.command not in COMMANDS:
+            raise InputError(
+                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
+                f"runs of {', '.join(COMMANDS)}"
+            )
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
     with doing(settings.console, "drawing"):
@@ -130,9 +139,6 @@ def reproduce(settings: ReproduceSettings) -> None:
     from tda_bias.heads.result import HeadBias
     from tda_bias.paper.page import TABLE_NUMBER, beside_published, page, survivors_line
     from tda_bias.runs.figures import drawings, write_print
-    from tda_bias.runs.files import write_text
-    from tda_bias.runs.run import open_run
-    from tda_bias.runs.tables import write_table
 
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)

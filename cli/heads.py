@@ -12,8 +12,11 @@ from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.models.processes import launched
+from tda_bias.pairs import SETS, pair_triples
+from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import Finding, counted, p_text
-from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone
+from tda_bias.twins import PLACEBOS, Twins, make_placebos
+from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone, Triple
 
 from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
 from .options import command, part_of
@@ -25,10 +28,6 @@ if TYPE_CHECKING:
     from tda_bias.heads.finding import PlaceboContrast
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LoadedModel
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.twins import Twins
-    from tda_bias.types import Triple
-
 # Folders inside a run: of the same with random weights, and of placebo twins.
 UNTRAINED = "untrained"
 PLACEBO = "placebo-{}"
@@ -156,8 +155,6 @@ def _placebo_texts(
     """
     from collections import Counter
 
-    from tda_bias.twins import make_placebos
-
     if settings.placebo == "none":
         return None
     if twins is None:
@@ -202,13 +199,9 @@ def _computed(
 
 def texts_of(settings: HeadsSettings) -> tuple[list[Triple], Twins | None, DataRecord]:
     """Texts to compare: triples and their twins, or pairs; and their source."""
-    from tda_bias.runs.record import DataRecord
-
     if settings.pairs is None:
         triples, twins = triples_with_twins(settings)
         return triples, twins, triples_record(settings.data, str(settings.category))
-
-    from tda_bias.pairs import SETS, pair_triples
 
     if settings.pairs not in SETS and not Path(settings.pairs).is_file():
         raise InputError(
@@ -301,7 +294,6 @@ def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, Placeb
     """By placebo, the tests with twins beside those with placebo twins; only what was run."""
     from tda_bias.heads.finding import placebo_contrast
     from tda_bias.heads.result import HeadBias
-    from tda_bias.twins import PLACEBOS
 
     inside = {placebo: folder / PLACEBO.format(placebo) for placebo in PLACEBOS}
     runs = {name: HeadBias.load(at) for name, at in inside.items() if (at / "run.json").is_file()}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.pairs import SETS
+from tda_bias.runs.record import DataRecord
 from tda_bias.types import InputError
 
 from .loading import pairs_of
@@ -83,9 +85,6 @@ class PairsSettings(
 @command(PairsSettings)
 def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
-    from tda_bias.pairs import SETS
-    from tda_bias.runs.record import DataRecord
-
     if settings.set_ is None and settings.data is None:
         raise InputError(
             f"give --set with one of {', '.join(SETS)} or with a file, or --data with a file"
@@ -141,8 +140,6 @@ def output(result: PairSetScores, folder: Path) -> Output:
 
 def _own_groups(result: PairSetScores) -> list[Table | str]:
     """The groups of a set of one's own, by sums of log-probabilities."""
-    from tda_bias.pairs import SETS
-
     if result.record.set in SETS:
         return []
     scores = result.scores

@@ -12,6 +12,9 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
+from tda_bias.runs.files import locked
+from tda_bias.runs.run import refuse_file_of_a_run, refuse_run_of_another_command
+from tda_bias.runs.tables import write_csv
 from tda_bias.runs.text import Finding, counted, short_name
 from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
@@ -250,8 +253,6 @@ def social(settings: SocialSettings) -> None:
     from pvf.report import load_report
     from pvf.social import load_factors, regressions
     from tda_bias.runs.figures import write_figure
-    from tda_bias.runs.run import refuse_run_of_another_command
-    from tda_bias.runs.tables import write_csv
 
     folder = settings.out or settings.run / "social"
     refuse_run_of_another_command(folder, "pvf social")
@@ -283,7 +284,6 @@ def plot(settings: PlotSettings) -> None:
     from pvf import plots
     from pvf.report import comparison, load_report
     from tda_bias.runs.figures import write_figure
-    from tda_bias.runs.run import refuse_run_of_another_command
 
     refuse_run_of_another_command(settings.out, "pvf plot")
     reports: dict[str, RiskReport] = {}
@@ -310,8 +310,6 @@ def plot(settings: PlotSettings) -> None:
 def mine(settings: MineSettings) -> None:
     """Mine context templates from a corpus."""
     from pvf.mining import mined_table
-    from tda_bias.runs.run import refuse_file_of_a_run
-    from tda_bias.runs.tables import write_csv
 
     refuse_file_of_a_run(settings.out, setting="out")
     mined, pipeline, state = _mined(settings)
@@ -441,7 +439,6 @@ def _report(
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
-    from tda_bias.runs.files import locked
 
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     figures = report_figures(report, label=settings.top)  # the words that are printed

@@ -10,7 +10,9 @@ from rich.table import Table
 
 from tda_bias.runs.text import counted
 from tda_bias.types import MAX_COUNT
+from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
+from unqover.questions import sampled_design
 
 from .options import command, part_of
 from .output import Columns, Output, Row, report_of, rows_table, uncut_table
@@ -66,9 +68,6 @@ class UnqoverSettings(
 @command(UnqoverSettings)
 def unqover(settings: UnqoverSettings) -> None:
     """Ask underspecified questions about pairs of people, and measure whom the model picks."""
-    from unqover.classes import load_class
-    from unqover.questions import sampled_design
-
     chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
     design = sampled_design(chosen, part_of(settings, DesignConfig))
     with working(settings, "unqover", settings.folder) as work:

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tda_bias.models.processes import Processes, joined, launched
+from tda_bias.runs.cache import Cache, OpenCache, Shard, Team
+from tda_bias.runs.files import locked, prepare_folder
+from tda_bias.runs.record import DataRecord
+from tda_bias.runs.run import refuse_other_run
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError, ShareDone
 
@@ -21,8 +25,6 @@ from .settings import KeptRunSettings, RunSettings, SharedRunSettings
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel, LoadedModel
-    from tda_bias.runs.cache import OpenCache, Team
-    from tda_bias.runs.record import DataRecord
 
 
 @dataclass
@@ -62,8 +64,6 @@ class Work:
     @property
     def cache(self) -> OpenCache:
         """Opens the cache of finished parts, given what their numbers depend on."""
-        from tda_bias.runs.cache import Cache
-
         how = {"resume": self.settings.resume, "overwrite": self.settings.overwrite}
         return partial(Cache, self.kept, team=self.team, **how)
 
@@ -143,9 +143,6 @@ def held(
     Raises:
         InputError: as ``working``.
     """
-    from tda_bias.runs.files import locked, prepare_folder
-    from tda_bias.runs.run import refuse_other_run
-
     refuse = partial(
         refuse_other_run,
         folder,
@@ -194,8 +191,6 @@ def team_of(settings: SharedRunSettings) -> Team | None:
     Raises:
         InputError: if the processes of a launcher do not find each other, or are given a shard.
     """
-    from tda_bias.runs.cache import Shard
-
     _, count = launched()
     if settings.shard is not None:
         if count > 1:
