@@ -342,10 +342,9 @@ def set_table(study: AblationStudy) -> Table:
         ("percentile", "{percentile:.0f}"),
         ("p", "{p:p}"),
     ]
-    title = (
-        f"{about.model.name} · {about.category} · {about.top} top heads ablated together, "
-        f"{counted(about.triples, 'item')}"
-    )
+    ablated = f"{counted(about.top, 'top head')} ablated together"
+    items = counted(about.triples, "item")
+    title = f"{about.model.name} · {about.category} · {ablated}, {items}"
     return rows_table(title, study.set_tests, columns)
 
 

@@ -57,10 +57,10 @@ SHORT = {
 }
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
-    "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size", "combine",
-    "device_map", "distance", "domain", "dtype", "keep_patterns", "kl", "n_rates", "n_splits",
-    "overwrite", "precision", "pvalue", "random_seed", "resume", "seed", "shard", "share_prefix",
-    "start",
+    "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size",
+    "check_items", "combine", "device_map", "distance", "domain", "dtype", "forms", "keep_patterns",
+    "kl", "n_rates", "n_splits", "overwrite", "precision", "pvalue", "random_seed", "resume",
+    "seed", "shard", "share_prefix", "start", "train_items", "width", "windows",
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")
@@ -169,7 +169,8 @@ def command_line(words: list[str], settings: BaseModel) -> str:
         if _by_place(field):
             arguments += [str(item) for item in several]
         elif isinstance(value, bool):
-            options.append(flag if value else f"--no-{flag.removeprefix('--')}")
+            if value != field.default:
+                options.append(flag if value else f"--no-{flag.removeprefix('--')}")
         else:
             options += [word for item in several for word in (flag, str(item))]
     return shlex.join(["tdabias", *words, *arguments, *options])
@@ -267,9 +268,8 @@ def _annotation(name: str, field: FieldInfo) -> Any:
     flag = _flag(name, field)
     about["rich_help_panel"] = "Advanced" if name in _ADVANCED else None
     if plain is bool:
-        # What a file of settings switches on can be switched off; quiet and verbose stand in none.
-        flags = flag if name in ("quiet", "verbose") else f"{flag}/--no-{flag.removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(flags, **about)]
+        off = f"/--no-{flag.removeprefix('--')}" if field.default else ""
+        return Annotated[bool | None, typer.Option(flag + off, **about)]
     names = [flag, SHORT[name]] if name in SHORT else [flag]
     option = typer.Option(*names, metavar=_type_name(field), **about)
     return Annotated[list[str] | None if takes_several(field) else str | None, option]
@@ -287,7 +287,7 @@ def _help(field: FieldInfo) -> str:
         remarks.append(f"one of {', '.join(choices)}")
     if field.is_required() and not _by_place(field):
         remarks.append("required")
-    elif field.default not in (None, ()) and not field.is_required():
+    elif not field.is_required() and field.default is not False and field.default not in (None, ()):
         remarks.append(f"default: {field.default}")
     # Round brackets, and escaped: square ones are markup in help texts, and vanish.
     return escape(f"{text} ({'; '.join(remarks)})" if remarks else text)
