@@ -14,7 +14,7 @@ from tda_bias.runs.files import locked
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.run import Run, refuse_run_of_another_command
 from tda_bias.runs.settings import validated
-from tda_bias.runs.text import Finding, counted
+from tda_bias.runs.text import Finding
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
@@ -121,19 +121,17 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
     """The heads of the run, on triples about other targets."""
-    from scipy import stats
-
-    from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
+    from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
 
     from . import heads
 
     refuse_shared_targets(run, category, data)
     of_run = {**run.record.settings, "data": data, "category": category, "group": ()}
-    of_run |= {"out": settings.folder / "heads", "limit": None}
+    of_run |= {"out": settings.folder / "heads", "limit": None, "untrained": False}
+    of_run |= {"placebo": "none"}
     other = heads.compute(validated(heads.HeadsSettings, of_run), shared=False)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     confirmed = int((table["p_holm"] < 0.05).sum())
-    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
     summary = {"data": data, "by": settings.rank_by, "top": settings.top, "confirmed": confirmed}
     columns: Columns = [
         ("head", head_name),
@@ -144,16 +142,7 @@ def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data
     ]
     title = f"{category} · chosen in the run, tested on {data}"
     shown = rows_table(title, table, columns)
-    found = Finding(
-        result=[
-            f"{confirmed} of {counted(len(table), 'head')} chosen in the run are confirmed on "
-            f"{data} (Holm p < .05)."
-        ],
-        power=[
-            f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
-            "the normal distribution)."
-        ],
-    )
+    found = other_data_finding(table, data)
     next_ = (report_of(settings.run),)
     return _saved(settings, run.record.model, found, next_, summary, table, [shown])
 

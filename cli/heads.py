@@ -15,7 +15,7 @@ from tda_bias.models.processes import launched
 from tda_bias.pairs import SETS, pair_triples
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import Finding, counted, p_text
-from tda_bias.twins import PLACEBOS, Twins, make_placebos
+from tda_bias.twins import PLACEBOS, Twins, comparable_placebos
 from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone, Triple
 
 from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
@@ -120,7 +120,12 @@ def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
         ShareDone: where another process gathers.
     """
     triples, twins, data = texts_of(settings)
-    placebo = _placebo_texts(settings, triples, twins)
+    placebo = None
+    if settings.placebo != "none":
+        if twins is None:
+            raise InputError("`placebo` is compared with twins, and this run has none")
+        with_twins = [triple for triple in triples if twins.of(triple)]
+        placebo = comparable_placebos(with_twins, settings.placebo)
 
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.hooked import initialised
@@ -143,29 +148,6 @@ def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
     if done:
         raise done[-1]
     return HeadBias.load(folder)
-
-
-def _placebo_texts(
-    settings: HeadsSettings, triples: list[Triple], twins: Twins | None
-) -> tuple[list[Triple], Twins] | None:
-    """Triples of groups that can be compared by their placebo twins, and these.
-
-    Raises:
-        InputError: if there are none, or no twins to compare them with.
-    """
-    from collections import Counter
-
-    if settings.placebo == "none":
-        return None
-    if twins is None:
-        raise InputError("`placebo` is compared with twins, and this run has none")
-    made = make_placebos([triple for triple in triples if twins.of(triple)], settings.placebo)
-    size = Counter((triple.category, triple.group) for triple, _ in made)
-    usable = [triple for triple, _ in made if size[triple.category, triple.group] > 1]
-    if not usable:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        raise InputError(f"`placebo` {settings.placebo}: no target has two; {reasons}")
-    return usable, made
 
 
 def _computed(

@@ -214,9 +214,9 @@ def category_of(run: HeadBias, category: str | None) -> str:
     return category
 
 
-def data_option(record: RunRecord) -> str:
+def data_option(record: RunRecord | None) -> str:
     """The ``--data`` of a run for a command that follows it; empty for StereoSet by name."""
-    data = record.settings.get("data", "stereoset")
+    data = record.settings.get("data", "stereoset") if record is not None else "stereoset"
     return "" if data == "stereoset" else f" --data {quote(str(data))}"
 
 

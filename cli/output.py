@@ -139,9 +139,10 @@ def rows_table(
     shown = Table(title=title, title_justify="left")
     for number, (heading, _) in enumerate(columns):
         shown.add_column(heading, justify="left" if number < left else "right")
-    for row in rows if isinstance(rows, Sequence) else rows.to_dict("records"):
+    records: list[Row] = list(rows if isinstance(rows, Sequence) else rows.to_dict("records"))
+    for row in records:
         shown.add_row(
-            *(_Cells().format(c, **row) if isinstance(c, str) else c(row) for _, c in columns)
+            *(_Cells().vformat(c, (), row) if isinstance(c, str) else c(row) for _, c in columns)
         )
     return shown
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from scipy.stats import spearmanr
@@ -124,19 +123,6 @@ def test_a_dry_run_takes_what_transformerlens_does_not_know(kind, tokenizer, tmp
     given = [*CATEGORY, "--data", "starter", "-L", "2", "--out", str(tmp_path / "out")]
     assert run(["heads", "--model", str(tmp_path / "model"), *given, "--dry-run"]) == 0
     assert "Nothing was computed or saved" in " ".join(capsys.readouterr().out.split())
-
-
-# -- settings --
-
-
-@pytest.mark.parametrize("name", ["paper_gpt2", "quick"])
-def test_the_configurations_of_the_project_are_valid(name):
-    from tdabias_cli.heads import HeadsSettings
-    from tdabias_cli.options import merged
-
-    path = Path("configs") / f"{name}.yaml"
-    settings = merged(HeadsSettings, {"model": "m", "category": "gender"}, config=path)
-    assert settings.model == "m"
 
 
 # -- unusable input --

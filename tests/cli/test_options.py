@@ -8,8 +8,21 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.types import InputError
-from tdabias_cli.options import Positional, command, command_line, values_of_environment
+from tdabias_cli.heads import HeadsSettings
+from tdabias_cli.options import (
+    Positional,
+    command,
+    command_line,
+    merged,
+    part_of,
+    values_of_environment,
+)
+from tdabias_cli.pvf import PvfSettings
 from tdabias_cli.settings import Several
+from tdabias_cli.unqover import UnqoverSettings
+from unqover.classes import load_class
+from unqover.config import DesignConfig
+from unqover.questions import sampled_design
 
 
 class CookSettings(BaseModel):
@@ -179,6 +192,25 @@ def test_a_file_of_the_whole_serves_its_part_and_wrong_names_are_still_refused(t
     config.write_text("dish: soup\nspoons: 3\n")
     with pytest.raises(InputError, match="unknown setting `spoons`"):
         cook("cook", "pot", "-C", str(config), file=KitchenSettings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("paper_gpt2", HeadsSettings), ("quick", HeadsSettings), ("pvf_gender", PvfSettings),
+        ("pvf_race", PvfSettings), ("pvf_religion", PvfSettings),
+        ("unqover_gender", UnqoverSettings),
+    ],
+)  # fmt: skip
+def test_the_configurations_of_the_project_are_valid(name, settings):
+    flags = {} if settings is PvfSettings else {"model": "m"}
+    flags |= {"category": "gender"} if settings is HeadsSettings else {}
+    found = merged(settings, flags, config=Path("configs") / f"{name}.yaml")
+    if settings is UnqoverSettings:
+        design = sampled_design(load_class(found.class_), part_of(found, DesignConfig))
+        assert design.n_questions == 70 * 70 * 4 * 70 * 4
+    if settings is PvfSettings:
+        assert found.attribute == name.removeprefix("pvf_")
 
 
 # -- help and command lines --
