@@ -335,7 +335,7 @@ def set_table(study: AblationStudy) -> Table:
     """Outcomes with the top heads ablated, and with as many random ones."""
     about = study.record
     columns: Columns = [
-        ("outcome", lambda row: _OUTCOMES.get(row["outcome"], row["outcome"])),
+        ("outcome", lambda row: _OUTCOMES.get(row["outcome"], str(row["outcome"]))),
         ("unchanged", lambda row: number_text(study.base.get(row["outcome"]), 3)),
         ("change", "{effect:+.3f}"),
         ("random sets: mean (SD)", "{random_mean:+.3f} ({random_sd:.3f})"),
@@ -359,12 +359,12 @@ def agreement_table(study: AblationStudy, end: str = "") -> Table:
 
     def numbers(row: Row) -> dict[str, str]:
         """Row of texts, empty where the ranking was not compared with the effect."""
-        texts = {"ranking": _NAMES.get(row["ranking"], row["ranking"])}
+        texts = {"ranking": _NAMES.get(row["ranking"], str(row["ranking"]))}
         for size in ("effect", "exact"):
             asked = row[f"n_{size}{end}"] > 0
             texts[f"rho_{size}"] = number_text(row[f"rho_{size}{end}"]) if asked else ""
             texts[f"p_{size}"] = p_text(row[f"p_{size}{end}"]) if asked else ""
-            texts[f"n_{size}"] = row[f"n_{size}{end}"]
+            texts[f"n_{size}"] = str(row[f"n_{size}{end}"])
         return texts
 
     columns: Columns = [

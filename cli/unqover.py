@@ -185,7 +185,8 @@ def ranked_table(report: Report, top: int) -> Table:
         ("gamma", "{gamma:+.3f}"),
     ]
     if not sensitive:
-        columns += [
+        columns = [
+            *columns,
             (f"{report.config.confidence:.0%}", lambda row: _interval(row, "+.3f")),
             ("q", "{q:p}"),
             ("eta", "{eta:+.2f}"),

@@ -12,11 +12,10 @@ FAST = ["--n-bootstrap", "100", "--n-flips", "19"]
 
 
 @pytest.fixture(scope="module")
-def folder(subwords, tmp_path_factory):
-    """A tiny model and a class file."""
+def folder(words_folder, tmp_path_factory):
+    """A folder with a class file, beside a tiny model."""
     base = tmp_path_factory.mktemp("unqover")
-    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(base / "tiny")
-    subwords.save_pretrained(base / "tiny")
+    (base / "tiny").symlink_to(words_folder)
     (base / "few.yaml").write_text(FEW)
     return base
 
