@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 
 from rich.console import Console
 
@@ -20,11 +21,16 @@ def say(console: Console, text: str) -> None:
 
 @contextmanager
 def doing(console: Console, what: str) -> Iterator[None]:
-    """Show what is being done: a spinner in a terminal, elsewhere a line."""
+    """Show what is being done: a spinner in a terminal; elsewhere a line, if it takes a while."""
+    slow = Timer(SECONDS_BETWEEN_LINES, say, (console, what))
+    slow.daemon = True
     if not console.is_terminal:
-        say(console, what)
-    with console.status(what):
-        yield
+        slow.start()
+    try:
+        with console.status(what):
+            yield
+    finally:
+        slow.cancel()
 
 
 @contextmanager

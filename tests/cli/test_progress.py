@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
@@ -75,9 +76,10 @@ def test_a_terminal_has_a_bar_with_the_rate():
     assert any(times)
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_a_log_says_what_is_being_done(quiet):
+@pytest.mark.parametrize(("seconds", "quiet"), [(0, False), (0.4, False), (0.4, True)])
+def test_a_log_says_what_takes_long(monkeypatch, seconds, quiet):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.2)
     log = io.StringIO()
     with doing(Console(file=log, quiet=quiet), "loading a [model]"):
-        pass
-    assert log.getvalue() == ("" if quiet else "loading a [model]\n")
+        time.sleep(seconds)
+    assert log.getvalue() == ("loading a [model]\n" if seconds and not quiet else "")
