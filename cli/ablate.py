@@ -102,7 +102,7 @@ class AblateSettings(
         description="precision of matrix products while heads are ablated: float32, or bfloat16, "
         "faster on processors with instructions for it, and rounded",
     )
-    data: str | None = Field(None, description="triples (default: the run's)")
+    data: str | None = Field(None, description="source of triples (default: the run's)")
     n_permutations: int = Field(
         9999,
         ge=99,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -64,9 +65,10 @@ _ADVANCED = {
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")
+_VALUE = re.compile(r"[\w-]+(,| \(| and | or |/)")
 _CONFIG = Annotated[
     Path | None,
-    typer.Option("--config", SHORT["config"], help="YAML file of settings; flags win"),
+    typer.Option("--config", SHORT["config"], help="YAML file of settings; flags win."),
 ]
 
 
@@ -280,17 +282,21 @@ def _flag(name: str, field: FieldInfo) -> str:
 
 
 def _help(field: FieldInfo) -> str:
-    """The description, with the choices that it does not name, and the default."""
-    text = field.description or ""
+    """The description as a sentence, with the choices that it does not name, and the default."""
+    text = (field.description or "").removesuffix(".")
     choices, remarks = _choices(field), []
+    # A value that begins a list of values keeps its letters.
+    if not (_VALUE.match(text) and not is_number(field)) and text.split(":")[0] not in choices:
+        text = text[:1].upper() + text[1:]
     if choices and not all(choice in text for choice in choices):
         remarks.append(f"one of {', '.join(choices)}")
     if field.is_required() and not _by_place(field):
         remarks.append("required")
     elif not field.is_required() and field.default is not False and field.default not in (None, ()):
-        remarks.append(f"default: {field.default}")
+        default = field.default if isinstance(field.default, tuple) else (field.default,)
+        remarks.append(f"default: {', '.join(map(str, default))}")
     # Round brackets, and escaped: square ones are markup in help texts, and vanish.
-    return escape(f"{text} ({'; '.join(remarks)})" if remarks else text)
+    return escape(f"{text} ({'; '.join(remarks)})." if remarks else f"{text}.")
 
 
 def _type_name(field: FieldInfo) -> str:

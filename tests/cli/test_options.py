@@ -228,11 +228,11 @@ def test_help_shows_types_limits_choices_defaults_and_square_brackets(capsys, mo
     app(["--help"], prog_name="kitchen", standalone_mode=False)
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for text in (
-        "{pot}", "--dish <str> what is cooked (required)", "--class <str> of the cook --",
-        "--heat <str> of the stove (one of low, high; default: low)",
-        "--minutes <int 1..600> on the stove (default: 10)", "--salt <float 0..1> a pinch",
-        "--stir --no-stir <bool> all the time (default: True)",
-        "--spices <list[str]> what else [pepper]", "--config -C <path> YAML file",
+        "{pot}", "--dish <str> What is cooked (required).", "--class <str> Of the cook. --",
+        "--heat <str> Of the stove (one of low, high; default: low).",
+        "--minutes <int 1..600> On the stove (default: 10).", "--salt <float 0..1> A pinch",
+        "--stir --no-stir <bool> All the time (default: True).",
+        "--spices <list[str]> What else [pepper].", "--config -C <path> YAML file",
     ):  # fmt: skip
         assert text in shown, text
     assert shown.index("--dish") < shown.index("--class") < shown.index("--seed")
