@@ -11,7 +11,9 @@ from rich.table import Table
 
 from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import counted, interval_text, number_text, p_text
-from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy
+from tda_bias.sources import load_neutral_text, text_comes_from_hub
+from tda_bias.twins import Twins
+from tda_bias.types import MAX_COUNT, MAX_RESAMPLES, Ablation, RankBy, Triple
 
 from .loading import (
     category_of,
@@ -22,7 +24,7 @@ from .loading import (
     twins_of,
 )
 from .options import Positional, command
-from .output import Output, report_of, rounded_lines, rows_table
+from .output import Columns, Output, Row, report_of, rounded_lines, rows_table
 from .settings import (
     SPEAKING,
     BatchOption,
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
     from tda_bias.ablation.prune_curve import PruneCurve
     from tda_bias.ablation.study import AblationStudy
     from tda_bias.heads.result import HeadBias
-    from tda_bias.twins import Twins
-    from tda_bias.types import Triple
-
 # Options that one of the two forms of the command has no use for.
 _ONE_STEP = ("top", "ablation", "pvf", "n_permutations")
 _CURVE = ("rank_by", "most", "text", "windows", "width")
@@ -103,7 +102,7 @@ class AblateSettings(
         description="precision of matrix products while heads are ablated: float32, or bfloat16, "
         "faster on processors with instructions for it, and rounded",
     )
-    data: str | None = Field(None, description="triples (default: the run's)")
+    data: str | None = Field(None, description="source of triples (default: the run's)")
     n_permutations: int = Field(
         9999,
         ge=99,
@@ -250,7 +249,6 @@ def _curve(
     from tda_bias.plots.behaviour import plot_prune_curve
     from tda_bias.runs.figures import print_style
     from tda_bias.scores.perplexity import text_windows
-    from tda_bias.sources import load_neutral_text, text_comes_from_hub
 
     reach_hub_for(heads.record.model.name, also=text_comes_from_hub(settings.text))
     with given_as("text"):
@@ -336,23 +334,18 @@ def output(study: AblationStudy, folder: Path) -> Output:
 def set_table(study: AblationStudy) -> Table:
     """Outcomes with the top heads ablated, and with as many random ones."""
     about = study.record
-    title = (
-        f"{about.model.name} · {about.category} · {about.top} top heads ablated together, "
-        f"{counted(about.triples, 'item')}"
-    )
-    rows = [
-        [
-            _OUTCOMES.get(row["outcome"], row["outcome"]),
-            number_text(study.base.get(row["outcome"]), 3),
-            f"{row['effect']:+.3f}",
-            f"{row['random_mean']:+.3f} ({row['random_sd']:.3f})",
-            f"{row['percentile']:.0f}",
-            p_text(row["p"]),
-        ]
-        for row in study.set_tests.to_dict("records")
+    columns: Columns = [
+        ("outcome", lambda row: _OUTCOMES.get(row["outcome"], str(row["outcome"]))),
+        ("unchanged", lambda row: number_text(study.base.get(row["outcome"]), 3)),
+        ("change", "{effect:+.3f}"),
+        ("random sets: mean (SD)", "{random_mean:+.3f} ({random_sd:.3f})"),
+        ("percentile", "{percentile:.0f}"),
+        ("p", "{p:p}"),
     ]
-    headings = ("outcome", "unchanged", "change", "random sets: mean (SD)", "percentile", "p")
-    return rows_table(title, headings, rows)
+    ablated = f"{counted(about.top, 'top head')} ablated together"
+    items = counted(about.triples, "item")
+    title = f"{about.model.name} · {about.category} · {ablated}, {items}"
+    return rows_table(title, study.set_tests, columns)
 
 
 def agreement_table(study: AblationStudy, end: str = "") -> Table:
@@ -364,18 +357,26 @@ def agreement_table(study: AblationStudy, end: str = "") -> Table:
     """
     from tda_bias.ablation.study import EFFECTS
 
-    rows = []
-    for row in study.agreement.to_dict("records"):
-        cells = []
-        for size in (f"effect{end}", f"exact{end}"):
-            asked = row[f"n_{size}"] > 0
-            cells += [number_text(row[f"rho_{size}"]) if asked else ""]
-            cells += [p_text(row[f"p_{size}"]) if asked else ""]
-        counts = ", ".join(str(row[f"n_{size}{end}"]) for size in ("effect", "exact"))
-        rows.append([_NAMES.get(row["ranking"], row["ranking"]), *cells, counts])
-    headings = ("ranking of heads", "rho, first order", "p", "rho, exact", "p", "heads")
+    def numbers(row: Row) -> dict[str, str]:
+        """Row of texts, empty where the ranking was not compared with the effect."""
+        texts = {"ranking": _NAMES.get(row["ranking"], str(row["ranking"]))}
+        for size in ("effect", "exact"):
+            asked = row[f"n_{size}{end}"] > 0
+            texts[f"rho_{size}"] = number_text(row[f"rho_{size}{end}"]) if asked else ""
+            texts[f"p_{size}"] = p_text(row[f"p_{size}{end}"]) if asked else ""
+            texts[f"n_{size}"] = str(row[f"n_{size}{end}"])
+        return texts
+
+    columns: Columns = [
+        ("ranking of heads", "{ranking}"),
+        ("rho, first order", "{rho_effect}"),
+        ("p", "{p_effect}"),
+        ("rho, exact", "{rho_exact}"),
+        ("p", "{p_exact}"),
+        ("heads", "{n_effect}, {n_exact}"),
+    ]
     title = f"Does a ranking predict the size of the effect on {EFFECTS[end]}?"
-    return rows_table(title, headings, rows)
+    return rows_table(title, [numbers(row) for row in study.agreement.to_dict("records")], columns)
 
 
 def curve_output(curve: PruneCurve, folder: Path) -> Output:
@@ -383,27 +384,25 @@ def curve_output(curve: PruneCurve, folder: Path) -> Output:
     from tda_bias.ablation.prune_curve import curve_finding
 
     record = curve.record
-    rows = [
-        [
-            str(row["ranking"]),
-            str(row["k"]),
-            f"{row['before_choose']:.2f} to {row['choose']:.2f}",
-            f"{row['before_test']:.2f} to {row['test']:.2f} "
-            f"[{interval_text(row['test_low'], row['test_high'])}]",
-            f"{row['random_test']:.2f}",
-            f"{row['p_random']:.3f}",
-            f"{row['d_log_ppl']:+.4f}",
-        ]
-        for row in curve.chosen.to_dict("records")
+    columns: Columns = [
+        ("ranking", "{ranking}"),
+        ("heads", "{k}"),
+        ("choosing targets", "{before_choose:.2f} to {choose:.2f}"),
+        (
+            "other targets",
+            lambda row: (
+                f"{row['before_test']:.2f} to {row['test']:.2f} "
+                f"[{interval_text(row['test_low'], row['test_high'])}]"
+            ),
+        ),
+        ("random", "{random_test:.2f}"),
+        ("p", "{p_random:.3f}"),
+        ("log-perplexity", "{d_log_ppl:+.4f}"),
     ]
-    headings = ("ranking", "heads", "choosing targets", "other targets", "random", "p")
     title = f"{record.model.name} · {record.category} · {record.quantity} remaining (nats)"
     return Output(
         finding=curve_finding(curve).then(report_of(folder)),
-        shown=[
-            rows_table(title, (*headings, "log-perplexity"), rows),
-            *rounded_lines(record.precision),
-        ],
+        shown=[rows_table(title, curve.chosen, columns), *rounded_lines(record.precision)],
         values={"record": record, "chosen": curve.chosen},
         rows=curve.chosen,
         folder=folder,

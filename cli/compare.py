@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
+from tda_bias.pairs.published import set_comes_from_hub
+from tda_bias.runs.record import DataRecord
+from tda_bias.runs.run import content_hash, open_run
 from tda_bias.runs.text import interval_text, number_text, p_text
+from tda_bias.sources import text_comes_from_hub
+from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .loading import language_model, reach_hub_for
 from .options import Positional, command
-from .output import Output, head_name, report_of, uncut_table
+from .output import Columns, Output, head_name, interval_of, report_of, uncut_table
 from .progress import say
 from .settings import (
     SPEAKING,
@@ -37,7 +42,9 @@ if TYPE_CHECKING:
     from tda_bias.comparison.head_maps import HeadsComparison
     from tda_bias.comparison.models import ModelComparison
 
-_HEADINGS = ("outcome", "before", "after", "change", "interval", "p")
+_COLUMNS = [
+    (name, f"{{{name}}}") for name in ("outcome", "before", "after", "change", "interval", "p")
+]
 _SHOWN = 10
 
 
@@ -144,10 +151,6 @@ def compare(settings: CompareSettings) -> None:
 
 
 def _compared_models(settings: CompareSettings) -> ModelComparison:
-    from tda_bias.pairs.published import set_comes_from_hub
-    from tda_bias.sources import text_comes_from_hub
-    from tda_bias.triples import comes_from_hub
-
     from_hub = (
         comes_from_hub(settings.data)
         or comes_from_hub(settings.sentences, "intrasentence")
@@ -207,8 +210,6 @@ def _compared_runs(settings: CompareSettings) -> Output:
     from tda_bias.heads.result import HeadBias
     from tda_bias.plots.figures import plot_head_comparison
     from tda_bias.runs.figures import print_style
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.runs.run import content_hash, open_run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     runs = (settings.before, settings.after)
@@ -263,22 +264,31 @@ def _tables(comparison: ModelComparison) -> Iterator[Table]:
     kinds = {"bias": ("bias",), "quality and knowledge": ("quality", "knowledge")}
     for title, kept in kinds.items():
         table = comparison.table[comparison.table["kind"].isin(kept)]
-        rows = [_cells(row) for row in table.to_dict("records")]
-        if rows:
-            headings = (*_HEADINGS, "Holm" if title == "bias" else "guard")
-            yield uncut_table(f"{names} · {title}", headings, rows, left=1)
+        if not table.empty:
+            last = "Holm" if title == "bias" else "guard"
+            yield uncut_table(
+                f"{names} · {title}",
+                [_cells(row) for row in table.to_dict("records")],
+                [*_COLUMNS, (last, "{last}")],
+            )
 
 
-def _cells(row: dict[Any, Any]) -> list[str]:
+def _cells(row: dict[Any, Any]) -> dict[str, Any]:
+    """The texts of a row."""
     digits = 1 if row["unit"] == "points" else 3
-    before, after = (number_text(row[name], digits) for name in ("before", "after"))
+    texts = {name: number_text(row[name], digits) for name in ("before", "after")}
     change = "undefined" if row["change"] != row["change"] else f"{row['change']:+.{digits}f}"
-    interval = interval_text(row["low"], row["high"], digits)
-    p = "" if row["p"] != row["p"] else p_text(row["p"])
     last = str(row["guard"])
     if row["kind"] == "bias":
         last = p_text(row["p_holm"]) if row["primary"] else ""
-    return [str(row["outcome"]), before, after, change, interval, p, last]
+    return {
+        **texts,
+        "outcome": row["outcome"],
+        "change": change,
+        "interval": interval_text(row["low"], row["high"], digits),
+        "p": "" if row["p"] != row["p"] else p_text(row["p"]),
+        "last": last,
+    }
 
 
 def beta_output(comparison: BetaAgreement, folder: Path) -> Output:
@@ -286,23 +296,25 @@ def beta_output(comparison: BetaAgreement, folder: Path) -> Output:
     from tda_bias.comparison.beta_agreement import agreement_finding
 
     record = comparison.record
-    rows = [
-        [
-            f"{row['quantity']}, {'sums' if row['scoring'] == 'sum' else 'per token'}",
-            row["over"],
-            str(row["n"]),
-            number_text(row["r"]),
-            interval_text(row["chance_low"], row["chance_high"]),
-            p_text(row["p"]),
-            number_text(row["corrected"]) if row["over"] == "targets" else "",
-        ]
-        for row in comparison.agreement.to_dict("records")
+    columns: Columns = [
+        (
+            "quantity",
+            lambda row: f"{row['quantity']}, {'sums' if row['scoring'] == 'sum' else 'per token'}",
+        ),
+        ("over", "{over}"),
+        ("n", "{n}"),
+        ("r", "{r:n2}"),
+        ("by chance (95 %)", interval_of("chance_low", "chance_high")),
+        ("p", "{p:p}"),
+        (
+            "corrected",
+            lambda row: number_text(row["corrected"]) if row["over"] == "targets" else "",
+        ),
     ]
     title = f"{record.model.name} and {record.after.name} · {record.category} · agreement"
-    headings = ("quantity", "over", "n", "r", "by chance (95 %)", "p", "corrected")
     return Output(
         finding=agreement_finding(comparison).then(report_of(folder)),
-        shown=[uncut_table(title, headings, rows)],
+        shown=[uncut_table(title, comparison.agreement, columns, left=2)],
         values={"record": record, "agreement": comparison.agreement},
         rows=comparison.agreement,
         folder=folder,
@@ -315,31 +327,25 @@ def heads_output(comparison: HeadsComparison, folder: Path) -> Output:
     from tda_bias.comparison.head_maps import maps_finding
 
     record, moved = comparison.record, comparison.heads
-    rows = [
-        [
-            row["over"],
-            str(row["n"]),
-            number_text(row["rho"]),
-            interval_text(row["chance_low"], row["chance_high"]),
-            p_text(row["p"]),
-        ]
-        for row in comparison.agreement.to_dict("records")
+    agreement: Columns = [
+        ("over", "{over}"),
+        ("n", "{n}"),
+        ("Spearman", "{rho:n2}"),
+        ("by chance (95 %)", interval_of("chance_low", "chance_high")),
+        ("p", "{p:p}"),
     ]
     names = f"{record.model.name} and {record.after.name}"
     title = f"{names} · {record.category} · agreement of {record.by}"
-    tables = [uncut_table(title, ("over", "n", "Spearman", "by chance (95 %)", "p"), rows, left=1)]
+    tables = [uncut_table(title, comparison.agreement, agreement)]
     if record.matched:
         ordered = moved.reindex(moved["z"].abs().sort_values(ascending=False).index)
-        rows = [
-            [
-                head_name(row),
-                *(number_text(row[name]) for name in ("before", "after", "change", "z")),
-                *(p_text(row[name]) for name in ("p", "p_holm")),
-            ]
-            for row in ordered.head(_SHOWN).to_dict("records")
+        columns: Columns = [
+            ("head", head_name),
+            *((name, f"{{{name}:n2}}") for name in ("before", "after", "change", "z")),
+            ("p", "{p:p}"),
+            ("Holm", "{p_holm:p}"),
         ]
-        headings = ("head", "before", "after", "change", "z", "p", "Holm")
-        tables.append(uncut_table("Heads that moved most", headings, rows, left=1))
+        tables.append(uncut_table("Heads that moved most", ordered.head(_SHOWN), columns))
     return Output(
         finding=maps_finding(comparison).then(report_of(folder)),
         shown=tables,

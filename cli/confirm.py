@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.text import Finding, counted, p_text
+from tda_bias.runs.files import locked
+from tda_bias.runs.record import ModelRecord, RunRecord
+from tda_bias.runs.run import Run, refuse_run_of_another_command
+from tda_bias.runs.settings import validated
+from tda_bias.runs.text import Finding
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import category_of, language_model
 from .options import Positional, command
-from .output import Output, head_name, report_of, rows_table
+from .output import Columns, Output, head_name, report_of, rows_table
 from .settings import DeviceOption, OutputSettings, SeedOption
 
 if TYPE_CHECKING:
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
 
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LanguageModel
-    from tda_bias.runs.record import ModelRecord
-    from tda_bias.runs.run import Run
 
 
 class ConfirmSettings(SeedOption, OutputSettings):
@@ -68,8 +70,6 @@ class ConfirmSettings(SeedOption, OutputSettings):
 @command(ConfirmSettings)
 def confirm(settings: ConfirmSettings) -> None:
     """Choose heads on half of the targets and test them on the others, or on other data."""
-    from tda_bias.runs.run import refuse_run_of_another_command
-
     refuse_run_of_another_command(settings.folder, "confirm")
     if settings.pairs is not None:
         _model(settings, settings.pairs).print(settings)
@@ -103,16 +103,17 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
     )  # fmt: skip
     summary = {**{name: getattr(result, name) for name in names}, **result.record}
     top, model = settings.top, run.record.model
-    rows = [
-        [head_name(row), f"{row['chosen']:.0%}", f"{row['replicated']:.0%}"]
-        for row in result.heads.head(top).to_dict("records")
+    columns: Columns = [
+        ("head", head_name),
+        ("chosen in", "{chosen:.0%}"),
+        ("then p <= .05 in", "{replicated:.0%}"),
     ]
     edges = ", output edges" * (run.record.config.edges == "output")
     title = (
         f"{model.name} · {category} · first {top} heads of half of the targets, on the other "
         f"half{edges}"
     )
-    shown = rows_table(title, ("head", "chosen in", "then p <= .05 in"), rows)
+    shown = rows_table(title, result.heads.head(top), columns)
     next_ = (f"tdabias ablate {quote(str(settings.run))}", report_of(settings.run))
     found = confirmation_finding(result)
     return _saved(settings, model, found, next_, summary, result.heads, [shown])
@@ -120,41 +121,28 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
 
 def _on_other_data(settings: ConfirmSettings, run: HeadBias, category: str, data: str) -> Output:
     """The heads of the run, on triples about other targets."""
-    from scipy import stats
-
-    from tda_bias.heads.confirmation import confirmed_on, refuse_shared_targets
-    from tda_bias.runs.settings import validated
+    from tda_bias.heads.confirmation import confirmed_on, other_data_finding, refuse_shared_targets
 
     from . import heads
 
     refuse_shared_targets(run, category, data)
     of_run = {**run.record.settings, "data": data, "category": category, "group": ()}
-    of_run |= {"out": settings.folder / "heads", "limit": None}
+    of_run |= {"out": settings.folder / "heads", "limit": None, "untrained": False}
+    of_run |= {"placebo": "none"}
     other = heads.compute(validated(heads.HeadsSettings, of_run), shared=False)
     table = confirmed_on(run, other, category=category, by=settings.rank_by, top=settings.top)
     confirmed = int((table["p_holm"] < 0.05).sum())
-    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
     summary = {"data": data, "by": settings.rank_by, "top": settings.top, "confirmed": confirmed}
-    rows = [
-        [
-            head_name(row),
-            *(f"{row[name]:.2f}" for name in ("z", "z_other")),
-            *(p_text(row[name]) for name in ("p_other", "p_holm")),
-        ]
-        for row in table.to_dict("records")
+    columns: Columns = [
+        ("head", head_name),
+        ("z", "{z:.2f}"),
+        ("z there", "{z_other:.2f}"),
+        ("p there", "{p_other:p}"),
+        ("p (Holm)", "{p_holm:p}"),
     ]
     title = f"{category} · chosen in the run, tested on {data}"
-    shown = rows_table(title, ("head", "z", "z there", "p there", "p (Holm)"), rows)
-    found = Finding(
-        result=[
-            f"{confirmed} of {counted(len(table), 'head')} chosen in the run are confirmed on "
-            f"{data} (Holm p < .05)."
-        ],
-        power=[
-            f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
-            "the normal distribution)."
-        ],
-    )
+    shown = rows_table(title, table, columns)
+    found = other_data_finding(table, data)
     next_ = (report_of(settings.run),)
     return _saved(settings, run.record.model, found, next_, summary, table, [shown])
 
@@ -168,7 +156,6 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
         read_items,
         refuse_second_look,
     )
-    from tda_bias.runs.record import ModelRecord
 
     about = read_about(settings.run)
     refuse_second_look(settings.run)
@@ -201,8 +188,6 @@ def _saved(
     shown: Sequence[Table] = (),
 ) -> Output:
     """The output, once its finding, summary and table are saved."""
-    from tda_bias.runs.files import locked
-    from tda_bias.runs.record import RunRecord
     from tda_bias.runs.result import writing_run
 
     folder = settings.folder

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from tda_bias.runs.text import counted, interval_text, number_text, p_text
+from tda_bias.runs.run import open_run
+from tda_bias.runs.text import counted
 from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .options import Positional, command
-from .output import Output, head_name, report_of, rows_table, uncut_table
+from .output import (
+    Columns,
+    Output,
+    head_name,
+    interval_of,
+    report_of,
+    rows_table,
+    uncut_table,
+)
 from .settings import RunSettings, SeedOption, folder_name
 from .work import held
 
@@ -135,7 +144,6 @@ def _by_target(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
 def _by_item(settings: CrossrefSettings, about: dict[str, Any]) -> Output:
     """Over items: what heads do with the preference for the stereotype text."""
     from tda_bias.crossref.item_crossref import COMMAND, cross_reference_items
-    from tda_bias.runs.run import open_run
     from tda_bias.scores.stereoset_scores import StereoSetScores
 
     others = {"stereoset", "rank_by"}
@@ -184,22 +192,20 @@ def target_output(result: CrossReference, folder: Path) -> Output:
     from tda_bias.crossref.crossref import match_counts, target_finding
 
     about = f"{counted(len(result.targets), 'target')} ({match_counts(result.targets)})"
-    rows = [
-        [
-            row["quantity"],
-            row["summary"],
-            f"{row['spearman']:.2f}",
-            p_text(row["p"]),
-            interval_text(row["low"], row["high"]),
-            p_text(row["p_partial"]),
-            p_text(row["q"]),
-        ]
-        for row in result.correlations.sort_values("p", kind="stable").head(8).to_dict("records")
+    columns: Columns = [
+        ("quantity", "{quantity}"),
+        ("of heads", "{summary}"),
+        ("Spearman", "{spearman:.2f}"),
+        ("p", "{p:p}"),
+        ("95 % interval", interval_of("low", "high")),
+        ("partial p", "{p_partial:p}"),
+        ("q", "{q:p}"),
     ]
-    headings = ("quantity", "of heads", "Spearman", "p", "95 % interval", "partial p", "q")
+    first = result.correlations.sort_values("p", kind="stable").head(8)
+    title = f"{result.record.model.name} · {about}"
     return Output(
         finding=target_finding(result).then(report_of(folder)),
-        shown=[rows_table(f"{result.record.model.name} · {about}", headings, rows, left=2)],
+        shown=[rows_table(title, first, columns, left=2)],
         values={
             "model": result.record.model,
             "targets": result.targets,
@@ -215,34 +221,22 @@ def item_output(result: ItemCrossReference, folder: Path) -> Output:
     """Number of heads that go with the preference, for each way to compare."""
     from tda_bias.crossref.item_crossref import item_finding
 
-    headings = (
-        "compared",
-        "of heads",
-        "items",
-        "p < .05\n(by chance)",
-        "family-\nwise",
-        "rho",
-        "at",
-    )
+    columns: Columns = [
+        ("compared", lambda row: _WAYS[row["way"]]),
+        ("of heads", lambda row: f"{row['measure']} of {_SETS[row['dim']]}"),
+        ("items", "{n}"),
+        ("p < .05\n(by chance)", "{p05} ({expected:.1f})"),
+        ("family-\nwise", "{family_wise}"),
+        ("rho", "{largest:n2}"),
+        ("at", lambda row: head_name(row) if row["heads"] else ""),
+    ]
     tables = []
     for category, own in result.summary.groupby("category", sort=False):
-        rows = [
-            [
-                _WAYS[row["way"]],
-                f"{row['measure']} of {_SETS[row['dim']]}",
-                str(row["n"]),
-                f"{row['p05']} ({row['expected']:.1f})",
-                str(row["family_wise"]),
-                number_text(row["largest"]),
-                head_name(row) if row["heads"] else "",
-            ]
-            for row in own.to_dict("records")
-        ]
         title = (
             f"{result.record.model.name} · {category} · {own['heads'].max()} heads against "
             "log-odds or beta, item by item · largest rho and its head"
         )
-        tables.append(uncut_table(title, headings, rows))
+        tables.append(uncut_table(title, own, columns, left=2))
     return Output(
         finding=item_finding(result).then(report_of(folder)),
         shown=tables,
@@ -258,25 +252,19 @@ def published_output(result: PublishedAgreement, folder: Path) -> Output:
     from tda_bias.paper.rankings import published_finding
 
     record = result.record
-    rows = [
-        [
-            row["category"],
-            row["second"],
-            number_text(row["spearman"]),
-            *(p_text(row[name]) for name in ("p", "p_within_layers")),
-            f"{row['overlap']} ({row['chance']:.1f})",
-            p_text(row["p_overlap"]),
-        ]
-        for row in result.agreement.to_dict("records")
+    columns: Columns = [
+        ("category", "{category}"),
+        ("published", "{second}"),
+        ("Spearman", "{spearman:n2}"),
+        ("p", "{p:p}"),
+        ("p within layers", "{p_within_layers:p}"),
+        (f"of top {record.top} (chance)", "{overlap} ({chance:.1f})"),
+        ("p", "{p_overlap:p}"),
     ]
     title = f"{record.model.name} · {record.by} beside published rankings of {record.published}"
-    headings = (
-        "category", "published", "Spearman", "p", "p within layers",
-        f"of top {record.top} (chance)", "p",
-    )  # fmt: skip
     return Output(
         finding=published_finding(result).then(report_of(folder)),
-        shown=[uncut_table(title, headings, rows)],
+        shown=[uncut_table(title, result.agreement, columns, left=2)],
         values={
             "model": record.model,
             "published": record.published,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from tda_bias.runs.files import to_json, write_text
+from tda_bias.runs.run import refuse_file_of_a_run
 from tda_bias.runs.text import Finding, counted
+from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, RankBy
 
 from .loading import (
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tda_bias.ablation.edits import EditedModel
+    from tda_bias.heads.record import HeadsRecord
     from tda_bias.heads.result import HeadBias
-    from tda_bias.runs.record import DataRecord
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
@@ -111,7 +114,6 @@ def _model(settings: EditSettings) -> Output:
         stored_dtype,
         write_edited_model,
     )
-    from tda_bias.triples import comes_from_hub, load_triples
 
     if settings.how is None:
         raise InputError("`how` is missing; give --how")
@@ -120,10 +122,12 @@ def _model(settings: EditSettings) -> Output:
     chosen = _chosen(settings)
     probes = [triple.texts()[0] for triple in load_triples("starter")[:_PROBES]]
     texts: list[str] = []
+    source, category, groups = _mean_over(settings, chosen)
     if rule.how == "mean":
-        reach_hub_for(chosen.model, also=comes_from_hub(chosen.data))
-        triples = load_triples(chosen.data, category=chosen.category, groups=chosen.groups)
+        reach_hub_for(chosen.model, also=comes_from_hub(source))
+        triples = load_triples(source, category=category, groups=groups)
         texts = [triple.texts()[2] for triple in triples]
+    data = chosen.record.data if chosen.record is not None else None
     loaded = partial(language_model, chosen.model, settings, settings.console)
     written = write_edited_model(
         partial(loaded, dtype=stored_dtype(chosen.model)),
@@ -137,8 +141,8 @@ def _model(settings: EditSettings) -> Output:
         about={
             "model": chosen.model,
             "from": chosen.source,
-            "mean_over": chosen.data,
-            "chosen_on": None if chosen.chosen_on is None else chosen.chosen_on.model_dump(),
+            "mean_over": source,
+            "chosen_on": data.model_dump() if data is not None else None,
         },
     )
     return output(written, chosen, str(rule))
@@ -147,8 +151,6 @@ def _model(settings: EditSettings) -> Output:
 def _slices(settings: EditSettings) -> Output:
     """Write chosen heads of a run for other programs."""
     from tda_bias.ablation.head_weights import export_record
-    from tda_bias.runs.files import to_json, write_text
-    from tda_bias.runs.run import refuse_file_of_a_run
 
     others = {"how", "head", "heads", "data"} & settings.model_fields_set
     if others:
@@ -191,27 +193,21 @@ class Chosen:
 
     Attributes:
         heads: The heads.
-        model: Whose they are.
+        model: Name of the model to edit.
         source: What named them.
         weights: Hash of the weights of the model they were found in, where that is known.
-        chosen_on: Texts that they were chosen on, where that is known.
-        data: Texts of a mean.
-        category: Of those.
-        groups: Of those.
+        category: Of the run.
+        record: Of the run.
         warning: What must be known of the choice.
-        data_option: The run's ``--data``, for a command that follows.
     """
 
     heads: Sequence[HeadId]
     model: str
     source: str
     weights: str | None = None
-    data: str = "starter"
     category: str = "all"
-    groups: Sequence[str] = ()
+    record: HeadsRecord | None = None
     warning: str = ""
-    data_option: str = ""
-    chosen_on: DataRecord | None = None
 
 
 def _chosen(settings: EditSettings) -> Chosen:
@@ -225,7 +221,6 @@ def _chosen(settings: EditSettings) -> Chosen:
     if settings.survivors or settings.random_seed is not None:
         name = "survivors" if settings.survivors else "random_seed"
         raise InputError(f"`{name}` chooses among the heads of a run; give its folder")
-    data = settings.data or "starter"
     if settings.heads is not None:
         from tda_bias.ablation.head_weights import heads_of_file
 
@@ -233,12 +228,12 @@ def _chosen(settings: EditSettings) -> Chosen:
         model = settings.model or about.get("name")
         if not model:
             raise InputError(f"{settings.heads} names no model; give --model")
-        return Chosen(heads, str(model), str(settings.heads), about.get("weights"), data)
+        return Chosen(heads, str(model), str(settings.heads), about.get("weights"))
     if settings.model is None:
         raise InputError("`model` is missing; give --model")
     parsed = [_HEAD.fullmatch(name) for name in settings.head]
     heads = [HeadId(int(match[1]), int(match[2])) for match in parsed if match]
-    return Chosen(heads, settings.model, "the command line", None, data)
+    return Chosen(heads, settings.model, "the command line")
 
 
 def _of_run(settings: EditSettings, run: Path) -> Chosen:
@@ -246,25 +241,26 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
     warning = "" if len(heads.survivors(category=category, by=by)) else _NOISE
     if settings.random_seed is not None:
         warning = "Drawn at random from the layers of the chosen heads: a control."
-    about = heads.record.model
-    data, groups = settings.data, ()
-    if data is None and heads.record.settings.get("pairs"):
-        data = "starter"  # pairs have no unrelated texts that a mean could be over
-    elif data is None:
-        data = str(heads.record.data.source) if heads.record.data is not None else "starter"
-        groups = heads.record.setting("group", ())
     return Chosen(
         heads=[HeadId(int(row["layer"]), int(row["head"])) for row in rows.to_dict("records")],
         model=settings.model or model_of(heads.record),
         source=f"{run}, category {category}",
-        weights=about.weights,
-        data=data,
-        category="all" if heads.record.settings.get("pairs") else category,
-        groups=groups,
+        weights=heads.record.model.weights,
+        category=category,
+        record=heads.record,
         warning=warning,
-        data_option=data_option(heads.record),
-        chosen_on=heads.record.data,
     )
+
+
+def _mean_over(settings: EditSettings, chosen: Chosen) -> tuple[str, str, Sequence[str]]:
+    """Source, category and groups of the triples whose unrelated texts a mean is over."""
+    record = chosen.record
+    if record is None or record.settings.get("pairs"):  # pairs have no unrelated texts
+        return settings.data or "starter", "all", ()
+    if settings.data is not None:
+        return settings.data, chosen.category, ()
+    source = str(record.data.source) if record.data is not None else "starter"
+    return source, chosen.category, record.setting("group", ())
 
 
 def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, RankBy, pd.DataFrame]:
@@ -299,7 +295,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
                 "as they were."
             ],
             control=[*control, *([chosen.warning] if chosen.warning else [])],
-            next=[f"tdabias compare {names}{chosen.data_option}"],
+            next=[f"tdabias compare {names}{data_option(chosen.record)}"],
         ),
         shown=[f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)"],
         values={

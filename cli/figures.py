@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from tda_bias.config import HeadBiasConfig
+from tda_bias.runs.record import COMMANDS
+from tda_bias.runs.run import open_run, refuse_run_of_another_command, with_parts
 from tda_bias.runs.text import counted
-from tda_bias.types import PValue, RankBy
+from tda_bias.types import InputError, PValue, RankBy
 
 from . import heads
 from .heads import HeadsSettings
@@ -51,11 +53,16 @@ def figures(settings: FiguresSettings) -> None:
     from pvf.papers import write_risk_tables
     from tda_bias.paper.page import write_tables
     from tda_bias.runs.figures import drawings, write_print
-    from tda_bias.runs.run import refuse_run_of_another_command, with_parts
 
     out, formats = settings.out, settings.as_
     refuse_run_of_another_command(out, "figures")
     opened = with_parts(settings.runs)
+    for run in opened:
+        if run.folder in settings.runs and run.command not in COMMANDS:
+            raise InputError(
+                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
+                f"runs of {', '.join(COMMANDS)}"
+            )
     written: list[dict[str, Any]] = []
     lacking: list[str] = []
     with doing(settings.console, "drawing"):
@@ -128,32 +135,13 @@ def reproduce(settings: ReproduceSettings) -> None:
     import pandas as pd
 
     from tda_bias.heads.result import HeadBias
-    from tda_bias.paper.page import TABLE_NUMBER, beside_published, page, survivors_line
-    from tda_bias.runs.figures import drawings, write_print
-    from tda_bias.runs.files import write_text
-    from tda_bias.runs.run import open_run
-    from tda_bias.runs.tables import write_table
+    from tda_bias.paper.page import survivors_line, write_page
 
     run = open_run(settings.folder / "heads")
     result = run.load(HeadBias.load)
-    pictures: dict[str, Path] = {}
+    typed = command_line(["reproduce"], settings)
     with doing(settings.console, "drawing"):
-        for drawn in drawings([run], catalogue()):
-            files = write_print(settings.folder / "figures", drawn, ("png", "svg", "pdf"))
-            pictures[drawn.name] = files[0].relative_to(settings.folder)
-        for category in result.categories:
-            name = f"table{TABLE_NUMBER[category]}_{category}"
-            table = beside_published(result, category)
-            caption = f"{category}: metric T over heads, paper and {run.model}"
-            write_table(settings.folder / "tables", name, table, caption)
-    text = page(
-        result,
-        pictures=pictures,
-        command=command_line(["reproduce"], settings),
-        seconds=time.perf_counter() - start,
-        run_id=run.id,
-    )
-    write_text(settings.folder / "README.md", text)
+        pictures = write_page(run, settings.folder, catalogue(), command=typed, started=start)
     written = settings.folder / "README.md"
     Output(
         shown=[survivors_line(result), f"Page: {written}"],

@@ -11,12 +11,16 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.runs.text import Finding, counted, number_text, p_text
-from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone
+from tda_bias.models.processes import launched
+from tda_bias.pairs import SETS, pair_triples
+from tda_bias.runs.record import DataRecord
+from tda_bias.runs.text import Finding, counted, p_text
+from tda_bias.twins import PLACEBOS, Twins, comparable_placebos
+from tda_bias.types import CATEGORIES, MAX_COUNT, InputError, ShareDone, Triple
 
 from .loading import data_option, hooked_model, pairs_of, triples_record, triples_with_twins
-from .options import command, launched, part_of
-from .output import Output, groups_table, head_name, report_of, rows_table, table_of
+from .options import command, part_of
+from .output import Columns, Output, groups_table, head_name, report_of, rows_table, table_of
 from .settings import SharedRunSettings, TriplesSettings, TwinsOption, folder_name
 from .work import Work, stage, working
 
@@ -24,10 +28,6 @@ if TYPE_CHECKING:
     from tda_bias.heads.finding import PlaceboContrast
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.load import LoadedModel
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.twins import Twins
-    from tda_bias.types import Triple
-
 # Folders inside a run: of the same with random weights, and of placebo twins.
 UNTRAINED = "untrained"
 PLACEBO = "placebo-{}"
@@ -120,7 +120,12 @@ def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
         ShareDone: where another process gathers.
     """
     triples, twins, data = texts_of(settings)
-    placebo = _placebo_texts(settings, triples, twins)
+    placebo = None
+    if settings.placebo != "none":
+        if twins is None:
+            raise InputError("`placebo` is compared with twins, and this run has none")
+        with_twins = [triple for triple in triples if twins.of(triple)]
+        placebo = comparable_placebos(with_twins, settings.placebo)
 
     from tda_bias.heads.result import HeadBias
     from tda_bias.models.hooked import initialised
@@ -143,31 +148,6 @@ def compute(settings: HeadsSettings, *, shared: bool = True) -> HeadBias:
     if done:
         raise done[-1]
     return HeadBias.load(folder)
-
-
-def _placebo_texts(
-    settings: HeadsSettings, triples: list[Triple], twins: Twins | None
-) -> tuple[list[Triple], Twins] | None:
-    """Triples of groups that can be compared by their placebo twins, and these.
-
-    Raises:
-        InputError: if there are none, or no twins to compare them with.
-    """
-    from collections import Counter
-
-    from tda_bias.twins import make_placebos
-
-    if settings.placebo == "none":
-        return None
-    if twins is None:
-        raise InputError("`placebo` is compared with twins, and this run has none")
-    made = make_placebos([triple for triple in triples if twins.of(triple)], settings.placebo)
-    size = Counter((triple.category, triple.group) for triple, _ in made)
-    usable = [triple for triple, _ in made if size[triple.category, triple.group] > 1]
-    if not usable:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
-        raise InputError(f"`placebo` {settings.placebo}: no target has two; {reasons}")
-    return usable, made
 
 
 def _computed(
@@ -201,13 +181,9 @@ def _computed(
 
 def texts_of(settings: HeadsSettings) -> tuple[list[Triple], Twins | None, DataRecord]:
     """Texts to compare: triples and their twins, or pairs; and their source."""
-    from tda_bias.runs.record import DataRecord
-
     if settings.pairs is None:
         triples, twins = triples_with_twins(settings)
         return triples, twins, triples_record(settings.data, str(settings.category))
-
-    from tda_bias.pairs import SETS, pair_triples
 
     if settings.pairs not in SETS and not Path(settings.pairs).is_file():
         raise InputError(
@@ -300,7 +276,6 @@ def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, Placeb
     """By placebo, the tests with twins beside those with placebo twins; only what was run."""
     from tda_bias.heads.finding import placebo_contrast
     from tda_bias.heads.result import HeadBias
-    from tda_bias.twins import PLACEBOS
 
     inside = {placebo: folder / PLACEBO.format(placebo) for placebo in PLACEBOS}
     runs = {name: HeadBias.load(at) for name, at in inside.items() if (at / "run.json").is_file()}
@@ -315,28 +290,28 @@ def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
     end = "_twin" if "p_location_twin" in result.table else ""
     of_category = result.table[result.table["category"] == category]
     tested = of_category.groupby("group")[f"p_max_location{end}"].min()
-    rows = [
-        [row["group"], str(row["n"]), number_text(row["reliability"]), p_text(tested[row["group"]])]
-        for row in result.groups[result.groups["category"] == category].to_dict("records")
-    ]
     title = f"Groups of {category} · location test{', triple minus twin' if end else ''}"
-    headings = ("group", "texts", "reliability", "smallest p (family-wise)")
-    return groups_table(title, headings, rows, "groups.csv")
+    columns: Columns = [
+        ("group", "{group}"),
+        ("texts", "{n}"),
+        ("reliability", "{reliability:n2}"),
+        ("smallest p (family-wise)", lambda row: p_text(tested[row["group"]])),
+    ]
+    groups = result.groups[result.groups["category"] == category]
+    return groups_table(title, groups, columns, "groups.csv")
 
 
 def ranked_table(result: HeadBias, category: str, top: int) -> Table:
     """The ranked heads of one category."""
     from tda_bias.heads.finding import TESTS, ranking_name
 
-    title = f"{result.record.model.name} · {category} · heads ranked by {ranking_name(result)}"
-    unit = "z" if result.rank_by in TESTS else "mean z"
-    rows = [
-        [
-            head_name(row),
-            f"{row['z']:.2f}",
-            *(p_text(row[name]) for name in ("p", "p_max", "q")),
-            "yes" if row["unstable"] else "",
-        ]
-        for row in result.top(top, category=category).to_dict("records")
+    columns: Columns = [
+        ("head", head_name),
+        ("z" if result.rank_by in TESTS else "mean z", "{z:.2f}"),
+        ("p", "{p:p}"),
+        ("p (family-wise)", "{p_max:p}"),
+        ("q (FDR)", "{q:p}"),
+        ("unstable", lambda row: "yes" if row["unstable"] else ""),
     ]
-    return rows_table(title, ("head", unit, "p", "p (family-wise)", "q (FDR)", "unstable"), rows)
+    title = f"{result.record.model.name} · {category} · heads ranked by {ranking_name(result)}"
+    return rows_table(title, result.top(top, category=category), columns)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tda_bias.types import InputError
+from tda_bias.models.packaged import PACKAGED
+from tda_bias.pairs import PairSet, load_pairs
+from tda_bias.pairs.published import set_comes_from_hub
+from tda_bias.runs.record import DataRecord, RunRecord
+from tda_bias.triples import comes_from_hub, load_triples, source_revision, triple_remarks
+from tda_bias.twins import Twins, load_twins, make_twins
+from tda_bias.types import InputError, Triple
 
 from .progress import doing, say
 from .settings import DeviceOption
@@ -19,11 +25,6 @@ from .settings import DeviceOption
 if TYPE_CHECKING:
     from tda_bias.heads.result import HeadBias, HeadsRecord
     from tda_bias.models.load import LanguageModel, LoadedModel
-    from tda_bias.pairs import PairSet
-    from tda_bias.runs.record import DataRecord, RunRecord
-    from tda_bias.twins import Twins
-    from tda_bias.types import Triple
-
 
 TIMEOUT_SECONDS = 5.0
 
@@ -50,8 +51,6 @@ def use_cache_if_unreachable() -> None:
 
 def reach_hub_for(model: str, *, also: bool = False) -> None:
     """Find out whether the hub answers, if the model (or something else) comes from there."""
-    from tda_bias.models.packaged import PACKAGED
-
     if also or not (model in PACKAGED or Path(model).exists()):
         use_cache_if_unreachable()
 
@@ -108,8 +107,6 @@ def triples_with_twins(settings: Any) -> tuple[list[Triple], Twins | None]:
     Raises:
         InputError: as ``load_triples`` and ``load_twins``.
     """
-    from tda_bias.triples import comes_from_hub, load_triples
-
     reach_hub_for(settings.model, also=comes_from_hub(settings.data))
     triples = load_triples(
         settings.data, category=str(settings.category), groups=settings.group, limit=settings.limit
@@ -128,18 +125,12 @@ def pairs_of(settings: Any, source: str, data: str | None) -> PairSet:
     Raises:
         InputError: as ``load_pairs``.
     """
-    from tda_bias.pairs import load_pairs
-    from tda_bias.pairs.published import set_comes_from_hub
-
     reach_hub_for(settings.model, also=set_comes_from_hub(source, data))
     return load_pairs(source, data=data, groups=settings.group, limit=settings.limit)
 
 
 def triples_record(source: str, category: str) -> DataRecord:
     """Source of triples, with remarks on it."""
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.triples import source_revision, triple_remarks
-
     remarks = triple_remarks(source, category=category)
     return DataRecord(source=source, revision=source_revision(source), remarks=remarks)
 
@@ -157,9 +148,6 @@ def twins_of(triples: list[Triple], data: str, settings: Any) -> Twins | None:
     Raises:
         InputError: as ``load_triples`` and ``load_twins``.
     """
-    from tda_bias.triples import load_triples
-    from tda_bias.twins import load_twins, make_twins
-
     if settings.twins == "none":
         return None
     whole, auto = load_triples(data), settings.twins == "auto"
@@ -194,8 +182,6 @@ def triples_of_run(
     Raises:
         InputError: if the run does not say what it read, or as ``load_triples``.
     """
-    from tda_bias.triples import comes_from_hub, load_triples
-
     source = data or (record.data.source if record.data is not None else None)
     if data is None and record.settings.get("pairs"):
         raise InputError(
@@ -227,9 +213,9 @@ def category_of(run: HeadBias, category: str | None) -> str:
     return category
 
 
-def data_option(record: RunRecord) -> str:
+def data_option(record: RunRecord | None) -> str:
     """The ``--data`` of a run for a command that follows it; empty for StereoSet by name."""
-    data = record.settings.get("data", "stereoset")
+    data = record.settings.get("data", "stereoset") if record is not None else "stereoset"
     return "" if data == "stereoset" else f" --data {quote(str(data))}"
 
 

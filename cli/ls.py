@@ -10,8 +10,14 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from tda_bias.models.packaged import PACKAGED
+from tda_bias.pairs import SETS
+from tda_bias.runs.files import RECORD
+from tda_bias.runs.run import open_run
 from tda_bias.runs.text import counted
+from tda_bias.triples import comes_from_hub, load_triples
 from tda_bias.types import InputError
+from unqover.classes import NAMED
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command
@@ -86,8 +92,6 @@ def models() -> pd.DataFrame:
     import pandas as pd
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    from tda_bias.models.packaged import PACKAGED
-
     rows = []
     for name, model in PACKAGED.items():
         try:
@@ -109,8 +113,6 @@ def data() -> pd.DataFrame:
     import pandas as pd
 
     from pvf.words import packaged
-    from tda_bias.pairs import SETS
-    from unqover.classes import NAMED
 
     names = {
         ("heads, stereoset, twins", "--data"): ("starter", "stereoset"),
@@ -130,8 +132,6 @@ def groups(source: str) -> pd.DataFrame:
         InputError: as ``load_triples``.
     """
     import pandas as pd
-
-    from tda_bias.triples import comes_from_hub, load_triples
 
     if comes_from_hub(source):
         use_cache_if_unreachable()
@@ -153,9 +153,6 @@ def runs(folder: Path, errors: Console) -> pd.DataFrame:
         InputError: if there is no such folder.
     """
     import pandas as pd
-
-    from tda_bias.runs.files import RECORD
-    from tda_bias.runs.run import open_run
 
     if not folder.is_dir():
         raise InputError(f"`folder` {folder} is no folder; name one with --folder")

@@ -48,10 +48,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
+    from tda_bias.models.processes import launched
     from tda_bias.types import ShareDone
 
     from .commands import program
-    from .options import launched
 
     errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     if arguments is None:

@@ -15,7 +15,9 @@ the same checks, those of the class.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +28,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
+from tda_bias.models.processes import launched
 from tda_bias.runs.settings import (
     is_number,
     plain_type,
@@ -37,7 +40,6 @@ from tda_bias.runs.settings import (
 )
 from tda_bias.types import MAX_COUNT, InputError
 
-from .progress import speaking
 from .settings import SharedRunSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -56,16 +58,17 @@ SHORT = {
 }
 # What few need: listed after the others, in a panel of its own.
 _ADVANCED = {
-    "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size", "combine",
-    "device_map", "distance", "domain", "dtype", "keep_patterns", "kl", "n_rates", "n_splits",
-    "overwrite", "precision", "pvalue", "random_seed", "resume", "seed", "shard", "share_prefix",
-    "start",
+    "adjust", "allowed_perplexity", "allowed_points", "anchor", "backend", "batch_size",
+    "check_items", "combine", "device_map", "distance", "domain", "dtype", "forms", "keep_patterns",
+    "kl", "n_rates", "n_splits", "overwrite", "precision", "pvalue", "random_seed", "resume",
+    "seed", "shard", "share_prefix", "start", "train_items", "width", "windows",
 }  # fmt: skip
 # What most commands have stands last in their help, in this order.
 _LAST = ("top", "limit", "seed", "out", "config", "resume", "format", "quiet", "verbose")
+_VALUE = re.compile(r"[\w-]+(,| \(| and | or |/)")
 _CONFIG = Annotated[
     Path | None,
-    typer.Option("--config", SHORT["config"], help="YAML file of settings; flags win"),
+    typer.Option("--config", SHORT["config"], help="YAML file of settings; flags win."),
 ]
 
 
@@ -106,8 +109,12 @@ def command(
                 if not isinstance(chosen, SharedRunSettings):
                     return
                 chosen = chosen.model_copy(update={"quiet": True})
-            with speaking(quiet=getattr(chosen, "quiet", False)):
+            if getattr(chosen, "quiet", False):
+                logging.disable(logging.WARNING)
+            try:
                 function(chosen)
+            finally:
+                logging.disable(logging.NOTSET)
 
         parameters = [
             inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -120,18 +127,6 @@ def command(
         return run
 
     return decorated
-
-
-def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and of all that a launcher has started.
-
-    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
-    """
-    try:
-        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    except ValueError:
-        return 0, 1
-    return (index, count) if 0 <= index < count else (0, 1)
 
 
 def merged(
@@ -176,7 +171,8 @@ def command_line(words: list[str], settings: BaseModel) -> str:
         if _by_place(field):
             arguments += [str(item) for item in several]
         elif isinstance(value, bool):
-            options.append(flag if value else f"--no-{flag.removeprefix('--')}")
+            if value != field.default:
+                options.append(flag if value else f"--no-{flag.removeprefix('--')}")
         else:
             options += [word for item in several for word in (flag, str(item))]
     return shlex.join(["tdabias", *words, *arguments, *options])
@@ -274,9 +270,8 @@ def _annotation(name: str, field: FieldInfo) -> Any:
     flag = _flag(name, field)
     about["rich_help_panel"] = "Advanced" if name in _ADVANCED else None
     if plain is bool:
-        # What a file of settings switches on can be switched off; quiet and verbose stand in none.
-        flags = flag if name in ("quiet", "verbose") else f"{flag}/--no-{flag.removeprefix('--')}"
-        return Annotated[bool | None, typer.Option(flags, **about)]
+        off = f"/--no-{flag.removeprefix('--')}" if field.default else ""
+        return Annotated[bool | None, typer.Option(flag + off, **about)]
     names = [flag, SHORT[name]] if name in SHORT else [flag]
     option = typer.Option(*names, metavar=_type_name(field), **about)
     return Annotated[list[str] | None if takes_several(field) else str | None, option]
@@ -287,17 +282,21 @@ def _flag(name: str, field: FieldInfo) -> str:
 
 
 def _help(field: FieldInfo) -> str:
-    """The description, with the choices that it does not name, and the default."""
-    text = field.description or ""
+    """The description as a sentence, with the choices that it does not name, and the default."""
+    text = (field.description or "").removesuffix(".")
     choices, remarks = _choices(field), []
+    # A value that begins a list of values keeps its letters.
+    if not (_VALUE.match(text) and not is_number(field)) and text.split(":")[0] not in choices:
+        text = text[:1].upper() + text[1:]
     if choices and not all(choice in text for choice in choices):
         remarks.append(f"one of {', '.join(choices)}")
     if field.is_required() and not _by_place(field):
         remarks.append("required")
-    elif field.default not in (None, ()) and not field.is_required():
-        remarks.append(f"default: {field.default}")
+    elif not field.is_required() and field.default is not False and field.default not in (None, ()):
+        default = field.default if isinstance(field.default, tuple) else (field.default,)
+        remarks.append(f"default: {', '.join(map(str, default))}")
     # Round brackets, and escaped: square ones are markup in help texts, and vanish.
-    return escape(f"{text} ({'; '.join(remarks)})" if remarks else text)
+    return escape(f"{text} ({'; '.join(remarks)})." if remarks else f"{text}.")
 
 
 def _type_name(field: FieldInfo) -> str:

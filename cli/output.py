@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from tda_bias.runs.text import Finding, counted
+from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
 from tda_bias.types import HeadId
 
 from .settings import OutputSettings
@@ -22,6 +23,9 @@ from .settings import OutputSettings
 if TYPE_CHECKING:
     import pandas as pd
 
+Row = Mapping[Any, Any]
+# Headings, each with a template of a row's values or a function of the row.
+Columns = Sequence[tuple[str, str | Callable[[Row], str]]]
 # Groups that are printed.
 _GROUPS = 12
 
@@ -110,11 +114,6 @@ def rounded_lines(precision: str) -> list[str]:
 # -- tables and sentences --------------------------------------------------------------------------
 
 
-def head_name(row: Mapping[Any, Any]) -> str:
-    """Name of a head in a row of a table with its layer and number: ``L5H3``."""
-    return str(HeadId(int(row["layer"]), int(row["head"])))
-
-
 def table_of(table: pd.DataFrame, title: str = "") -> Table:
     """A data frame for the terminal, numbers to three digits."""
     shown = Table(title=title, title_justify="left")
@@ -127,45 +126,70 @@ def table_of(table: pd.DataFrame, title: str = "") -> Table:
 
 
 def rows_table(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
+    title: str, rows: pd.DataFrame | Sequence[Row], columns: Columns, *, left: int = 1
 ) -> Table:
-    """A table of cells that are texts already.
+    """A table with a line for each row.
 
     Args:
         title: What stands above it.
-        headings: Of the columns.
-        rows: The cells.
+        rows: The rows.
+        columns: Of each its heading, and a template (see ``_Cells``) or a function of a row.
         left: Columns that are not right-justified.
     """
     shown = Table(title=title, title_justify="left")
-    for number, heading in enumerate(headings):
+    for number, (heading, _) in enumerate(columns):
         shown.add_column(heading, justify="left" if number < left else "right")
-    for row in rows:
-        shown.add_row(*row)
+    records: list[Row] = list(rows if isinstance(rows, Sequence) else rows.to_dict("records"))
+    for row in records:
+        shown.add_row(
+            *(_Cells().vformat(c, (), row) if isinstance(c, str) else c(row) for _, c in columns)
+        )
     return shown
 
 
 def uncut_table(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 2
+    title: str, rows: pd.DataFrame | Sequence[Row], columns: Columns, *, left: int = 1
 ) -> Table:
     """As ``rows_table``, with numbers that keep their lines at any width of the terminal."""
-    shown = rows_table(title, headings, rows, left=left)
-    for number, column in list(enumerate(shown.columns))[left:]:
+    shown = rows_table(title, rows, columns, left=left)
+    for column in shown.columns[left:]:
         # The heading too: what may shrink is taken from its neighbours as well.
-        cells = [headings[number], *(row[number] for row in rows)]
-        column.min_width = max(len(line) for cell in cells for line in cell.split("\n"))
+        texts = [str(cell) for cell in (column.header, *column.cells)]
+        column.min_width = max(len(line) for text in texts for line in text.split("\n"))
     return shown
 
 
-def groups_table(
-    title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], file: str
-) -> list[Table | str]:
+def groups_table(title: str, rows: pd.DataFrame, columns: Columns, file: str) -> list[Table | str]:
     """A short table of a run's groups, which ``file`` has all; nothing where there are none."""
-    if not rows:
+    if rows.empty:
         return []
     more = len(rows) - _GROUPS
     left_out = [f"{counted(more, 'further group')} in {file}."] if more > 0 else []
-    return [rows_table(title, headings, rows[:_GROUPS]), *left_out]
+    return [rows_table(title, rows.head(_GROUPS), columns), *left_out]
+
+
+def head_name(row: Row) -> str:
+    """Name of a head in a row of a table with its layer and number: ``L5H3``."""
+    return str(HeadId(int(row["layer"]), int(row["head"])))
+
+
+class _Cells(Formatter):
+    """Templates of cells: ``str.format`` with ``{p:p}`` for p-values and ``{r:n2}`` for numbers.
+
+    Both say ``undefined`` where there is none.
+    """
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if spec == "p":
+            return p_text(value)
+        if spec.startswith("n"):
+            return number_text(value, int(spec[1:]))
+        return format(value, spec)
+
+
+def interval_of(low: str, high: str, digits: int = 2) -> Callable[[Row], str]:
+    """A cell with an interval, or ``no interval``."""
+    return lambda row: interval_text(row[low], row[high], digits)
 
 
 def print_table(table: Table) -> None:

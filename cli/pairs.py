@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.text import interval_text, number_text
+from tda_bias.pairs import SETS
+from tda_bias.runs.record import DataRecord
 from tda_bias.types import InputError
 
 from .loading import pairs_of
 from .options import command
-from .output import Output, groups_table, report_of
+from .output import Columns, Output, groups_table, interval_of, report_of
 from .settings import (
     BatchOption,
     ConfidenceOption,
@@ -84,9 +85,6 @@ class PairsSettings(
 @command(PairsSettings)
 def pairs(settings: PairsSettings) -> None:
     """Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or your own."""
-    from tda_bias.pairs import SETS
-    from tda_bias.runs.record import DataRecord
-
     if settings.set_ is None and settings.data is None:
         raise InputError(
             f"give --set with one of {', '.join(SETS)} or with a file, or --data with a file"
@@ -142,8 +140,6 @@ def output(result: PairSetScores, folder: Path) -> Output:
 
 def _own_groups(result: PairSetScores) -> list[Table | str]:
     """The groups of a set of one's own, by sums of log-probabilities."""
-    from tda_bias.pairs import SETS
-
     if result.record.set in SETS:
         return []
     scores = result.scores
@@ -152,18 +148,14 @@ def _own_groups(result: PairSetScores) -> list[Table | str]:
         & (scores["scoring"] == "sum")
         & (scores["reading"] == scores["reading"].iloc[0])
     ]
-    rows = [
-        [
-            row["name"],
-            str(row["items"]),
-            number_text(row["preferred"], 1),
-            number_text(row["log_odds"]),
-            interval_text(row["log_odds_low"], row["log_odds_high"]),
-        ]
-        for row in own.to_dict("records")
+    columns: Columns = [
+        ("group", "{name}"),
+        ("pairs", "{items}"),
+        ("preferred", "{preferred:n1}"),
+        ("log-odds", "{log_odds:n2}"),
+        ("interval", interval_of("log_odds_low", "log_odds_high")),
     ]
-    headings = ("group", "pairs", "preferred", "log-odds", "interval")
-    return groups_table("Groups, by sums", headings, rows, "scores.csv")
+    return groups_table("Groups, by sums", own, columns, "scores.csv")
 
 
 def official_table(result: PairSetScores) -> Table:

@@ -1,16 +1,11 @@
-"""Progress on standard error: a bar in a terminal, a line every few seconds elsewhere.
-
-Nothing is silent for longer: where neither a bar nor a spinner moves, a line says what goes on.
-"""
+"""Progress on standard error: a bar in a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from threading import Timer
 
 from rich.console import Console
 
@@ -19,61 +14,23 @@ SECONDS_BETWEEN_LINES = 5.0
 Moved = Callable[[int, int | None], None]
 
 
-@dataclass
-class _Spoken:
-    """When something was last shown, what the program is doing, and whether that moves."""
-
-    last: float = 0.0
-    about: str = "at work"
-    moving: bool = False
-
-
-_SPOKEN = _Spoken()
-
-
 def say(console: Console, text: str) -> None:
     """Print a line as it is, whatever characters it holds and however wide the terminal is."""
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    _SPOKEN.last = time.monotonic()
-
-
-@contextmanager
-def speaking(*, quiet: bool) -> Iterator[None]:
-    """See to it that a line is printed whenever nothing else was for some seconds.
-
-    A quiet command does not even warn.
-    """
-    if quiet:
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(logging.NOTSET)
-        return
-    ended, start = threading.Event(), time.monotonic()
-    console = Console(stderr=True)
-
-    def watch() -> None:
-        while not ended.wait(SECONDS_BETWEEN_LINES / 10):
-            now = time.monotonic()
-            if not _SPOKEN.moving and now - _SPOKEN.last >= SECONDS_BETWEEN_LINES:
-                say(console, f"{_SPOKEN.about}: {_clock(now - start)} since the start")
-
-    _SPOKEN.last = start
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watching.join()
 
 
 @contextmanager
 def doing(console: Console, what: str) -> Iterator[None]:
-    """Show what is being done: a spinner in a terminal; elsewhere the lines of ``speaking``."""
-    with _about(console, what), console.status(what):
-        yield
+    """Show what is being done: a spinner in a terminal; elsewhere a line, if it takes a while."""
+    slow = Timer(SECONDS_BETWEEN_LINES, say, (console, what))
+    slow.daemon = True
+    if not console.is_terminal:
+        slow.start()
+    try:
+        with console.status(what):
+            yield
+    finally:
+        slow.cancel()
 
 
 @contextmanager
@@ -88,23 +45,10 @@ def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
     Yields:
         What to call with what is done and with all there is, if that is known.
     """
-    with _about(console, title):
-        if console.is_terminal:
-            yield from _bar(console, title, what)
-        else:
-            yield _lines(console, title, what)
-
-
-@contextmanager
-def _about(console: Console, what: str) -> Iterator[None]:
-    """What the program is doing; in a terminal it moves as long as the block runs."""
-    before = _SPOKEN.about, _SPOKEN.moving
-    _SPOKEN.about, _SPOKEN.moving = what, console.is_terminal
-    try:
-        yield
-    finally:
-        _SPOKEN.about, _SPOKEN.moving = before
-        _SPOKEN.last = time.monotonic()
+    if console.is_terminal:
+        yield from _bar(console, title, what)
+    else:
+        yield _lines(console, title, what)
 
 
 def _bar(console: Console, title: str, what: str) -> Iterator[Moved]:

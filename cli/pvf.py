@@ -12,12 +12,15 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from pvf.config import Kind, Quantity, RiskConfig, ScoreConfig
+from tda_bias.runs.files import locked
+from tda_bias.runs.run import refuse_file_of_a_run, refuse_run_of_another_command
+from tda_bias.runs.tables import write_csv
 from tda_bias.runs.text import Finding, counted, short_name
 from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
-from .output import Output, report_of, table_of
+from .output import Columns, Output, Row, report_of, rows_table, table_of
 from .progress import progress_bar
 from .settings import (
     OutputSettings,
@@ -250,8 +253,6 @@ def social(settings: SocialSettings) -> None:
     from pvf.report import load_report
     from pvf.social import load_factors, regressions
     from tda_bias.runs.figures import write_figure
-    from tda_bias.runs.run import refuse_run_of_another_command
-    from tda_bias.runs.tables import write_csv
 
     folder = settings.out or settings.run / "social"
     refuse_run_of_another_command(folder, "pvf social")
@@ -283,7 +284,6 @@ def plot(settings: PlotSettings) -> None:
     from pvf import plots
     from pvf.report import comparison, load_report
     from tda_bias.runs.figures import write_figure
-    from tda_bias.runs.run import refuse_run_of_another_command
 
     refuse_run_of_another_command(settings.out, "pvf plot")
     reports: dict[str, RiskReport] = {}
@@ -310,8 +310,6 @@ def plot(settings: PlotSettings) -> None:
 def mine(settings: MineSettings) -> None:
     """Mine context templates from a corpus."""
     from pvf.mining import mined_table
-    from tda_bias.runs.run import refuse_file_of_a_run
-    from tda_bias.runs.tables import write_csv
 
     refuse_file_of_a_run(settings.out, setting="out")
     mined, pipeline, state = _mined(settings)
@@ -441,7 +439,6 @@ def _report(
     """The risks of saved preferences, saved with their figures."""
     from pvf.plots import report_figures
     from pvf.report import risk_report
-    from tda_bias.runs.files import locked
 
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     figures = report_figures(report, label=settings.top)  # the words that are printed
@@ -497,20 +494,22 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
         f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )
-    shown = Table("model", title=title, title_justify="left")
-    for heading in ("R", "R_p prejudice", "R_v volatility"):
-        shown.add_column(heading, justify="right")
-    for row in table.to_dict("records"):
-        cells = []
-        for quantity in ("R", "R_p", "R_v"):
-            low, high = (row.get(f"{quantity}_{end}_both") for end in ("low", "high"))
-            defined = low is not None and low == low
-            interval = f"\n{low:.3f} to {high:.3f}" if defined else ""
-            cells.append(f"{row[quantity]:.4f}{interval}")
-        shown.add_row(
-            short_name(str(row["name"])), *cells, style=None if row["row"] == "measured" else "dim"
-        )
+    columns: Columns = [
+        ("model", lambda row: short_name(row["name"])),
+        ("R", lambda row: _risk(row, "R")),
+        ("R_p prejudice", lambda row: _risk(row, "R_p")),
+        ("R_v volatility", lambda row: _risk(row, "R_v")),
+    ]
+    shown = rows_table(title, table, columns)
+    for line, kind in zip(shown.rows, table["row"], strict=True):
+        line.style = None if kind == "measured" else "dim"
     return shown
+
+
+def _risk(row: Row, quantity: str) -> str:
+    low, high = (row.get(f"{quantity}_{end}_both") for end in ("low", "high"))
+    interval = f"\n{low:.3f} to {high:.3f}" if low is not None and low == low else ""
+    return f"{row[quantity]:.4f}{interval}"
 
 
 def extremes_table(report: RiskReport, top: int) -> Table:

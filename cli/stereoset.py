@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 from rich.table import Table
 
+from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import counted, data_remarks, interval_text, number_text, p_text
+from tda_bias.triples import comes_from_hub, load_sentence_triples
 from tda_bias.types import CATEGORIES
 
 from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
 from .options import command
-from .output import Output, groups_table, report_of, uncut_table
+from .output import Columns, Output, Row, groups_table, interval_of, report_of, uncut_table
 from .settings import (
     BatchOption,
     ConfidenceOption,
@@ -119,9 +121,6 @@ def _triples(settings: StereoSetSettings) -> StereoSetScores:
 
 def _sentences(settings: StereoSetSettings) -> SentenceScores:
     """Score the sentences that differ in the words of a blank."""
-    from tda_bias.runs.record import DataRecord
-    from tda_bias.triples import comes_from_hub, load_sentence_triples
-
     source = settings.data
     reach_hub_for(settings.model, also=comes_from_hub(source, "intrasentence"))
     sentences, revision = load_sentence_triples(
@@ -150,18 +149,15 @@ def _sentences(settings: StereoSetSettings) -> SentenceScores:
 
 # -- what is printed -------------------------------------------------------------------------------
 
-_SCORES = ("lms", "ss", "icat")
-_HEADINGS = ("category", "items", *_SCORES, "ss over\nitems")
-
 
 def output(result: StereoSetScores, folder: Path) -> Output:
     """The scores, what of them is about the target, and how to read them."""
     from tda_bias.scores.findings import PER, stereoset_finding
 
     name, scores = result.record.model.name, _of_all(result.scores)
-    rows = [[PER[row["scoring"]], *_score_cells(row)] for row in scores]
     title = f"{name} · StereoSet intersentence · {_coverage(result)}"
-    tables, twinned = [uncut_table(title, ("by", *_HEADINGS), rows)], {}
+    by: Columns = [("by", lambda row: PER[row["scoring"]])]
+    tables, twinned = [uncut_table(title, scores, [*by, *_SCORE_COLUMNS], left=2)], {}
     if result.has_twins:
         tables += [_twin_table(result), *_part_tables(result)]
         twinned = {
@@ -196,14 +192,13 @@ def sentences_output(run: SentenceScores, folder: Path) -> Output:
     """The scores of whole sentences and of the words that differ, and how to read them."""
     from tda_bias.scores.findings import PER, scored_name, sentences_finding
 
-    rows = [
-        [scored_name(row), PER[row["scoring"]], *_score_cells(row)] for row in _of_all(run.scores)
-    ]
+    names: Columns = [("scored", scored_name), ("by", lambda row: PER[row["scoring"]])]
+    columns = [*names, *_SCORE_COLUMNS]
     title = f"{run.record.model.name} · StereoSet intrasentence · {_coverage(run)}"
     return Output(
         finding=sentences_finding(run).then(report_of(folder)),
         shown=[
-            uncut_table(title, ("scored", "by", *_HEADINGS), rows, left=3),
+            uncut_table(title, _of_all(run.scores), columns, left=3),
             *_own_groups(run.scores[run.scores["scored"] == run.scores["scored"].iloc[0]]),
         ],
         values={
@@ -221,21 +216,15 @@ def _own_groups(table: pd.DataFrame) -> list[Table | str]:
     """The groups of categories that are not StereoSet's, by sums of log-probabilities."""
     of_groups = (table["scoring"] == "sum") & (table["group"] != "all")
     own = table[of_groups & ~table["category"].isin(["all", *CATEGORIES])]
-    twins = "beta" in own
-    names = {"log_odds": 2, "beta": 2} if twins else {"lms": 1, "ss": 1}
-    last = "beta" if twins else "ss"
-    rows = [
-        [
-            row["group"],
-            row["category"],
-            str(row["items"]),
-            *(number_text(row[name], digits) for name, digits in names.items()),
-            _interval(row, last, names[last]),
-        ]
-        for row in own.to_dict("records")
+    names, digits, file = (("lms", "ss"), 1, "scores.csv")
+    if "beta" in own:
+        names, digits, file = (("log_odds", "beta"), 2, "beta.csv")
+    columns: Columns = [
+        *((name, f"{{{name}}}") for name in ("group", "category", "items")),
+        *((name, f"{{{name}:n{digits}}}") for name in names),
+        ("interval", lambda row: _interval(row, names[-1], digits)),
     ]
-    headings = ("group", "category", "items", *names, "interval")
-    return groups_table("Groups, by sums", headings, rows, "beta.csv" if twins else "scores.csv")
+    return groups_table("Groups, by sums", own, columns, file)
 
 
 def _of_all(table: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -247,14 +236,22 @@ def _coverage(result: StereoSetScores | SentenceScores) -> str:
     return f"{result.record.confidence or 0.95:.0%} intervals"
 
 
-def _score_cells(row: Mapping[Any, Any]) -> list[str]:
-    cells = [f"{row[name]:.1f}\n{_interval(row, name, 0)}" for name in _SCORES]
-    return [row["category"], str(row["items"]), *cells, f"{row['ss_items']:.1f}"]
+def _score(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:.1f}\n{_interval(row, name, 0)}"
 
 
-def _interval(row: Mapping[Any, Any], name: str, digits: int = 2, over: str = "") -> str:
+def _interval(row: Row, name: str, digits: int = 2, over: str = "") -> str:
     text = interval_text(row[f"{name}_low{over}"], row[f"{name}_high{over}"], digits)
     return "none" if text == "no interval" else text
+
+
+# Of the scores, in the order of the table.
+_SCORE_COLUMNS: Columns = [
+    ("category", "{category}"),
+    ("items", "{items}"),
+    *((name, _score(name)) for name in ("lms", "ss", "icat")),
+    ("ss over\nitems", "{ss_items:.1f}"),
+]
 
 
 def _twin_table(result: StereoSetScores) -> Table:
@@ -264,26 +261,32 @@ def _twin_table(result: StereoSetScores) -> Table:
     """
     from tda_bias.scores.findings import PER
 
-    def cells(row: Mapping[Any, Any], name: str, p: str, digits: int) -> list[str]:
-        intervals = f"{_interval(row, name, digits)}\n({_interval(row, name, digits, '_targets')})"
-        over_targets = row[f"{p}_targets"]  # where there are five
-        also = f"\n\n({p_text(over_targets)})" if over_targets == over_targets else ""
-        return [f"{number_text(row[name], digits)}\n{intervals}", p_text(row[p]) + also]
+    def digits(row: Row) -> int:
+        return 2 if row["scoring"] == "sum" else 3
 
-    rows = []
-    for row in _of_all(result.beta):
-        digits = 2 if row["scoring"] == "sum" else 3
-        rows.append(
-            [
-                f"{row['category']}, {PER[row['scoring']]}",
-                f"{number_text(row['log_odds'], digits)}\nr {number_text(row['r'])}",
-                *cells(row, "beta", "p", digits),
-                *cells(row, "ss_twin", "p_ss_twin", 0),
-            ]
-        )
+    def value(row: Row, name: str, digits: int) -> str:
+        number = number_text(row[name], digits)
+        over_targets = _interval(row, name, digits, "_targets")
+        return f"{number}\n{_interval(row, name, digits)}\n({over_targets})"
+
+    def p(row: Row, name: str) -> str:
+        over_targets = row[f"{name}_targets"]  # where there are five
+        also = f"\n\n({p_text(over_targets)})" if over_targets == over_targets else ""
+        return p_text(row[name]) + also
+
+    columns: Columns = [
+        ("category, by", lambda row: f"{row['category']}, {PER[row['scoring']]}"),
+        (
+            "log-odds",
+            lambda row: f"{number_text(row['log_odds'], digits(row))}\nr {number_text(row['r'])}",
+        ),
+        ("beta", lambda row: value(row, "beta", digits(row))),
+        ("p", lambda row: p(row, "p")),
+        ("beta > 0, %", lambda row: value(row, "ss_twin", 0)),
+        ("p", lambda row: p(row, "p_ss_twin")),
+    ]
     title = f"{result.record.model.name} · triples minus twins · {_coverage(result)}"
-    headings = ("category, by", "log-odds", "beta", "p", "beta > 0, %", "p")
-    return uncut_table(title, headings, rows, left=1)
+    return uncut_table(title, _of_all(result.beta), columns)
 
 
 def _part_tables(result: StereoSetScores) -> list[Table]:
@@ -298,26 +301,34 @@ def _part_tables(result: StereoSetScores) -> list[Table]:
     for category, own in result.beta_parts.groupby("category", sort=False):
         if not mostly[category]:
             continue
-        rows = [
-            [PARTS[row["part"]], number_text(row["mean"]), interval_text(row["low"], row["high"])]
-            for row in own.to_dict("records")
-        ]
         first = own.iloc[0]
         about = f"{counted(first['items'], 'item')}, {counted(first['targets'], 'target')}"
         title = f"{result.record.model.name} · parts of beta, {category}, nats · {about}"
-        tables.append(uncut_table(title, ("part", "mean", "over targets"), rows, left=1))
+        columns: Columns = [
+            ("part", lambda row: PARTS[row["part"]]),
+            ("mean", "{mean:n2}"),
+            ("over targets", interval_of("low", "high")),
+        ]
+        tables.append(uncut_table(title, own, columns))
     return tables
 
 
 def _placebo_table(result: StereoSetScores) -> Table:
     """Beta and its placebos, by sums of log-probabilities."""
-    found, rows = result.placebo_beta, []
-    for row in found[found["scoring"] == "sum"].to_dict("records"):
+
+    def name(row: Row) -> str:
         which = "" if row["choice"] == "all" else f", word {row['choice']}"
-        about = [f"{row['category']}, {row['kind']}{which}", row["items"], row["targets"]]
-        names = ("beta", "placebo", "difference")
-        values = [f"{number_text(row[name])}\n{_interval(row, name)}" for name in names]
-        rows.append([*map(str, about), *values])
+        return f"{row['category']}, {row['kind']}{which}"
+
+    def value(name: str) -> Callable[[Row], str]:
+        return lambda row: f"{number_text(row[name])}\n{_interval(row, name)}"
+
+    columns: Columns = [
+        ("placebo", name),
+        ("items", "{items}"),
+        ("targets", "{targets}"),
+        *((name, value(name)) for name in ("beta", "placebo", "difference")),
+    ]
     title = f"{result.record.model.name} · beta and its placebos, nats · intervals over targets"
-    headings = ("placebo", "items", "targets", "beta", "placebo", "difference")
-    return uncut_table(title, headings, rows, left=1)
+    found = result.placebo_beta
+    return uncut_table(title, found[found["scoring"] == "sum"], columns)

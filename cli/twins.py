@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from tda_bias.runs.run import refuse_file_of_a_run
+from tda_bias.triples import comes_from_hub, load_triples
+from tda_bias.twins import Twins, load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
+from tda_bias.twins.twins import example_lines, excluded_lines, how_made, twin_counts, twin_examples
 from tda_bias.types import MAX_COUNT, InputError
 
 from .loading import use_cache_if_unreachable
 from .options import command
 from .output import Output, rows_table
 from .settings import OutputSettings, SeedOption
-
-if TYPE_CHECKING:
-    from tda_bias.twins import Twins
 
 
 class TwinsSettings(SeedOption, OutputSettings):
@@ -59,13 +60,8 @@ class TwinsSettings(SeedOption, OutputSettings):
 @command(TwinsSettings)
 def twins(settings: TwinsSettings) -> None:
     """Make the twins of triples: the same texts about the other gender or another target."""
-    from tda_bias.triples import comes_from_hub, load_triples
-
     if comes_from_hub(settings.data):
         use_cache_if_unreachable()
-
-    from tda_bias.runs.run import refuse_file_of_a_run
-    from tda_bias.twins import load_kinds, make_placebos, make_twins, save_lm_eval, save_twins
 
     refuse_file_of_a_run(settings.out, setting="out")
     triples = load_triples(settings.data, category=settings.category)
@@ -107,21 +103,12 @@ def output(made: Twins, settings: TwinsSettings, use: str) -> Output:
     """Counts, what is left out and why, and examples."""
     import pandas as pd
 
-    from tda_bias.twins.twins import (
-        example_lines,
-        excluded_lines,
-        how_made,
-        twin_counts,
-        twin_examples,
-    )
-
     rows = twin_counts(made)
-    cells = [[str(value) for value in row.values()] for row in rows]
     placebo = made.record().get("placebo")
     title = "Twins" if placebo is None else f"Placebo twins ({placebo})"
     return Output(
         shown=[
-            rows_table(title, list(rows[0]), cells),
+            rows_table(title, rows, [(name, f"{{{name}}}") for name in rows[0]]),
             *excluded_lines(made),
             *example_lines(made, settings.examples),
             *how_made(made),

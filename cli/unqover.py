@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 from rich.table import Table
 
-from tda_bias.runs.text import counted, p_text
+from tda_bias.runs.text import counted
 from tda_bias.types import MAX_COUNT
+from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
+from unqover.questions import sampled_design
 
 from .options import command, part_of
-from .output import Output, report_of, rows_table, uncut_table
+from .output import Columns, Output, Row, report_of, rows_table, uncut_table
 from .settings import ModelOption, PlacementSettings, SharedRunSettings, folder_name
 from .work import working
 
@@ -66,9 +68,6 @@ class UnqoverSettings(
 @command(UnqoverSettings)
 def unqover(settings: UnqoverSettings) -> None:
     """Ask underspecified questions about pairs of people, and measure whom the model picks."""
-    from unqover.classes import load_class
-    from unqover.questions import sampled_design
-
     chosen = load_class(settings.class_, attribute_set=settings.attribute_set)
     design = sampled_design(chosen, part_of(settings, DesignConfig))
     with working(settings, "unqover", settings.folder) as work:
@@ -138,16 +137,27 @@ def summary_table(report: Report) -> Table:
     for row in report.summary.to_dict("records"):
         first = row["compared"] == "subjects"
         if row["scale"] == "two_way" or (row["scale"] == "log_odds" and first):
-            names = [row["compared"], row["scale"].replace("_", "-")]
+            names = {"compared": row["compared"], "scale": row["scale"].replace("_", "-")}
             for name in ("mu", "eta"):
-                low, high = row[f"{name}_low"], row[f"{name}_high"]
-                interval = f"{low:.3f} to {high:.3f}" if low == low else ""
-                chance = f"{row[f'{name}_chance_pair']:.3f}"
-                p = p_text(row[f"{name}_p_pair"])
-                rows.append([*names, name, f"{row[name]:.3f}", interval, chance, p])
-                names = ["", ""]
-    headings = ("compared", "scale", "", "value", "interval", "by chance", "p")
-    return uncut_table(title, headings, rows, left=3)
+                interval = {"low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+                chance = {"chance": row[f"{name}_chance_pair"], "p": row[f"{name}_p_pair"]}
+                rows.append({**names, "name": name, "value": row[name], **interval, **chance})
+                names = {"compared": "", "scale": ""}
+    columns: Columns = [
+        ("compared", "{compared}"),
+        ("scale", "{scale}"),
+        ("", "{name}"),
+        ("value", "{value:.3f}"),
+        ("interval", lambda row: _interval(row, ".3f")),
+        ("by chance", "{chance:.3f}"),
+        ("p", "{p:p}"),
+    ]
+    return uncut_table(title, rows, columns, left=3)
+
+
+def _interval(row: Row, digits: str) -> str:
+    low, high = row["low"], row["high"]
+    return f"{low:{digits}} to {high:{digits}}" if low == low else ""
 
 
 def ranked_table(report: Report, top: int) -> Table:
@@ -162,21 +172,27 @@ def ranked_table(report: Report, top: int) -> Table:
     sensitive = any(report.answers.asked.sensitive)
     column = "kind" if sensitive else "attribute"
     groups = _groups_shown(table, top)
-    numbers = ["gamma"] if sensitive else ["gamma", f"{report.config.confidence:.0%}", "q", "eta"]
-    cells = []
+    shown = []
     for group in groups:
         rows = table[table["group"] == group]
         ranked = (by_kind(rows) if sensitive else rows).sort_values("gamma", ascending=False)
         chosen = ranked.head(top) if len(groups) == 2 else ranked.iloc[[0, -1]]
-        for number, row in enumerate(chosen.to_dict("records")):
-            shown = [group if number == 0 else "", row[column], f"{row['gamma']:+.3f}"]
-            if not sensitive:
-                known = row["low"] == row["low"]
-                interval = f"{row['low']:+.3f} to {row['high']:+.3f}" if known else ""
-                shown += [interval, p_text(row["q"]), f"{row['eta']:+.2f}"]
-            cells.append(shown)
+        named = [group, *[""] * (len(chosen) - 1)]
+        shown += chosen.assign(group=named).to_dict("records")
+    columns: Columns = [
+        (factor, "{group}"),
+        (column, f"{{{column}}}"),
+        ("gamma", "{gamma:+.3f}"),
+    ]
+    if not sensitive:
+        columns = [
+            *columns,
+            (f"{report.config.confidence:.0%}", lambda row: _interval(row, "+.3f")),
+            ("q", "{q:p}"),
+            ("eta", "{eta:+.2f}"),
+        ]
     heading = "Most preferred for" if len(groups) == 2 else "Most and least preferred for"
-    return rows_table(f"{heading}, by {factor}", (factor, column, *numbers), cells, left=2)
+    return rows_table(f"{heading}, by {factor}", shown, columns, left=2)
 
 
 def _groups_shown(table: pd.DataFrame, top: int) -> list[str]:

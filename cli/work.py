@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tda_bias.models.processes import Processes, joined, launched
+from tda_bias.runs.cache import Cache, OpenCache, Shard, Team
+from tda_bias.runs.files import locked, prepare_folder
+from tda_bias.runs.record import DataRecord
+from tda_bias.runs.run import refuse_other_run
 from tda_bias.runs.text import counted
 from tda_bias.types import InputError, ShareDone
 
 from .loading import hooked_model, language_model
-from .options import launched
 from .progress import Moved, progress_bar, say
 from .settings import KeptRunSettings, RunSettings, SharedRunSettings
 
 if TYPE_CHECKING:
     from tda_bias.models.load import LanguageModel, LoadedModel
-    from tda_bias.runs.cache import OpenCache, Team
-    from tda_bias.runs.record import DataRecord
 
 
 @dataclass
@@ -63,8 +64,6 @@ class Work:
     @property
     def cache(self) -> OpenCache:
         """Opens the cache of finished parts, given what their numbers depend on."""
-        from tda_bias.runs.cache import Cache
-
         how = {"resume": self.settings.resume, "overwrite": self.settings.overwrite}
         return partial(Cache, self.kept, team=self.team, **how)
 
@@ -144,9 +143,6 @@ def held(
     Raises:
         InputError: as ``working``.
     """
-    from tda_bias.runs.files import locked, prepare_folder
-    from tda_bias.runs.run import refuse_other_run
-
     refuse = partial(
         refuse_other_run,
         folder,
@@ -188,9 +184,6 @@ def _take_away(folders: list[Path]) -> None:
 
 # -- several processes -----------------------------------------------------------------------------
 
-# Others may compute for days before they meet this process; one that has died is noticed at once.
-_PATIENCE = timedelta(days=30)
-
 
 def team_of(settings: SharedRunSettings) -> Team | None:
     """Who shares the work of a command; None where it is this process alone.
@@ -198,8 +191,6 @@ def team_of(settings: SharedRunSettings) -> Team | None:
     Raises:
         InputError: if the processes of a launcher do not find each other, or are given a shard.
     """
-    from tda_bias.runs.cache import Shard
-
     _, count = launched()
     if settings.shard is not None:
         if count > 1:
@@ -209,7 +200,7 @@ def team_of(settings: SharedRunSettings) -> Team | None:
             )
         index, count = map(int, settings.shard.split("/"))
         return Shard(index - 1, count)
-    return _joined() if count > 1 else None
+    return joined() if count > 1 else None
 
 
 @contextmanager
@@ -223,62 +214,3 @@ def stage(done: list[ShareDone]) -> Iterator[None]:
         yield
     except ShareDone as share:
         done.append(share)
-
-
-@dataclass(frozen=True)
-class Processes:
-    """Processes of a launcher, which meet when their shares are done.
-
-    Attributes:
-        index: Number of this one, from 0.
-        count: How many there are.
-    """
-
-    index: int
-    count: int
-
-    def agreed(self, missing: Callable[[], list[str]]) -> list[str]:
-        """Parts that the first process misses: it alone may delete what was there."""
-        import torch.distributed as dist
-
-        said: list[Any] = [missing() if self.index == 0 else None]
-        with _one_line():
-            dist.broadcast_object_list(said, src=0)
-        return list(said[0])
-
-    def meet(self) -> None:
-        """Wait for all."""
-        import torch.distributed as dist
-
-        with _one_line():
-            dist.barrier()
-
-    def done(self) -> None:
-        """Wait for all; the first goes on."""
-        self.meet()
-        if self.index:
-            raise ShareDone
-
-
-@cache
-def _joined() -> Processes:
-    """This process, once it has found the others."""
-    import torch.distributed as dist
-
-    index, count = launched()
-    with _one_line():
-        dist.init_process_group("gloo", timeout=_PATIENCE)
-    return Processes(index, count)
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """Turn what a lost process makes of a meeting into one line."""
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0][:120]
-        raise InputError(
-            f"another of the {launched()[1]} processes has ended or cannot be reached ({reason}); "
-            "finished parts are kept, the same command goes on"
-        ) from None

@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy import stats
 
 from tda_bias.heads.group_result import GroupResult, part_identity
 from tda_bias.heads.hot_spots import (
@@ -335,5 +336,25 @@ def confirmation_finding(result: Confirmation) -> Finding:
         details=[
             f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "
             f"({which}), ranked by {record['by']}{' with twins' if record['twins'] else ''}."
+        ],
+    )
+
+
+def other_data_finding(table: pd.DataFrame, data: str) -> Finding:
+    """The heads of ``confirmed_on`` in words.
+
+    Args:
+        table: As ``confirmed_on`` gives it.
+        data: Name of the other data.
+    """
+    needed = stats.norm.isf(0.05 / len(table)) + stats.norm.ppf(0.8)
+    return Finding(
+        result=[
+            f"{int((table['p_holm'] < 0.05).sum())} of {counted(len(table), 'head')} chosen in the "
+            f"run are confirmed on {data} (Holm p < .05)."
+        ],
+        power=[
+            f"A head with a true z of {needed:.1f} there is confirmed four times out of five (by "
+            "the normal distribution)."
         ],
     )

@@ -5,6 +5,7 @@ Source: Varadarajan & Songdechakraiwut.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -19,6 +20,8 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
+from tda_bias.runs.figures import Entry, drawings, write_print
+from tda_bias.runs.files import write_text
 from tda_bias.runs.run import Run
 from tda_bias.runs.tables import markdown, write_table
 from tda_bias.runs.text import counted, number_text
@@ -28,6 +31,36 @@ from tda_bias.types import STARTER_CAUTION, HeadId, InputError, RankBy
 _TOP = 10
 _BY: RankBy = "metric"
 _RESAMPLES = 9999
+
+
+def write_page(
+    run: Run, folder: Path, entries: Sequence[Entry], *, command: str, started: float
+) -> dict[str, Path]:
+    """Write the page of a run of ``tdabias heads``, with its figures and tables.
+
+    Args:
+        run: The run.
+        folder: Where the page goes, as ``README.md``.
+        entries: The catalogue of figures.
+        command: What was typed.
+        started: When, by ``time.perf_counter``.
+
+    Returns:
+        Paths of the figures by their name in the catalogue, relative to the page.
+    """
+    result = run.load(HeadBias.load)
+    pictures: dict[str, Path] = {}
+    for drawn in drawings([run], entries):
+        files = write_print(folder / "figures", drawn, ("png", "svg", "pdf"))
+        pictures[drawn.name] = files[0].relative_to(folder)
+    for category in result.categories:
+        name = f"table{TABLE_NUMBER[category]}_{category}"
+        caption = f"{category}: metric T over heads, paper and {run.model}"
+        write_table(folder / "tables", name, beside_published(result, category), caption)
+    seconds = time.perf_counter() - started
+    text = page(result, pictures=pictures, command=command, seconds=seconds, run_id=run.id)
+    write_text(folder / "README.md", text)
+    return pictures
 
 
 def page(

@@ -206,21 +206,15 @@ def with_parts(folders: Sequence[Path]) -> list[Run]:
     An inner run that was made from another run than the one that is there now is left out.
 
     Raises:
-        InputError: as ``open_run``, or if a run has no figures.
+        InputError: as ``open_run``.
     """
-    runs = [open_run(folder) for folder in folders]
-    for run in runs:
-        if run.command not in COMMANDS:
-            raise InputError(
-                f"{run.folder} is a run of `tdabias {run.command}`, which has no figures; give "
-                f"runs of {', '.join(COMMANDS)}"
-            )
+    runs = [open_run(folder) for folder in dict.fromkeys(folders)]
     for run in list(runs):
         for name in ("ablate", "crossref"):
             inside = run.folder / name
             if not (inside / RECORD).is_file() or inside in folders:
                 continue
-            part = open_run(inside, name)
+            part = open_run(inside)
             if made_from(part, run):
                 runs.append(part)
     return runs

@@ -3,7 +3,13 @@
 What changes between a triple and its twin is about the target; wording and length are the same.
 """
 
-from tda_bias.twins.make import PLACEBOS, Placebo, make_placebos, make_twins
+from tda_bias.twins.make import (
+    PLACEBOS,
+    Placebo,
+    comparable_placebos,
+    make_placebos,
+    make_twins,
+)
 from tda_bias.twins.targets import Kinds, load_kinds, shipped_kinds
 from tda_bias.twins.twins import Excluded, Twins, load_twins, save_lm_eval, save_twins
 
@@ -13,6 +19,7 @@ __all__ = [
     "Kinds",
     "Placebo",
     "Twins",
+    "comparable_placebos",
     "load_kinds",
     "load_twins",
     "make_placebos",

@@ -8,6 +8,7 @@ but the gender. What a placebo changes in a number is no evidence about gender.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -182,6 +183,28 @@ def make_placebos(triples: Sequence[Triple], placebo: Placebo) -> Twins:
     outcomes = {triple: _placebo(triple, placebo) for triple in unique}
     twins = _collected(outcomes, {"source": "made", "placebo": placebo})
     return twins if twins else replace(twins, note=f"no placebo twins: {_why(twins)}")
+
+
+def comparable_placebos(triples: Sequence[Triple], placebo: Placebo) -> tuple[list[Triple], Twins]:
+    """Placebo twins that can be compared with twins: of groups with two or more of them.
+
+    Args:
+        triples: Triples that have twins.
+        placebo: As in ``make_placebos``.
+
+    Returns:
+        The triples, and their placebo twins.
+
+    Raises:
+        InputError: if no group has two.
+    """
+    made = make_placebos(triples, placebo)
+    size = Counter((triple.category, triple.group) for triple, _ in made)
+    usable = [triple for triple, _ in made if size[triple.category, triple.group] > 1]
+    if not usable:
+        reasons = ", ".join(f"{reason} ({n})" for reason, n in made.reasons().items())
+        raise InputError(f"`placebo` {placebo}: no target has two; {reasons}")
+    return usable, made
 
 
 def _placebo(triple: Triple, placebo: Placebo) -> Outcome:

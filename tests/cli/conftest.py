@@ -3,6 +3,16 @@
 import pytest
 
 from tdabias_cli.main import run
+from tests.support.models import tiny_hf_model
+
+
+@pytest.fixture(scope="session")
+def words_folder(subwords, tmp_path_factory):
+    """A tiny GPT-2 on disk whose tokenizer can spell every word."""
+    folder = tmp_path_factory.mktemp("words") / "tiny"
+    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(folder)
+    subwords.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

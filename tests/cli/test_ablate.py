@@ -12,16 +12,11 @@ def test_an_ablation_is_printed_and_saved(heads, tmp_path, capsys):
     command = ["ablate", str(heads), "--top", "1", "--n-permutations", "99", "--out", str(tmp_path)]
     assert run(command) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for text in ("1 top heads ablated", "Does a ranking predict", "gradient importance", "random"):
+    for text in ("1 top head ablated", "Does a ranking predict", "gradient importance", "random"):
         assert text in printed
     names = {path.name for path in tmp_path.iterdir()}
     assert {"effects.csv", "set_tests.csv", "heads.csv", "agreement.csv", "run.json"} <= names
     assert {"effects.png", "effects.svg"} <= names
-    first = (tmp_path / "effects.csv").read_bytes()
-    assert run(command) == 0  # from the kept batches
-    assert (tmp_path / "effects.csv").read_bytes() == first
-    assert run([*command, "--seed", "3"]) == 2
-    assert "seed was 0, now 3" in capsys.readouterr().err
 
 
 def test_beta_stands_beside_the_log_odds(heads, tmp_path, capsys):
@@ -128,19 +123,10 @@ def test_without_twins_log_odds_are_brought_to_zero(call, tmp_path):
     assert "beta_test" not in found.curve
 
 
-def test_a_curve_is_shown_and_reported_again_and_goes_on_where_it_was(call, tmp_path, capsys):
-    options = ["--rank-by", "evidence", "--most", "1", "--n-random", "19"]
-    status, printed, error = call(*options)
+def test_a_curve_is_reported_with_the_command_that_makes_it_again(call, tmp_path):
+    status, _, error = call("--rank-by", "evidence", "--most", "1", "--n-random", "19")
     assert status == 0, error
-    assert run(["show", str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out == printed
     assert run(["report", str(tmp_path / "out"), "--out", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert 'class="chart"' in page
     assert "--curve --rank-by evidence --most 1" in page
-    capsys.readouterr()
-    status, again, error = call(*options, "--verbose")  # how it speaks changes no number
-    assert status == 0
-    number = len(list((tmp_path / "out" / "steps").glob("*.npz")))
-    assert f"Going on with {number} finished parts in {tmp_path / 'out' / 'steps'}" in error
-    assert again.startswith(printed.split("NEXT")[0])

@@ -16,18 +16,14 @@ from tests.support.models import tiny_hf_model
 
 
 @pytest.fixture(scope="module")
-def places(tiny_folder, folders, tokenizer, subwords, tmp_path_factory):
+def places(tiny_folder, words_folder, folders, tokenizer, tmp_path_factory):
     """Folders that command lines below name."""
     base = tmp_path_factory.mktemp("bad")
     texts = ["--category", "gender", "--data", "starter", "-L", "4", "--n-permutations", "99"]
     assert run(["heads", "-m", str(tiny_folder), *texts, "--out", str(base / "run")]) == 0
-    for name, (kind, words, sizes) in {
-        "MAMBA": ("mamba", tokenizer, {}),
-        "SHORT": ("gpt2", tokenizer, {"n_positions": 16}),
-        "WORDS": ("gpt2", subwords, {"n_positions": 512}),
-    }.items():
-        tiny_hf_model(kind, len(words), **sizes).save_pretrained(base / name)
-        words.save_pretrained(base / name)
+    for name, kind, sizes in (("MAMBA", "mamba", {}), ("SHORT", "gpt2", {"n_positions": 16})):
+        tiny_hf_model(kind, len(tokenizer), **sizes).save_pretrained(base / name)
+        tokenizer.save_pretrained(base / name)
     (base / "BARE").mkdir()
     for name in ("config.json", "model.safetensors"):
         (base / "BARE" / name).write_bytes((tiny_folder / name).read_bytes())
@@ -38,7 +34,8 @@ def places(tiny_folder, folders, tokenizer, subwords, tmp_path_factory):
         "HEADS": folders / "heads",
         "PVF": folders / "pvf0",
         "CLASSES": base / "classes.yaml",
-        **{name: base / name for name in ("MAMBA", "SHORT", "WORDS", "BARE")},
+        "WORDS": words_folder,
+        **{name: base / name for name in ("MAMBA", "SHORT", "BARE")},
     }
 
 

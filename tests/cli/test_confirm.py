@@ -77,32 +77,24 @@ def test_the_run_itself_and_other_runs_are_not_written_over(heads, capsys):
     assert (heads / "run.json").read_bytes() == before
 
 
-def changed_groups(run_folder, change):
-    """Every group of a run's record after a change."""
-
-    def changed(values):
-        return {**values, "groups": [change(dict(group)) for group in values["groups"]]}
-
-    resealed(run_folder, changed)
-
-
-def test_groups_of_other_texts_are_refused(heads, tmp_path, capsys):
-    """As after a run with other data that was stopped before it wrote its record."""
-    shutil.copytree(heads, tmp_path / "run")
-    changed_groups(
-        tmp_path / "run",
-        lambda group: {**group, "depends_on": {**group["depends_on"], "texts": "others"}},
-    )
-    assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
-    assert "holds parts saved with other settings (other texts)" in capsys.readouterr().err
-
-
-def test_the_file_of_another_group_is_refused(heads, tmp_path, capsys):
+@pytest.mark.parametrize("whose", ["other texts", "another group"])
+def test_parts_that_are_not_the_runs_are_refused(heads, tmp_path, capsys, whose):
     shutil.copytree(heads, tmp_path / "run")
     first, second = sorted((tmp_path / "run" / "groups").glob("*.npz"))[:2]
-    shutil.copy(first, second)
+    if whose == "another group":
+        shutil.copy(first, second)
+        message = f"{second} holds 'gender/"
+    else:  # as after a run with other data that was stopped before it wrote its record
+        message = "holds parts saved with other settings (other texts)"
+
+        def changed(values):
+            for group in values["groups"]:
+                group["depends_on"]["texts"] = "others"
+            return values
+
+        resealed(tmp_path / "run", changed)
     assert run(["confirm", str(tmp_path / "run"), "--top", "2"]) == 2
-    assert f"{second} holds 'gender/" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 # -- one look at a trained model, at other targets -------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 
 from tdabias_cli.main import run
 from tests.support.answers import FEW
-from tests.support.models import tiny_hf_model
 
 _TEXTS = "-m MODEL -c gender --data starter -L 4 --device cpu"
 # Command lines; a setting that changes numbers, and what is said of it; a column of CSV.
@@ -58,11 +57,9 @@ _WITHOUT_PARTS = {"items"}
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_folder, subwords, tmp_path_factory):
+def runs(tiny_folder, words_folder, tmp_path_factory):
     """A folder with a run of each command; the words of each, and what it printed."""
     base = tmp_path_factory.mktemp("every")
-    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(base / "WORDS")
-    subwords.save_pretrained(base / "WORDS")
     sentence = {"target": "girl", "bias_type": "gender", "context": "My sister is BLANK"}
     fills = {"stereotype": "rain", "anti-stereotype": "strong", "unrelated": "in"}
     sentence |= {role: f"My sister is {fill}" for role, fill in fills.items()}
@@ -76,7 +73,7 @@ def runs(tiny_folder, subwords, tmp_path_factory):
     }
     for name, text in files.items():
         (base / name).write_text(text)
-    places = {"MODEL": str(tiny_folder), "WORDS": str(base / "WORDS")}
+    places = {"MODEL": str(tiny_folder), "WORDS": str(words_folder)}
     places |= {name: str(base / name) for name in (*files, "heads", "scores")}
     found = {}
     for name, (command, *_) in COMMANDS.items():

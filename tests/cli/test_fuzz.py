@@ -20,7 +20,6 @@ import tda_bias.models.load
 from tda_bias.types import InputError
 from tdabias_cli.commands import COMMANDS, loaded
 from tdabias_cli.main import run
-from tests.support.models import tiny_hf_model
 
 pytestmark = pytest.mark.thorough
 
@@ -66,12 +65,9 @@ def status_of(arguments: list[str], capsys, case: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def model(subwords, tmp_path_factory):
+def model(words_folder):
     """A folder with a tiny model."""
-    folder = tmp_path_factory.mktemp("fuzz") / "tiny"
-    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(folder)
-    subwords.save_pretrained(folder)
-    return folder
+    return words_folder
 
 
 @pytest.fixture(scope="module", autouse=True)

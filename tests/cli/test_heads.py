@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from scipy.stats import spearmanr
@@ -66,6 +65,10 @@ def test_a_run_prints_the_ranking_and_its_controls_and_writes_the_files(
     assert "Files: " in printed
     record = result.record
     assert record.settings["limit"] == 3
+    assert record.twins["twins"] == 12
+    assert "p_location_twin" in result.table
+    for said in ("texts is shared with the same texts about another target", "triple minus twin"):
+        assert said in printed
     assert record.data.source == "starter"
     assert record.data.revision.startswith("blake2b-")
 
@@ -126,19 +129,6 @@ def test_a_dry_run_takes_what_transformerlens_does_not_know(kind, tokenizer, tmp
     assert "Nothing was computed or saved" in " ".join(capsys.readouterr().out.split())
 
 
-# -- settings --
-
-
-@pytest.mark.parametrize("name", ["paper_gpt2", "quick"])
-def test_the_configurations_of_the_project_are_valid(name):
-    from tdabias_cli.heads import HeadsSettings
-    from tdabias_cli.options import merged
-
-    path = Path("configs") / f"{name}.yaml"
-    settings = merged(HeadsSettings, {"model": "m", "category": "gender"}, config=path)
-    assert settings.model == "m"
-
-
 # -- unusable input --
 
 
@@ -176,16 +166,6 @@ def test_ctrl_c_ends_with_130_and_keeps_the_finished_groups(
 
 
 # -- twins and random weights --
-
-
-def test_twins_are_on_where_they_can_be_made_and_said(arguments, tmp_path, capsys):
-    assert run(arguments) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "between stereotype and anti-stereotype texts is shared with" in printed
-    result = HeadBias.load(tmp_path / "out")
-    assert result.record.twins["twins"] == 12
-    assert "p_location_twin" in result.table
-    assert "triple minus twin" in printed
 
 
 @pytest.mark.parametrize("survive", [0, 1])

@@ -57,8 +57,8 @@ def test_choices_are_listed_and_what_must_be_given_is_marked(capsys, monkeypatch
         "--backend": "mst, torch, gudhi",
     }.items():
         assert f"(one of {choices}; default: " in options[name]
-    assert options["--model"].rstrip(" │").endswith("(required)")
-    assert options["--category"].rstrip(" │").endswith("required without --pairs")
+    assert options["--model"].rstrip(" │").endswith("(required).")
+    assert options["--category"].rstrip(" │").endswith("required without --pairs.")
     assert "<int 99.." in options["--n-permutations"]
 
 

@@ -8,8 +8,21 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tda_bias.types import InputError
-from tdabias_cli.options import Positional, command, command_line, values_of_environment
+from tdabias_cli.heads import HeadsSettings
+from tdabias_cli.options import (
+    Positional,
+    command,
+    command_line,
+    merged,
+    part_of,
+    values_of_environment,
+)
+from tdabias_cli.pvf import PvfSettings
 from tdabias_cli.settings import Several
+from tdabias_cli.unqover import UnqoverSettings
+from unqover.classes import load_class
+from unqover.config import DesignConfig
+from unqover.questions import sampled_design
 
 
 class CookSettings(BaseModel):
@@ -181,6 +194,25 @@ def test_a_file_of_the_whole_serves_its_part_and_wrong_names_are_still_refused(t
         cook("cook", "pot", "-C", str(config), file=KitchenSettings)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("paper_gpt2", HeadsSettings), ("quick", HeadsSettings), ("pvf_gender", PvfSettings),
+        ("pvf_race", PvfSettings), ("pvf_religion", PvfSettings),
+        ("unqover_gender", UnqoverSettings),
+    ],
+)  # fmt: skip
+def test_the_configurations_of_the_project_are_valid(name, settings):
+    flags = {} if settings is PvfSettings else {"model": "m"}
+    flags |= {"category": "gender"} if settings is HeadsSettings else {}
+    found = merged(settings, flags, config=Path("configs") / f"{name}.yaml")
+    if settings is UnqoverSettings:
+        design = sampled_design(load_class(found.class_), part_of(found, DesignConfig))
+        assert design.n_questions == 70 * 70 * 4 * 70 * 4
+    if settings is PvfSettings:
+        assert found.attribute == name.removeprefix("pvf_")
+
+
 # -- help and command lines --
 
 
@@ -196,11 +228,11 @@ def test_help_shows_types_limits_choices_defaults_and_square_brackets(capsys, mo
     app(["--help"], prog_name="kitchen", standalone_mode=False)
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for text in (
-        "{pot}", "--dish <str> what is cooked (required)", "--class <str> of the cook --",
-        "--heat <str> of the stove (one of low, high; default: low)",
-        "--minutes <int 1..600> on the stove (default: 10)", "--salt <float 0..1> a pinch",
-        "--stir --no-stir <bool> all the time (default: True)",
-        "--spices <list[str]> what else [pepper]", "--config -C <path> YAML file",
+        "{pot}", "--dish <str> What is cooked (required).", "--class <str> Of the cook. --",
+        "--heat <str> Of the stove (one of low, high; default: low).",
+        "--minutes <int 1..600> On the stove (default: 10).", "--salt <float 0..1> A pinch",
+        "--stir --no-stir <bool> All the time (default: True).",
+        "--spices <list[str]> What else [pepper].", "--config -C <path> YAML file",
     ):  # fmt: skip
         assert text in shown, text
     assert shown.index("--dish") < shown.index("--class") < shown.index("--seed")

@@ -3,11 +3,10 @@
 import pytest
 
 from tda_bias import HeadBias
+from tda_bias.models.processes import Processes, launched
 from tda_bias.runs.cache import Shard
 from tda_bias.types import ShareDone
 from tdabias_cli.main import run
-from tdabias_cli.options import launched
-from tdabias_cli.work import Processes
 from tests.support.pairs import write_lines
 from tests.support.processes import launch, results
 

@@ -140,18 +140,6 @@ def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tm
     capsys.readouterr()
 
 
-def test_reading_goes_on_where_it_was_stopped(folders, tmp_path, capsys, monkeypatch):
-    from pvf import reading
-
-    command = [*arguments(folders, "score"), "--out", str(tmp_path / "o")]
-    assert run([*command, "--no-resume"]) == 0
-    first = (tmp_path / "o" / "words.parquet").read_bytes()
-    monkeypatch.setattr(reading, "Scorer", None)
-    assert run(command) == 0
-    assert (tmp_path / "o" / "words.parquet").read_bytes() == first
-    capsys.readouterr()
-
-
 def test_what_was_read_is_printed_for_other_programs(folders, tmp_path, capsys):
     command = [*arguments(folders, "score"), "--out", str(tmp_path), "--quiet"]
     assert run([*command, "--format", "csv"]) == 0
@@ -162,17 +150,6 @@ def test_what_was_read_is_printed_for_other_programs(folders, tmp_path, capsys):
     table = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert table["row"].iloc[0] == "measured"
     assert {"R", "R_p", "R_v"} <= set(table)
-
-
-def test_published_settings_are_valid():
-    from pathlib import Path
-
-    from tdabias_cli.options import merged
-    from tdabias_cli.pvf import PvfSettings
-
-    for name in ("gender", "race", "religion"):
-        settings = merged(PvfSettings, {}, config=Path(f"configs/pvf_{name}.yaml"))
-        assert settings.attribute == name
 
 
 def test_the_same_model_twice_is_no_comparison(tmp_path, capsys):

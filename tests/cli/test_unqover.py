@@ -7,17 +7,15 @@ from tdabias_cli.main import run
 from tests.support.answers import FEW
 from tests.support.models import tiny_hf_model
 from unqover import asking
-from unqover.config import DesignConfig
 
 FAST = ["--n-bootstrap", "100", "--n-flips", "19"]
 
 
 @pytest.fixture(scope="module")
-def folder(subwords, tmp_path_factory):
-    """A tiny model and a class file."""
+def folder(words_folder, tmp_path_factory):
+    """A folder with a class file, beside a tiny model."""
     base = tmp_path_factory.mktemp("unqover")
-    tiny_hf_model("gpt2", len(subwords), n_positions=512).save_pretrained(base / "tiny")
-    subwords.save_pretrained(base / "tiny")
+    (base / "tiny").symlink_to(words_folder)
     (base / "few.yaml").write_text(FEW)
     return base
 
@@ -106,17 +104,3 @@ def test_a_bad_class_file_is_one_line(folder, tmp_path, capsys, change, message)
     error = capsys.readouterr().err
     assert message in error
     assert error.strip().count("\n") == 0
-
-
-def test_the_configuration_of_the_project_asks_everything():
-    from pathlib import Path
-
-    from tdabias_cli.options import merged, part_of
-    from tdabias_cli.unqover import UnqoverSettings
-    from unqover.classes import load_class
-    from unqover.questions import sampled_design
-
-    path = Path(__file__).parents[2] / "configs" / "unqover_gender.yaml"
-    settings = merged(UnqoverSettings, {"model": "m"}, config=path)
-    design = sampled_design(load_class(settings.class_), part_of(settings, DesignConfig))
-    assert design.n_questions == 70 * 70 * 4 * 70 * 4

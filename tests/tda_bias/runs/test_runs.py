@@ -150,12 +150,6 @@ def test_inner_runs_of_other_results_are_left_out(tmp_path):
     assert [run.command for run in with_parts([heads])] == ["heads"]
 
 
-def test_runs_without_figures_are_refused_by_name(tmp_path):
-    folder = write_run(tmp_path / "s", command="pairs")
-    with pytest.raises(InputError, match="`tdabias pairs`, which has no figures; give runs of"):
-        with_parts([folder])
-
-
 # -- what is not written over --
 
 SETTINGS = {"category": "gender", "seed": 0, "group": ("girl",)}

@@ -1,0 +1,91 @@
+"""Processes that a launcher starts, as ``torchrun`` and ``accelerate launch`` do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from tda_bias.types import InputError, ShareDone
+
+# Others may compute for days before they meet this process; one that has died is noticed at once.
+_PATIENCE = timedelta(days=30)
+
+
+def launched() -> tuple[int, int]:
+    """Number of this process, from 0, and of all that a launcher has started.
+
+    Launchers say so in the environment.
+    """
+    try:
+        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    except ValueError:
+        return 0, 1
+    return (index, count) if 0 <= index < count else (0, 1)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of a launcher, which meet when their shares are done.
+
+    Attributes:
+        index: Number of this one, from 0.
+        count: How many there are.
+    """
+
+    index: int
+    count: int
+
+    def agreed(self, missing: Callable[[], list[str]]) -> list[str]:
+        """Parts that the first process misses: it alone may delete what was there."""
+        import torch.distributed as dist
+
+        said: list[Any] = [missing() if self.index == 0 else None]
+        with _one_line():
+            dist.broadcast_object_list(said, src=0)
+        return list(said[0])
+
+    def meet(self) -> None:
+        """Wait for all."""
+        import torch.distributed as dist
+
+        with _one_line():
+            dist.barrier()
+
+    def done(self) -> None:
+        """Wait for all; the first goes on."""
+        self.meet()
+        if self.index:
+            raise ShareDone
+
+
+@cache
+def joined() -> Processes:
+    """This process, once it has found the others.
+
+    Raises:
+        InputError: if they do not find each other.
+    """
+    import torch.distributed as dist
+
+    index, count = launched()
+    with _one_line():
+        dist.init_process_group("gloo", timeout=_PATIENCE)
+    return Processes(index, count)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Turn what a lost process makes of a meeting into one line."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:120]
+        raise InputError(
+            f"another of the {launched()[1]} processes has ended or cannot be reached ({reason}); "
+            "finished parts are kept, the same command goes on"
+        ) from None
