@@ -31,6 +31,7 @@ from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hashes, open_run
 from tda_bias.runs.text import Finding, counted, number_text, p_text
+from tda_bias.scores.stereoset import log_odds
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
@@ -373,7 +374,7 @@ def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
         abs_beta``: the part that is about the target.
     """
     items = stereoset.items.rename(columns={"group": "target"})
-    items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
+    items["log_odds"] = log_odds(items, "sum")
     names = {"log_odds": "log_odds"} | ({"beta_sum": "beta"} if stereoset.has_twins else {})
     means = items.groupby(_KEY)[list(names)].mean().rename(columns=names)
     both = means.join(means.abs().add_prefix("abs_")).reset_index()

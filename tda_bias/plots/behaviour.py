@@ -30,6 +30,7 @@ from tda_bias.runs.figures import (
     print_style,
 )
 from tda_bias.runs.text import counted
+from tda_bias.scores.stereoset import log_odds
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     if "log_prob_s_twin" not in items:
         raise InputError("the items have no twins; run `tdabias stereoset --twins auto`")
     ax = ax or plt.subplots(layout="constrained")[1]
-    triple = (items["log_prob_s"] - items["log_prob_a"]).to_numpy(float)
+    triple = log_odds(items, "sum")
     twin = (items["log_prob_s_twin"] - items["log_prob_a_twin"]).to_numpy(float)
     known = np.isfinite(triple) & np.isfinite(twin)
     triple, twin = triple[known], twin[known]
