@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from tda_bias.ablation.readings import triple_readings
 from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
 from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads
@@ -27,7 +28,6 @@ from tda_bias.models.logits import logits_at, refuse_undefined
 from tda_bias.models.scoring import TreePass
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, Part, texts_hash
-from tda_bias.scores.likelihood import triple_readings
 from tda_bias.types import Ablation, HeadId, InputError, Triple
 
 # A backward pass costs about two forward ones.
