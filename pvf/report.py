@@ -96,11 +96,8 @@ class RiskReport:
     ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
-        Args:
-            folder: That of the preferences' run, to which they are added; another one gets the
-                preferences too.
-            figures: By name.
-            overwrite: Risks under other settings may be lost.
+        The folder is that of the preferences' run, to which they are added; another one gets the
+        preferences too. With ``overwrite`` risks under other settings may be lost.
 
         Raises:
             InputError: if the folder cannot be written, holds another run, or risks under other
@@ -145,9 +142,6 @@ def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray |
 
 def load_report(folder: str | Path) -> RiskReport:
     """The report of a saved run, computed anew from its preferences with its settings.
-
-    Args:
-        folder: Where ``Preferences.save`` wrote.
 
     Raises:
         InputError: if the folder holds no finished run, or a file is not as it was written.

@@ -89,12 +89,9 @@ def column_tests(
 ) -> tuple[pd.DataFrame, float]:
     """Test which columns go with a quantity over items.
 
-    Args:
-        columns: One number per item and head.
-        quantity: One number per item.
-        orders: Permutations of the items, shared by all columns.
-        covariates: Numbers per item whose ranks are taken out of both sides. What they explain of
-            the quantity stays in place; what they leave is permuted (Freedman & Lane 1983).
+    Orders are permutations of the items, shared by all columns. The ranks of covariates are taken
+    out of both sides: what they explain of the quantity stays in place, what they leave is permuted
+    (Freedman & Lane 1983).
 
     Returns:
         One row per column: ``rho`` (Spearman, partial with covariates), ``p`` (two-sided),
@@ -219,11 +216,8 @@ def head_map(
 ) -> HeadMap:
     """Test which heads' |T| goes with a quantity over targets.
 
-    Args:
-        vectors: T of every head (columns) for every target (rows), as ``crossref.head_vectors``.
-        quantity: One number per target, in the same order; its name is the quantity's.
-        n_resamples: Permutations within categories, shared by all heads.
-        rng: The generator they come from.
+    ``vectors`` are those of ``crossref.head_vectors``; the quantity, which is called as its column,
+    is in the same order of targets. Permutations are within categories and shared by all heads.
     """
     orders = permutations_within(list(vectors.index.get_level_values("category")), n_resamples, rng)
     size, numbers = vectors.abs().to_numpy(), quantity.to_numpy(float)

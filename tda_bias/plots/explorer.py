@@ -69,9 +69,7 @@ _KINDS = {
 def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
     """Everything the map of a run shows.
 
-    Args:
-        run: Of ``tdabias heads``.
-        others: Ablations made from it, whose rankings are shown with its own.
+    ``others`` are ablations made from the run, whose rankings are shown with its own.
 
     Raises:
         InputError: if a file of the run is damaged.

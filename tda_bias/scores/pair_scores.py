@@ -52,15 +52,9 @@ def pair_items(
 ) -> pd.DataFrame:
     """One row per pair: log-probability and number of scored tokens of its two texts.
 
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        pairs: The pairs.
-        scored: Which words are scored; what each pair says if None. ``shared`` is ``whole`` for
-            models that are not masked.
-        batch_size: Texts per forward pass.
-        start: As in ``TextReader``.
-        progress: Called with finished pairs and all.
-        cache: As in ``TextReader.read_saved``.
+    ``scored`` says which words are; what each pair says if None (``shared`` is ``whole`` for models
+    that are not masked). The model is causal, masked or sequence-to-sequence; the rest is as in
+    ``TextReader``.
 
     Returns:
         Columns ``id group log_prob_more log_prob_less tokens_more tokens_less``, for masked models
