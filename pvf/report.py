@@ -248,8 +248,11 @@ def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.Data
     """Risk under the choices on which the papers or their code differ."""
     p, counts = preferences.by_class().p, preferences.counts
     risks = {}
+    of_x: dict[str, np.ndarray | None] = {"uniform": None}
+    if x_weights is not None:
+        of_x["given"] = x_weights
     for templates, w_c in (("counts", counts), ("uniform", None)):
-        for label, w_x in [("uniform", None)] + [("given", x_weights)] * (x_weights is not None):
+        for label, w_x in of_x.items():
             name = f"template weights {templates}, x weights {label}"
             risks[name] = decompose(p, context_weights=w_c, x_weights=w_x)
     weights: dict[str, Any] = {"context_weights": counts, "x_weights": x_weights}
