@@ -33,8 +33,7 @@ def random_patterns(count: int, n: int) -> torch.Tensor:
 def microseconds(works: Mapping[str, tuple[Work, int]]) -> dict[str, float]:
     """Median time of each piece of work, per matrix; all in turn, after a round to warm up.
 
-    Args:
-        works: By name, what to call and of how many matrices it is.
+    ``works`` are by name what to call, and of how many matrices it is.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(ROUNDS + 1):

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.rankings import across_sources
 from pvf.risk import Risk, decompose, risk_intervals, x_intervals
 from tda_bias.ablation.prune_curve import RANDOM, _chosen
 from tda_bias.ablation.study import _agreement, set_tests
@@ -36,7 +37,7 @@ from tda_bias.heads.group_result import GroupResult, joined_layers, layer_number
 from tda_bias.heads.group_statistic import GroupLayout
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.tables import tables
-from tda_bias.paper.rankings import across_sources, agreement
+from tda_bias.paper.rankings import agreement
 from tda_bias.scores.beta import TwinSets, exchange_test
 from tda_bias.scores.stereoset import _scores_of, icat, wins
 from tda_bias.stats.clusters import cluster_mean, flip_pvalue, limits_against_draws

@@ -413,12 +413,8 @@ def mine(
 ) -> Mined:
     """Count templates over documents.
 
-    Args:
-        pipeline: From ``load_pipeline``.
-        documents: All of them, also those that ``mined`` has finished, which are skipped.
-        kind: ``gender`` for "The [X] said that [Y]", ``race`` for "The [X], who said it, is [Y]".
-        mined: What an earlier run counted.
-        after_document: Called with the state after each document, for saving and progress.
+    Documents that ``mined`` has finished are skipped. ``after_document`` is called with the state
+    after each, for saving and progress.
     """
     mined = mined or Mined()
     for number, document in enumerate(documents):

@@ -40,9 +40,8 @@ def published() -> dict[str, Any]:
 def risk_table(reports: Mapping[str, RiskReport], table: str) -> pd.DataFrame:
     """A table of the PVF papers: published rows, and ours marked so.
 
-    Args:
-        reports: By model name; each measured as the papers did, see ``unlike_the_papers``.
-        table: A key of ``published()["risk"]["tables"]``.
+    Reports are by the model's name, each measured as the papers did (``unlike_the_papers``);
+    ``table`` is a key of ``published()["risk"]["tables"]``.
     """
     risk = published()["risk"]
     rows = [

@@ -16,7 +16,7 @@ from scipy.interpolate import make_smoothing_spline
 
 from pvf.config import Quantity
 from pvf.social import WEIGHT
-from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers
+from tda_bias.runs.figures import BLUE, GREY, ORANGE, plain_numbers, print_figure
 from tda_bias.runs.text import counted, short_name
 from tda_bias.types import InputError
 
@@ -228,8 +228,8 @@ def report_figures(
     many words are named on each side of the signed means.
     """
     words = x or extreme_words(report)
-    means, distributions = _figure(4.8, 4.2), _figure(7.5, 3.2)
-    heat_map = _figure(7.5, 1.8 + 0.26 * len(words))
+    means, distributions = print_figure(4.8, 4.2), print_figure(7.5, 3.2)
+    heat_map = print_figure(7.5, 1.8 + 0.26 * len(words))
     plot_signed_means({report.model: report}, label=label, ax=means.subplots())
     left, right = distributions.subplots(1, 2)
     plot_distribution(report, quantity="r_p", ax=left)
@@ -251,20 +251,20 @@ def figures_of_runs(
         for kind, figure in report_figures(report, x=x).items():
             figures[prefix + kind] = figure
     if len(reports) > 1:
-        figures["models-signed_means"] = _figure(1.6 + 1.4 * len(reports), 4.2)
+        figures["models-signed_means"] = print_figure(1.6 + 1.4 * len(reports), 4.2)
         plot_signed_means(reports, ax=figures["models-signed_means"].subplots())
-        figures["models-size"] = _figure(4.8, 3.6)
+        figures["models-size"] = print_figure(4.8, 3.6)
         plot_against_size(reports, ax=figures["models-size"].subplots())
     if len(reports) == 2:
-        figures["models-change"] = _figure(3.8, 3.6)
+        figures["models-change"] = print_figure(3.8, 3.6)
         plot_change(*reports.values(), ax=figures["models-change"].subplots())
     return figures
 
 
-def extreme_words(report: RiskReport, n: int = 6) -> list[str]:
-    """The n words x that lean most to each side; all where there are no more."""
+def extreme_words(report: RiskReport) -> list[str]:
+    """The six words x that lean most to each side; all where there are no more."""
     order = np.argsort(report.risk.mean_s[:, 0])
-    chosen = order if len(order) <= 2 * n else np.concatenate([order[:n], order[-n:]])
+    chosen = order if len(order) <= 12 else np.concatenate([order[:6], order[-6:]])
     return [report.preferences.x[index] for index in chosen[::-1]]
 
 
@@ -272,10 +272,6 @@ def _counted(report: RiskReport) -> str:
     n = report.controls
     words, templates = counted(n["x"], "word"), counted(n["templates"], "template")
     return f"{words}, {templates} ({n['n_effective_contexts']:.1f} effective)"
-
-
-def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _axes(width: float = 4.8) -> Axes:

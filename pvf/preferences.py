@@ -110,10 +110,8 @@ def class_preferences(
 ) -> ClassPreferences:
     """Preferences and union mass from word probabilities.
 
-    Args:
-        word_probs: Probability of each word at the slot.
-        class_of: Index of each word's class, 0 to K - 1, every class at least once.
-        aggregate: ``sum`` of the words of a class (the papers' equation), or ``mean`` (their code).
+    ``class_of`` is the number of each word's class. A class is the sum of its words (the papers'
+    equation), or their mean (their code).
     """
     member = np.eye(int(class_of.max()) + 1)[class_of]
     if aggregate == "mean":

@@ -362,10 +362,7 @@ class WordTokens:
     def log_probs(
         self, values: Float[np.ndarray, "... token"]
     ) -> tuple[Float[np.ndarray, "... word"], Float[np.ndarray, "... word"]]:
-        """Words from their tokens.
-
-        Args:
-            values: Log-probability of every token, word after word.
+        """Words from the log-probabilities of their tokens, word after word.
 
         Returns:
             Log-probabilities of the words, and the probability, given a word, that what follows

@@ -96,11 +96,8 @@ class RiskReport:
     ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
-        Args:
-            folder: That of the preferences' run, to which they are added; another one gets the
-                preferences too.
-            figures: By name.
-            overwrite: Risks under other settings may be lost.
+        The folder is that of the preferences' run, to which they are added; another one gets the
+        preferences too. With ``overwrite`` risks under other settings may be lost.
 
         Raises:
             InputError: if the folder cannot be written, holds another run, or risks under other
@@ -145,9 +142,6 @@ def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray |
 
 def load_report(folder: str | Path) -> RiskReport:
     """The report of a saved run, computed anew from its preferences with its settings.
-
-    Args:
-        folder: Where ``Preferences.save`` wrote.
 
     Raises:
         InputError: if the folder holds no finished run, or a file is not as it was written.
@@ -254,8 +248,11 @@ def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.Data
     """Risk under the choices on which the papers or their code differ."""
     p, counts = preferences.by_class().p, preferences.counts
     risks = {}
+    of_x: dict[str, np.ndarray | None] = {"uniform": None}
+    if x_weights is not None:
+        of_x["given"] = x_weights
     for templates, w_c in (("counts", counts), ("uniform", None)):
-        for label, w_x in [("uniform", None)] + [("given", x_weights)] * (x_weights is not None):
+        for label, w_x in of_x.items():
             name = f"template weights {templates}, x weights {label}"
             risks[name] = decompose(p, context_weights=w_c, x_weights=w_x)
     weights: dict[str, Any] = {"context_weights": counts, "x_weights": x_weights}

@@ -38,10 +38,7 @@ def load_factors(path: str | Path) -> pd.DataFrame:
 def regressions(by_x: pd.DataFrame, factors: pd.DataFrame, *, response: str = "r") -> pd.DataFrame:
     """Every factor alone, then all together; ordinary and, with weights, weighted least squares.
 
-    Args:
-        by_x: With the columns ``x`` and ``response``, which is explained.
-        factors: From ``load_factors``.
-        response: ``r``, ``r_p`` or ``r_v``.
+    ``response`` is the column of ``by_x`` that is explained: ``r``, ``r_p`` or ``r_v``.
 
     Returns:
         As ``regress``, with the columns ``factors`` (alone or together) and ``fit`` (OLS or WLS).
@@ -75,10 +72,8 @@ def regress(
 ) -> pd.DataFrame:
     """Least squares of a response on factors together, with an intercept.
 
-    Args:
-        response: For example r of each x.
-        factors: One column each, over the same x.
-        weights: For example the number of people in the occupation; ordinary least squares if None.
+    Weights are for example the numbers of people in the occupations; ordinary least squares if
+    None.
 
     Returns:
         One row per factor: ``slope se t p``, ``se_hc3 p_hc3`` with errors that are robust against

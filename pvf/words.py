@@ -187,10 +187,7 @@ def load_x_weights(path: str | Path, x: Sequence[str]) -> tuple[np.ndarray, list
 def numbers_by_x(path: str | Path, setting: str, columns: Sequence[str]) -> pd.DataFrame:
     """A user's CSV of numbers that belong to words x: one row per x, NaN where a field is empty.
 
-    Args:
-        path: The file.
-        setting: Its setting, for messages.
-        columns: Those it must have, ``x`` among them.
+    ``setting`` names the file in messages; ``columns`` are those it must have, ``x`` among them.
 
     Raises:
         InputError: naming the line, if a column is missing, a word is empty or stands twice, a

@@ -236,11 +236,8 @@ class ContinuationAsker:
 
     All texts of an instance are read together: what they share is run once.
 
-    Args:
-        model: The model.
-        batch_size: Texts per forward pass.
-        how: ``cloze`` or ``question``.
-        notes: Gets an entry on whether texts shared their beginnings, and why.
+    ``how`` is ``cloze`` or ``question``; ``notes`` gets an entry on whether texts shared their
+    beginnings, and why.
     """
 
     def __init__(

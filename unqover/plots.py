@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, Entry
+from tda_bias.runs.figures import BLUE, GREEN, GREY, ORANGE, Entry, print_figure
 from tda_bias.runs.run import Run
 from tda_bias.runs.text import counted, p_text, short_name
 from unqover.bias import comparative, factorial, scores
@@ -157,7 +157,7 @@ def report_figures(report: Report) -> dict[str, Figure]:
 
 
 def _drawn(plot: Callable[..., Axes], report: Report, width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = print_figure(width, height)
     plot(report, ax=figure.subplots())
     return figure
 

@@ -85,9 +85,7 @@ class Report:
 def bias_report(answers: Answers, *, config: InferenceConfig | None = None) -> Report:
     """Bias of a model in underspecified questions, from its answers.
 
-    Args:
-        answers: From ``ask_questions`` or ``Answers.load``.
-        config: Numbers of flips and resamples; those of the saved run if None, else the usual ones.
+    ``config`` is that of the saved run if None, else the usual one.
     """
     if config is None:
         given = answers.record.settings

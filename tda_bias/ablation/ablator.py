@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from tda_bias.ablation.readings import triple_readings
 from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
 from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads

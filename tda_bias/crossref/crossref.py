@@ -31,6 +31,7 @@ from tda_bias.runs.record import Number, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hashes, open_run
 from tda_bias.runs.text import Finding, counted, number_text, p_text
+from tda_bias.scores.stereoset import log_odds
 from tda_bias.types import InputError, RankBy
 
 if TYPE_CHECKING:
@@ -200,10 +201,6 @@ def head_vectors(combined: pd.DataFrame, column: str = "combined_relative") -> p
     """The combined value T of every (layer, head), the columns, for every (category, target).
 
     Undefined values are 0: such a head has nothing to compare.
-
-    Args:
-        combined: The table of a run of ``tdabias heads``.
-        column: Which of its columns.
     """
     wide = combined.pivot(index=["category", "group"], columns=["layer", "head"], values=column)
     wide = wide.sort_index().sort_index(axis=1)
@@ -213,9 +210,8 @@ def head_vectors(combined: pd.DataFrame, column: str = "combined_relative") -> p
 def head_summaries(table: pd.DataFrame, vectors: pd.DataFrame) -> pd.DataFrame:
     """Summaries of a target's heads.
 
-    Args:
-        table: Rows per target, layer, head and dimension, with ``q_bh``.
-        vectors: From ``head_vectors``.
+    ``table`` has rows per target, layer, head and dimension, with ``q_bh``; ``vectors`` are those
+    of ``head_vectors``.
 
     Returns:
         Columns ``category target n_items mean_T mean_abs_T max_abs_T sd_T n_sig_heads top_share
@@ -282,9 +278,8 @@ def _names(target: str) -> list[str]:
 def joined(heads: pd.DataFrame, behaviour: pd.DataFrame) -> pd.DataFrame:
     """One row per target that both tables have.
 
-    Args:
-        heads: One row per target, with the columns ``category target``.
-        behaviour: One row per word, with the column ``x`` and numbers.
+    ``heads`` has the columns ``category target``, ``behaviour`` a row per word with the column
+    ``x`` and numbers.
 
     Returns:
         The columns of ``heads``, then ``match_type matched`` and every number of ``behaviour`` for
@@ -373,7 +368,7 @@ def preferences_of_targets(stereoset: StereoSetScores) -> pd.DataFrame:
         abs_beta``: the part that is about the target.
     """
     items = stereoset.items.rename(columns={"group": "target"})
-    items["log_odds"] = items["log_prob_s"] - items["log_prob_a"]
+    items["log_odds"] = log_odds(items, "sum")
     names = {"log_odds": "log_odds"} | ({"beta_sum": "beta"} if stereoset.has_twins else {})
     means = items.groupby(_KEY)[list(names)].mean().rename(columns=names)
     both = means.join(means.abs().add_prefix("abs_")).reset_index()

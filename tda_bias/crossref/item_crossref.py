@@ -28,7 +28,7 @@ from tda_bias.runs.record import RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.run import content_hashes
 from tda_bias.runs.text import Finding, counted
-from tda_bias.scores.stereoset import Scoring
+from tda_bias.scores.stereoset import Scoring, log_odds
 from tda_bias.stats.resampling import generator, permutations_within
 from tda_bias.types import InputError, in_order
 
@@ -203,10 +203,12 @@ def _shared(
             "needed; run `tdabias stereoset` on the data of the run of `tdabias heads`"
         )
     said = said.loc[items["id"].iloc[place]].reset_index(drop=True)
-    size = {role: 1 if scoring == "sum" else said[f"tokens_{role}"] for role in "sa"}
-    said["log_odds"] = said["log_prob_s"] / size["s"] - said["log_prob_a"] / size["a"]
-    said["beta"] = said.get(f"beta_{scoring}", np.nan)
-    return place, said.assign(group=items["group"].to_numpy()[place])
+    said = said.assign(
+        log_odds=log_odds(said, scoring),
+        beta=said.get(f"beta_{scoring}", np.nan),
+        group=items["group"].to_numpy()[place],
+    )
+    return place, said
 
 
 def _summary(tests: pd.DataFrame, n: int, needed: float) -> dict[str, Any]:

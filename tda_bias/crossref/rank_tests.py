@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +24,6 @@ from tda_bias.stats.resampling import (
     permutations_within,
     standardised_ranks,
     tolerance,
-    two_sided_share,
 )
 
 SUMMARIES = ("mean_T", "mean_abs_T", "max_abs_T", "sd_T", "n_sig_heads", "top_share", "gini")
@@ -56,54 +54,7 @@ def power(n: int) -> dict[str, float]:
     }
 
 
-# -- one correlation -------------------------------------------------------------------------------
-
-
-def correlation(
-    x: Float[np.ndarray, " target"],
-    y: Float[np.ndarray, " target"],
-    orders: Int[np.ndarray, "draw target"],
-) -> dict[str, float]:
-    """Spearman of two quantities: ``spearman p low high pearson``.
-
-    p is two-sided over the given orders; the interval is ``spearman_limits``. Where a quantity
-    does not vary, everything is NaN.
-    """
-    ranks_x, ranks_y = standardised_ranks(x), standardised_ranks(y)
-    rho = float(ranks_x @ ranks_y)
-    if np.isnan(rho):
-        return dict.fromkeys(("spearman", "p", "low", "high", "pearson"), np.nan)
-    low, high = spearman_limits(rho, len(x))
-    return {
-        "spearman": rho,
-        "p": two_sided_share(ranks_x[orders] @ ranks_y, rho),
-        "low": low,
-        "high": high,
-        "pearson": float(np.corrcoef(x, y)[0, 1]),
-    }
-
-
-def partial_correlation(
-    x: Float[np.ndarray, " target"],
-    y: Float[np.ndarray, " target"],
-    covariates: Float[np.ndarray, "target covariate"],
-    orders: Int[np.ndarray, "draw target"],
-) -> dict[str, float]:
-    """Correlation of what ranks leave after a least-squares fit on the covariates' ranks.
-
-    What they leave of x is permuted and fitted again (Freedman & Lane 1983). Without that it keeps
-    degrees of freedom that the covariates took, and p is too small where targets are few.
-
-    Returns:
-        ``partial p_partial``; NaN without covariates, with too few targets for them, or where they
-        leave nothing.
-    """
-    if not covariates.shape[1] or len(x) < covariates.shape[1] + 3:
-        return {"partial": np.nan, "p_partial": np.nan}
-    left_x, left_y = (ranks_without(values[:, None], covariates)[:, 0] for values in (x, y))
-    rho = float(left_x @ left_y)
-    null = _permuted(left_x, orders, _basis(covariates)) @ left_y
-    return {"partial": rho, "p_partial": two_sided_share(null, rho)}
+# -- many columns at once --------------------------------------------------------------------------
 
 
 def ranks_without(
@@ -129,9 +80,6 @@ def _basis(covariates: np.ndarray) -> np.ndarray:
     return np.asarray(left[:, size > _NOTHING * size[0]])
 
 
-# -- many columns at once --------------------------------------------------------------------------
-
-
 def column_tests(
     columns: Float[np.ndarray, "item column"],
     quantity: Float[np.ndarray, " item"],
@@ -141,12 +89,9 @@ def column_tests(
 ) -> tuple[pd.DataFrame, float]:
     """Test which columns go with a quantity over items.
 
-    Args:
-        columns: One number per item and head.
-        quantity: One number per item.
-        orders: Permutations of the items, shared by all columns.
-        covariates: Numbers per item whose ranks are taken out of both sides. What they explain of
-            the quantity stays in place; what they leave is permuted (Freedman & Lane 1983).
+    Orders are permutations of the items, shared by all columns. The ranks of covariates are taken
+    out of both sides: what they explain of the quantity stays in place, what they leave is permuted
+    (Freedman & Lane 1983).
 
     Returns:
         One row per column: ``rho`` (Spearman, partial with covariates), ``p`` (two-sided),
@@ -211,21 +156,38 @@ def correlations(
 ) -> pd.DataFrame:
     """Every quantity against every head summary, over targets.
 
-    The table is that of ``crossref.joined``; targets are permuted within categories.
+    The table is that of ``crossref.joined``; summaries are permuted over targets within categories.
+    ``partial`` is without the ranks of the covariates that the table has, and undefined where there
+    are too few targets for them.
 
     Returns:
         One row per pair: ``spearman p low high partial p_partial pearson n q``. p is two-sided over
         the permutations, q Benjamini-Hochberg over all pairs. NaN where a column does not vary.
     """
     orders = permutations_within(list(table["category"]), n_resamples, rng)
+    said = table[[*quantities]].to_numpy(float)
     held = table[usable_covariates(table)].to_numpy(float)
-    rows: list[dict[str, Any]] = []
-    for quantity in quantities:
-        for summary in summaries:
-            x, y = table[summary].to_numpy(float), table[quantity].to_numpy(float)
-            row = {"quantity": quantity, "summary": summary, "n": len(x)}
-            rows.append(row | correlation(x, y, orders) | partial_correlation(x, y, held, orders))
-    tests = pd.DataFrame(rows)
+    # Covariates need targets that are left over for the correlation.
+    has_partial = 0 < held.shape[1] <= len(table) - 3
+    tables = []
+    for summary in summaries:
+        x = table[summary].to_numpy(float)
+        whole, _ = column_tests(said, x, orders)
+        partial = (
+            column_tests(said, x, orders, covariates=held)[0] if has_partial else whole * np.nan
+        )
+        limits = np.array([spearman_limits(rho, len(x)) for rho in whole["rho"]])
+        pearson = [
+            np.nan if np.isnan(rho) else float(np.corrcoef(x, y)[0, 1])
+            for rho, y in zip(whole["rho"], said.T, strict=True)
+        ]
+        found = {"quantity": list(quantities), "summary": summary, "n": len(x)}
+        found |= {"spearman": whole["rho"], "p": whole["p"]}
+        found |= {"low": limits[:, 0], "high": limits[:, 1], "pearson": pearson}
+        found |= {"partial": partial["rho"], "p_partial": partial["p"]}
+        tables.append(pd.DataFrame(found))
+    # One after the other by quantity, whose number is the index.
+    tests = pd.concat(tables).sort_index(kind="stable").reset_index(drop=True)
     return tests.assign(q=benjamini_hochberg(tests["p"].to_numpy(float)))
 
 
@@ -254,11 +216,8 @@ def head_map(
 ) -> HeadMap:
     """Test which heads' |T| goes with a quantity over targets.
 
-    Args:
-        vectors: T of every head (columns) for every target (rows), as ``crossref.head_vectors``.
-        quantity: One number per target, in the same order; its name is the quantity's.
-        n_resamples: Permutations within categories, shared by all heads.
-        rng: The generator they come from.
+    ``vectors`` are those of ``crossref.head_vectors``; the quantity, which is called as its column,
+    is in the same order of targets. Permutations are within categories and shared by all heads.
     """
     orders = permutations_within(list(vectors.index.get_level_values("category")), n_resamples, rng)
     size, numbers = vectors.abs().to_numpy(), quantity.to_numpy(float)

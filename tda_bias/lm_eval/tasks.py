@@ -18,6 +18,7 @@ from tda_bias.pairs.load import load_pairs
 from tda_bias.runs.files import json_objects, read_text
 from tda_bias.scores.beta import TwinSets
 from tda_bias.scores.stereoset import icat as icat_of
+from tda_bias.scores.stereoset import log_odds as odds_of
 from tda_bias.scores.stereoset import wins
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.triples import load_sentence_triples
@@ -146,7 +147,7 @@ def icat(readings: Sequence[Reading]) -> float:
 
 def log_odds(readings: Sequence[Reading]) -> float:
     """Mean over items of log P(stereotype) - log P(anti-stereotype), in nats."""
-    return float(_log_odds(_items(readings)).mean())
+    return float(odds_of(_items(readings), "sum").mean())
 
 
 def preferred(readings: Sequence[Reading]) -> float:
@@ -173,7 +174,7 @@ def lms_stderr(readings: Sequence[Reading]) -> float:
 def log_odds_stderr(readings: Sequence[Reading]) -> float:
     """Standard error of ``log_odds`` over targets with all their items."""
     items = _items(readings)
-    return standard_error(_log_odds(items), _targets(items))
+    return standard_error(odds_of(items, "sum"), _targets(items))
 
 
 def preferred_stderr(readings: Sequence[Reading]) -> float:
@@ -211,12 +212,8 @@ def _items(readings: Sequence[Reading], *, twins: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _log_odds(items: pd.DataFrame) -> Float[np.ndarray, " item"]:
-    return (items["log_prob_s"] - items["log_prob_a"]).to_numpy(float)
-
-
 def _preferred(items: pd.DataFrame) -> Float[np.ndarray, " item"]:
-    return np.asarray(50 * (np.sign(_log_odds(items)) + 1))
+    return np.asarray(50 * (np.sign(odds_of(items, "sum")) + 1))
 
 
 def _targets(items: pd.DataFrame) -> list[str]:

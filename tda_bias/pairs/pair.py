@@ -131,9 +131,6 @@ def words(text: str) -> list[Span]:
 def differing_spans(texts: Sequence[str]) -> tuple[Span, ...]:
     """The characters from the first to the last word in which texts differ.
 
-    Args:
-        texts: Two or more.
-
     Returns:
         For each text first and past-the-last character; an empty range where a text has no word of
         its own (it lacks a word the others have).

@@ -68,12 +68,8 @@ def page(
 ) -> str:
     """Markdown text.
 
-    Args:
-        result: A run of ``tdabias heads``.
-        pictures: Paths of figures by their name in the catalogue, relative to the page.
-        command: What was typed.
-        seconds: Wall time of all of it.
-        run_id: Of the run.
+    Paths of figures, by their name in the catalogue, are relative to the page; ``command`` is what
+    was typed, ``seconds`` the wall time of all of it.
     """
     model = result.record.model.name
     parts = [
@@ -311,11 +307,7 @@ def write_tables(runs: Sequence[Run], out: Path) -> int:
 
 
 def claims(result: HeadBias) -> dict[str, str]:
-    """The paper's claims about its figures (section 4), each with what a run's metric T says to it.
-
-    Args:
-        result: A run, of all four categories where possible.
-    """
+    """The paper's claims about its figures (section 4), each with what a run's metric T says."""
     near = "The hot spots of gender and profession lie near each other."
     both = {"gender", "profession"} <= set(result.categories)
     return {

@@ -70,10 +70,8 @@ def published_models() -> list[str]:
 def published_rankings(model: str, *, filtered: bool | None = None) -> PublishedRankings:
     """The published rankings of a model's heads.
 
-    Args:
-        model: One of ``published_models``.
-        filtered: Whether rankings from items that were chosen by their outcome are among them; if
-            None, only where there are no others of their source.
+    ``filtered`` says whether rankings from items that were chosen by their outcome are among them;
+    if None, only where there are no others of their source.
 
     Raises:
         InputError: if there are none of the model.
@@ -111,12 +109,8 @@ def agreement(
 ) -> pd.DataFrame:
     """Agreement of rankings of the same heads, beside what chance gives.
 
-    Args:
-        scores: Columns ``layer head`` and one per ranking.
-        pairs: Which rankings to compare; all with each other if None.
-        top: So many heads from the top count as chosen.
-        n_resamples: Permutations of heads.
-        seed: Of the permutations.
+    ``scores`` has the columns ``layer head`` and one per ranking; all ``pairs`` of them are
+    compared if None. So many heads from the ``top`` count as chosen.
 
     Returns:
         One row per pair: ``first second heads spearman p p_within_layers overlap chance
@@ -228,19 +222,12 @@ def published_agreement(
     model: str,
     *,
     by: RankBy | None = None,
-    top: int = TOP,
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> PublishedAgreement:
     """The maps of a run beside the published rankings of its model's heads.
 
-    Args:
-        run: From ``tdabias heads``.
-        model: One of ``published_models``.
-        by: Which map of the run; that which ranks its heads if None.
-        top: As in ``agreement``.
-        n_resamples: As in ``agreement``.
-        seed: As in ``agreement``.
+    ``by`` is a map of the run; that which ranks its heads if None.
 
     Returns:
         A table as ``agreement``, with ``category``: ``first`` is the map of the run, ``second`` the
@@ -262,7 +249,7 @@ def published_agreement(
             )
         both = ranked.rename(columns={"z": name}).merge(published.scores, on=["layer", "head"])
         pairs = [(name, title) for title in published.titles]
-        agreed = agreement(both, pairs, top=top, n_resamples=n_resamples, seed=seed)
+        agreed = agreement(both, pairs, n_resamples=n_resamples, seed=seed)
         agreed["second"] = agreed["second"].map(published.titles)
         tables.append(agreed.assign(category=category))
     return PublishedAgreement(
@@ -272,7 +259,7 @@ def published_agreement(
             made_from=content_hashes({run.record.command: run.record}),
             published=model,
             by=name,
-            top=top,
+            top=TOP,
             n_resamples=n_resamples,
             seed=seed,
         ),
@@ -307,109 +294,3 @@ def published_finding(result: PublishedAgreement) -> Finding:
             "over all heads is found four times out of five."
         ],
     )
-
-
-# -- with themselves and across sources: docs/results/rankings.md ----------------------------------
-
-# Standard errors away from 0 at which a two-sided test at .05 has a power of .8.
-_FOUND = float(stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
-
-
-def reliability(model: str, *, n_draws: int = 9999, seed: int = 0) -> pd.DataFrame:
-    """Agreement of a model's published rankings with themselves.
-
-    Returns:
-        One row per ranking that its source measured twice or with several seeds: ``name ranking
-        with heads ranks variance overlap chance``. ``ranks`` is Spearman's correlation with the
-        second measurement, or ``rank_reliability`` from the seeds' standard errors. ``variance`` is
-        the share of the variance over heads that these errors leave, which a few extreme heads can
-        decide. What a seed does to all heads alike counts as error too.
-    """
-    published = published_rankings(model, filtered=True)
-    rows: list[dict[str, Any]] = []
-    for first, second in about_rankings()["halves"]:
-        if first in published.scores and second in published.scores:
-            x, y = (published.scores[name].to_numpy(float) for name in (first, second))
-            measured = {
-                "heads": len(x),
-                "ranks": float(standardised_ranks(x) @ standardised_ranks(y)),
-                **overlap(x, y, min(TOP, len(x))),
-            }
-            for name, other in ((first, second), (second, first)):
-                titles = {"ranking": published.titles[name], "with": published.titles[other]}
-                rows.append({"name": name, **titles, **measured})
-    for name, errors in published.standard_errors.items():
-        values = published.scores[name].to_numpy(float)
-        left = 1 - float(np.mean(errors**2)) / float(values.var(ddof=1))
-        rows.append(
-            {
-                "name": name,
-                "ranking": published.titles[name],
-                "with": "three seeds",
-                "heads": len(errors),
-                "ranks": rank_reliability(values, errors, n_draws, generator(seed, name)),
-                "variance": max(0.0, left),
-            }
-        )
-    columns = ["name", "ranking", "with", "heads", "ranks", "variance", "overlap", "chance"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def rank_reliability(
-    values: Float[np.ndarray, " head"],
-    errors: Float[np.ndarray, " head"],
-    n_draws: int,
-    rng: np.random.Generator,
-) -> float:
-    """Spearman's correlation expected between two measurements with these standard errors.
-
-    Normal errors are added to the values again and again. With f the share of the variance of the
-    ranks that they cause, the values themselves, which hold one such error, have the reliability
-    1 - f / (1 - f); 0 where that is negative.
-    """
-    drawn = values + errors * rng.standard_normal((n_draws, len(values)))
-    ranks = stats.rankdata(drawn, axis=1)
-    f = float(ranks.var(axis=0).mean() / ranks.var(axis=1).mean())
-    return max(0.0, 1 - f / (1 - f))
-
-
-def across_sources(
-    scores: pd.DataFrame,
-    first: Sequence[str],
-    second: Sequence[str],
-    reliabilities: Mapping[str, float],
-    *,
-    n_resamples: int = 9999,
-    seed: int = 0,
-) -> dict[str, float]:
-    """Mean correlation of the rankings of two sources, and what it could have been.
-
-    Args:
-        scores: As in ``agreement``.
-        first: Rankings of one source.
-        second: Rankings of the other.
-        reliabilities: Of ranks, by ranking; pairs with an unknown one have no ceiling.
-        n_resamples: Permutations of the heads of one source, in all its rankings alike.
-        seed: Of the permutations.
-
-    Returns:
-        ``mean`` over all pairs, its two-sided ``p``, the smallest mean that would have been
-        ``found`` four times out of five, ``pairs``; over the pairs with known reliabilities their
-        number ``known``, their mean ``known_mean`` and their mean ``ceiling`` sqrt(r1 r2).
-    """
-    ranks = {name: standardised_ranks(scores[name].to_numpy(float)) for name in [*first, *second]}
-    one = np.mean([ranks[name] for name in first], axis=0)
-    other = np.mean([ranks[name] for name in second], axis=0)
-    mean = float(one @ other)
-    rng = generator(seed, *first, *second)
-    null = rng.permuted(np.tile(one, (n_resamples, 1)), axis=1) @ other
-    known = [(a, b) for a in first for b in second if a in reliabilities and b in reliabilities]
-    return {
-        "pairs": len(first) * len(second),
-        "mean": mean,
-        "p": two_sided_share(null, mean),
-        "found": _FOUND * float(null.std()),
-        "known": len(known),
-        "known_mean": float(np.mean([ranks[a] @ ranks[b] for a, b in known])),
-        "ceiling": float(np.mean([np.sqrt(reliabilities[a] * reliabilities[b]) for a, b in known])),
-    }

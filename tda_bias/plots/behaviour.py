@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import matplotlib.pyplot as plt
@@ -30,6 +31,7 @@ from tda_bias.runs.figures import (
     print_style,
 )
 from tda_bias.runs.text import counted
+from tda_bias.scores.stereoset import log_odds
 from tda_bias.types import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     if "log_prob_s_twin" not in items:
         raise InputError("the items have no twins; run `tdabias stereoset --twins auto`")
     ax = ax or plt.subplots(layout="constrained")[1]
-    triple = (items["log_prob_s"] - items["log_prob_a"]).to_numpy(float)
+    triple = log_odds(items, "sum")
     twin = (items["log_prob_s_twin"] - items["log_prob_a_twin"]).to_numpy(float)
     known = np.isfinite(triple) & np.isfinite(twin)
     triple, twin = triple[known], twin[known]
@@ -331,10 +333,9 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
             ax.axvspan(low, high, color=LIGHT_GREY, alpha=0.35, lw=0, label=label)
         for place, row in enumerate(rows.to_dict("records")):
             colour, marker = look(str(row["condition"]), place)
-            limits = [row.get(end, np.nan) for end in ("low", "high")]
-            if name == "beta" and np.isfinite(limits).all():
-                ax.plot(limits, [place, place], color=colour, lw=1)
-            ax.plot(row[name], place, marker, color=colour, ms=4)
+            ends = ("low", "high") if name == "beta" else ()
+            limits = [row.get(end, np.nan) for end in ends]
+            draw_dot(ax, place, row[name], limits, colour=colour, marker=marker)
     before = float(conditions["before"].iloc[0])
     _line(left, before, f"untouched, {before:.3f}")
     _line(left, 0.0, "no bias")
@@ -347,6 +348,22 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     if handles:
         figure.legend(handles, labels, frameon=False, loc="outside lower center")
     return figure
+
+
+def draw_dot(
+    ax: Axes,
+    place: float,
+    value: float,
+    limits: Sequence[float],
+    *,
+    colour: str,
+    marker: str = "o",
+    face: str | None = None,
+) -> None:
+    """Draw a value in a row as a dot on its interval, where there is one."""
+    if len(limits) and np.isfinite(limits).all():
+        ax.plot(limits, [place, place], color=colour, lw=1)
+    ax.plot(value, place, marker, color=colour, mfc=face or colour, ms=4)
 
 
 def _line(ax: Axes, value: float, label: str) -> None:

@@ -78,9 +78,7 @@ def interval_chart(
 def stereoset(run: Run, texts: Mapping[str, str]) -> list[Chart]:
     """Every item's preference against that of its twin.
 
-    Args:
-        run: Of ``tdabias stereoset``.
-        texts: Texts by the items' names, as far as another run knows them.
+    ``texts`` are those of the items by their names, as far as another run knows them.
     """
     scores = run.load(StereoSetScores.load)
     if not scores.has_twins:

@@ -36,27 +36,20 @@ class _Map:
     kind: str
 
 
+_Z = "z of the {} test: SDs above the mean under exchange, {}."
+_TWIN, _PLAIN = "triple minus twin", "without twins: wording is still in it"
 _MEAN = "Mean z over groups, which also ranks heads by their noise"
 _MAPS = (
-    *(
-        _Map(
-            f"evidence_{tested}{end}",
-            f"{tested}{end}",
-            f"{test}, triple minus twin" if end else test,
-            f"z of the {test} test: SDs above the mean under exchange, "
-            + ("triple minus twin." if end else "without twins: wording is still in it."),
-            f"{kind}{end}",
-        )
-        for tested, test, kind in (
-            ("relative", "dispersion", "spread"),
-            ("location", "location", "shift"),
-        )
-        for end in ("_twin", "")
-    ),
+    _Map("evidence_relative_twin", "relative_twin", f"dispersion, {_TWIN}",
+         _Z.format("dispersion", _TWIN), "spread_twin"),
+    _Map("evidence_relative", "relative", "dispersion", _Z.format("dispersion", _PLAIN), "spread"),
+    _Map("evidence_location_twin", "location_twin", f"location, {_TWIN}",
+         _Z.format("location", _TWIN), "shift_twin"),
+    _Map("evidence_location", "location", "location", _Z.format("location", _PLAIN), "shift"),
     _Map("z_relative", "relative", "mean z, dispersion", f"{_MEAN}.", "spread"),
     _Map("z_statistic", "statistic", "mean z, S", f"{_MEAN} (statistic S).", "spread"),
     _Map("z_metric", "statistic", "mean z, T", f"{_MEAN} (metric T).", "spread"),
-)
+)  # fmt: skip
 # Values per item by the kind of a map: which measure, whether twins are subtracted, its words.
 _KINDS = {
     "spread": ("dispersion", False, "difference in dispersion (-1 to 1)"),
@@ -69,9 +62,7 @@ _KINDS = {
 def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
     """Everything the map of a run shows.
 
-    Args:
-        run: Of ``tdabias heads``.
-        others: Ablations made from it, whose rankings are shown with its own.
+    ``others`` are ablations made from the run, whose rankings are shown with its own.
 
     Raises:
         InputError: if a file of the run is damaged.

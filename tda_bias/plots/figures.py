@@ -21,6 +21,7 @@ from tda_bias.heads.result import HeadBias
 from tda_bias.heads.tables import PUBLISHED
 from tda_bias.plots.behaviour import (
     ablation_figure,
+    draw_dot,
     plot_conditions,
     plot_items_against_twins,
     plot_twin_differences,
@@ -223,11 +224,8 @@ def _panel(ax: Axes, table: pd.DataFrame, unit: str) -> None:
     places = np.arange(len(table))[::-1]
     for place, row in zip(places, table.to_dict("records"), strict=True):
         colour = _COLOURS[row["kind"]]
-        ends = [row["low"], row["high"]]
-        if np.isfinite(ends).all():
-            ax.plot(ends, [place, place], color=colour, lw=1)
         face = colour if row["primary"] else "white"
-        ax.plot(row["change"], place, "o", ms=4, mec=colour, mfc=face)
+        draw_dot(ax, place, row["change"], (row["low"], row["high"]), colour=colour, face=face)
         if row["guard"]:
             ax.plot([row["margin"]] * 2, [place - 0.4, place + 0.4], ":", color="black", lw=1.2)
         ax.annotate(

@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 from tda_bias.heads.result import agreement
 from tda_bias.heads.tables import map_columns
-from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE
+from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
 from tda_bias.runs.text import counted, number_text
 from tda_bias.types import InputError, RankBy
 
@@ -113,7 +113,7 @@ def heatmap_figure(result: HeadBias) -> Figure:
     width = min(max(3.6 + 0.11 * heads, 4.6), 7.0)
     columns = min(2, len(names))
     rows = -(-len(names) // columns)
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = print_figure(width * columns, height * rows)
     for index, category in enumerate(names):
         ax = figure.add_subplot(rows, columns, index + 1)
         plot_heatmap(result, ax=ax, category=category, by=result.rank_by)

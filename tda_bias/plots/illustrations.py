@@ -24,7 +24,7 @@ from tda_bias.heads.resampled import (
     relabellings,
     two_sided,
 )
-from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE
+from tda_bias.runs.figures import BLUE, LIGHT_GREY, ORANGE, PAGE, print_figure
 from tda_bias.topology.persistence import births_deaths, edge_weights
 from tda_bias.topology.steps import step_function
 from tda_bias.types import Attention
@@ -125,7 +125,7 @@ def filtration_figure(example: ExamplePattern) -> Figure:
     pattern = example.of(example.first)[:n_tokens, :n_tokens]
     graph = token_graph(example.tokens[:n_tokens], pattern, example.attention)
     weights = sorted(data["weight"] for _, _, data in graph.edges(data=True))
-    figure = Figure(figsize=(6.9, 4.4), layout="constrained")
+    figure = print_figure(PAGE, 4.4)
     axes = figure.subplots(2, 3)
     cuts = [0, len(weights) // 3, 2 * len(weights) // 3, len(weights) - 2, len(weights)]
     for ax, dropped in zip(axes.flat, cuts, strict=False):

@@ -166,9 +166,9 @@ def exchange_test(
     return ExchangeTest(float(p), float(p_share), drawn.exact)
 
 
-def _mean_and_share(beta: np.ndarray, axis: int = -1) -> Float[np.ndarray, "2 ..."]:
+def _mean_and_share(beta: np.ndarray) -> Float[np.ndarray, "2 ..."]:
     """Mean, and percentage of positive values, a tie as one half."""
-    return np.stack([beta.mean(axis), 50 * (np.sign(beta) + 1).mean(axis)])
+    return np.stack([beta.mean(-1), 50 * (np.sign(beta) + 1).mean(-1)])
 
 
 # -- one row per category and group ----------------------------------------------------------------
@@ -228,7 +228,6 @@ def beta_summary(
     sets: TwinSets,
     target: Int[np.ndarray, " item"],
     *,
-    n_exchanges: int = 9999,
     confidence: float = 0.95,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
@@ -241,7 +240,7 @@ def beta_summary(
     if n == 0:
         return row
     mean, share = _mean_and_share(beta)
-    test = exchange_test(sets, n_resamples=n_exchanges, rng=rng)
+    test = exchange_test(sets, rng=rng)
     row |= {"twins": float((sets.size - 1).mean()), "log_odds": odds.mean()}
     row |= {"log_odds_twin": twin.mean(), "beta": mean, "ss_twin": share}
     row |= {"p": test.p, "p_ss_twin": test.p_share, "exact": test.exact}
@@ -256,7 +255,7 @@ def beta_summary(
     row |= _limits(beta, target, confidence)
     if row["targets"] >= FEWEST_CLUSTERS:
         for name, values in (("p_targets", beta), ("p_ss_twin_targets", np.sign(beta))):
-            row[name] = flip_pvalue(values, target, n_resamples=n_exchanges, rng=rng)
+            row[name] = flip_pvalue(values, target, rng=rng)
     return row
 
 

@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool
 from transformers import PreTrainedTokenizerBase
 
 from tda_bias.pairs.pair import Span
@@ -97,11 +96,10 @@ def _parts(
     }
     unchanged = float("nan")
     if tokenizer.is_fast:
-        unchanged = sum(
-            sign * (own.tokens[role][kept].sum() - other.tokens[role][also].sum())
-            for role, sign in enumerate((1, -1))
-            for kept, also in [_kept_tokens(tokenizer, triple, twin, own, other, role)]
+        stereotype, anti = (
+            _unchanged(tokenizer, role, (triple, own), (twin, other)) for role in range(2)
         )
+        unchanged = stereotype - anti
     return {
         "beta_unchanged": unchanged,
         "beta_swapped": odds[0, 0] - odds[1, 1] - unchanged,
@@ -120,34 +118,27 @@ def _log_odds(likelihood: TripleLikelihood) -> float:
 # -- words and tokens ------------------------------------------------------------------------------
 
 
-def _kept_tokens(
-    tokenizer: PreTrainedTokenizerBase,
-    triple: Triple,
-    twin: Triple,
-    own: TripleLikelihood,
-    other: TripleLikelihood,
-    role: int,
-) -> tuple[Bool[np.ndarray, " token"], Bool[np.ndarray, " token"]]:
-    """Tokens of words that the swap leaves alone, in both texts' continuations of a role."""
-    continuations = [(one.stereotype, one.anti_stereotype)[role].strip() for one in (triple, twin)]
-    spans = changed_spans(*continuations)
-    kept = []
-    for one, read, continuation, changed in zip(
-        (triple, twin), (own, other), continuations, spans, strict=True
+def _unchanged(
+    tokenizer: PreTrainedTokenizerBase, role: int, *read: tuple[Triple, TripleLikelihood]
+) -> float:
+    """Log-probability of words that the swap leaves alone, a triple's minus its twin's.
+
+    ``read`` are the two; the words are those of their continuations of a role.
+    """
+    continuations = [(text.stereotype, text.anti_stereotype)[role].strip() for text, _ in read]
+    sums = []
+    for (text, likelihood), continuation, changed in zip(
+        read, continuations, changed_spans(*continuations), strict=True
     ):
-        text = one.texts()[role]
-        before = len(text) - len(continuation)
-        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        offsets = encoded["offset_mapping"][-len(read.tokens[role]) :]
-        kept.append(
-            np.array(
-                [
-                    not any(a < before + stop and b > before + start for start, stop in changed)
-                    for a, b in offsets
-                ]
-            )
-        )
-    return kept[0], kept[1]
+        whole, values = text.texts()[role], likelihood.tokens[role]
+        before = len(whole) - len(continuation)
+        encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+        kept = [
+            not any(a < before + stop and b > before + start for start, stop in changed)
+            for a, b in encoded["offset_mapping"][-len(values) :]
+        ]
+        sums.append(float(values[np.array(kept)].sum()))
+    return sums[0] - sums[1]
 
 
 def changed_spans(text: str, other: str) -> tuple[list[Span], list[Span]]:

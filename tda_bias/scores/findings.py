@@ -34,14 +34,11 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
     rows = table[(table["group"] == "all") & (table["scoring"] == "sum")].to_dict("records")
     of_category = [row for row in rows if row["category"] != "all"]
     read = _with_twins if result.has_twins else _without_twins
-    parts = [read(row) for row in of_category]
-    power = [line for lines in parts for line in lines[2:]]
-    if not result.has_twins:
-        power = [_power(result.scores, row) for row in of_category]
+    found, control, power = zip(*(read(result, row) for row in of_category), strict=True)
     return Finding(
-        result=[lines[0] for lines in parts],
+        result=found,
         control=[
-            *(line for lines in parts for line in lines[1:2]),
+            *control,
             *_placebo_lines(result),
             *_stereotype_by_length(result.length_split, scoring="sum"),
             NEUTRAL_IS_NOT_GOOD,
@@ -54,22 +51,22 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
     )
 
 
-def _with_twins(row: Mapping[Any, Any]) -> list[str]:
+def _with_twins(_: StereoSetScores, row: Mapping[Any, Any]) -> tuple[str, str, str]:
     """Result, control and power of a category, by sums of log-probabilities."""
+    name = str(row["category"]).capitalize()
     over_items = interval_text(row["beta_low"], row["beta_high"])
     targets = interval_text(row["beta_low_targets"], row["beta_high_targets"])
     if row["p_targets"] == row["p_targets"]:
         targets += f", p {p_text(row['p_targets'])}"
-    return [
-        f"{str(row['category']).capitalize()}: the target effect (beta) is "
+    return (
+        f"{name}: the target effect (beta) is "
         f"{number_text(row['beta'])} nats of {number_text(row['log_odds'])} (over "
         f"{row['targets']} targets {targets}; over items {over_items}, p {p_text(row['p'])}).",
-        f"{str(row['category']).capitalize()}: {100 * row['explained']:.1f} % of the variance of "
-        "the log-odds over items is shared with the same texts about other targets "
-        "(counterfactual twins): wording.",
+        f"{name}: {100 * row['explained']:.1f} % of the variance of the log-odds over items is "
+        "shared with the same texts about other targets (counterfactual twins): wording.",
         f"With {counted(row['items'], 'item')} a target effect of {number_text(row['smallest'])} "
         "nats is found four times out of five.",
-    ]
+    )
 
 
 def _placebo_lines(result: StereoSetScores) -> list[str]:
@@ -94,14 +91,15 @@ _PLACEBO = {
 }
 
 
-def _without_twins(row: Mapping[Any, Any]) -> list[str]:
+def _without_twins(result: StereoSetScores, row: Mapping[Any, Any]) -> tuple[str, str, str]:
     interval = interval_text(row["ss_low"], row["ss_high"], 0)
-    return [
+    return (
         f"{str(row['category']).capitalize()}: stereotype score {row['ss']:.1f} ({interval}), "
         f"language-model score {row['lms']:.1f}, ICAT {row['icat']:.1f}; "
         f"{counted(row['items'], 'item')}.",
         "No twins: wording and target cannot be told apart in these scores.",
-    ]
+        _power(result.scores, row),
+    )
 
 
 def _power(table: pd.DataFrame, row: Mapping[Any, Any]) -> str:

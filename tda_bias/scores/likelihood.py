@@ -11,21 +11,21 @@ by block, so that a stopped run goes on and several processes share the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
-from tda_bias.models.scoring import Scorer, TreePass
+from tda_bias.models.scoring import Scorer
 from tda_bias.runs.cache import OpenCache, Part, texts_hash
-from tda_bias.scores.texts import CONTEXT, Contrast, SplitTexts, split_triples, tokenize
-from tda_bias.types import ROLES, InputError, Progress, Triple
+from tda_bias.scores.texts import Contrast, SplitTexts, tokenize
+from tda_bias.types import InputError, Progress, Triple
 
 Reading = Literal["log_prob", "pll", "pll_within_word"]
 READINGS: tuple[Reading, ...] = ("log_prob", "pll", "pll_within_word")
@@ -80,7 +80,7 @@ class TextReader:
         leading = self._leading() if model.kind == "causal" else None
         if leading == []:  # nothing predicts a first token
             split = [replace(s, scored=tuple(p[p > 0] for p in s.scored)) for s in split]
-        context_from = _first_predicted(model) if self.triples else None
+        context_from = first_predicted(model) if self.triples else None
         requests = [
             own.request((contrast.context or "").strip(), context_from=context_from)
             for own, contrast in zip(split, contrasts, strict=True)
@@ -287,95 +287,8 @@ def likelihoods_of(readings: Readings) -> list[TripleLikelihood]:
     ]
 
 
-def _first_predicted(model: LanguageModel) -> int | None:
+def first_predicted(model: LanguageModel) -> int | None:
     """The first token of a context that a causal model predicts; None for other models."""
     if model.kind != "causal":
         return None
     return 0 if special_tokens_around(model.tokenizer)[0] else 1
-
-
-# -- passes over triples and their twins -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TripleReadings:
-    """Forward passes over triples, and what each of their readings belongs to.
-
-    Attributes:
-        n_triples: Number of triples; twins come after them.
-        part: Per triple and twin, what each of its readings belongs to: 0, 1 or 2 for a
-            continuation in the order of ``ROLES``, 3 for the context.
-        twin_of: The triple of each twin.
-        passes: Makes each of the passes, those of the longest texts first: side by side, no thread
-            then waits long for another at the end. ``TreePass.tree`` counts triples, then twins.
-        tokens: How many tokens each pass runs, padding left out.
-        packed: Whether a triple's texts are one row.
-        unrelated: Token ids of the unrelated texts with all special tokens.
-    """
-
-    n_triples: int
-    part: list[Int[np.ndarray, " reading"]]
-    twin_of: Int[np.ndarray, " twin"]
-    passes: list[Callable[[], TreePass]]
-    tokens: list[int]
-    packed: bool
-    unrelated: list[list[int]]
-
-    def sums(
-        self, values: Sequence[Float[np.ndarray, " reading"]]
-    ) -> tuple[Float[np.ndarray, "text part"], Int[np.ndarray, "text part"]]:
-        """Log-probability and number of tokens of each part, from readings per triple and twin."""
-        size = CONTEXT + 1
-        pairs = list(zip(values, self.part, strict=True))
-        total = np.array([np.bincount(part, own, size) for own, part in pairs])
-        count = np.array([np.bincount(part, minlength=size) for part in self.part])
-        return total, count
-
-
-def triple_readings(
-    model: LanguageModel,
-    triples: Sequence[Triple],
-    twins: Sequence[Sequence[Triple]],
-    *,
-    batch_size: int,
-) -> TripleReadings:
-    """Forward passes over triples and the twins of each (empty for none at all), to be run.
-
-    Causal models also read the contexts of the triples.
-
-    Raises:
-        InputError: if the model is of another kind or has no language-model head, or a text does
-            not fit.
-    """
-    require_kind(model, ("causal", "masked", "seq2seq"), "heads are removed from")
-    if not triples:
-        raise InputError("there is no triple to read")
-    every = [*triples, *(twin for its_twins in twins for twin in its_twins)]
-    split = split_triples(model, every)
-    n = len(triples)
-    leading, trailing = special_tokens_around(model.tokenizer)
-    trailing = [] if model.kind == "causal" else trailing
-    unrelated = [triple.ids[ROLES.index("unrelated")] for triple in split[:n]]
-    # A twin's stereotype and anti-stereotype are all that is needed.
-    used = split[:n] + [twin.first(2) for twin in split[n:]]
-    first = _first_predicted(model)
-    requests = [
-        own.request(text.context.strip(), context_from=first if number < n else None)
-        for number, (own, text) in enumerate(zip(used, every, strict=True))
-    ]
-    trees, sources = as_trees(model, requests)
-    scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3)
-    planned = scorer.plan(trees, sources)[::-1]
-    encoded = [[len(sources[tree]) for tree in rows.tree] if sources else [] for rows in planned]
-    return TripleReadings(
-        n_triples=n,
-        part=[own.parts(tree) for own, tree in zip(used, trees, strict=True)],
-        twin_of=np.repeat(np.arange(len(twins)), [len(its_twins) for its_twins in twins]),
-        passes=[partial(scorer.pass_of, rows, sources=sources) for rows in planned],
-        tokens=[
-            sum(map(len, rows.rows)) + sum(lengths)
-            for rows, lengths in zip(planned, encoded, strict=True)
-        ],
-        packed=scorer.packed,
-        unrelated=[[*leading, *ids, *trailing] for ids in unrelated],
-    )

@@ -51,15 +51,9 @@ def pair_items(
 ) -> pd.DataFrame:
     """One row per pair: log-probability and number of scored tokens of its two texts.
 
-    Args:
-        model: A causal, masked or sequence-to-sequence language model.
-        pairs: The pairs.
-        scored: Which words are scored; what each pair says if None. ``shared`` is ``whole`` for
-            models that are not masked.
-        batch_size: Texts per forward pass.
-        start: As in ``TextReader``.
-        progress: Called with finished pairs and all.
-        cache: As in ``TextReader.read_saved``.
+    ``scored`` says which words are; what each pair says if None (``shared`` is ``whole`` for models
+    that are not masked). The model is causal, masked or sequence-to-sequence; the rest is as in
+    ``TextReader``.
 
     Returns:
         Columns ``id group log_prob_more log_prob_less tokens_more tokens_less``, for masked models
@@ -88,19 +82,23 @@ def pair_items(
         tokens = [texts[side] for texts in read[reading]]
         return [float(values.sum()) if len(values) else np.nan for values in tokens]
 
-    columns: dict[str, Sequence[Any]] = {
-        "id": [pair.id for pair in rows],
-        "group": [pair.group for pair in rows],
-        **{f"log_prob_{name}": sums(main, side) for side, name in enumerate(_SIDES)},
-    }
-    for side, name in enumerate(_SIDES):
-        columns[f"tokens_{name}"] = [len(texts[side]) for texts in read[main]]
-    for side, name in enumerate(_SIDES if "pll_within_word" in read else ()):
-        columns[f"log_prob_{name}_within_word"] = sums("pll_within_word", side)
-    columns["type"] = [pair.type for pair in rows]
-    columns["set"] = [pair.set for pair in rows]
-    columns["cluster"] = [pair.unit for pair in rows]
-    table = pd.DataFrame(columns).assign(reading=main, undefined="")
+    table = pd.DataFrame(
+        {
+            "id": [pair.id for pair in rows],
+            "group": [pair.group for pair in rows],
+            "log_prob_more": sums(main, 0),
+            "log_prob_less": sums(main, 1),
+            "tokens_more": [len(more) for more, _ in read[main]],
+            "tokens_less": [len(less) for _, less in read[main]],
+        }
+    )
+    if "pll_within_word" in read:
+        table["log_prob_more_within_word"] = sums("pll_within_word", 0)
+        table["log_prob_less_within_word"] = sums("pll_within_word", 1)
+    table["type"] = [pair.type for pair in rows]
+    table["set"] = [pair.set for pair in rows]
+    table["cluster"] = [pair.unit for pair in rows]
+    table = table.assign(reading=main, undefined="")
     for name in reversed(_SIDES):
         table.loc[table[f"tokens_{name}"] == 0, "undefined"] = f"no token of `{name}` is scored"
     return table

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from tda_bias.scores.likelihood import TripleLikelihood
+from tda_bias.scores.likelihood import TokenScores, TripleLikelihood
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.types import InputError, Triple, in_order
 
@@ -44,13 +44,20 @@ LENGTH_SPLIT: dict[str, type] = {
 
 def item_table(triples: Sequence[Triple], likelihoods: Sequence[TripleLikelihood]) -> pd.DataFrame:
     """One row per item: log-probability and number of tokens of its three continuations."""
-    rows = []
-    for triple, likelihood in zip(triples, likelihoods, strict=True):
-        row: dict[str, Any] = {n: getattr(triple, n) for n in ("category", "group", "source")}
-        for name, total, n in zip("sau", likelihood.total, likelihood.n_tokens, strict=True):
-            row |= {f"log_prob_{name}": total, f"tokens_{name}": n}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    names = ("category", "group", "source")
+    return pd.DataFrame(
+        {name: getattr(triple, name) for name in names} | role_columns(likelihood.tokens)
+        for triple, likelihood in zip(triples, likelihoods, strict=True)
+    )
+
+
+def role_columns(texts: TokenScores) -> dict[str, float]:
+    """Log-probability, NaN without a token, and number of tokens of the three texts of an item."""
+    row: dict[str, float] = {}
+    for role, tokens in zip("sau", texts, strict=True):
+        row[f"log_prob_{role}"] = float(tokens.sum()) if len(tokens) else np.nan
+        row[f"tokens_{role}"] = len(tokens)
+    return row
 
 
 def scored(items: pd.DataFrame, name: str, scoring: Scoring) -> pd.Series[float]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from tda_bias.models.language_model import model_record
@@ -39,6 +38,7 @@ from tda_bias.scores.stereoset import (
     SCORES,
     item_table,
     length_split,
+    role_columns,
     scores,
 )
 from tda_bias.scores.texts import Contrast, split_triples, tokenize
@@ -440,8 +440,5 @@ def sentence_items(
             for sentence, texts in zip(sentences, values, strict=True):
                 row: dict[str, Any] = {"reading": reading, "scored": scored}
                 row |= {n: getattr(sentence, n) for n in ("id", "category", "group", "source")}
-                for role, tokens in zip("sau", texts, strict=True):
-                    row[f"log_prob_{role}"] = float(tokens.sum()) if len(tokens) else np.nan
-                    row[f"tokens_{role}"] = len(tokens)
-                rows.append(row)
+                rows.append(row | role_columns(texts))
     return pd.DataFrame(rows)

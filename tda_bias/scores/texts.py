@@ -68,11 +68,9 @@ class SplitTexts:
     def request(self, before: str = "", *, context_from: int | None = None) -> Request:
         """Every scored token, text by text.
 
-        Args:
-            before: The context as a text.
-            context_from: Read the context's tokens from this one on too, before the others. Where a
-                token covers the end of the context and the beginning of a continuation, what all
-                texts share is the context.
+        ``before`` is the context as a text. ``context_from`` reads the context's tokens from this
+        one on too, before the others. Where a token covers the end of the context and the beginning
+        of a continuation, what all texts share is the context.
         """
         context = min(self.start)
         read: list[tuple[int, Any]] = list(enumerate(self.scored))

@@ -9,14 +9,12 @@ from pvf.reading import score_preferences
 from pvf.words import Template, WordClasses
 from tda_bias.models.load import LanguageModel
 from tda_bias.types import InputError
+from tests.support.literal import causal_steps, ids_of, log_softmax_at
 from tests.support.models import tiny_hf_model
+from tests.support.tokenizers import Wrapped
 
 CAUSAL = ["gpt2", "gpt_neox", "llama", "gemma2", "opt", "bloom"]
 MASKED = ["bert", "roberta", "distilbert", "albert"]
-
-
-def ids_of(tokenizer, text):
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def own_tokens(tokenizer, word):
@@ -24,21 +22,18 @@ def own_tokens(tokenizer, word):
     return ids_of(tokenizer, f"that {word}")[len(ids_of(tokenizer, "that")) :]
 
 
-@torch.no_grad()
-def next_log_probs(model, ids):
-    logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0, -1]
-    return torch.log_softmax(logits.double(), -1)
+def next_log_probs(model, ids, **more):
+    return log_softmax_at(model.hf_model, -1, input_ids=ids, **more)
 
 
 def causal_word_prob(model, prompt, word, longer=()):
     """P(word), and that no longer listed word is meant, token by token."""
     ids = ids_of(model.tokenizer, prompt)
-    total, own = 0.0, own_tokens(model.tokenizer, word)
-    for token in own:
-        total += float(next_log_probs(model, ids)[token])
-        ids = [*ids, token]
+    own = own_tokens(model.tokenizer, word)
+    whole = [*ids, *own]
+    total = sum(causal_steps(model, whole, len(ids)))
     after = {own_tokens(model.tokenizer, other)[len(own)] for other in longer}
-    continued = sum(float(next_log_probs(model, ids)[token].exp()) for token in after)
+    continued = sum(float(next_log_probs(model, whole)[token].exp()) for token in after)
     return np.exp(total) * (1.0 - continued)
 
 
@@ -98,16 +93,12 @@ def test_the_decoder_fills_the_gap_of_the_encoder(
     gap = "<extra_id_0>"
     for i, x in enumerate(some_words.words):
         for c, template in enumerate(some_templates):
-            source = torch.tensor([model.tokenizer(f"{template.prompt(x)} {gap}")["input_ids"]])
+            source = model.tokenizer(f"{template.prompt(x)} {gap}")["input_ids"]
             for w, word in enumerate(found.words):
                 begun = [1, model.tokenizer.convert_tokens_to_ids(gap)]
                 total = 0.0
                 for token in own_tokens(model.tokenizer, word):
-                    with torch.no_grad():
-                        logits = model.hf_model(
-                            input_ids=source, decoder_input_ids=torch.tensor([begun])
-                        ).logits[0, -1]
-                    total += float(torch.log_softmax(logits.double(), -1)[token])
+                    total += float(next_log_probs(model, source, decoder_input_ids=begun)[token])
                     begun.append(token)
                 assert found.log_prob[i, c, w] == pytest.approx(total, rel=1e-4)
 
@@ -117,28 +108,17 @@ def test_bart_repeats_the_prompt_before_the_gap(tiny_lm, some_words, some_templa
     without = dict(model.tokenizer.get_vocab())
     del without["<extra_id_0>"]
 
-    class NoSentinel:
-        def __getattr__(self, name):
-            return getattr(model.tokenizer, name)
-
-        def __call__(self, *args, **kwargs):
-            return model.tokenizer(*args, **kwargs)
-
-        def __len__(self):
-            return len(model.tokenizer)
-
+    class NoSentinel(Wrapped):
         def get_vocab(self):
             return without
 
-    like_bart = LanguageModel(model.hf_model, NoSentinel(), "bart")
+    like_bart = LanguageModel(model.hf_model, NoSentinel(model.tokenizer), "bart")
     found = score_preferences(like_bart, some_words, some_templates, some_classes)
     prompt = some_templates[0].prompt("nurse")
-    source = torch.tensor([model.tokenizer(f"{prompt} <mask>")["input_ids"]])
-    begun = torch.tensor([[1, *ids_of(model.tokenizer, prompt)]])
-    with torch.no_grad():
-        logits = model.hf_model(input_ids=source, decoder_input_ids=begun).logits[0, -1]
+    source = model.tokenizer(f"{prompt} <mask>")["input_ids"]
+    begun = [1, *ids_of(model.tokenizer, prompt)]
     (she,) = own_tokens(model.tokenizer, "she")
-    expected = float(torch.log_softmax(logits.double(), -1)[she])
+    expected = float(next_log_probs(model, source, decoder_input_ids=begun)[she])
     assert found.log_prob[0, 0, found.words.index("she")] == pytest.approx(expected, rel=1e-4)
 
 

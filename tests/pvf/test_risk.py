@@ -239,25 +239,6 @@ def test_what_does_not_vary_or_is_few_has_no_interval():
         assert np.isnan([found[over], found["both"]]).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_contexts", [10, 30])
-def test_intervals_over_both_cover_the_truth(n_contexts):
-    """Of a population of x and of templates, of which a sample of each was seen."""
-    generator, runs = np.random.default_rng(3), 600
-
-    def drawn(n_x, n_contexts):
-        lean = 0.5 + generator.normal(0, 0.5, (n_x, 1)) + generator.normal(0, 0.5, (1, n_contexts))
-        p = 1 / (1 + np.exp(-lean))
-        return decompose(np.stack([p, 1 - p], axis=-1))
-
-    truth, covered = of_model(drawn(2000, 2000)), np.zeros(3)
-    for _ in range(runs):
-        low, high = risk_intervals(drawn(40, n_contexts))["both"]
-        covered += (low <= truth) & (truth <= high)
-    assert (covered / runs >= 0.91).all()
-    assert (covered / runs <= 0.98).all()
-
-
 # -- distributions ---------------------------------------------------------------------------------
 
 
@@ -278,15 +259,6 @@ def test_normal_values_pass_and_exponential_ones_fail_the_normal_tests():
     skewed = normal_fit(generator.exponential(size=150), rng=generator)
     assert min(normal["ks_p"], normal["shapiro_p"]) > 0.05
     assert max(skewed["ks_p"], skewed["shapiro_p"]) < 0.01
-
-
-@pytest.mark.slow
-def test_the_bootstrapped_ks_p_is_uniform_under_normality():
-    generator = np.random.default_rng(2)
-    found = [
-        normal_fit(generator.normal(size=40), n_draws=99, rng=generator)["ks_p"] for _ in range(200)
-    ]
-    assert stats.kstest(found, "uniform").pvalue > 0.01
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(1, 4)), min_size=1, max_size=12))

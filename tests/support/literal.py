@@ -13,6 +13,20 @@ def log_softmax_at(hf_model, place, **inputs):
     return torch.log_softmax(logits[0, place].double(), -1)
 
 
+def causal_steps(model, ids, first=1):
+    """Log-probability of every token from one on, given those before it; one pass alone."""
+    with torch.no_grad():
+        logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
+    steps = torch.log_softmax(logits, -1)
+    return [float(steps[place - 1, ids[place]]) for place in range(first, len(ids))]
+
+
+def masked_step(model, ids, place):
+    """Log-probability of a token that is masked, given all others."""
+    row = [*ids[:place], model.tokenizer.mask_token_id, *ids[place + 1 :]]
+    return float(log_softmax_at(model.hf_model, place, input_ids=row)[ids[place]])
+
+
 def continuation(model, context, text):
     """Log-probability of what follows a context in a text that begins with it."""
     known, ids = ids_of(model.tokenizer, context), ids_of(model.tokenizer, text)
@@ -20,13 +34,9 @@ def continuation(model, context, text):
     places = range(len(known), len(ids))
     match model.kind:
         case "causal":
-            values = [log_softmax_at(model.hf_model, p - 1, input_ids=ids)[ids[p]] for p in places]
+            values = causal_steps(model, ids, len(known))
         case "masked":
-            mask = model.tokenizer.mask_token_id
-            values = [
-                log_softmax_at(model.hf_model, p, input_ids=[*ids[:p], mask, *ids[p + 1 :]])[ids[p]]
-                for p in places
-            ]
+            values = [masked_step(model, ids, p) for p in places]
         case "seq2seq":
             source = ids_of(model.tokenizer, f"{context} <extra_id_0>")
             gap = model.tokenizer.convert_tokens_to_ids("<extra_id_0>")

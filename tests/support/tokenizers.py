@@ -3,6 +3,22 @@
 from pathlib import Path
 
 
+class Wrapped:
+    """A tokenizer in another one's place, which may differ in what it does."""
+
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
+
+    def __getattr__(self, name):
+        return getattr(self._tokenizer, name)
+
+    def __len__(self):
+        return len(self._tokenizer)
+
+    def __call__(self, *arguments, **options):
+        return self._tokenizer(*arguments, **options)
+
+
 def subwords_in(folder: Path):
     """A byte-level tokenizer that writes "he" and "she" in one token, "heiress" in several.
 

@@ -10,7 +10,8 @@ import torch
 from tda_bias.models.load import LanguageModel
 from tda_bias.runs.cache import Cache
 from tda_bias.types import InputError
-from tests.support.asked import answer, continuation, every_question
+from tests.support.asked import answer, every_question
+from tests.support.literal import continuation, log_softmax_at
 from tests.support.models import tiny_hf_model
 from unqover import asking
 from unqover.answers import Answers
@@ -51,11 +52,11 @@ def test_mass_is_that_of_the_names_before_the_full_stop(tiny_lm, few):
     where, template, mentioned, attribute, denied, _ = next(iter(every_question(few)))
     asked = template.question(attribute, denied)
     given = f"Paragraph: {template.context(*mentioned)} Question: {asked} Answer:"
-    both = [np.exp(sum(continuation(model, given, template.answer(s)[0]))) for s in mentioned]
+    names = [f"{given} {template.answer(subject)[0]}" for subject in mentioned]
+    both = [np.exp(continuation(model, given, text)) for text in names]
     assert found.mass[where[:-1]] == pytest.approx(sum(both), rel=1e-3)
 
 
-@torch.no_grad()
 def masked(model, text, start, stop):
     """Log-probability of the tokens of text[start:stop], masked and filled from left to right."""
     tokenizer = model.tokenizer
@@ -69,8 +70,7 @@ def masked(model, text, start, stop):
         row = [
             tokenizer.mask_token_id if i >= place and i in inside else t for i, t in enumerate(ids)
         ]
-        logits = model.hf_model(input_ids=torch.tensor([row])).logits[0, place].double()
-        values.append(float(torch.log_softmax(logits, -1)[ids[place]]))
+        values.append(float(log_softmax_at(model.hf_model, place, input_ids=row)[ids[place]]))
     return values
 
 

@@ -8,17 +8,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from benchmarks.rankings import across_sources, rank_reliability, reliability
 from tda_bias.paper.rankings import (
     PublishedAgreement,
     about_rankings,
-    across_sources,
     agreement,
     published_agreement,
     published_finding,
     published_models,
     published_rankings,
-    rank_reliability,
-    reliability,
 )
 from tda_bias.types import InputError
 from tests.support.runs import record_of

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from tda_bias.scores.beta_parts import PARTS, changed_spans
 from tda_bias.scores.stereoset_scores import StereoSetScores, stereoset_scores
 from tda_bias.twins import Twins
 from tda_bias.types import Triple
+from tests.support.literal import causal_steps
 
 TRIPLES = [
     Triple("man", "gender", "The man wrote.", "he was a man, cook", "she was nurse.", "the the"),
@@ -65,13 +65,8 @@ def found(model):
 def token_log_probs(model, text):
     """Every token of a text but the first: its log-probability and its last character."""
     encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    ids = torch.tensor([encoded["input_ids"]])
-    with torch.no_grad():
-        log_probs = model.hf_model(ids).logits.log_softmax(-1)[0]
-    return [
-        (float(log_probs[i - 1, ids[0, i]]), encoded["offset_mapping"][i][1])
-        for i in range(1, ids.shape[1])
-    ]
+    ends = [end for _, end in encoded["offset_mapping"]]
+    return list(zip(causal_steps(model, encoded["input_ids"]), ends[1:], strict=True))
 
 
 def literal(model, context, continuation, counts=lambda word: True):

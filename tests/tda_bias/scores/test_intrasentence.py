@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from tda_bias.scores.stereoset import scores
 from tda_bias.scores.stereoset_scores import sentence_scores
 from tda_bias.triples import SentenceTriple
 from tda_bias.types import InputError
+from tests.support.literal import causal_steps
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SENTENCES = [
@@ -39,10 +39,7 @@ def test_whole_sentences_and_differing_words_are_sums_of_their_tokens(tiny_lm):
         sentence = next(one for one in SENTENCES if one.id == row["id"])
         for role, text in zip("sau", sentence.texts(), strict=True):
             ids = model.tokenizer(text)["input_ids"]
-            with torch.no_grad():
-                logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
-            steps = torch.log_softmax(logits, -1)
-            values = [float(steps[i - 1, ids[i]]) for i in range(1, len(ids))]
+            values = causal_steps(model, ids)
             if row["scored"] == "difference":
                 spoken = text.split()[0] if sentence.id == "2" else text.split()[-1]
                 n = len(

@@ -4,12 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
 from tda_bias.models.load import LanguageModel
 from tda_bias.scores.likelihood import TextReader, triple_likelihoods
 from tda_bias.scores.texts import Contrast, tokenize
 from tda_bias.types import InputError, Triple
+from tests.support.literal import log_softmax_at
+from tests.support.tokenizers import Wrapped
 
 CONTRASTS = [
     Contrast(("The nurse said that he knew.", "The nurse said that she knew."), source="one"),
@@ -54,10 +55,8 @@ def scored_places(model, contrast, text):
     return encoded["input_ids"], places
 
 
-def log_prob(model, ids, place, token, **more):
-    with torch.no_grad():
-        logits = model.hf_model(input_ids=torch.tensor([ids]), **more).logits[0, place]
-    return float(torch.log_softmax(logits.double(), -1)[token])
+def log_prob(model, ids, place, token):
+    return float(log_softmax_at(model.hf_model, place, input_ids=ids)[token])
 
 
 @pytest.mark.parametrize("kind", CAUSAL)
@@ -177,17 +176,14 @@ def test_encoder_decoders_fill_a_gap_behind_the_context(tiny_lm, kind):
     gap = model.tokenizer.convert_tokens_to_ids("<extra_id_0>")
     for contrast, own in zip(CONTRASTS, found, strict=True):
         source = f"{contrast.context or ''} <extra_id_0>".strip()
-        source = torch.tensor([model.tokenizer(source)["input_ids"]])
+        source = model.tokenizer(source)["input_ids"]
         for text, values in zip(contrast.texts, own, strict=True):
             ids, places = scored_places(model, contrast, text)
             n = len(model.tokenizer(contrast.context)["input_ids"]) if contrast.context else 0
             expected = []
             for place in places:
-                written = torch.tensor([[1, gap, *ids[n:place]]])
-                with torch.no_grad():
-                    logits = model.hf_model(input_ids=source, decoder_input_ids=written).logits
-                steps = torch.log_softmax(logits[0, -1].double(), -1)
-                expected.append(float(steps[ids[place]]))
+                given = {"input_ids": source, "decoder_input_ids": [1, gap, *ids[n:place]]}
+                expected.append(float(log_softmax_at(model.hf_model, -1, **given)[ids[place]]))
             np.testing.assert_allclose(values, expected, atol=1e-4)
 
 
@@ -217,16 +213,10 @@ def test_broken_weights_are_refused(tiny_lm, kind):
         text_log_probs(model, CONTRASTS)
 
 
-class NoOffsets:
+class NoOffsets(Wrapped):
     """A tokenizer without an alignment, as the slow ones are."""
 
     is_fast = False
-
-    def __init__(self, tokenizer):
-        self._tokenizer = tokenizer
-
-    def __getattr__(self, name):
-        return getattr(self._tokenizer, name)
 
     def __call__(self, *arguments, **options):
         options.pop("return_offsets_mapping", None)

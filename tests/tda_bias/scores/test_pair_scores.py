@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import stats
 
 from tda_bias.models.load import load_language_model
@@ -18,6 +17,7 @@ from tda_bias.scores.pair_scores import (
 )
 from tda_bias.stats.clusters import cluster_mean
 from tda_bias.types import InputError
+from tests.support.literal import causal_steps
 from tests.support.pairs import pair, pairs_folder
 
 PAIRS = [
@@ -63,10 +63,7 @@ def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
         for side, text in zip(("more", "less"), own.texts(), strict=True):
             ids = model.tokenizer(text)["input_ids"]
             skipped = 1 if own.context is None else len(model.tokenizer(own.context)["input_ids"])
-            with torch.no_grad():
-                logits = model.hf_model(input_ids=torch.tensor([ids])).logits[0].double()
-            steps = torch.log_softmax(logits, -1)
-            expected = [float(steps[i - 1, ids[i]]) for i in range(skipped, len(ids))]
+            expected = causal_steps(model, ids, skipped)
             assert row[f"tokens_{side}"] == len(expected)
             if expected:
                 assert row[f"log_prob_{side}"] == pytest.approx(sum(expected), abs=1e-4)
@@ -229,9 +226,6 @@ def test_the_real_model_agrees_with_unbatched_passes(name):
     table = pair_items(model, chosen)
     for row, own in zip(table.to_dict("records"), chosen, strict=True):
         for side, text in zip(("more", "less"), own.texts(), strict=True):
-            ids = torch.tensor([model.tokenizer(text)["input_ids"]])
-            with torch.no_grad():
-                logits = model.hf_model(ids).logits[0, :-1].double()
-            expected = -torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum")
-            assert row[f"tokens_{side}"] == ids.shape[1] - 1
-            assert row[f"log_prob_{side}"] == pytest.approx(float(expected), abs=1e-4)
+            expected = causal_steps(model, model.tokenizer(text)["input_ids"])
+            assert row[f"tokens_{side}"] == len(expected)
+            assert row[f"log_prob_{side}"] == pytest.approx(sum(expected), abs=1e-4)

@@ -9,27 +9,21 @@ from tda_bias.models.load import LanguageModel, load_language_model
 from tda_bias.scores.perplexity import divergence, log_perplexity, text_windows
 from tda_bias.sources import load_neutral_text
 from tda_bias.types import InputError
+from tests.support.literal import causal_steps, masked_step
 from tests.support.models import tiny_hf_model
 from tests.support.pairs import pairs_folder
+from tests.support.tokenizers import Wrapped
 
 TEXT = "The nurse said that he knew that she felt it. The cook wrote and the man knew. " * 3
 
 
-def sliding(hf_model, ids, width, stride):
+def sliding(model, ids, width, stride):
     """The recipe of the transformers documentation: sum and number of scored tokens."""
     total, n, before = 0.0, 0, 0
     for begin in range(0, len(ids), stride):
         end = min(begin + width, len(ids))
-        window = torch.tensor([ids[begin:end]])
-        labels = window.clone()
-        labels[:, : -(end - before)] = -100
-        with torch.no_grad():
-            logits = hf_model(window).logits[0].double()
-        steps = torch.log_softmax(logits, -1)
-        for place in range(1, window.shape[1]):
-            if labels[0, place] != -100:
-                total -= float(steps[place - 1, window[0, place]])
-                n += 1
+        new = causal_steps(model, ids[begin:end])[-(end - before) :]
+        total, n = total - sum(new), n + len(new)
         before = end
         if end == len(ids):
             break
@@ -48,7 +42,7 @@ def test_windows_slide_as_the_transformers_documentation_says(
         model = tiny_lm(kind, n_positions=512)
     windows = text_windows(model, TEXT, width=width, stride=stride)
     found = log_perplexity(model, windows, batch_size=batch_size)
-    total, n = sliding(model.hf_model, model.tokenizer(TEXT)["input_ids"], width, stride)
+    total, n = sliding(model, model.tokenizer(TEXT)["input_ids"], width, stride)
     assert windows.n_tokens == int(found.n_tokens.sum()) == n
     assert found.mean == pytest.approx(total / n, abs=1e-5)
 
@@ -58,23 +52,13 @@ def test_masked_models_mask_each_scored_token(tiny_lm):
     windows = text_windows(model, TEXT, width=30, stride=20, sample=2, seed=1)
     found = log_perplexity(model, windows, batch_size=7)
     for number, ids in enumerate(windows.ids):
-        total = 0.0
-        for place in range(windows.first[number], len(ids)):
-            row = [*ids[:place], model.tokenizer.mask_token_id, *ids[place + 1 :]]
-            with torch.no_grad():
-                logits = model.hf_model(torch.tensor([row])).logits[0, place].double()
-            total -= float(torch.log_softmax(logits, -1)[ids[place]])
+        places = range(windows.first[number], len(ids))
+        total = -sum(masked_step(model, list(ids), place) for place in places)
         assert found.total[number] == pytest.approx(total, abs=1e-4)
 
 
-class WithSpecialTokens:
+class WithSpecialTokens(Wrapped):
     """The same tokenizer, with a token in front of every text and one behind it."""
-
-    def __init__(self, tokenizer):
-        self._tokenizer = tokenizer
-
-    def __getattr__(self, name):
-        return getattr(self._tokenizer, name)
 
     def __call__(self, text, *, add_special_tokens=True, **options):
         encoded = self._tokenizer(text, add_special_tokens=False, **options)
@@ -220,7 +204,7 @@ def test_the_real_perplexity_is_that_of_unbatched_windows():
     text = load_neutral_text(pairs_folder("wikitext2")).text[:800]
     windows = text_windows(model, text, width=128, stride=64)
     found = log_perplexity(model, windows, batch_size=3)
-    total, n = sliding(model.hf_model, model.tokenizer(text)["input_ids"], 128, 64)
+    total, n = sliding(model, model.tokenizer(text)["input_ids"], 128, 64)
     assert (int(found.n_tokens.sum()), len(windows.ids)) == (n, windows.of)
     assert found.mean == pytest.approx(total / n, abs=1e-5)
     assert 2.5 < found.mean < 4.5
