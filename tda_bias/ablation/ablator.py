@@ -23,7 +23,7 @@ from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
 from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
 from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, Part, texts_hash
@@ -187,12 +187,8 @@ class Ablator:
     ) -> list[Part]:
         """One part per set of heads: numbers of the model without them.
 
-        Args:
-            sets: Heads to remove together.
-            name: Of what is computed.
-            compute: Gives the numbers.
-            cost: Of one part, in tokens.
-            about: What the numbers depend on beside the heads and how they are removed.
+        A part costs so many tokens; ``about`` is what the numbers depend on beside the heads and
+        how they are removed.
         """
 
         def part(number: int, heads: Sequence[HeadId]) -> Part:
@@ -217,10 +213,8 @@ class Ablator:
     ) -> list[Outcomes]:
         """Outcomes without each set of heads; the empty set is the unchanged model.
 
-        Args:
-            sets: Heads to remove together.
-            cache: Where finished batches of texts are kept, for a run that is started again.
-            progress: Called with tokens read and to read, each as often as there are sets.
+        Finished batches of texts are kept in the cache. Progress counts tokens, each as often as
+        there are sets.
 
         Raises:
             InputError: if a head does not exist, removing it changes nothing, or a log-probability
@@ -322,14 +316,10 @@ class Ablator:
         texts = zip(tree_pass.tree, tree_pass.readings, strict=True)
         part = np.concatenate([self.readings.part[text][which] for text, which in texts])
         with torch.enable_grad(), watched(self.model.hf_model, self.layers) as seen:
-            logits = logits_at(
-                self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
-            )
-            device = logits.device
-            values = torch.log_softmax(logits, -1)[
-                torch.from_numpy(tree_pass.place).to(device),
-                torch.from_numpy(tree_pass.token).to(device),
-            ]
+            values = log_probs_with_gradients(
+                self.model.hf_model, tree_pass.inputs, tree_pass.places, tree_pass.place,
+                tree_pass.token,
+            )  # fmt: skip
         sign = torch.from_numpy(_SIGN[part]).to(values)
         *odds, final = torch.autograd.grad(
             (sign * values).sum(), [*seen.heads, seen.last], retain_graph=True

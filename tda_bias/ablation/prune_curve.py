@@ -28,7 +28,7 @@ from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.clusters import cluster_mean
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.resampling import generator, share_reached
 from tda_bias.types import HeadId, InputError, RankBy, Triple
 
 Quantity = Literal["beta", "log_odds"]
@@ -124,19 +124,16 @@ def split_targets(
 def first_order_rankings(ablator: Ablator) -> dict[str, list[HeadId]]:
     """Orders of all heads from first-order estimates, what is removed first in front.
 
-    Args:
-        ablator: On the targets that choose, and on no others.
-
-    Returns:
-        ``effect``: by how far removing a head brings mean beta (without twins the mean log-odds)
-        toward 0; ``importance``: by what removing it does to the loss, most first.
+    ``effect``: by how far removing a head brings mean beta (without twins the mean log-odds) toward
+    0; ``importance``: by what removing it does to the loss. The ablator is on the targets that
+    choose, and on no others.
     """
     (now,) = ablator.without([()])
     summary, estimates = now.summary(), ablator.first_order()
     mean = summary.get("beta", summary["log_odds"])
     change = estimates.beta if "beta" in summary else estimates.effect
     toward_zero = -np.sign(mean or 1.0) * change
-    return {"effect": _order(toward_zero), "importance": _order(estimates.importance)}
+    return {"effect": by_value(toward_zero), "importance": by_value(estimates.importance)}
 
 
 def named_rankings(
@@ -159,7 +156,7 @@ def named_rankings(
     return {name: (estimated | orders)[name] for name in names}
 
 
-def _order(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:
+def by_value(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:
     """Heads by value, largest first; undefined ones (layers without attention) are left out."""
     places = np.argwhere(np.isfinite(values))
     worth = values[tuple(places.T)]
@@ -189,8 +186,7 @@ def prune_curve(
         most: Heads removed at most.
         seed: Of random orders.
         cache: Where finished batches of texts and perplexities are kept.
-        progress: Called with tokens done and all, each as often as it is read: those of texts,
-            then those of windows. Of several processes, with those of this one's share.
+        progress: Called with tokens done and all, each as often as it is read.
 
     Raises:
         InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
@@ -277,7 +273,6 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
     rows = []
     for name in names:
         row = picked[name, 0]
-        as_good = int(np.sum(random <= abs(row[test]) + 1e-12))
         rows.append(
             {
                 "ranking": name,
@@ -288,7 +283,7 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
                 **{f"test{end}": row[f"{test}{end}"] for end in ("", "_low", "_high")},
                 "d_log_ppl": row["log_ppl"] - base["log_ppl"],
                 "random_test": float(random.mean()),
-                "p_random": (1 + as_good) / (1 + len(random)),
+                "p_random": float(share_reached(-random, -abs(row[test]))),
             }
         )
     return pd.DataFrame(rows)

@@ -55,11 +55,7 @@ def by_layer_of(heads: Sequence[HeadId]) -> dict[int, list[int]]:
 
 
 def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
-    """The networks that sets of heads leave, those that begin lower first.
-
-    Args:
-        sets: Heads to remove together; the empty set is the whole network.
-    """
+    """The networks that sets of heads leave, those that begin lower first."""
     nodes = [Removal(-1, 0, ())]
     index: dict[tuple[int, int, tuple[int, ...]], int] = {}
     for number, heads in enumerate(sets):

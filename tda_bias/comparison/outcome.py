@@ -8,7 +8,6 @@ places together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -214,7 +213,7 @@ def paired_change(
 
 def after_names(items: pd.DataFrame) -> list[str]:
     """The columns of the model after, training by training."""
-    return [str(name) for name in items.columns if re.fullmatch(r"after(_\d+)?", str(name))]
+    return [str(name) for name in items.columns if str(name).startswith("after")]
 
 
 def _worst(measured: ClusterMean, guard: Guard, n_items: int) -> float:

@@ -32,10 +32,7 @@ def gaps(
 ) -> Float[Tensor, " item"]:
     """The gap of every item, nats per token.
 
-    Args:
-        means: Of the stereotype and the anti-stereotype continuation.
-        twin_means: The same of every twin.
-        twin_of: The item each twin belongs to; every item has at least one.
+    Means are of the stereotype and the anti-stereotype continuation; every item has a twin or more.
     """
     gap = means[:, 0] - means[:, 1]
     twins = twin_means[:, 0] - twin_means[:, 1]
@@ -45,11 +42,7 @@ def gaps(
 
 
 def relatedness(means: Float[Tensor, "item 3"]) -> Float[Tensor, " item"]:
-    """Log-odds of an item's related continuations against its unrelated one, nats per token.
-
-    Args:
-        means: Of the stereotype, the anti-stereotype and the unrelated continuation.
-    """
+    """Log-odds of an item's two related continuations against its unrelated one, nats per token."""
     return means[:, :2].mean(-1) - means[:, 2]
 
 
@@ -71,13 +64,7 @@ def divergence(
     after: Float[Tensor, "... vocabulary"],
     real: Bool[Tensor, "..."] | None = None,
 ) -> Float[Tensor, ""]:
-    """KL(before || after), mean over real tokens, nats.
-
-    Args:
-        before: Logits, or log-probabilities, of the model as it was.
-        after: Logits of the model now, at the same places.
-        real: Which places count; padding does not. All if None.
-    """
+    """KL(before || after) of logits, mean over the places that are real (all if None), nats."""
     log_p, log_q = (torch.log_softmax(x.float(), -1) for x in (before, after))
     per_token = (log_p.exp() * (log_p - log_q)).sum(-1)
     if real is None:

@@ -58,15 +58,10 @@ def concept(triple: Triple) -> str:
 
 @dataclass(frozen=True)
 class ConceptTexts:
-    """Items and twins as token ids, in one batch.
+    """Items and twins in one batch, with the number of each row's concept.
 
-    Attributes:
-        inputs: What goes into the model.
-        read: Tokens from the first on in which a text differs from its twin: what stands before
-            knows nothing of the concept.
-        label: Number of each row's concept.
-        original: Rows that are no twins.
-        n_concepts: How many there are.
+    Tokens are ``read`` from the first on in which a text differs from its twin: what stands before
+    knows nothing of the concept. Rows that are no twins are ``original``.
     """
 
     inputs: dict[str, Tensor]
@@ -112,12 +107,7 @@ def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
 
 
 class Edit(Learner):
-    """A change of the residual stream after some layers, of some strength.
-
-    Args:
-        texts: Items with twins.
-        items: Those that train.
-        layer: After which layer, as a share of all; None for every one.
+    """A change of the residual stream after one layer (a share of all) or each, of some strength.
 
     Raises:
         InputError: as ``concept_texts``, or if a package is not installed.
@@ -243,11 +233,7 @@ class Steering(Edit):
 
 
 def require_leace() -> Any:
-    """The package.
-
-    Raises:
-        InputError: if it is not installed.
-    """
+    """The package, or an InputError if it is not installed."""
     try:
         with warnings.catch_warnings():
             # The package still compiles a function in a way that torch is going to drop.

@@ -24,7 +24,7 @@ from tda_bias.debias.training import (
 )
 from tda_bias.runs.text import counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, limits_against_draws
-from tda_bias.stats.resampling import permutation_pvalue, tolerance
+from tda_bias.stats.resampling import share_reached
 
 UNTOUCHED = "untouched"
 # Columns that have a value before.
@@ -79,9 +79,7 @@ def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol
         if row["condition"] in protocol.by:
             # (1 + random sets that leave as little or less) / (1 + random sets)
             sizes = np.abs([other["beta_at_lms"] for other in random])
-            own_left = abs(row["beta_at_lms"])
-            count = (sizes <= own_left + tolerance(own_left)).sum(0)
-            row["p"] = float(permutation_pvalue(count, len(random), exact=False))
+            row["p"] = float(share_reached(-sizes, -abs(row["beta_at_lms"])))
     first = rows[0]  # of a ranking, which is compared with random sets: it has all columns
     low, high = cluster_mean(_items(one, "gap", before=True), target).limits()
     untouched = {

@@ -13,7 +13,7 @@ from torch import Tensor
 from tda_bias.debias.loss import gaps, relatedness
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
+from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined, token_log_probs
 from tda_bias.models.requests import as_trees
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import (
@@ -71,9 +71,8 @@ class Means:
     def gaps(self, *, exchanged: bool = False) -> Float[Tensor, " item"]:
         """The gap of every item; without twins the plain difference of the two continuations.
 
-        Args:
-            exchanged: Exchange the two continuations of the twins: what is left is wording, and
-                what is about the target cancels.
+        With the two continuations of the twins ``exchanged`` what is left is wording, and what is
+        about the target cancels.
         """
         if not len(self.twins):
             return self.originals[:, 0] - self.originals[:, 1]
@@ -154,13 +153,7 @@ class TwinTexts:
         twins: bool = True,
         unrelated: bool = False,
     ) -> Means:
-        """Mean log-probabilities of some items' continuations, with gradients.
-
-        Args:
-            items: Their numbers.
-            twins: Whether their twins are read too.
-            unrelated: Whether the unrelated continuation is.
-        """
+        """Mean log-probabilities of continuations of items (by number), with gradients."""
         texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
         n = len(items)
         means, _ = self._means(texts, n if unrelated else 0)
@@ -248,16 +241,11 @@ class TwinTexts:
 
     def _log_probs(self, tree_pass: TreePass) -> Float[Tensor, " reading"]:
         """The readings of a pass, with gradients where these are wanted."""
-        reading = tree_pass.inputs, tree_pass.places
-        if not torch.is_grad_enabled():  # the logits of the whole vocabulary are never together
-            read = token_log_probs(self.model.hf_model, *reading, tree_pass.place, tree_pass.token)
-            return torch.from_numpy(read).to(self.model.device)
-        logits = logits_at(self.model.hf_model, *reading, gradients=True)
-        device = logits.device
-        return torch.log_softmax(logits, -1)[
-            torch.from_numpy(tree_pass.place).to(device),
-            torch.from_numpy(tree_pass.token).to(device),
-        ]
+        reading = tree_pass.inputs, tree_pass.places, tree_pass.place, tree_pass.token
+        if torch.is_grad_enabled():
+            return log_probs_with_gradients(self.model.hf_model, *reading)
+        read = token_log_probs(self.model.hf_model, *reading)
+        return torch.from_numpy(read).to(self.model.device)
 
 
 def _won(values: Float[np.ndarray, "item 3"]) -> Float[np.ndarray, " item"]:

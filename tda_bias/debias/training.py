@@ -244,8 +244,7 @@ def keeps_pairs(trajectory: Trajectory, protocol: Protocol) -> bool:
 def least_biased(candidates: Sequence[tuple[T, float, bool]]) -> T:
     """The candidate with the least size of beta among those that pass; among all, if none does.
 
-    Args:
-        candidates: Each with its beta on validation targets, and whether it passes every guard.
+    Each comes with its beta on validation targets, and whether it passes every guard.
     """
     passing = [candidate for candidate in candidates if candidate[2]] or candidates
     return min(passing, key=lambda candidate: abs(candidate[1]))[0]
@@ -368,7 +367,7 @@ def checked(corpus: Corpus, fold: Fold, step: float) -> Check:
 def readings(corpus: Corpus) -> dict[str, np.ndarray]:
     """Minimal pairs that are preferred rightly, and beta of items of other categories."""
     found = {}
-    for name, pairs in (corpus.pairs or {}).items():
+    for name, pairs in corpus.pairs.items():
         preferred = compared(pair_items(corpus.model, pairs))["preferred"]
         found[f"{PAIRS}{name}"] = preferred.to_numpy(float)
     if corpus.domain is not None:
