@@ -19,8 +19,8 @@ from tda_bias.debias.training import (
     Trajectory,
     keeps_pairs,
     least_biased,
+    passes,
     points_of_pairs,
-    within,
 )
 from tda_bias.runs.text import counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, limits_against_draws
@@ -137,9 +137,7 @@ def _row(
     pairs = {f"pairs {name}": float(np.mean([p[name] for p in points])) for name in points[0]}
     row |= pairs
     gained = [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
-    gained += pairs.values()
-    kept = within(row["perplexity"], 100 * protocol.allowed_perplexity)
-    kept &= all(within(-of_score, protocol.allowed_points) for of_score in gained)
+    kept = passes(protocol, [*gained, *pairs.values()], float(np.mean(ppl)))
     row["guard"] = "pass" if kept else "fail"
     return row
 

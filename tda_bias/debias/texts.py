@@ -18,11 +18,11 @@ from tda_bias.models.requests import as_trees
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import (
     TokenTree,
-    one_per_row,
     packed_rows,
     separate_paths,
     whole_trees,
 )
+from tda_bias.scores.stereoset import language_wins
 from tda_bias.scores.texts import SplitTexts, split_triples
 from tda_bias.types import InputError, Triple
 
@@ -78,10 +78,6 @@ class Means:
             return self.originals[:, 0] - self.originals[:, 1]
         twins = self.twins[:, :2]
         return gaps(self.originals, twins.flip(1) if exchanged else twins, self.twin_of)
-
-    def relatedness(self) -> Float[Tensor, " item"]:
-        """The relatedness of every item."""
-        return relatedness(self.originals)
 
 
 @dataclass(frozen=True)
@@ -146,13 +142,7 @@ class TwinTexts:
     def __len__(self) -> int:
         return len(self.triples)
 
-    def means(
-        self,
-        items: Sequence[int],
-        *,
-        twins: bool = True,
-        unrelated: bool = False,
-    ) -> Means:
+    def means(self, items: Sequence[int], *, twins: bool = True, unrelated: bool = False) -> Means:
         """Mean log-probabilities of continuations of items (by number), with gradients."""
         texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
         n = len(items)
@@ -196,9 +186,9 @@ class TwinTexts:
             gap=per_token.gaps().numpy(),
             total=sums.gaps().numpy(),
             odds=(per_token.originals[:, 0] - per_token.originals[:, 1]).numpy(),
-            language=_won(sums.originals.numpy()),
-            language_per_token=_won(per_token.originals.numpy()),
-            relatedness=per_token.relatedness().numpy(),
+            language=language_wins(*sums.originals.numpy().T),
+            language_per_token=language_wins(*per_token.originals.numpy().T),
+            relatedness=relatedness(per_token.originals).numpy(),
         )
 
     def _texts_of(
@@ -221,13 +211,9 @@ class TwinTexts:
         """
         used = [self._whole[i] if n < n_whole else self._pairs[i] for n, i in enumerate(texts)]
         trees = [text.tree for text in used]
-        if self._scorer.packed:
-            rows = whole_trees(trees)
-            grid = packed_rows(rows.rows)
-        else:
-            rows = separate_paths(trees)
-            grid = one_per_row(rows.rows)
-        tree_pass = self._scorer.pass_of(rows, grid)
+        packed = self._scorer.packed
+        rows = whole_trees(trees) if packed else separate_paths(trees)
+        tree_pass = self._scorer.pass_of(rows, packed_rows(rows.rows) if packed else None)
         values = self._log_probs(tree_pass)
         slots = [
             3 * tree + used[tree].part[reading]
@@ -246,9 +232,3 @@ class TwinTexts:
             return log_probs_with_gradients(self.model.hf_model, *reading)
         read = token_log_probs(self.model.hf_model, *reading)
         return torch.from_numpy(read).to(self.model.device)
-
-
-def _won(values: Float[np.ndarray, "item 3"]) -> Float[np.ndarray, " item"]:
-    """Share of the comparisons with the unrelated text that are won; a tie is half of one."""
-    s, a, u = values.T
-    return np.asarray((np.sign(s - u) + np.sign(a - u) + 2) / 4)
