@@ -322,15 +322,13 @@ class Ablator:
                 tree_pass.token,
             )  # fmt: skip
         sign = torch.from_numpy(_SIGN[part]).to(values)
-        *odds, final = torch.autograd.grad(
-            (sign * values).sum(), [*seen.heads, seen.last], retain_graph=True
-        )
-        loss = torch.autograd.grad(-values.sum(), seen.heads)
+        *odds, final = torch.autograd.grad((sign * values).sum(), seen, retain_graph=True)
+        loss = torch.autograd.grad(-values.sum(), seen[:-1])
         estimates = torch.zeros(
             3, len(tree_pass.tree), len(self.layers), self.layers[0].n_heads, dtype=torch.float64
         )
         for index, layer in enumerate(self.layers):
-            z, slope = (layer.by_head(x).detach() for x in (seen.heads[index], odds[index]))
+            z, slope = (layer.by_head(x).detach() for x in (seen[index], odds[index]))
             change = -z if self.replacement is None else self.replacement[index].to(z) - z
             estimates[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
             estimates[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
@@ -361,28 +359,23 @@ def _beta(
     return np.asarray(total / weight.sum())
 
 
-@dataclass
-class Seen:
-    """Activations of a pass: every projection's input, and the last layer's output."""
-
-    heads: list[Tensor]
-    last: Tensor
-
-
 @contextmanager
-def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[Seen]:
+def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[list[Tensor]]:
     """Let gradients begin at the first layer's input, and keep what they are taken of.
 
     There are none of parameters, which would cost memory.
+
+    Yields:
+        What every layer's projection was given, then the last layer's output.
     """
-    seen = Seen([torch.empty(0)] * len(layers), torch.empty(0))
+    seen = [torch.empty(0)] * (len(layers) + 1)
     learning = [p for p in hf_model.parameters() if p.requires_grad]
 
     def begin(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return (arguments[0].detach().requires_grad_(), *arguments[1:])
 
     def end(_: nn.Module, __: Any, output: Any) -> None:
-        seen.last = output[0] if isinstance(output, tuple) else output
+        seen[-1] = output[0] if isinstance(output, tuple) else output
 
     with ExitStack() as stack:
         for parameter in learning:
@@ -392,7 +385,7 @@ def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[Seen]:
         for index, layer in enumerate(layers):
 
             def keep(_: nn.Module, arguments: tuple[Tensor, ...], index: int = index) -> None:
-                seen.heads[index] = arguments[0]
+                seen[index] = arguments[0]
 
             stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
         yield seen

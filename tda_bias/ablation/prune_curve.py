@@ -98,7 +98,7 @@ class PruneCurve(SavedResult):
 
 def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
     """1, 2, 4, ... heads, at most half of all."""
-    powers = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    powers = (2**power for power in range(most.bit_length()))
     return [k for k in powers if 2 * k <= n_heads]
 
 

@@ -83,7 +83,6 @@ class HeadGates(Learner):
         self._layers = {layer.number: layer for layer in layers}
         self.heads = tuple(sorted(set(heads)))
         self.gates = nn.Parameter(torch.ones(len(self.heads), device=model.device))
-        self._hf_model = model.hf_model
         self._hashes = weight_hashes(model.hf_model)
 
     def named(self) -> dict[str, nn.Parameter]:
@@ -261,7 +260,6 @@ class WholeModel(Learner):
 
     def __init__(self, hf_model: nn.Module) -> None:
         super().__init__(hf_model)
-        self._hf_model = hf_model
         self._before = self.values()
 
     def named(self) -> dict[str, nn.Parameter]:

@@ -35,6 +35,7 @@ class Learner:
     """
 
     def __init__(self, hf_model: nn.Module) -> None:
+        self._hf_model = hf_model
         self._required = {p: p.requires_grad for p in hf_model.parameters()}
 
     def __enter__(self) -> Self:
@@ -127,7 +128,6 @@ class HeadMask(Learner):
         self.heads = tuple(dict.fromkeys(heads))
         slices = [piece for head in self.heads for piece in head_slices(hf_model, head)]
         self.slices = tuple(dict.fromkeys(slices))  # heads may share keys and values
-        self._hf_model = hf_model
         self._named = dict(hf_model.named_parameters())
         self._masks: dict[str, Tensor] = {}
         for piece in self.slices:

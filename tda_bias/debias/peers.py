@@ -68,7 +68,6 @@ class ConceptTexts:
     read: Bool[Tensor, "row token"]
     label: Int[Tensor, " row"]
     original: Bool[Tensor, " row"]
-    n_concepts: int
 
 
 def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
@@ -99,7 +98,7 @@ def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
     original = torch.arange(len(ids)) % 2 == 0
     return ConceptTexts(
         {"input_ids": rows.to(device), "attention_mask": mask.to(device)},
-        read.to(device), label.to(device), original.to(device), len(names),
+        read.to(device), label.to(device), original.to(device),
     )  # fmt: skip
 
 
@@ -169,7 +168,7 @@ class Erasure(Edit):
     def __init__(self, texts: TwinTexts, items: Sequence[int], layer: float | None) -> None:
         leace = require_leace()
         super().__init__(texts, items, layer)
-        one_hot = nn.functional.one_hot(self._read.label, self._read.n_concepts)[:, 1:]
+        one_hot = nn.functional.one_hot(self._read.label)[:, 1:]
         labels = torch.stack([self._of_places(column) for column in one_hot.T], -1).double()
         self._erasers: dict[int, Any] = {}
 

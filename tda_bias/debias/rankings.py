@@ -117,9 +117,9 @@ def _mediated(
             first = len(leading) + split.start[role] - 1
             last = len(leading) + len(split.ids[role]) - 1
             odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
-        slopes = torch.autograd.grad(odds, seen.heads)
+        slopes = torch.autograd.grad(odds, seen[:-1])
     mediated = []
-    for layer, z, slope in zip(layers, seen.heads, slopes, strict=True):
+    for layer, z, slope in zip(layers, seen[:-1], slopes, strict=True):
         change = layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
         real = mask[:n, :, None, None].to(change.device)
         mediated.append((change.double() * real).sum((0, 1, 3)).cpu().numpy())

@@ -80,17 +80,13 @@ class Means:
         return gaps(self.originals, twins.flip(1) if exchanged else twins, self.twin_of)
 
 
-@dataclass(frozen=True)
-class _Text:
-    """A triple or a twin as a tree of tokens, and which continuation each reading belongs to."""
-
-    tree: TokenTree
-    part: Int[np.ndarray, " reading"]
+# A triple or a twin: its tokens, and which continuation each of their readings belongs to.
+_Text = tuple[TokenTree, Int[np.ndarray, " reading"]]
 
 
 def _texts(model: LanguageModel, split: Sequence[SplitTexts]) -> list[_Text]:
     trees, _ = as_trees(model, [triple.request() for triple in split])
-    return [_Text(tree, own.parts(tree)) for own, tree in zip(split, trees, strict=True)]
+    return [(tree, own.parts(tree)) for own, tree in zip(split, trees, strict=True)]
 
 
 class TwinTexts:
@@ -137,7 +133,7 @@ class TwinTexts:
         self._pairs = _texts(model, [triple.first(2) for triple in self._split])
         self._batch_size = batch_size
         self._scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3)
-        self._scorer.check_sharing([text.tree for text in self._whole])
+        self._scorer.check_sharing([tree for tree, _ in self._whole])
 
     def __len__(self) -> int:
         return len(self.triples)
@@ -210,13 +206,13 @@ class TwinTexts:
         The first texts are read with their unrelated continuation, the others without.
         """
         used = [self._whole[i] if n < n_whole else self._pairs[i] for n, i in enumerate(texts)]
-        trees = [text.tree for text in used]
+        trees, parts = [tree for tree, _ in used], [part for _, part in used]
         packed = self._scorer.packed
         rows = whole_trees(trees) if packed else separate_paths(trees)
         tree_pass = self._scorer.pass_of(rows, packed_rows(rows.rows) if packed else None)
         values = self._log_probs(tree_pass)
         slots = [
-            3 * tree + used[tree].part[reading]
+            3 * tree + parts[tree][reading]
             for tree, reading in zip(tree_pass.tree, tree_pass.readings, strict=True)
         ]
         slot = torch.from_numpy(np.concatenate(slots)).to(values.device)
