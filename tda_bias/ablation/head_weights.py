@@ -279,7 +279,7 @@ def n_possible_sets(heads: Sequence[HeadId], n_heads: int) -> int:
 def random_sets(
     heads: Sequence[HeadId], n_heads: int, n: int, *, rng: np.random.Generator
 ) -> list[tuple[HeadId, ...]]:
-    """Different sets of as many other heads of the same layers, to hold a chosen set against.
+    """Different sets of as many other heads of the same layers, to compare a chosen set with.
 
     Args:
         heads: The set they are compared with; its heads are not drawn.

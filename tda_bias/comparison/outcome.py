@@ -159,7 +159,7 @@ def paired_change(
 ) -> Change:
     """The change of one outcome.
 
-    Of a model that was trained several times, before stands against the mean over the trainings.
+    Of a model that was trained several times, before is compared with the mean over the trainings.
     Its interval adds the variance between trainings to that between clusters. ``p`` exchanges
     before and that mean: it speaks of these trainings.
 

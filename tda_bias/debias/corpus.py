@@ -40,7 +40,7 @@ _FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
 
 
 @dataclass(frozen=True)
-class NeutralText:
+class NeutralPassages:
     """Passages of neutral text in three parts that share no token.
 
     Attributes:
@@ -93,7 +93,7 @@ class Corpus:
     """
 
     items: TwinTexts
-    neutral: NeutralText
+    neutral: NeutralPassages
     domain: Domain | None = None
     pairs: Mapping[str, PairSet] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ def neutral_text(
     n_watch: int = 32,
     width: int = 64,
     seed: int = 0,
-) -> NeutralText:
+) -> NeutralPassages:
     """Neutral text for a model.
 
     Args:
@@ -171,7 +171,7 @@ def neutral_text(
         for name, n in sizes.items():
             rows, ids = tuple(map(tuple, ids[:n])), ids[n:]
             parts[name] = Windows(rows, (1,) * n, 0, width, width, n)
-        return NeutralText(**parts, source=SELF, revision=f"seed {seed}")
+        return NeutralPassages(**parts, source=SELF, revision=f"seed {seed}")
     text = load_neutral_text(source)
     n_leading = min(len(special_tokens_around(model.tokenizer)[0]), width - 2)
     whole = text_windows(model, text.text, width=width, stride=width - n_leading)
@@ -191,7 +191,7 @@ def neutral_text(
             ids=tuple(whole.ids[i] for i in drawn),
             first=tuple(whole.first[i] for i in drawn),
         )
-    return NeutralText(**parts, source=text.source, revision=text.revision)
+    return NeutralPassages(**parts, source=text.source, revision=text.revision)
 
 
 @torch.inference_mode()

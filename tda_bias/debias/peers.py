@@ -31,18 +31,15 @@ Change = Callable[[Float[Tensor, "row token width"], AttentionLayer], Tensor]
 @contextmanager
 def blocks_changed(layers: Sequence[AttentionLayer], change: Change) -> Iterator[None]:
     """Change the residual stream after layers, for whatever runs inside."""
-
-    def behind(layer: AttentionLayer) -> Callable[..., Any]:
-        def hook(_: nn.Module, __: Any, output: Any) -> Any:
-            if isinstance(output, tuple):
-                return (change(output[0], layer), *output[1:])
-            return change(output, layer)
-
-        return hook
-
     with ExitStack() as stack:
         for layer in layers:
-            stack.callback(layer.block.register_forward_hook(behind(layer)).remove)
+
+            def after(_: nn.Module, __: Any, output: Any, layer: AttentionLayer = layer) -> Any:
+                if isinstance(output, tuple):
+                    return (change(output[0], layer), *output[1:])
+                return change(output, layer)
+
+            stack.enter_context(layer.block.register_forward_hook(after))
         yield
 
 
