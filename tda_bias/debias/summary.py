@@ -171,18 +171,17 @@ def _items(
 def at_equal_language(trainings: Sequence[Trajectory]) -> tuple[list[np.ndarray], bool]:
     """Gaps of the test items where the language-model score of all of them has fallen by a point.
 
-    Folds go on check by check together, one that ended earlier stays at its last check; between two
-    checks every item's gap is interpolated along the score.
+    Folds go on check by check together; between two checks every item's gap is interpolated along
+    the score.
 
     Returns:
         Fold by fold; and whether the score fell so far at all: where it did not, they are those of
         the last check.
     """
-    longest = max(len(t.checks) for t in trainings)
-    answers = [[_check(t, n).test for t in trainings] for n in range(longest)]
+    answers = [[check.test for check in of_folds] for of_folds in _check_by_check(trainings)]
     score = [100 * float(Answers.together(own).language.mean()) for own in answers]
     level = score[0] - 1.0
-    for n in range(1, longest):
+    for n in range(1, len(score)):
         low, high = score[n], score[n - 1]
         if low <= level:
             share = (high - level) / (high - low)
@@ -191,15 +190,14 @@ def at_equal_language(trainings: Sequence[Trajectory]) -> tuple[list[np.ndarray]
     return [own.gap for own in answers[-1]], False
 
 
-def _check(trajectory: Trajectory, n: int) -> Check:
-    """A check, or the last one of a training that ended earlier."""
-    return trajectory.checks[min(n, len(trajectory.checks) - 1)]
+def _check_by_check(trainings: Sequence[Trajectory]) -> Iterator[list[Check]]:
+    """The checks of all folds; one whose training ended earlier stays at its last check."""
+    for n in range(max(len(t.checks) for t in trainings)):
+        yield [t.checks[min(n, len(t.checks) - 1)] for t in trainings]
 
 
 def frontier_table(results: Results) -> pd.DataFrame:
     """The bias left on test targets and its price, by condition, random set and check.
-
-    A fold whose training ended earlier stays at its last check.
 
     Returns:
         Columns ``condition draw check perplexity`` (change in percent on the watched
@@ -208,9 +206,10 @@ def frontier_table(results: Results) -> pd.DataFrame:
     rows = []
     for condition, trained in results.items():
         own = [one.trajectory for one in trained]
-        for number in range(max(len(t.checks) for t in own)):
-            answers = Answers.together([_check(t, number).test for t in own])
-            lost = [np.expm1(_check(t, number).log_ppl - t.first.log_ppl) for t in own]
+        for number, checks in enumerate(_check_by_check(own)):
+            answers = Answers.together([check.test for check in checks])
+            before = [t.first.log_ppl for t in own]
+            lost = np.expm1(np.subtract([check.log_ppl for check in checks], before))
             rows.append(
                 {
                     "condition": condition.name,
