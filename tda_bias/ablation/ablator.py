@@ -25,7 +25,6 @@ from tda_bias.models.hooks import Precision, head_means, require_heads, require_
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
-from tda_bias.progress import Progress
 from tda_bias.runs.cache import Cache, Part, texts_hash
 from tda_bias.scores.likelihood import triple_readings
 from tda_bias.scores.stereoset import language_wins
@@ -205,24 +204,14 @@ class Ablator:
 
     # -- exact effects of sets of heads --
 
-    def without(
-        self,
-        sets: Sequence[Sequence[HeadId]],
-        *,
-        cache: Cache | None = None,
-        progress: Progress | None = None,
-    ) -> list[Outcomes]:
+    def without(self, sets: Sequence[Sequence[HeadId]]) -> list[Outcomes]:
         """Outcomes without each set of heads; the empty set is the unchanged model.
-
-        Finished batches of texts are kept in the cache. Progress counts tokens, each as often as
-        there are sets.
 
         Raises:
             InputError: if a head does not exist, removing it changes nothing, or a log-probability
                 is NaN.
         """
-        parts = self.removals(sets)
-        return self.outcomes(sets, (cache or Cache()).each(parts, progress=progress))
+        return self.outcomes(sets, Cache().each(self.removals(sets)))
 
     def removals(self, sets: Sequence[Sequence[HeadId]]) -> list[Part]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""

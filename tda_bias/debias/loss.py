@@ -17,7 +17,7 @@ with u the unrelated continuation: what the language-model score counts.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 # Where the Huber loss becomes linear, and what gaps are multiplied with before: typical ones are a
@@ -60,14 +60,8 @@ def huber(gap: Float[Tensor, " item"]) -> Float[Tensor, " item"]:
 
 
 def divergence(
-    before: Float[Tensor, "... vocabulary"],
-    after: Float[Tensor, "... vocabulary"],
-    real: Bool[Tensor, "..."] | None = None,
+    before: Float[Tensor, "token vocabulary"], after: Float[Tensor, "token vocabulary"]
 ) -> Float[Tensor, ""]:
-    """KL(before || after) of logits, mean over the places that are real (all if None), nats."""
+    """KL(before || after) of logits, mean over tokens, nats."""
     log_p, log_q = (torch.log_softmax(x.float(), -1) for x in (before, after))
-    per_token = (log_p.exp() * (log_p - log_q)).sum(-1)
-    if real is None:
-        return per_token.mean()
-    weight = real.to(per_token.dtype)
-    return (per_token * weight).sum() / weight.sum()
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
