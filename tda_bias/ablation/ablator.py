@@ -24,11 +24,11 @@ from tda_bias.ablation.removal import HeadRemover
 from tda_bias.models.attention import AttentionLayer, attention_layers, writes_to_the_stream
 from tda_bias.models.hooks import Precision, head_means, require_heads, require_separate_heads
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined
+from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined
 from tda_bias.models.scoring import TreePass
 from tda_bias.runs.cache import Cache, Part, texts_hash
-from tda_bias.scores.likelihood import triple_readings
-from tda_bias.types import Ablation, HeadId, InputError, Progress, Triple
+from tda_bias.scores.stereoset import language_wins
+from tda_bias.types import Ablation, HeadId, InputError, Triple
 
 # A backward pass costs about two forward ones.
 _READINGS_OF_A_GRADIENT = 3
@@ -78,7 +78,7 @@ class Outcomes:
             values["beta"] = float(np.nanmean(self.beta))
         values |= {
             "ss": 50 * float(np.mean(np.sign(s - a) + 1)),
-            "lms": 25 * float(np.mean(np.sign(s - u) + np.sign(a - u) + 2)),
+            "lms": 100 * float(np.mean(language_wins(s, a, u))),
             "log_ppl_unrelated": -float(u.sum() / tokens[2]),
         }
         if tokens[3]:
@@ -187,12 +187,8 @@ class Ablator:
     ) -> list[Part]:
         """One part per set of heads: numbers of the model without them.
 
-        Args:
-            sets: Heads to remove together.
-            name: Of what is computed.
-            compute: Gives the numbers.
-            cost: Of one part, in tokens.
-            about: What the numbers depend on beside the heads and how they are removed.
+        A part costs so many tokens; ``about`` is what the numbers depend on beside the heads and
+        how they are removed.
         """
 
         def part(number: int, heads: Sequence[HeadId]) -> Part:
@@ -208,26 +204,14 @@ class Ablator:
 
     # -- exact effects of sets of heads --
 
-    def without(
-        self,
-        sets: Sequence[Sequence[HeadId]],
-        *,
-        cache: Cache | None = None,
-        progress: Progress | None = None,
-    ) -> list[Outcomes]:
+    def without(self, sets: Sequence[Sequence[HeadId]]) -> list[Outcomes]:
         """Outcomes without each set of heads; the empty set is the unchanged model.
-
-        Args:
-            sets: Heads to remove together.
-            cache: Where finished batches of texts are kept, for a run that is started again.
-            progress: Called with tokens read and to read, each as often as there are sets.
 
         Raises:
             InputError: if a head does not exist, removing it changes nothing, or a log-probability
                 is NaN.
         """
-        parts = self.removals(sets)
-        return self.outcomes(sets, (cache or Cache()).each(parts, progress=progress))
+        return self.outcomes(sets, Cache().each(self.removals(sets)))
 
     def removals(self, sets: Sequence[Sequence[HeadId]]) -> list[Part]:
         """The parts that ``outcomes`` is made of, batch by batch of texts; see ``without``."""
@@ -322,24 +306,18 @@ class Ablator:
         texts = zip(tree_pass.tree, tree_pass.readings, strict=True)
         part = np.concatenate([self.readings.part[text][which] for text, which in texts])
         with torch.enable_grad(), watched(self.model.hf_model, self.layers) as seen:
-            logits = logits_at(
-                self.model.hf_model, tree_pass.inputs, tree_pass.places, gradients=True
-            )
-            device = logits.device
-            values = torch.log_softmax(logits, -1)[
-                torch.from_numpy(tree_pass.place).to(device),
-                torch.from_numpy(tree_pass.token).to(device),
-            ]
+            values = log_probs_with_gradients(
+                self.model.hf_model, tree_pass.inputs, tree_pass.places, tree_pass.place,
+                tree_pass.token,
+            )  # fmt: skip
         sign = torch.from_numpy(_SIGN[part]).to(values)
-        *odds, final = torch.autograd.grad(
-            (sign * values).sum(), [*seen.heads, seen.last], retain_graph=True
-        )
-        loss = torch.autograd.grad(-values.sum(), seen.heads)
+        *odds, final = torch.autograd.grad((sign * values).sum(), seen, retain_graph=True)
+        loss = torch.autograd.grad(-values.sum(), seen[:-1])
         estimates = torch.zeros(
             3, len(tree_pass.tree), len(self.layers), self.layers[0].n_heads, dtype=torch.float64
         )
         for index, layer in enumerate(self.layers):
-            z, slope = (layer.by_head(x).detach() for x in (seen.heads[index], odds[index]))
+            z, slope = (layer.by_head(x).detach() for x in (seen[index], odds[index]))
             change = -z if self.replacement is None else self.replacement[index].to(z) - z
             estimates[0, :, index] = (change * slope).double().sum((1, 3)).cpu()
             estimates[1, :, index] = (z * layer.by_head(loss[index])).double().sum((1, 3)).cpu()
@@ -370,28 +348,23 @@ def _beta(
     return np.asarray(total / weight.sum())
 
 
-@dataclass
-class Seen:
-    """Activations of a pass: every projection's input, and the last layer's output."""
-
-    heads: list[Tensor]
-    last: Tensor
-
-
 @contextmanager
-def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[Seen]:
+def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[list[Tensor]]:
     """Let gradients begin at the first layer's input, and keep what they are taken of.
 
     There are none of parameters, which would cost memory.
+
+    Yields:
+        What every layer's projection was given, then the last layer's output.
     """
-    seen = Seen([torch.empty(0)] * len(layers), torch.empty(0))
+    seen = [torch.empty(0)] * (len(layers) + 1)
     learning = [p for p in hf_model.parameters() if p.requires_grad]
 
     def begin(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return (arguments[0].detach().requires_grad_(), *arguments[1:])
 
     def end(_: nn.Module, __: Any, output: Any) -> None:
-        seen.last = output[0] if isinstance(output, tuple) else output
+        seen[-1] = output[0] if isinstance(output, tuple) else output
 
     with ExitStack() as stack:
         for parameter in learning:
@@ -401,7 +374,7 @@ def watched(hf_model: Any, layers: Sequence[AttentionLayer]) -> Iterator[Seen]:
         for index, layer in enumerate(layers):
 
             def keep(_: nn.Module, arguments: tuple[Tensor, ...], index: int = index) -> None:
-                seen.heads[index] = arguments[0]
+                seen[index] = arguments[0]
 
             stack.callback(layer.projection.register_forward_pre_hook(keep).remove)
         yield seen

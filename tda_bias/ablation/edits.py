@@ -232,11 +232,8 @@ def hooked_edit(
 class EditCheck:
     """Comparison of the saved model with the hooked one.
 
-    Attributes:
-        difference: Largest difference of a logit.
-        allowed: What it may be: ``TOLERANCE`` (more for logits above 20), and in half precision the
-            rounding of the weights.
-        effect: Largest change of a logit by the edit.
+    Logits differ by ``difference`` at most, of ``allowed`` (see ``TOLERANCE``; in half precision
+    also the rounding of the weights); the edit changes them by ``effect`` at most.
     """
 
     difference: float
@@ -274,10 +271,10 @@ def check_edit(
         ids = original.tokenizer(text, return_tensors="pt")["input_ids"]
         if edited.tokenizer(text)["input_ids"] != ids[0].tolist():
             raise InputError("the saved tokenizer reads texts in another way than the original")
-        before = _logits(original, ids)
+        before = logits_of(original, ids)
         with hooked_edit(original, heads, rule, means=means):
-            expected = _logits(original, ids)
-        after = _logits(edited, ids)
+            expected = logits_of(original, ids)
+        after = logits_of(edited, ids)
         difference = max(difference, float((after - expected).abs().max()))
         effect = max(effect, float((after - before).abs().max()))
         largest = max(largest, float(before.abs().max()))
@@ -296,7 +293,8 @@ def check_edit(
     return check
 
 
-def _logits(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabulary"]:
+def logits_of(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabulary"]:
+    """Logits of a text, in double precision on the CPU; an encoder-decoder also writes the text."""
     there = ids.to(model.device)
     inputs: dict[str, Any] = {"input_ids": there}
     if model.hf_model.config.is_encoder_decoder:
@@ -308,14 +306,7 @@ def _logits(model: LanguageModel, ids: Tensor) -> Float[Tensor, "1 token vocabul
 
 @dataclass(frozen=True)
 class EditedModel:
-    """A model that ``write_edited_model`` wrote.
-
-    Attributes:
-        folder: Where.
-        parameters: Names of the changed parameters.
-        weights: Hash of the weights before and after.
-        check: How the model in the folder compares with the hooked one.
-    """
+    """A model that was written: changed parameters, and hashes of the weights before and after."""
 
     folder: Path
     parameters: tuple[str, ...]
@@ -369,8 +360,8 @@ def write_edited_model(
     Args:
         load: Gives the model without hooks, in the type it is stored in; it is edited in place.
         load_original: Gives it once more, in single precision.
-        heads: As in ``edit_heads``.
-        rule: As there.
+        heads: The heads.
+        rule: What becomes of their output.
         folder: A folder that does not exist.
         probes: Texts on which logits are compared.
         mean_over: Texts over which the mean is taken, for ``mean``.

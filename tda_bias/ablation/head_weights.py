@@ -37,15 +37,9 @@ Part = Literal["q", "k", "v", "o"]
 
 @dataclass(frozen=True)
 class Slice:
-    """A range of one parameter along one axis.
+    """A range of one parameter along one axis: rows are axis 0.
 
-    Attributes:
-        parameter: Its name in the state dict.
-        part: q, k, v or o.
-        axis: 0 for rows, 1 for columns.
-        start: First index.
-        stop: One past the last.
-        shared_with: Other heads of the layer that use the same range (grouped keys and values).
+    ``shared_with`` are other heads of the layer that use the same range (grouped keys and values).
     """
 
     parameter: str
@@ -63,11 +57,7 @@ class Slice:
 def head_slices(hf_model: PreTrainedModel, head: HeadId) -> list[Slice]:
     """Slices of a head's weights: rows of q, k, v with their biases, columns of o.
 
-    The bias of the output projection belongs to no head.
-
-    Args:
-        hf_model: Without hooks.
-        head: The head.
+    The bias of the output projection belongs to no head. The model has no hooks.
 
     Raises:
         InputError: if the model has no such head, or its attention is laid out in a way not known.
@@ -201,11 +191,8 @@ def export_record(
 ) -> dict[str, Any]:
     """Content of the file that ``tdabias edit --as slices`` writes.
 
-    Args:
-        hf_model: Without hooks.
-        chosen: Per head ``layer head`` and what is known of it.
-        model: The model's part of the run record.
-        rule: How the heads were chosen.
+    Of each chosen head ``layer head`` and what is known of it, the record of the model (without
+    hooks), and how the heads were chosen.
     """
     heads = []
     for row in chosen:
@@ -292,7 +279,7 @@ def n_possible_sets(heads: Sequence[HeadId], n_heads: int) -> int:
 def random_sets(
     heads: Sequence[HeadId], n_heads: int, n: int, *, rng: np.random.Generator
 ) -> list[tuple[HeadId, ...]]:
-    """Different sets of as many other heads of the same layers, to hold a chosen set against.
+    """Different sets of as many other heads of the same layers, to compare a chosen set with.
 
     Args:
         heads: The set they are compared with; its heads are not drawn.

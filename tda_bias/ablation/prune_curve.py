@@ -27,7 +27,7 @@ from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import Finding, counted, interval_text, p_text
 from tda_bias.scores.perplexity import Windows, log_perplexity
 from tda_bias.stats.clusters import cluster_mean
-from tda_bias.stats.resampling import generator
+from tda_bias.stats.resampling import generator, share_reached
 from tda_bias.types import HeadId, InputError, Progress, RankBy, Triple
 
 Quantity = Literal["beta", "log_odds"]
@@ -97,7 +97,7 @@ class PruneCurve(SavedResult):
 
 def sizes(n_heads: int, most: int = MOST_HEADS) -> list[int]:
     """1, 2, 4, ... heads, at most half of all."""
-    powers = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    powers = (2**power for power in range(most.bit_length()))
     return [k for k in powers if 2 * k <= n_heads]
 
 
@@ -123,19 +123,16 @@ def split_targets(
 def first_order_rankings(ablator: Ablator) -> dict[str, list[HeadId]]:
     """Orders of all heads from first-order estimates, what is removed first in front.
 
-    Args:
-        ablator: On the targets that choose, and on no others.
-
-    Returns:
-        ``effect``: by how far removing a head brings mean beta (without twins the mean log-odds)
-        toward 0; ``importance``: by what removing it does to the loss, most first.
+    ``effect``: by how far removing a head brings mean beta (without twins the mean log-odds) toward
+    0; ``importance``: by what removing it does to the loss. The ablator is on the targets that
+    choose, and on no others.
     """
     (now,) = ablator.without([()])
     summary, estimates = now.summary(), ablator.first_order()
     mean = summary.get("beta", summary["log_odds"])
     change = estimates.beta if "beta" in summary else estimates.effect
     toward_zero = -np.sign(mean or 1.0) * change
-    return {"effect": _order(toward_zero), "importance": _order(estimates.importance)}
+    return {"effect": by_value(toward_zero), "importance": by_value(estimates.importance)}
 
 
 def named_rankings(
@@ -158,7 +155,7 @@ def named_rankings(
     return {name: (estimated | orders)[name] for name in names}
 
 
-def _order(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:
+def by_value(values: Float[np.ndarray, "layer head"]) -> list[HeadId]:
     """Heads by value, largest first; undefined ones (layers without attention) are left out."""
     places = np.argwhere(np.isfinite(values))
     worth = values[tuple(places.T)]
@@ -188,8 +185,7 @@ def prune_curve(
         most: Heads removed at most.
         seed: Of random orders.
         cache: Where finished batches of texts and perplexities are kept.
-        progress: Called with tokens done and all, each as often as it is read: those of texts,
-            then those of windows. Of several processes, with those of this one's share.
+        progress: Called with tokens done and all, each as often as it is read.
 
     Raises:
         InputError: if there is no ranking, one is too short, a head does not exist, or ``n_random``
@@ -276,7 +272,6 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
     rows = []
     for name in names:
         row = picked[name, 0]
-        as_good = int(np.sum(random <= abs(row[test]) + 1e-12))
         rows.append(
             {
                 "ranking": name,
@@ -287,7 +282,7 @@ def _chosen(curve: pd.DataFrame, quantity: Quantity, names: Sequence[str]) -> pd
                 **{f"test{end}": row[f"{test}{end}"] for end in ("", "_low", "_high")},
                 "d_log_ppl": row["log_ppl"] - base["log_ppl"],
                 "random_test": float(random.mean()),
-                "p_random": (1 + as_good) / (1 + len(random)),
+                "p_random": float(share_reached(-random, -abs(row[test]))),
             }
         )
     return pd.DataFrame(rows)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -55,11 +54,7 @@ def by_layer_of(heads: Sequence[HeadId]) -> dict[int, list[int]]:
 
 
 def removal_plan(sets: Sequence[Sequence[HeadId]]) -> list[Removal]:
-    """The networks that sets of heads leave, those that begin lower first.
-
-    Args:
-        sets: Heads to remove together; the empty set is the whole network.
-    """
+    """The networks that sets of heads leave, those that begin lower first."""
     nodes = [Removal(-1, 0, ())]
     index: dict[tuple[int, int, tuple[int, ...]], int] = {}
     for number, heads in enumerate(sets):
@@ -211,9 +206,12 @@ class HeadRemover:
             if nodes[0].parent >= 0:
                 stack.enter_context(self._replaced(start, [node.heads for node in nodes]))
             for position in branches - {0}:
+
+                def keep(_: nn.Module, __: Any, output: Any, position: int = position) -> None:
+                    outputs[position] = output
+
                 block = self.layers[position - 1].block
-                keep = partial(_keep, outputs, position)
-                stack.callback(block.register_forward_hook(keep).remove)
+                stack.enter_context(block.register_forward_hook(keep))
             inputs = {name: _repeated(value, copies) for name, value in tree_pass.inputs.items()}
             if nodes[0].sets:
                 read = self._log_probs(tree_pass, inputs, copies)
@@ -293,11 +291,6 @@ class HeadRemover:
         finally:
             for block in skipped:
                 del vars(block)["forward"]
-
-
-def _keep(outputs: dict[int, Any], position: int, _: nn.Module, __: Any, output: Any) -> None:
-    """Hook that keeps what the layer before one hands on."""
-    outputs[position] = output
 
 
 def _repeated(value: Any, copies: int) -> Any:

@@ -1,4 +1,4 @@
-"""Effects of removing the top heads of a run, beside its rankings of heads.
+"""Effects of removing the top heads of a run, compared with its rankings of heads.
 
 The heads are removed one at a time and together, against random heads of the same layers; and over
 all heads, the topological maps and two other attributions are compared with the effect.

@@ -177,7 +177,7 @@ def _n0(size: Int[np.ndarray, " target"]) -> float:
 
 
 def agreement_finding(comparison: BetaAgreement) -> Finding:
-    """Agreement of two models' target effects, beside what their noise allows."""
+    """Agreement of two models' target effects, compared with what their noise allows."""
     record, table = comparison.record, comparison.agreement.set_index(["quantity", "scoring"])
     rows = {
         (quantity, scoring): table.loc[(quantity, scoring)].set_index("over").to_dict("index")

@@ -283,16 +283,12 @@ def shared_category(before: Sequence[str], after: Sequence[str], category: str |
 
 def _same_architecture(before: HeadBias, after: HeadBias) -> bool:
     """Tell whether the heads of the one are the heads of the other."""
-    first, other = (
-        (
-            run.record.model.architecture,
-            run.record.model.layers,
-            run.record.model.parameters,
-            len(run.category) / len(run.categories),
-        )
-        for run in (before, after)
-    )
-    return first == other
+
+    def shape(run: HeadBias) -> tuple[Any, ...]:
+        model, n_heads = run.record.model, len(run.category) / len(run.categories)
+        return model.architecture, model.layers, model.parameters, n_heads
+
+    return shape(before) == shape(after)
 
 
 def _reliability(run: HeadBias, category: str, tested: str) -> float | None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _PER = {"sum": "nats", "mean": "nats per token"}
 _BY = {"sum": "by sums", "mean": "per token"}
+_nats = partial(Outcome, kind="bias", unit="nats", neutral=0.0)
+_points = partial(Outcome, kind="bias", unit="points", neutral=50.0)
 # Both meaningful continuations are compared with the unrelated one.
 _LMS_GUARD = Guard(1.0, -1, "1 point", wins=2)
 # The paradigm of BLiMP that needs the gender of names and nouns.
@@ -141,24 +143,14 @@ def _stereoset_outcomes(
     for category in categories:
         of = f"{what} {category}"
         for scoring in SCORINGS if category in twinned else ():
-            name, about = f"{prefix}beta_{scoring}_{category}", "log-odds minus the twin's"
-            outcomes.append(
-                Outcome(
-                    name,
-                    "bias",
-                    _PER[scoring],
-                    f"{of}: {about}, {_BY[scoring]}",
-                    neutral=0.0,
-                    primary=main and scoring == "sum",
-                )
-            )
+            name, primary = f"{prefix}beta_{scoring}_{category}", main and scoring == "sum"
+            about = f"{of}: log-odds minus the twin's, {_BY[scoring]}"
+            outcomes.append(_nats(name, unit=_PER[scoring], about=about, primary=primary))
         about = f"{of}: log-odds of the stereotype{', mostly wording' if main else ''}"
-        name = f"{prefix}log_odds_{category}"
-        outcomes.append(Outcome(name, "bias", "nats", about, neutral=0.0))
+        outcomes.append(_nats(f"{prefix}log_odds_{category}", about=about))
         for scoring in SCORINGS:
             about = f"{of}: stereotype score {_BY[scoring]}, mean over targets"
-            name = f"{prefix}ss_{scoring}_{category}"
-            outcomes.append(Outcome(name, "bias", "points", about, neutral=50.0))
+            outcomes.append(_points(f"{prefix}ss_{scoring}_{category}", about=about))
     for scoring in SCORINGS:
         guard = _LMS_GUARD if main and scoring == "mean" else None
         about = f"{what}: language-model score {_BY[scoring]}, mean over targets"
@@ -243,10 +235,9 @@ def pair_measure(pairs: PairSet) -> Measure:
 def _outcomes_of_pairs(pairs: PairSet) -> list[tuple[Outcome, dict[str, str]]]:
     """Outcomes made of a set, and by columns and values which of its pairs each is of."""
     groups = list(dict.fromkeys(pair.group for pair in pairs.pairs))
-    points = partial(Outcome, kind="bias", unit="points", neutral=50.0, cluster="writer")
-    nats = partial(Outcome, kind="bias", unit="nats", neutral=0.0)
     match pairs.name:
         case "crows":
+            points = partial(_points, cluster="writer")
             about = "CrowS-Pairs: stereotypical sentences preferred"
             kinds = [
                 (points(f"crows_{kind}", about=f"{about}, {kind}"), {"group": kind})
@@ -265,13 +256,13 @@ def _outcomes_of_pairs(pairs: PairSet) -> list[tuple[Outcome, dict[str, str]]]:
         case "winobias" | "winogender" as name:
             types = dict.fromkeys(str(pair.type) for pair in pairs.pairs)
             return [
-                (nats(f"{name}_{kind}", about=_WINO[kind], cluster="occupation"), {"type": kind})
+                (_nats(f"{name}_{kind}", about=_WINO[kind], cluster="occupation"), {"type": kind})
                 for kind in types
             ]
         case own:
             # Who brings pairs of their own asks about these.
             about = f"{own}: log-odds of `more` over `less`"
-            return [(nats(f"pairs_{own}", about=about, primary=True, cluster="group"), {})]
+            return [(_nats(f"pairs_{own}", about=about, primary=True, cluster="group"), {})]
 
 
 # -- neutral text ----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ places together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -160,7 +159,7 @@ def paired_change(
 ) -> Change:
     """The change of one outcome.
 
-    Of a model that was trained several times, before stands against the mean over the trainings.
+    Of a model that was trained several times, before is compared with the mean over the trainings.
     Its interval adds the variance between trainings to that between clusters. ``p`` exchanges
     before and that mean: it speaks of these trainings.
 
@@ -214,7 +213,7 @@ def paired_change(
 
 def after_names(items: pd.DataFrame) -> list[str]:
     """The columns of the model after, training by training."""
-    return [str(name) for name in items.columns if re.fullmatch(r"after(_\d+)?", str(name))]
+    return [str(name) for name in items.columns if str(name).startswith("after")]
 
 
 def _worst(measured: ClusterMean, guard: Guard, n_items: int) -> float:

@@ -143,12 +143,7 @@ def _text(source: str) -> str:
 def look(
     items: list[Triple] | PairSet, load: Sequence[Callable[[], LanguageModel]], *, seed: int = 0
 ) -> Look:
-    """Compare the two models on the items.
-
-    Args:
-        items: From ``read_items``.
-        load: Gives the untouched model, and the trained one.
-        seed: Of the flips of signs, where there are too many to enumerate.
+    """Compare the untouched model and the trained one, loaded in this order, on ``read_items``.
 
     Raises:
         InputError: if no triple has a twin, or fewer than two targets are left.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from tda_bias.debias.loss import divergence
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.batching import padded, special_tokens_around
-from tda_bias.models.hooks import Computing
+from tda_bias.models.hooks import Computing, stopped_before
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
 from tda_bias.pairs.pair import PairSet
@@ -40,7 +40,7 @@ _FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
 
 
 @dataclass(frozen=True)
-class NeutralText:
+class NeutralPassages:
     """Passages of neutral text in three parts that share no token.
 
     Attributes:
@@ -93,9 +93,9 @@ class Corpus:
     """
 
     items: TwinTexts
-    neutral: NeutralText
+    neutral: NeutralPassages
     domain: Domain | None = None
-    pairs: Mapping[str, PairSet] | None = None
+    pairs: Mapping[str, PairSet] = field(default_factory=dict)
 
     @property
     def model(self) -> LanguageModel:
@@ -110,14 +110,7 @@ def domain_texts(
     batch_size: int = 32,
     seed: int = 0,
 ) -> Domain | None:
-    """Texts of other categories for a model.
-
-    Args:
-        model: A causal language model.
-        others: Triples of other categories, with their twins.
-        batch_size: Texts per forward pass.
-        seed: Of the split of each category's targets into three parts.
-    """
+    """Texts of other categories, given with their twins: each category's targets in three parts."""
     parts: list[list[tuple[Triple, Sequence[Triple]]]] = [[], []]
     report: dict[str, TwinTexts] = {}
     for category in sorted({triple.category for triple, _ in others}):
@@ -157,7 +150,7 @@ def neutral_text(
     n_watch: int = 32,
     width: int = 64,
     seed: int = 0,
-) -> NeutralText:
+) -> NeutralPassages:
     """Neutral text for a model.
 
     Args:
@@ -178,7 +171,7 @@ def neutral_text(
         for name, n in sizes.items():
             rows, ids = tuple(map(tuple, ids[:n])), ids[n:]
             parts[name] = Windows(rows, (1,) * n, 0, width, width, n)
-        return NeutralText(**parts, source=SELF, revision=f"seed {seed}")
+        return NeutralPassages(**parts, source=SELF, revision=f"seed {seed}")
     text = load_neutral_text(source)
     n_leading = min(len(special_tokens_around(model.tokenizer)[0]), width - 2)
     whole = text_windows(model, text.text, width=width, stride=width - n_leading)
@@ -198,7 +191,7 @@ def neutral_text(
             ids=tuple(whole.ids[i] for i in drawn),
             first=tuple(whole.first[i] for i in drawn),
         )
-    return NeutralText(**parts, source=text.source, revision=text.revision)
+    return NeutralPassages(**parts, source=text.source, revision=text.revision)
 
 
 @torch.inference_mode()
@@ -206,12 +199,6 @@ def written_passages(model: LanguageModel, n: int, width: int, *, seed: int = 0)
     """Passages that a causal model writes: token by token, drawn from its own probabilities.
 
     Each begins with a capitalised word of its vocabulary, so that no two need be alike.
-
-    Args:
-        model: The model.
-        n: How many.
-        width: Tokens of each.
-        seed: Of the draws.
 
     Raises:
         InputError: if the vocabulary has too few such words.
@@ -252,15 +239,11 @@ def _first_words(model: LanguageModel) -> list[int]:
 
 
 class Retention:
-    """The divergence of a model from what it was, over some texts.
+    """The divergence of a model, which is not yet changed, from what it was, over some texts.
 
     The original's predictions are kept as the input of the output embeddings where these are all
-    that follows (one row of the model's width per token), else as logits.
-
-    Args:
-        model: The model, not yet changed.
-        texts: Token ids of each text.
-        head_changes: Whether the output embeddings will be trained too; a copy is then kept.
+    that follows (one row of the model's width per token), else as logits. Of output embeddings
+    that will be trained too (``head_changes``) a copy is kept.
     """
 
     def __init__(
@@ -300,27 +283,20 @@ class Retention:
 
     def _read(self, head: nn.Module, ids: Sequence[Sequence[int]]) -> list[Tensor]:
         inputs = _inputs(self._model, ids)
-        seen: list[Tensor] = []
-        handle = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-        try:
-            with torch.no_grad():
-                logits = self._model.hf_model(**inputs).logits
-        finally:
-            handle.remove()
-        source = logits if self._head is None else seen[0]
+        with torch.no_grad():
+            if self._head is None:
+                source: Tensor = self._model.hf_model(**inputs).logits
+            else:
+                with stopped_before(head) as given:
+                    self._model.hf_model(**inputs)
+                (source,) = given
         real = inputs["attention_mask"].bool()
         return [source[row][real[row]].clone() for row in range(len(ids))]
 
 
 @dataclass(frozen=True)
 class Held:
-    """The predictions of the untouched model, which hold it where it is.
-
-    Attributes:
-        neutral: The divergence from the original on neutral passages.
-        domain: The same on texts of other categories; None without them.
-        relatedness: Of every item that trains, before: by its number.
-    """
+    """Predictions of the untouched model on neutral text, other categories and training items."""
 
     neutral: Retention
     domain: Retention | None

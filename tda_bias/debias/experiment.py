@@ -138,10 +138,7 @@ Results = Mapping[Condition, Sequence[Trained]]
 def run_experiment(experiment: Experiment, progress: Progress | None = None) -> Results:
     """Train every condition in every fold that tests.
 
-    Args:
-        experiment: The model, its texts, the protocol and the folds.
-        progress: Called with steps done and all; a training that stopped early, or was saved,
-            counts in full.
+    Progress counts steps; a training that stopped early, or was saved, counts in full.
 
     Raises:
         ShareDone: if the trainings are shared by several processes and another one gathers.
@@ -388,7 +385,7 @@ def fixed_experiment(
         "domain": domain and [texts_hash([(ids,) for ids in domain.learn]),
                               triple_ids(domain.watch.triples)],
         "other": {name: triple_ids(items.triples) for name, items in reported},
-        "pairs": {n: [s.source, s.revision, len(s.pairs)] for n, s in (corpus.pairs or {}).items()},
+        "pairs": {n: [s.source, s.revision, len(s.pairs)] for n, s in corpus.pairs.items()},
         "heads": [str(head) for head in heads],
     }  # fmt: skip
     identity = protocol_hash(protocol, applied)

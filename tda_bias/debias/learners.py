@@ -66,16 +66,9 @@ def undone(learned: Learner) -> Iterator[Learner]:
 class HeadGates(Learner):
     """Scalars on the outputs of heads, 1 in the beginning.
 
-    The model itself is not changed until ``apply`` multiplies each head's columns of the output
-    projection by its gate, which is the same function, exactly, also under grouped queries.
-
-    Args:
-        model: A model without hooks.
-        heads: The heads with a gate.
-
-    Attributes:
-        heads: The same, in order.
-        gates: A number for each.
+    The model itself, which has no hooks, is not changed until ``apply`` multiplies each head's
+    columns of the output projection by its gate, which is the same function, exactly, also under
+    grouped queries. ``gates`` has a number for each of ``heads``, which are in order.
 
     Raises:
         InputError: if a head does not exist, or the attention is laid out in a way not known.
@@ -90,7 +83,6 @@ class HeadGates(Learner):
         self._layers = {layer.number: layer for layer in layers}
         self.heads = tuple(sorted(set(heads)))
         self.gates = nn.Parameter(torch.ones(len(self.heads), device=model.device))
-        self._hf_model = model.hf_model
         self._hashes = weight_hashes(model.hf_model)
 
     def named(self) -> dict[str, nn.Parameter]:
@@ -139,11 +131,7 @@ class HeadGates(Learner):
 
 
 def require_peft() -> Any:
-    """The package.
-
-    Raises:
-        InputError: if it is not installed.
-    """
+    """The package, or an InputError if it is not installed."""
     try:
         import peft
     except ImportError:
@@ -224,11 +212,7 @@ class HeadLora(Learner):
             matrix[outside] = 0
 
     def check(self) -> None:
-        """Make sure that the adapter touches nothing but the heads.
-
-        Raises:
-            AssertionError: if it does.
-        """
+        """Raise AssertionError if the adapter touches anything but the heads."""
         for matrix, outside in self._outside():
             if int(matrix[outside].count_nonzero()):
                 raise AssertionError("the adapter changed outside the chosen heads")
@@ -242,11 +226,7 @@ class HeadLora(Learner):
         self.peft_model.merge_and_unload()
 
     def undo(self) -> None:
-        """Give the model back as it was, bit for bit.
-
-        Raises:
-            AssertionError: if a weight of it has changed.
-        """
+        """Give the model back as it was, bit for bit; raise AssertionError if that fails."""
         self.peft_model.unload()
         self._before.check()
 
@@ -280,7 +260,6 @@ class WholeModel(Learner):
 
     def __init__(self, hf_model: nn.Module) -> None:
         super().__init__(hf_model)
-        self._hf_model = hf_model
         self._before = self.values()
 
     def named(self) -> dict[str, nn.Parameter]:

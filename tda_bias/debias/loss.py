@@ -17,7 +17,7 @@ with u the unrelated continuation: what the language-model score counts.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 # Where the Huber loss becomes linear, and what gaps are multiplied with before: typical ones are a
@@ -32,10 +32,7 @@ def gaps(
 ) -> Float[Tensor, " item"]:
     """The gap of every item, nats per token.
 
-    Args:
-        means: Of the stereotype and the anti-stereotype continuation.
-        twin_means: The same of every twin.
-        twin_of: The item each twin belongs to; every item has at least one.
+    Means are of the stereotype and the anti-stereotype continuation; every item has a twin or more.
     """
     gap = means[:, 0] - means[:, 1]
     twins = twin_means[:, 0] - twin_means[:, 1]
@@ -45,11 +42,7 @@ def gaps(
 
 
 def relatedness(means: Float[Tensor, "item 3"]) -> Float[Tensor, " item"]:
-    """Log-odds of an item's related continuations against its unrelated one, nats per token.
-
-    Args:
-        means: Of the stereotype, the anti-stereotype and the unrelated continuation.
-    """
+    """Log-odds of an item's two related continuations against its unrelated one, nats per token."""
     return means[:, :2].mean(-1) - means[:, 2]
 
 
@@ -67,20 +60,8 @@ def huber(gap: Float[Tensor, " item"]) -> Float[Tensor, " item"]:
 
 
 def divergence(
-    before: Float[Tensor, "... vocabulary"],
-    after: Float[Tensor, "... vocabulary"],
-    real: Bool[Tensor, "..."] | None = None,
+    before: Float[Tensor, "token vocabulary"], after: Float[Tensor, "token vocabulary"]
 ) -> Float[Tensor, ""]:
-    """KL(before || after), mean over real tokens, nats.
-
-    Args:
-        before: Logits, or log-probabilities, of the model as it was.
-        after: Logits of the model now, at the same places.
-        real: Which places count; padding does not. All if None.
-    """
+    """KL(before || after) of logits, mean over tokens, nats."""
     log_p, log_q = (torch.log_softmax(x.float(), -1) for x in (before, after))
-    per_token = (log_p.exp() * (log_p - log_q)).sum(-1)
-    if real is None:
-        return per_token.mean()
-    weight = real.to(per_token.dtype)
-    return (per_token * weight).sum() / weight.sum()
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()

@@ -37,6 +37,7 @@ class Learner:
     """
 
     def __init__(self, hf_model: nn.Module) -> None:
+        self._hf_model = hf_model
         self._required = {p: p.requires_grad for p in hf_model.parameters()}
 
     def __enter__(self) -> Self:
@@ -46,10 +47,6 @@ class Learner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Give all parameters their ``requires_grad`` back."""
         for parameter, required in self._required.items():
             parameter.requires_grad_(required)
 
@@ -78,11 +75,9 @@ class Learner:
 
     def undo(self) -> None:
         """Give the model back as it was; nothing to do where its weights did not change."""
-        return None
 
     def apply(self) -> None:
         """Make it part of the model's weights, where it is not; the learner is of no use then."""
-        return None
 
     def running(self) -> AbstractContextManager[None]:
         """Run the model as it is now."""
@@ -90,7 +85,6 @@ class Learner:
 
     def restore(self) -> None:
         """Put everything else back after a step; nothing to do where it cannot move."""
-        return None
 
     def attach(self, optimiser: Optimizer) -> RemovableHandle:
         """Restore after every step of an optimiser, by itself."""
@@ -102,14 +96,13 @@ class Learner:
 
     def check(self) -> None:
         """Raise AssertionError if anything else changed."""
-        return None
 
 
 class HeadMask(Learner):
     """Lets the slices of some heads be trained, and nothing else, bit for bit.
 
-    Keys and values that heads share (grouped queries) are trained for all
-    of them. The bias of an output projection belongs to no head and stays.
+    Keys and values that heads share (grouped queries) are trained for all of them. The bias of an
+    output projection belongs to no head and stays.
 
     Example, in a loop of one's own::
 
@@ -134,13 +127,12 @@ class HeadMask(Learner):
     def __init__(
         self, hf_model: PreTrainedModel, heads: Sequence[HeadId], *, parts: Sequence[Part] = PARTS
     ) -> None:
-        unique = list(dict.fromkeys(heads))
-        slices = [s for head in unique for s in head_slices(hf_model, head) if s.part in parts]
+        super().__init__(hf_model)
+        self.heads = tuple(dict.fromkeys(heads))
+        slices = [s for head in self.heads for s in head_slices(hf_model, head) if s.part in parts]
         if not slices:
             raise InputError("`heads` and `parts` name nothing to train")
-        super().__init__(hf_model)
-        self.heads, self.slices = tuple(unique), tuple(dict.fromkeys(slices))
-        self._hf_model = hf_model
+        self.slices = tuple(dict.fromkeys(slices))  # heads may share keys and values
         self._named = dict(hf_model.named_parameters())
         self._masks: dict[str, Tensor] = {}
         for piece in self.slices:
@@ -187,21 +179,18 @@ class HeadMask(Learner):
 
             def on_train_end(self, *_: Any, **__: Any) -> None:
                 mask.check()
-                mask.release()
+                mask.__exit__()
 
         return _Callback()
 
     def check(self) -> None:
-        """Make sure that nothing else changed, to the last bit.
-
-        Raises:
-            AssertionError: naming what did.
-        """
+        """Raise AssertionError, naming what changed, if anything else did: to the last bit."""
         changed = changed_weights(self._hf_model, self._hashes)
         for name in self._masks:
             mask, before = self._on(self._named[name], name)
             now = self._named[name].detach()
-            if not torch.equal(_bits(now)[~mask], _bits(before)[~mask]):
+            # As bytes: 0 and -0 differ, and NaN equals itself.
+            if not torch.equal(*(part[~mask].view(torch.uint8) for part in (now, before))):
                 changed.append(name)
         if changed:
             raise AssertionError(f"{', '.join(changed[:3])} changed outside the chosen heads")
@@ -236,13 +225,6 @@ class HeadMask(Learner):
 
 def _name(piece: Slice) -> str:
     return f"{piece.parameter}:{piece.axis}:{piece.start}"
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    """The values of a tensor as whole numbers: 0 and -0 differ, and NaN equals itself."""
-    return tensor.contiguous().view(
-        {2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize]
-    )
 
 
 def _hash(tensor: Tensor) -> str:

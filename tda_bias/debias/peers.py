@@ -31,18 +31,15 @@ Change = Callable[[Float[Tensor, "row token width"], AttentionLayer], Tensor]
 @contextmanager
 def blocks_changed(layers: Sequence[AttentionLayer], change: Change) -> Iterator[None]:
     """Change the residual stream after layers, for whatever runs inside."""
-
-    def behind(layer: AttentionLayer) -> Callable[..., Any]:
-        def hook(_: nn.Module, __: Any, output: Any) -> Any:
-            if isinstance(output, tuple):
-                return (change(output[0], layer), *output[1:])
-            return change(output, layer)
-
-        return hook
-
     with ExitStack() as stack:
         for layer in layers:
-            stack.callback(layer.block.register_forward_hook(behind(layer)).remove)
+
+            def after(_: nn.Module, __: Any, output: Any, layer: AttentionLayer = layer) -> Any:
+                if isinstance(output, tuple):
+                    return (change(output[0], layer), *output[1:])
+                return change(output, layer)
+
+            stack.enter_context(layer.block.register_forward_hook(after))
         yield
 
 
@@ -58,22 +55,16 @@ def concept(triple: Triple) -> str:
 
 @dataclass(frozen=True)
 class ConceptTexts:
-    """Items and twins as token ids, in one batch.
+    """Items and twins in one batch, with the number of each row's concept.
 
-    Attributes:
-        inputs: What goes into the model.
-        read: Tokens from the first on in which a text differs from its twin: what stands before
-            knows nothing of the concept.
-        label: Number of each row's concept.
-        original: Rows that are no twins.
-        n_concepts: How many there are.
+    Tokens are ``read`` from the first on in which a text differs from its twin: what stands before
+    knows nothing of the concept. Rows that are no twins are ``original``.
     """
 
     inputs: dict[str, Tensor]
     read: Bool[Tensor, "row token"]
     label: Int[Tensor, " row"]
     original: Bool[Tensor, " row"]
-    n_concepts: int
 
 
 def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
@@ -104,7 +95,7 @@ def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
     original = torch.arange(len(ids)) % 2 == 0
     return ConceptTexts(
         {"input_ids": rows.to(device), "attention_mask": mask.to(device)},
-        read.to(device), label.to(device), original.to(device), len(names),
+        read.to(device), label.to(device), original.to(device),
     )  # fmt: skip
 
 
@@ -112,12 +103,7 @@ def concept_texts(texts: TwinTexts, items: Sequence[int]) -> ConceptTexts:
 
 
 class Edit(Learner):
-    """A change of the residual stream after some layers, of some strength.
-
-    Args:
-        texts: Items with twins.
-        items: Those that train.
-        layer: After which layer, as a share of all; None for every one.
+    """A change of the residual stream after one layer (a share of all) or each, of some strength.
 
     Raises:
         InputError: as ``concept_texts``, or if a package is not installed.
@@ -179,7 +165,7 @@ class Erasure(Edit):
     def __init__(self, texts: TwinTexts, items: Sequence[int], layer: float | None) -> None:
         leace = require_leace()
         super().__init__(texts, items, layer)
-        one_hot = nn.functional.one_hot(self._read.label, self._read.n_concepts)[:, 1:]
+        one_hot = nn.functional.one_hot(self._read.label)[:, 1:]
         labels = torch.stack([self._of_places(column) for column in one_hot.T], -1).double()
         self._erasers: dict[int, Any] = {}
 
@@ -243,11 +229,7 @@ class Steering(Edit):
 
 
 def require_leace() -> Any:
-    """The package.
-
-    Raises:
-        InputError: if it is not installed.
-    """
+    """The package, or an InputError if it is not installed."""
     try:
         with warnings.catch_warnings():
             # The package still compiles a function in a way that torch is going to drop.

@@ -165,12 +165,8 @@ def protocol_of(
 ) -> Protocol:
     """A preset, with what was asked for otherwise; as many folds as there are targets for.
 
-    Args:
-        preset: Where defaults come from.
-        asked: Fields of the protocol; None leaves what the preset has.
-        n_heads: Of the model; a tenth of them learns unless ``top`` was asked for.
-        n_targets: Of the texts.
-        save: The condition whose model is to be saved; None to choose it on validation targets.
+    A tenth of the model's heads learns unless ``top`` was asked for. None leaves what the preset
+    has; as the condition to ``save`` it is a choice on validation targets.
 
     Raises:
         InputError: if ``top`` is no choice among the heads, or ``save`` is not trained.
@@ -316,11 +312,7 @@ class Fold:
 class Training:
     """A condition in a fold with some settings: one run of the loop, one saved part.
 
-    Attributes:
-        condition: The condition.
-        fold: The fold.
-        heads: The heads that learn there; empty where it is not heads that do.
-        trial: The settings.
+    ``heads`` are empty where it is not heads that learn.
     """
 
     condition: Condition

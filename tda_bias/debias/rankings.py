@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from tda_bias.ablation.ablator import Ablator, watched
 from tda_bias.ablation.head_weights import ranked_heads
-from tda_bias.ablation.prune_curve import first_order_rankings
+from tda_bias.ablation.prune_curve import by_value, first_order_rankings
 from tda_bias.config import HeadBiasConfig
 from tda_bias.debias.protocol import Ranking
 from tda_bias.debias.texts import TwinTexts
@@ -36,14 +36,9 @@ def fold_orders(
 ) -> dict[str, list[HeadId]]:
     """All heads in the order of each ranking that is computed from an untouched model.
 
-    ``gates``, which is learned, and ``file``, which is given, are left to the caller.
-
-    Args:
-        texts: Items with twins, and the untouched model.
-        items: The items that choose.
-        by: The rankings that are asked for; others that cost nothing more may be there too.
-        load: Gives the model with hooks, where topology is asked for.
-        seed: Of flips.
+    ``gates``, which is learned, and ``file``, which is given, are left to the caller. Others than
+    those asked for may be there too, where they cost nothing more. Topology loads the model with
+    hooks.
 
     Raises:
         InputError: as ``mediation``.
@@ -62,11 +57,7 @@ def fold_orders(
         orders["published"] = ranked_heads(run, run.categories[0], by="metric")
     if "mediation" in by:
         mean = float(texts.answers(items.tolist()).gap.mean())
-        toward_zero = -np.sign(mean or 1.0) * mediation(texts, items)
-        numbers = [layer.number for layer in attention_layers(texts.model)]
-        order = np.argsort(-toward_zero, axis=None, kind="stable")
-        places = zip(*np.unravel_index(order, toward_zero.shape), strict=True)
-        orders["mediation"] = [HeadId(numbers[layer], int(head)) for layer, head in places]
+        orders["mediation"] = by_value(-np.sign(mean or 1.0) * mediation(texts, items))
     return orders
 
 
@@ -76,13 +67,8 @@ def mediation(texts: TwinTexts, items: Int[np.ndarray, " item"]) -> Float[np.nda
     To first order (attribution patching): what the head writes in the twin minus what it writes in
     the triple, times the slope of the triple's log-odds. Only texts whose twin has as many tokens
     before and after the context's end count: there a place in one is the same place in the other.
-
-    Args:
-        texts: Items with twins, of which each first is used, and a model without hooks.
-        items: The items.
-
-    Returns:
-        Mean over the items whose tokens align; rows are layers with attention.
+    Each item's first twin is used; the mean is over the items whose tokens align, NaN for layers
+    without attention.
 
     Raises:
         InputError: if no item's tokens align with its twin's.
@@ -99,9 +85,11 @@ def mediation(texts: TwinTexts, items: Int[np.ndarray, " item"]) -> Float[np.nda
             "mediation needs twins that have as many tokens as their triples; none has: choose "
             "heads in another way"
         )
-    total = np.zeros((len(layers), layers[0].n_heads))
+    total = np.full((layers[-1].number + 1, layers[0].n_heads), np.nan)
+    numbers = [layer.number for layer in layers]
+    total[numbers] = 0
     for start in range(0, len(aligned), _ITEMS_PER_PASS):
-        total += _mediated(model, aligned[start : start + _ITEMS_PER_PASS])
+        total[numbers] += _mediated(model, aligned[start : start + _ITEMS_PER_PASS])
     return total / len(aligned)
 
 
@@ -129,9 +117,9 @@ def _mediated(
             first = len(leading) + split.start[role] - 1
             last = len(leading) + len(split.ids[role]) - 1
             odds = odds + (1 - 2 * role) * chosen[row, first:last].sum()
-        slopes = torch.autograd.grad(odds, seen.heads)
+        slopes = torch.autograd.grad(odds, seen[:-1])
     mediated = []
-    for layer, z, slope in zip(layers, seen.heads, slopes, strict=True):
+    for layer, z, slope in zip(layers, seen[:-1], slopes, strict=True):
         change = layer.by_head(z.detach()[n:] - z.detach()[:n]) * layer.by_head(slope[:n])
         real = mask[:n, :, None, None].to(change.device)
         mediated.append((change.double() * real).sum((0, 1, 3)).cpu().numpy())

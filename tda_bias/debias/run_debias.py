@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from tda_bias.ablation.edits import TOLERANCE, new_model_folder
+from tda_bias.ablation.edits import TOLERANCE, logits_of, new_model_folder
 from tda_bias.ablation.head_weights import Slice, export_record, head_slices
 from tda_bias.debias import summary
 from tda_bias.debias.corpus import SELF
@@ -129,15 +129,9 @@ def save_debiased(
 ) -> dict[str, Any]:
     """Put what was learned into a model's weights, and write it as a folder that loads anywhere.
 
-    The folder gets its name only when the model in it was read back and gives the same logits, and
-    everything outside the heads' slices is bit for bit what it was. The model in memory is changed.
-
-    Args:
-        experiment: Of which the training is.
-        trained: The training whose model it is.
-        record: Of the run.
-        row: Of ``summary.conditions_table``, of the model's condition.
-        folder: Where to; one that an earlier run wrote there is replaced.
+    The folder, in the place of an earlier run's, gets its name only when the model in it was read
+    back and gives the same logits, and everything outside the heads' slices is bit for bit what it
+    was. The model in memory is changed. ``row`` is of ``summary.conditions_table``.
 
     Returns:
         The content of ``heads.json``.
@@ -211,11 +205,7 @@ def save_debiased(
 def _refuse_changes_outside(
     now: Mapping[str, Tensor], before: Mapping[str, Tensor], slices: Set[Slice]
 ) -> None:
-    """Make sure that only numbers in the slices changed.
-
-    Raises:
-        AssertionError: naming a parameter in which others did.
-    """
+    """Raise AssertionError, naming a parameter, if others than numbers in the slices changed."""
     for name, value in now.items():
         different = value != before[name]
         for part in slices:
@@ -227,11 +217,8 @@ def _refuse_changes_outside(
 
 def _refuse_other_logits(model: LanguageModel, saved: LanguageModel, probes: Sequence[str]) -> None:
     for text in probes:
-        ids = torch.tensor([model.tokenizer(text)["input_ids"]], device=model.device)
-        with torch.inference_mode():
-            first, second = (
-                loaded.hf_model(input_ids=ids).logits.double() for loaded in (model, saved)
-            )
+        ids = torch.tensor([model.tokenizer(text)["input_ids"]])
+        first, second = (logits_of(loaded, ids) for loaded in (model, saved))
         difference = float((first - second).abs().max())
         if not difference <= max(TOLERANCE, 1e-5 * float(first.abs().max())):
             raise InputError(

@@ -19,12 +19,12 @@ from tda_bias.debias.training import (
     Trajectory,
     keeps_pairs,
     least_biased,
+    passes,
     points_of_pairs,
-    within,
 )
 from tda_bias.runs.text import counted, interval_text
 from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, limits_against_draws
-from tda_bias.stats.resampling import permutation_pvalue, tolerance
+from tda_bias.stats.resampling import share_reached
 
 UNTOUCHED = "untouched"
 # Columns that have a value before.
@@ -79,9 +79,7 @@ def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol
         if row["condition"] in protocol.by:
             # (1 + random sets that leave as little or less) / (1 + random sets)
             sizes = np.abs([other["beta_at_lms"] for other in random])
-            own_left = abs(row["beta_at_lms"])
-            count = (sizes <= own_left + tolerance(own_left)).sum(0)
-            row["p"] = float(permutation_pvalue(count, len(random), exact=False))
+            row["p"] = float(share_reached(-sizes, -abs(row["beta_at_lms"])))
     first = rows[0]  # of a ranking, which is compared with random sets: it has all columns
     low, high = cluster_mean(_items(one, "gap", before=True), target).limits()
     untouched = {
@@ -139,9 +137,7 @@ def _row(
     pairs = {f"pairs {name}": float(np.mean([p[name] for p in points])) for name in points[0]}
     row |= pairs
     gained = [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
-    gained += pairs.values()
-    kept = within(row["perplexity"], 100 * protocol.allowed_perplexity)
-    kept &= all(within(-of_score, protocol.allowed_points) for of_score in gained)
+    kept = passes(protocol, [*gained, *pairs.values()], float(np.mean(ppl)))
     row["guard"] = "pass" if kept else "fail"
     return row
 
@@ -175,18 +171,17 @@ def _items(
 def at_equal_language(trainings: Sequence[Trajectory]) -> tuple[list[np.ndarray], bool]:
     """Gaps of the test items where the language-model score of all of them has fallen by a point.
 
-    Folds go on check by check together, one that ended earlier stays at its last check; between two
-    checks every item's gap is interpolated along the score.
+    Folds go on check by check together; between two checks every item's gap is interpolated along
+    the score.
 
     Returns:
         Fold by fold; and whether the score fell so far at all: where it did not, they are those of
         the last check.
     """
-    longest = max(len(t.checks) for t in trainings)
-    answers = [[_check(t, n).test for t in trainings] for n in range(longest)]
+    answers = [[check.test for check in of_folds] for of_folds in _check_by_check(trainings)]
     score = [100 * float(Answers.together(own).language.mean()) for own in answers]
     level = score[0] - 1.0
-    for n in range(1, longest):
+    for n in range(1, len(score)):
         low, high = score[n], score[n - 1]
         if low <= level:
             share = (high - level) / (high - low)
@@ -195,15 +190,14 @@ def at_equal_language(trainings: Sequence[Trajectory]) -> tuple[list[np.ndarray]
     return [own.gap for own in answers[-1]], False
 
 
-def _check(trajectory: Trajectory, n: int) -> Check:
-    """A check, or the last one of a training that ended earlier."""
-    return trajectory.checks[min(n, len(trajectory.checks) - 1)]
+def _check_by_check(trainings: Sequence[Trajectory]) -> Iterator[list[Check]]:
+    """The checks of all folds; one whose training ended earlier stays at its last check."""
+    for n in range(max(len(t.checks) for t in trainings)):
+        yield [t.checks[min(n, len(t.checks) - 1)] for t in trainings]
 
 
 def frontier_table(results: Results) -> pd.DataFrame:
     """The bias left on test targets and its price, by condition, random set and check.
-
-    A fold whose training ended earlier stays at its last check.
 
     Returns:
         Columns ``condition draw check perplexity`` (change in percent on the watched
@@ -212,9 +206,10 @@ def frontier_table(results: Results) -> pd.DataFrame:
     rows = []
     for condition, trained in results.items():
         own = [one.trajectory for one in trained]
-        for number in range(max(len(t.checks) for t in own)):
-            answers = Answers.together([_check(t, number).test for t in own])
-            lost = [np.expm1(_check(t, number).log_ppl - t.first.log_ppl) for t in own]
+        for number, checks in enumerate(_check_by_check(own)):
+            answers = Answers.together([check.test for check in checks])
+            before = [t.first.log_ppl for t in own]
+            lost = np.expm1(np.subtract([check.log_ppl for check in checks], before))
             rows.append(
                 {
                     "condition": condition.name,

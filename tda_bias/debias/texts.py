@@ -13,16 +13,16 @@ from torch import Tensor
 from tda_bias.debias.loss import gaps, relatedness
 from tda_bias.models.batching import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
+from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined, token_log_probs
 from tda_bias.models.requests import as_trees
 from tda_bias.models.scoring import Scorer, TreePass
 from tda_bias.models.token_trees import (
     TokenTree,
-    one_per_row,
     packed_rows,
     separate_paths,
     whole_trees,
 )
+from tda_bias.scores.stereoset import language_wins
 from tda_bias.scores.texts import SplitTexts, split_triples
 from tda_bias.types import InputError, Triple
 
@@ -71,31 +71,22 @@ class Means:
     def gaps(self, *, exchanged: bool = False) -> Float[Tensor, " item"]:
         """The gap of every item; without twins the plain difference of the two continuations.
 
-        Args:
-            exchanged: Exchange the two continuations of the twins: what is left is wording, and
-                what is about the target cancels.
+        With the two continuations of the twins ``exchanged`` what is left is wording, and what is
+        about the target cancels.
         """
         if not len(self.twins):
             return self.originals[:, 0] - self.originals[:, 1]
         twins = self.twins[:, :2]
         return gaps(self.originals, twins.flip(1) if exchanged else twins, self.twin_of)
 
-    def relatedness(self) -> Float[Tensor, " item"]:
-        """The relatedness of every item."""
-        return relatedness(self.originals)
 
-
-@dataclass(frozen=True)
-class _Text:
-    """A triple or a twin as a tree of tokens, and which continuation each reading belongs to."""
-
-    tree: TokenTree
-    part: Int[np.ndarray, " reading"]
+# A triple or a twin: its tokens, and which continuation each of their readings belongs to.
+_Text = tuple[TokenTree, Int[np.ndarray, " reading"]]
 
 
 def _texts(model: LanguageModel, split: Sequence[SplitTexts]) -> list[_Text]:
     trees, _ = as_trees(model, [triple.request() for triple in split])
-    return [_Text(tree, own.parts(tree)) for own, tree in zip(split, trees, strict=True)]
+    return [(tree, own.parts(tree)) for own, tree in zip(split, trees, strict=True)]
 
 
 class TwinTexts:
@@ -142,25 +133,13 @@ class TwinTexts:
         self._pairs = _texts(model, [triple.first(2) for triple in self._split])
         self._batch_size = batch_size
         self._scorer = Scorer(model, batch_size=batch_size, texts_per_tree=3)
-        self._scorer.check_sharing([text.tree for text in self._whole])
+        self._scorer.check_sharing([tree for tree, _ in self._whole])
 
     def __len__(self) -> int:
         return len(self.triples)
 
-    def means(
-        self,
-        items: Sequence[int],
-        *,
-        twins: bool = True,
-        unrelated: bool = False,
-    ) -> Means:
-        """Mean log-probabilities of some items' continuations, with gradients.
-
-        Args:
-            items: Their numbers.
-            twins: Whether their twins are read too.
-            unrelated: Whether the unrelated continuation is.
-        """
+    def means(self, items: Sequence[int], *, twins: bool = True, unrelated: bool = False) -> Means:
+        """Mean log-probabilities of continuations of items (by number), with gradients."""
         texts, twin_of = self._texts_of(items, twins=twins and self.has_twins)
         n = len(items)
         means, _ = self._means(texts, n if unrelated else 0)
@@ -203,9 +182,9 @@ class TwinTexts:
             gap=per_token.gaps().numpy(),
             total=sums.gaps().numpy(),
             odds=(per_token.originals[:, 0] - per_token.originals[:, 1]).numpy(),
-            language=_won(sums.originals.numpy()),
-            language_per_token=_won(per_token.originals.numpy()),
-            relatedness=per_token.relatedness().numpy(),
+            language=language_wins(*sums.originals.numpy().T),
+            language_per_token=language_wins(*per_token.originals.numpy().T),
+            relatedness=relatedness(per_token.originals).numpy(),
         )
 
     def _texts_of(
@@ -227,17 +206,13 @@ class TwinTexts:
         The first texts are read with their unrelated continuation, the others without.
         """
         used = [self._whole[i] if n < n_whole else self._pairs[i] for n, i in enumerate(texts)]
-        trees = [text.tree for text in used]
-        if self._scorer.packed:
-            rows = whole_trees(trees)
-            grid = packed_rows(rows.rows)
-        else:
-            rows = separate_paths(trees)
-            grid = one_per_row(rows.rows)
-        tree_pass = self._scorer.pass_of(rows, grid)
+        trees, parts = [tree for tree, _ in used], [part for _, part in used]
+        packed = self._scorer.packed
+        rows = whole_trees(trees) if packed else separate_paths(trees)
+        tree_pass = self._scorer.pass_of(rows, packed_rows(rows.rows) if packed else None)
         values = self._log_probs(tree_pass)
         slots = [
-            3 * tree + used[tree].part[reading]
+            3 * tree + parts[tree][reading]
             for tree, reading in zip(tree_pass.tree, tree_pass.readings, strict=True)
         ]
         slot = torch.from_numpy(np.concatenate(slots)).to(values.device)
@@ -248,19 +223,8 @@ class TwinTexts:
 
     def _log_probs(self, tree_pass: TreePass) -> Float[Tensor, " reading"]:
         """The readings of a pass, with gradients where these are wanted."""
-        reading = tree_pass.inputs, tree_pass.places
-        if not torch.is_grad_enabled():  # the logits of the whole vocabulary are never together
-            read = token_log_probs(self.model.hf_model, *reading, tree_pass.place, tree_pass.token)
-            return torch.from_numpy(read).to(self.model.device)
-        logits = logits_at(self.model.hf_model, *reading, gradients=True)
-        device = logits.device
-        return torch.log_softmax(logits, -1)[
-            torch.from_numpy(tree_pass.place).to(device),
-            torch.from_numpy(tree_pass.token).to(device),
-        ]
-
-
-def _won(values: Float[np.ndarray, "item 3"]) -> Float[np.ndarray, " item"]:
-    """Share of the comparisons with the unrelated text that are won; a tie is half of one."""
-    s, a, u = values.T
-    return np.asarray((np.sign(s - u) + np.sign(a - u) + 2) / 4)
+        reading = tree_pass.inputs, tree_pass.places, tree_pass.place, tree_pass.token
+        if torch.is_grad_enabled():
+            return log_probs_with_gradients(self.model.hf_model, *reading)
+        read = token_log_probs(self.model.hf_model, *reading)
+        return torch.from_numpy(read).to(self.model.device)

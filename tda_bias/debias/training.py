@@ -7,7 +7,7 @@ settings and conditions by beta itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tda_bias.debias.corpus import Corpus, Held, next_token_loss
-from tda_bias.debias.loss import anchor, huber
+from tda_bias.debias.loss import anchor, huber, relatedness
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import RANDOM, Fold, Protocol, Training
@@ -101,7 +101,7 @@ def loss_of(
         loss = loss + trial.domain * held.domain.divergence(batch.domain)
     if trial.anchor:
         before = [held.relatedness[item] for item in batch.items]
-        now = means.relatedness()
+        now = relatedness(means.originals)
         loss = loss + trial.anchor * anchor(now, now.new_tensor(before))
     pull = learner.penalty()
     return loss if pull is None else loss + protocol.l1 * pull
@@ -212,18 +212,20 @@ class Trained:
 # -- guards ----------------------------------------------------------------------------------------
 
 
-def within(lost: float, allowed: float) -> bool:
-    """Allow a loss or not; one of exactly what is allowed is, whatever rounding makes of it."""
-    return bool(lost <= allowed + tolerance(allowed))
+def passes(protocol: Protocol, gained: Iterable[float], perplexity: float = 0.0) -> bool:
+    """Tell whether points gained by scores, and the share that perplexity gained, pass the guards.
+
+    A loss of exactly what is allowed passes, whatever rounding makes of it.
+    """
+    points, share = protocol.allowed_points, protocol.allowed_perplexity
+    kept = all(-of_score <= points + tolerance(points) for of_score in gained)
+    return bool(kept and perplexity <= share + tolerance(share))
 
 
 def keeps_language(now: Check, before: Check, protocol: Protocol) -> bool:
     """Tell whether both language-model scores and the perplexity pass."""
-    points = max(before.lms - now.lms, before.lms_per_token - now.lms_per_token)
-    perplexity = float(np.expm1(now.log_ppl - before.log_ppl))
-    return within(points, protocol.allowed_points) and within(
-        perplexity, protocol.allowed_perplexity
-    )
+    gained = now.lms - before.lms, now.lms_per_token - before.lms_per_token
+    return passes(protocol, gained, float(np.expm1(now.log_ppl - before.log_ppl)))
 
 
 def points_of_pairs(trajectory: Trajectory) -> dict[str, float]:
@@ -237,15 +239,13 @@ def points_of_pairs(trajectory: Trajectory) -> dict[str, float]:
 
 def keeps_pairs(trajectory: Trajectory, protocol: Protocol) -> bool:
     """Tell whether every set of minimal pairs passes; what was not read does."""
-    gained = points_of_pairs(trajectory).values()
-    return all(within(-points, protocol.allowed_points) for points in gained)
+    return passes(protocol, points_of_pairs(trajectory).values())
 
 
 def least_biased(candidates: Sequence[tuple[T, float, bool]]) -> T:
     """The candidate with the least size of beta among those that pass; among all, if none does.
 
-    Args:
-        candidates: Each with its beta on validation targets, and whether it passes every guard.
+    Each comes with its beta on validation targets, and whether it passes every guard.
     """
     passing = [candidate for candidate in candidates if candidate[2]] or candidates
     return min(passing, key=lambda candidate: abs(candidate[1]))[0]
@@ -368,7 +368,7 @@ def checked(corpus: Corpus, fold: Fold, step: float) -> Check:
 def readings(corpus: Corpus) -> dict[str, np.ndarray]:
     """Minimal pairs that are preferred rightly, and beta of items of other categories."""
     found = {}
-    for name, pairs in (corpus.pairs or {}).items():
+    for name, pairs in corpus.pairs.items():
         preferred = compared(pair_items(corpus.model, pairs))["preferred"]
         found[f"{PAIRS}{name}"] = preferred.to_numpy(float)
     if corpus.domain is not None:

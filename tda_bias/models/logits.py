@@ -52,6 +52,19 @@ def logits_at(
     return logits.float() if logits.dtype.itemsize < 4 else logits
 
 
+def log_probs_with_gradients(
+    hf_model: Any,
+    inputs: Mapping[str, Any],
+    places: Int[Tensor, " place"],
+    place: Int[np.ndarray, " reading"],
+    token: Int[np.ndarray, " reading"],
+) -> Float[Tensor, " reading"]:
+    """The same as ``token_log_probs``, with what a backward pass needs."""
+    logits = logits_at(hf_model, inputs, places, gradients=True)
+    rows, columns = (torch.from_numpy(index).to(logits.device) for index in (place, token))
+    return torch.log_softmax(logits, -1)[rows, columns]
+
+
 def token_log_probs(
     hf_model: Any,
     inputs: Mapping[str, Any],

@@ -10,6 +10,7 @@ from tda_bias.ablation import removal
 from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.removal import HeadRemover, removal_plan
 from tda_bias.models.load import LanguageModel
+from tda_bias.runs.cache import Cache
 from tda_bias.scores.perplexity import log_perplexity, text_windows
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
@@ -71,7 +72,7 @@ def test_an_ablator_goes_on_after_an_interruption_and_an_error(lm, triples, erro
         raise error("stop")
 
     with pytest.raises(error):
-        ablator.without(SETS, progress=stop)
+        list(Cache().each(ablator.removals(SETS), progress=stop))
     for first, second in zip(whole, ablator.without(SETS), strict=True):
         np.testing.assert_array_equal(first.continuation, second.continuation)
 

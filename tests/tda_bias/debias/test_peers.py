@@ -109,7 +109,7 @@ def test_the_edit_of_other_categories_is_of_originals_less_their_twins(twin_text
     items = twin_texts(category="profession")
     steering = Steering(items, ITEMS, 0.0)
     read = concept_texts(items, ITEMS)
-    assert read.n_concepts > 2
+    assert read.label.max() > 1
     assert read.original.sum() * 2 == len(read.original)
     assert steering.vectors[0].norm() > 0
     assert Erasure(items, ITEMS, 0.0).n_values > 0

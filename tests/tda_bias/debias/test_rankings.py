@@ -6,22 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias import HeadBiasConfig, head_bias
 from tda_bias.debias import rankings
 from tda_bias.debias.rankings import fold_orders, mediation
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import attention_layers
-from tda_bias.twins import Twins, make_twins
+from tda_bias.twins import Twins
 from tda_bias.types import HeadId, InputError
 
 ITEMS = np.arange(4)
 
 
-@pytest.fixture(scope="module")
-def items():
-    triples = load_triples("starter", category="gender", limit=2)
-    twins = make_twins(triples)
-    return triples, [twins.of(triple) for triple in triples]
+@pytest.fixture
+def texts(twin_texts):
+    return twin_texts("gpt2", limit=2)
 
 
 def outputs(model, text):
@@ -52,48 +50,42 @@ def log_prob(model, text, start, change, layer):
     return sum(float(chances[t - 1, text[t]]) for t in range(start, len(text)))
 
 
-def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tiny_model, tokenizer, items):
-    model = tiny_model("gpt2")
-    triples, twins = items
-    found = mediation(TwinTexts(model, triples, twins), np.arange(len(triples)))
+def test_mediation_is_the_slope_of_moving_a_head_toward_its_twin(tokenizer, texts):
+    model, triples, twins = texts.model, texts.triples, texts.twins
+    found = mediation(texts, np.arange(len(texts)))
 
     def ids(text):
         return tokenizer(text, add_special_tokens=False)["input_ids"]
 
     literal, aligned, step = np.zeros((2, 4)), 0, 2e-2
     for triple, own in zip(triples, twins, strict=True):
-        texts = [[ids(t) for t in one.texts()[:2]] for one in (triple, own[0])]
+        of_both = [[ids(t) for t in one.texts()[:2]] for one in (triple, own[0])]
         start = len(ids(triple.context))
-        if [len(t) for t in texts[0]] != [len(t) for t in texts[1]]:
+        if [len(t) for t in of_both[0]] != [len(t) for t in of_both[1]]:
             continue
         aligned += 1
         for role, sign in ((0, 1), (1, -1)):
-            there, twin = (outputs(model, one[role]) for one in texts)
+            there, twin = (outputs(model, one[role]) for one in of_both)
             for layer, head in np.ndindex(2, 4):
                 change = torch.zeros_like(there[layer])
                 part = slice(8 * head, 8 * head + 8)
                 change[..., part] = step * (twin[layer] - there[layer])[..., part]
-                up, down = (
-                    log_prob(model, texts[0][role], start, own, layer) for own in (change, -change)
-                )
+                text = of_both[0][role]
+                up, down = (log_prob(model, text, start, c, layer) for c in (change, -change))
                 literal[layer, head] += sign * (up - down) / (2 * step)
     assert aligned > 0
     np.testing.assert_allclose(found, literal / aligned, atol=5e-3, rtol=5e-2)
 
 
-def test_twins_of_other_lengths_leave_nothing_to_align(tiny_model, items):
-    from dataclasses import replace
-
-    triple = items[0][0]
+def test_twins_of_other_lengths_leave_nothing_to_align(texts):
+    triple = texts.triples[0]
     longer = replace(triple, context=f"The {triple.context}")
-    texts = TwinTexts(tiny_model("gpt2"), [triple], [(longer,)])
     with pytest.raises(InputError, match="as many tokens as their triples; none has"):
-        mediation(texts, np.array([0]))
+        mediation(TwinTexts(texts.model, [triple], [(longer,)]), np.array([0]))
 
 
 @pytest.mark.parametrize("mean", [1.0, -1.0])
-def test_mediation_begins_with_what_brings_the_mean_toward_0(tiny_model, items, monkeypatch, mean):
-    texts = TwinTexts(tiny_model("gpt2"), *items)
+def test_mediation_begins_with_what_brings_the_mean_toward_0(texts, monkeypatch, mean):
     values = np.array([[0.1, -0.5, 0.0, 0.2], [0.3, -0.1, 0.4, -0.2]])
     monkeypatch.setattr(rankings, "mediation", lambda *_: values)
     answers = texts.answers([0])
@@ -104,11 +96,11 @@ def test_mediation_begins_with_what_brings_the_mean_toward_0(tiny_model, items, 
     assert len(set(order)) == 8
 
 
-def test_topology_orders_are_those_of_head_bias_on_the_same_items(tiny, tiny_model, items):
-    texts, every = TwinTexts(tiny_model("gpt2"), *items), np.arange(len(items[0]))
+def test_topology_orders_are_those_of_head_bias_on_the_same_items(tiny, texts):
+    every, config = np.arange(len(texts)), HeadBiasConfig(n_permutations=99)
     found = fold_orders(texts, every, ["evidence"], load=lambda: tiny("gpt2"))
-    pairs = Twins(tuple(zip(*items, strict=True)))
-    run = head_bias(tiny("gpt2"), items[0], twins=pairs, config=HeadBiasConfig(n_permutations=99))
+    pairs = Twins(tuple(zip(texts.triples, texts.twins, strict=True)))
+    run = head_bias(tiny("gpt2"), texts.triples, twins=pairs, config=config)
     for name, by in (("evidence", "evidence"), ("published", "metric")):
         rows = run.top(8, category="gender", by=by)
         expected = [HeadId(*map(int, row)) for row in rows[["layer", "head"]].to_numpy()]

@@ -26,17 +26,20 @@ from tda_bias.types import HeadId, InputError
 HEADS = [HeadId(0, 1), HeadId(0, 3), HeadId(1, 0), HeadId(1, 2)]
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("how", ["gates", "tune", "lora", "full"])
-def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, trained, how):
+def test_training_lowers_the_loss_and_leaves_the_model_as_it_was(setting, trained, how, precision):
     corpus, fold = setting
     before = {n: t.clone() for n, t in corpus.model.hf_model.state_dict().items()}
     # Stop targets that also train: whether it learns at all.
-    found = trained(corpus, Fold(0, fold.train, fold.train, fold.test), how, kl=0.0)
+    fold = Fold(0, fold.train, fold.train, fold.test)
+    found = trained(corpus, fold, how, kl=0.0, precision=precision)
     assert found.best > 0
     assert found.chosen.loss < found.first.loss
     for name, now in corpus.model.hf_model.state_dict().items():
         assert torch.equal(now, before[name]), name
     assert all(p.requires_grad for p in corpus.model.hf_model.parameters())
+    assert not any("forward" in vars(module) for module in corpus.model.hf_model.modules())
 
 
 @pytest.fixture
