@@ -229,9 +229,12 @@ def category_of(run: HeadBias, category: str | None) -> str:
 
 
 def data_option(record: RunRecord) -> str:
-    """The ``--data`` of a run for a command that follows it; empty for StereoSet by name."""
-    data = record.settings.get("data", "stereoset")
-    return "" if data == "stereoset" else f" --data {quote(str(data))}"
+    """The ``--data`` and ``--twins`` of a run, where not the defaults, for a command after it."""
+    defaults = {"data": "stereoset", "twins": "auto"}
+    given = {name: str(record.settings.get(name, default)) for name, default in defaults.items()}
+    return "".join(
+        f" --{name} {quote(value)}" for name, value in given.items() if value != defaults[name]
+    )
 
 
 def model_of(record: RunRecord, given: str | None = None) -> str:

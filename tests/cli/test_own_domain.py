@@ -72,8 +72,10 @@ def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
     finding = heads["categories"]["age"]["finding"]
     assert "age differently" in str(finding["result"])
     assert "nan" not in str(finding)
+    assert f"--data {triples} --twins {made}" in finding["next"][0]
     scores = as_json(capsys, "stereoset", *model, *few, "--out", tmp_path / "scores")
     assert {row["category"] for row in scores["beta"]} == {"age"}
+    assert f"--data {triples} --twins {made}" in scores["finding"]["next"][0]
     assert {row["group"] for row in scores["scores"]} == {"all", *TARGETS}
     items = (tmp_path / "heads", tmp_path / "scores", "--items", "--n-permutations", 99)
     as_json(capsys, "crossref", *items)
