@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tda_bias.ablation.edits import EditedModel
-    from tda_bias.heads.record import HeadsRecord
+    from tda_bias.heads.result import HeadsRecord
     from tda_bias.heads.result import HeadBias
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)

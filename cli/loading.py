@@ -214,9 +214,13 @@ def category_of(run: HeadBias, category: str | None) -> str:
 
 
 def data_option(record: RunRecord | None) -> str:
-    """The ``--data`` of a run for a command that follows it; empty for StereoSet by name."""
-    data = record.settings.get("data", "stereoset") if record is not None else "stereoset"
-    return "" if data == "stereoset" else f" --data {quote(str(data))}"
+    """The ``--data`` and ``--twins`` of a run, where not the defaults, for a command after it."""
+    defaults = {"data": "stereoset", "twins": "auto"}
+    settings = record.settings if record is not None else {}
+    given = {name: str(settings.get(name, default)) for name, default in defaults.items()}
+    return "".join(
+        f" --{name} {quote(value)}" for name, value in given.items() if value != defaults[name]
+    )
 
 
 def model_of(record: RunRecord, given: str | None = None) -> str:

@@ -41,8 +41,12 @@ class TwinsSettings(SeedOption, OutputSettings):
         description="placebo twins in the place of twins: synonym (mother to mom), role (another "
         "relative or role of the same gender, mother to aunt)",
     )
-    k: int = Field(
-        3, ge=1, le=100, description="other targets for each triple; a gender swap gives one"
+    k: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="other targets for each triple (3, or all where a kind has fewer others); a "
+        "gender swap gives one",
     )
     kinds: Path | None = Field(
         None, description="YAML file of targets by kind, for other targets than StereoSet's"

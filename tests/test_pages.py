@@ -18,7 +18,8 @@ from tests.support.pages import (
 pytestmark = pytest.mark.thorough
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [DOCS / "tutorial.md", DOCS / "data.md", *sorted(DOCS.glob("commands/*.md"))]
+HOW_TO = [DOCS / name for name in ("tutorial.md", "data.md", "own-domain.md")]
+PAGES = [*HOW_TO, *sorted(DOCS.glob("commands/*.md"))]
 
 
 @pytest.fixture(scope="module")

@@ -382,8 +382,11 @@ def _cost(comparison: ModelComparison) -> tuple[str, list[str]]:
         )
     if not guarded:
         clause = "what it costs was not measured"
+    elif sure := [str(row["outcome"]) for row in lost if row["p"] < 0.05]:
+        clause = f"quality is lost ({', '.join(sure)})"
     elif lost:
-        clause = f"quality is lost ({', '.join(str(row['outcome']) for row in lost)})"
+        names = ", ".join(str(row["outcome"]) for row in lost)
+        clause = f"more quality is lost than allowed in {names}, which chance could explain"
     elif open_ones:
         clause = "a loss of quality is not ruled out"
     else:

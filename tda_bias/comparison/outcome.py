@@ -240,7 +240,7 @@ def verdict(guard: Guard, change: Change) -> str:
     """Judge a change: ``pass``, ``fail`` where the loss was measured, else ``inconclusive``."""
     if is_kept(guard, change.worst):
         return "pass"
-    lost = not guard.worse * change.change < guard.margin
+    lost = guard.worse * change.change >= guard.margin
     return "fail" if lost else "inconclusive"
 
 

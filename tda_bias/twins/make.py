@@ -33,6 +33,9 @@ from tda_bias.twins.twins import Excluded, Twins, content, text_fields
 from tda_bias.twins.words import APOSTROPHE, gender_twin, gender_words
 from tda_bias.types import InputError, Triple
 
+# How many other targets a triple gets where nobody says.
+USUAL_NUMBER = 3
+
 Kind = Literal["auto", "gender", "target"]
 # The twins of a triple, or why it has none.
 Outcome = tuple[Triple, ...] | str
@@ -58,7 +61,7 @@ def make_twins(
     triples: Sequence[Triple],
     *,
     kind: Kind = "auto",
-    k: int = 3,
+    k: int | None = None,
     seed: int = 0,
     kinds: Kinds | None = None,
 ) -> Twins:
@@ -70,7 +73,8 @@ def make_twins(
             and take ``Twins.only`` of what is selected.
         kind: ``gender`` swaps the gendered words of all triples, ``target`` replaces the target of
             all, ``auto`` swaps in the category gender and replaces in the others.
-        k: Other targets for each triple. A gender swap gives one twin whatever it is.
+        k: Other targets for each triple; if None 3, or as many as the smallest kind has. A gender
+            swap gives one twin whatever it is.
         seed: Fixes which targets.
         kinds: Targets by kind; those of StereoSet and of the starter triples if None.
 
@@ -82,7 +86,7 @@ def make_twins(
         InputError: if ``k`` is below 1 or larger than a kind's other targets, ``seed`` is below 0,
             a kind has a single target, or nothing can be made of what was asked for by name.
     """
-    if k < 1:
+    if k is not None and k < 1:
         raise InputError(f"`k` must be at least 1; got {k}")
     if seed < 0:
         raise InputError(f"`seed` must not be negative; got {seed}")
@@ -91,8 +95,10 @@ def make_twins(
     made: dict[str, object] = {"source": "made", "kind": kind}
     outcomes = {t: _of_other_gender(t) for t, swapped in zip(unique, swap, strict=True) if swapped}
     if to_replace := [triple for triple in unique if triple not in outcomes]:
-        made |= {"k": k, "seed": seed}
-        replaced = _of_other_targets(to_replace, kinds or shipped_kinds(), k, seed)
+        known = kinds or shipped_kinds()
+        number = _usual_number(to_replace, known) if k is None else k
+        made |= {"k": number, "seed": seed}
+        replaced = _of_other_targets(to_replace, known, number, seed)
         outcomes |= zip(to_replace, replaced, strict=True)
     twins = _collected({triple: outcomes[triple] for triple in unique}, made)
     if twins or not unique:
@@ -138,6 +144,14 @@ def _normal(triple: Triple) -> list[str]:
 
 
 # -- other targets ---------------------------------------------------------------------------------
+
+
+def _usual_number(triples: Sequence[Triple], kinds: Kinds) -> int:
+    """3 other targets, or fewer where a kind that the triples are about has fewer."""
+    sizes = Counter(target.kind for target in kinds.values())
+    targets = [kinds.get(triple.group.casefold()) for triple in triples]
+    others = [sizes[target.kind] - 1 for target in targets if target is not None]
+    return max(1, min([USUAL_NUMBER, *others]))
 
 
 def _of_other_targets(triples: Sequence[Triple], kinds: Kinds, k: int, seed: int) -> list[Outcome]:

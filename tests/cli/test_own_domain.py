@@ -63,8 +63,8 @@ def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
 ):
     model = ("--model", tiny_folder, "--category", "age", "--data", triples)
     made = tmp_path / "twins.jsonl"
-    counts = as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--k", 2, "--out", made)
-    assert "12" in str(counts)
+    counts = as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--out", made)
+    assert counts["record"]["twins"] == 24
     few = ("--twins", made)
     heads = as_json(
         capsys, "heads", *model, *few, "--n-permutations", 100, "--out", tmp_path / "heads"
@@ -72,8 +72,10 @@ def test_twins_heads_scores_and_correlations_take_a_category_of_any_name(
     finding = heads["categories"]["age"]["finding"]
     assert "age differently" in str(finding["result"])
     assert "nan" not in str(finding)
+    assert f"--data {triples} --twins {made}" in finding["next"][0]
     scores = as_json(capsys, "stereoset", *model, *few, "--out", tmp_path / "scores")
     assert {row["category"] for row in scores["beta"]} == {"age"}
+    assert f"--data {triples} --twins {made}" in scores["finding"]["next"][0]
     assert {row["group"] for row in scores["scores"]} == {"all", *TARGETS}
     items = (tmp_path / "heads", tmp_path / "scores", "--items", "--n-permutations", 99)
     as_json(capsys, "crossref", *items)
@@ -96,7 +98,7 @@ def test_groups_of_own_categories_and_pairs_are_printed(
 ):
     monkeypatch.setenv("COLUMNS", "80")
     made = tmp_path / "twins.jsonl"
-    as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--k", 2, "--out", made)
+    as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--out", made)
     model = ("--model", tiny_folder, "--category", "age", "--data", triples, "--twins")
     few = ("--n-permutations", 100)
     for command, more in (
@@ -181,7 +183,7 @@ def test_two_models_are_compared_on_own_pairs_and_own_triples(
     triples, kinds, pairs, tiny_folder, tmp_path, capsys
 ):
     made = tmp_path / "twins.jsonl"
-    as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--k", 2, "--out", made)
+    as_json(capsys, "twins", "--data", triples, "--kinds", kinds, "--out", made)
     after = edited(tiny_folder, tmp_path / "after")
     texts = ("--data", triples, "--category", "age", "--twins", made, "--pairs", pairs)
     few = ("--only", "stereoset", "--only", "pairs", "--n-flips", 99)

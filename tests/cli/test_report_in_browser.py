@@ -208,8 +208,9 @@ def test_no_serious_barrier_and_nothing_cut_off(browser, address, size, scheme, 
     assert serious == []
 
 
-# What A4 leaves between margins of 12 mm, in CSS pixels.
+# What A4 leaves between margins of 12 mm, in CSS pixels; across, between margins of 8 mm.
 PAPER = 703
+ACROSS = 1062
 
 
 def test_the_page_prints_whole(browser, address, tmp_path):
@@ -223,12 +224,22 @@ def test_the_page_prints_whole(browser, address, tmp_path):
         tables = page.locator("details.table")
         assert tables.count() == page.locator("details.table table.data tbody").count() > 0
         assert all(table.is_visible() for table in page.locator("details.table table.data").all())
+        # Tables of many columns are printed across.
         beyond = page.evaluate(
             f"""() => [...document.querySelectorAll('main *')].filter(e => !e.closest('.map'))
-                .filter(e => e.getBoundingClientRect().right > {PAPER} + 1)
+                .filter(e => e.getBoundingClientRect().right >
+                    (e.closest('details.table:has(th:nth-child(11))') ? {ACROSS} : {PAPER}) + 1)
                 .map(e => `${{e.tagName}} ${{e.className.baseVal ?? e.className}}`).slice(0, 5)"""
         )
         assert beyond == []
+        broken = page.evaluate(
+            """() => [...document.querySelectorAll('table.data td')].filter(cell => {
+                const text = document.createRange();
+                text.selectNodeContents(cell);
+                return !/\\s/.test(cell.textContent.trim()) && text.getClientRects().length > 1;
+            }).map(cell => cell.textContent).slice(0, 5)"""
+        )
+        assert broken == []
         hidden = page.evaluate(
             """() => [...document.querySelectorAll('.scroll, pre, .chart')]
                 .filter(e => e.scrollHeight > e.clientHeight + 1).length"""

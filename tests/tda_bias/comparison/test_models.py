@@ -15,7 +15,12 @@ from tda_bias.comparison.measures import (
     sentence_measure,
     triple_measure,
 )
-from tda_bias.comparison.models import ModelComparison, NotMeasured, compare_models
+from tda_bias.comparison.models import (
+    ModelComparison,
+    NotMeasured,
+    compare_models,
+    comparison_finding,
+)
 from tda_bias.comparison.outcome import Guard
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import load_pairs
@@ -121,6 +126,20 @@ def test_a_row_holds_the_means_of_the_items_and_their_guard(two, margin, kept, t
     assert row["p_holm"] == row["p"] == 2 / 2**6
     found.save(tmp_path)
     pd.testing.assert_frame_equal(ModelComparison.load(tmp_path).table, found.table)
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ([1.0] * 11 + [2.0], "quality is lost (number)."),
+        ([9.0, 9.0, -7.0, -7.0] * 2 + [1.0] * 4, "which chance could explain."),
+    ],
+)
+def test_quality_is_lost_where_chance_does_not_explain_it(two, after, said):
+    guard = Guard(0.5, 1, "so much")
+    found = compare_models(*two, [MadeUp(changed(after=after), guard=guard)], n_flips=999)
+    assert found.table["guard"].tolist() == ["fail"]
+    assert comparison_finding(found).result[0].endswith(said)
 
 
 def test_items_of_one_model_alone_are_counted_and_take_no_part(two):
@@ -254,7 +273,8 @@ def test_models_with_other_tokenizers_are_compared_in_what_they_share(two, tiny)
     table = found.table.set_index("outcome")
     assert "kl_divergence" not in table.index
     assert table.loc["log_perplexity", "reason"].endswith("other tokenizers")
-    assert table.loc["log_perplexity", "guard"] == "fail"
+    assert table.loc["log_perplexity", "guard"] == "inconclusive"
+    assert "a loss of quality is not ruled out" in comparison_finding(found).result[0]
     assert found.record.not_measured == (
         NotMeasured(name="divergence", reason="the models have other vocabularies"),
     )

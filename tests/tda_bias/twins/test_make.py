@@ -46,6 +46,16 @@ def test_k_may_be_all_other_targets():
     assert len(make_twins([NURSE], k=31).of(NURSE)) == 31
 
 
+def test_without_k_a_small_kind_gives_all_its_other_targets():
+    few = {name: KINDS[name] for name in ("nurse", "plumber", "tailor")}
+    twins = make_twins([NURSE], kinds=few)
+    assert {other.group for other in twins.of(NURSE)} == {"plumber", "tailor"}
+    assert twins.record()["k"] == 2
+    with pytest.raises(InputError, match="at most 2"):
+        make_twins([NURSE], k=3, kinds=few)
+    assert make_twins([NURSE]).record()["k"] == 3
+
+
 # -- auto --
 
 
