@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tda_bias.ablation.edits import EditedModel
-    from tda_bias.heads.result import HeadsRecord
-    from tda_bias.heads.result import HeadBias
+    from tda_bias.heads.result import HeadBias, HeadsRecord
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
