@@ -62,7 +62,6 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     known = np.isfinite(triple) & np.isfinite(twin)
     triple, twin = triple[known], twin[known]
     limit = 1.05 * max(np.abs(triple).max(initial=1.0), np.abs(twin).max(initial=1.0))
-    ax.plot([-limit, limit], [-limit, limit], color=GREY, linewidth=0.8, linestyle="--", zorder=0)
     ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
     ax.axvline(0, color=GREY, linewidth=0.4, zorder=0)
     above = triple > twin
@@ -72,6 +71,8 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     ):
         label = f"{name} ({int(chosen.sum())} of {len(triple)})"
         ax.scatter(twin[chosen], triple[chosen], s=7, color=colour, alpha=0.6, label=label, lw=0)
+    ends = [-limit, limit]
+    ax.plot(ends, ends, color=GREY, lw=0.8, ls="--", zorder=0, label="the same: wording")
     ax.set_xlim(-limit, limit)
     ax.set_ylim(-limit, limit)
     ax.set_aspect("equal")

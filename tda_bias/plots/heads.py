@@ -227,7 +227,7 @@ def plot_calibration(result: Calibration, *, ax: Axes | None = None) -> Axes:
     ):
         label = f"{name}: {below[name]:.1%} below .05"
         ax.ecdf(values, color=colour, linestyle=style, label=label)
-    ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":")
+    ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":", label="p = .05")
     ax.set_xlabel("p")
     ax.set_ylabel("share of heads at or below")
     ax.legend(frameon=False, fontsize="small", loc="lower right")
