@@ -98,7 +98,7 @@ def caption(result: HeadBias, category: str, by: RankBy) -> str:
     below = c["hot_spots_p05"]
     return (
         f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {below} of "
-        f"{c['heads']} heads have a "
+        f"{c['heads']} heads have "
         f"p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
         f"{c['hot_spots_p_max05']} with family-wise p < .05 (filled), "
         f"{c['hot_spots_q05']} with q < .05 (filled or open). "
