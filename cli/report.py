@@ -54,9 +54,9 @@ def report(settings: ReportSettings) -> None:
     audit = audit_html([audited(run) for run in runs]) if settings.audit else ""
     text = page_html(
         f"Stereotypes in {', '.join(models)}",
-        "Which attention heads carry them, how sure that is, in which texts, and what it has "
-        "to do with what the model says. Each section begins with "
-        "its finding, with its controls, its power and what to do next.",
+        "Which attention heads carry them, how sure that is, in which texts, and whether the "
+        "model's preferences follow them. Each section begins with its finding, with its controls, "
+        "its power and the next commands.",
         [_section(run, runs) for run in runs],
         command=command_line(["report"], settings),
         audit=audit,
@@ -126,7 +126,7 @@ def _heads(run: Run, runs: Sequence[Run]) -> dict[str, Any]:
         if not name.startswith(("model", "n_", "z_null_", "sd_null_")) and "signed" not in name
     ]
     remarks = run_remarks(result)
-    caution = [("To be kept in mind", Finding(result=remarks))] if remarks else []
+    caution = [("Caveats", Finding(result=remarks))] if remarks else []
     return {
         "findings": [*_findings(run), *caution],
         "explorer": explorer(run, others),

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.crossref.rank_tests import power
-from tda_bias.plots.heads import draw_map
+from tda_bias.plots.heads import draw_map, named_map
 from tda_bias.runs.figures import (
     BLUE,
     COLUMN,
@@ -233,7 +233,7 @@ def plot_ablation(
     ax.set_title(f"Spearman {rho:.2f}, p {p:.2g}", fontsize="small")
     ax.set_yscale("log")
     plain_numbers(ax.yaxis)
-    ax.set_xlabel("gradient importance" if by == "importance" else f"map: {by.removeprefix('z_')}")
+    ax.set_xlabel("gradient importance" if by == "importance" else named_map(by.removeprefix("z_")))
     if by == "importance":
         ax.set_xscale("log")
         plain_numbers(ax.xaxis)
@@ -346,7 +346,7 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     right.set_xlabel("change of perplexity (%)")
     handles, labels = left.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, frameon=False, loc="outside lower center")
+        figure.legend(handles, labels, frameon=False, loc="outside upper center")
     return figure
 
 

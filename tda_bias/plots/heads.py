@@ -54,13 +54,18 @@ def plot_heatmap(
         label = f"mean z over groups of {_PUBLISHED[by]}"
     else:
         against = ", triple minus twin" if tested.endswith("_twin") else ""
-        label = f"z, {_TESTS[by]} test{against}\n(SDs above the mean under exchange)"
+        label = f"{named_map(by)}{against}\n(SDs above the mean under exchange)"
     layers = result.record.model.layers
     draw_map(ax, values, p_max, q, layers, limit=limit, extend=extend or "neither", label=label)
     layer, head = np.nonzero(unstable)
     ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
     ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
     return ax
+
+
+def named_map(by: str) -> str:
+    """A ranking's values as an axis calls them."""
+    return f"z, {_TESTS[by]} test" if by in _TESTS else f"map: {by}"
 
 
 def draw_map(
