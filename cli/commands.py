@@ -14,8 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 # the work, a panel of the help each.
 PANELS = {
     "Measure": {
-        "heads": "Rank a model's attention heads by how differently they hold stereotypes "
-        "together.",
+        "heads": "Rank heads by how differently they attend to stereotype and anti-stereotype "
+        "texts.",
         "stereoset": "Score a model on StereoSet: stereotype, language-model and idealised CAT "
         "score.",
         "pairs": "Score a model on minimal pairs: CrowS-Pairs, WinoBias, Winogender, BLiMP, or "

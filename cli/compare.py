@@ -68,7 +68,7 @@ class CompareSettings(
     replicate: Annotated[tuple[str, ...], Several] = Field(
         (),
         description="AFTER once more, from the same training with another seed; several times: "
-        "intervals then also hold their variation",
+        "intervals then also include their variation",
     )
     preset: Literal["smoke", "full"] = Field(
         "smoke",

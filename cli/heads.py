@@ -100,7 +100,7 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
 
 @command(HeadsSettings)
 def heads(settings: HeadsSettings) -> None:
-    """Rank a model's attention heads by how differently they hold stereotypes together."""
+    """Rank heads by how differently they attend to stereotype and anti-stereotype texts."""
     if settings.dry_run:
         if launched()[0] == 0:
             dry_run(settings).print(settings)

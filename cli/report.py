@@ -47,9 +47,9 @@ def report(settings: ReportSettings) -> None:
     audit = audit_html([audited(run) for run in runs]) if settings.audit else ""
     text = page_html(
         f"Stereotypes in {', '.join(models)}",
-        "Which attention heads carry them, how sure that is, in which texts, and what it has "
-        "to do with what the model says. Each section begins with "
-        "its finding, with its controls, its power and what to do next.",
+        "Which attention heads carry them, how sure that is, in which texts, and whether the "
+        "model's preferences follow them. Each section begins with its finding, with its controls, "
+        "its power and the next commands.",
         [_section(run, runs) for run in runs],
         command=command_line(["report"], settings),
         audit=audit,
@@ -90,7 +90,7 @@ def _findings_and_remarks(run: Run) -> list[tuple[str, Finding]]:
         from tda_bias.heads.result import HeadBias
 
         remarks = run_remarks(run.load(HeadBias.load))
-        return [*findings, *([("To be kept in mind", Finding(result=remarks))] if remarks else [])]
+        return [*findings, *([("Caveats", Finding(result=remarks))] if remarks else [])]
     if findings and remarks:
         title, last = findings[-1]
         findings[-1] = (title, replace(last, details=[*last.details, *remarks]))

@@ -72,7 +72,7 @@ def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
                 xytext=(1.5, height),
                 fontsize="small",
                 va="center",
-                arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.5},
+                arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.5, "relpos": (0, 0.5)},
             )
     ax.set_xlim(0.6, 2.0)
 

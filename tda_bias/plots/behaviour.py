@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from tda_bias.ablation.prune_curve import ALLOWED_LOSS
 from tda_bias.crossref.crossref import match_counts, signed_quantity
 from tda_bias.crossref.rank_tests import power
-from tda_bias.plots.heads import draw_map
+from tda_bias.plots.heads import draw_map, named_map
 from tda_bias.runs.figures import (
     BLUE,
     COLUMN,
@@ -64,7 +64,6 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     known = np.isfinite(triple) & np.isfinite(twin)
     triple, twin = triple[known], twin[known]
     limit = 1.05 * max(np.abs(triple).max(initial=1.0), np.abs(twin).max(initial=1.0))
-    ax.plot([-limit, limit], [-limit, limit], color=GREY, linewidth=0.8, linestyle="--", zorder=0)
     ax.axhline(0, color=GREY, linewidth=0.4, zorder=0)
     ax.axvline(0, color=GREY, linewidth=0.4, zorder=0)
     above = triple > twin
@@ -74,6 +73,8 @@ def plot_items_against_twins(items: pd.DataFrame, *, ax: Axes | None = None) -> 
     ):
         label = f"{name} ({int(chosen.sum())} of {len(triple)})"
         ax.scatter(twin[chosen], triple[chosen], s=7, color=colour, alpha=0.6, label=label, lw=0)
+    ends = [-limit, limit]
+    ax.plot(ends, ends, color=GREY, lw=0.8, ls="--", zorder=0, label="the same: wording")
     ax.set_xlim(-limit, limit)
     ax.set_ylim(-limit, limit)
     ax.set_aspect("equal")
@@ -234,7 +235,7 @@ def plot_ablation(
     ax.set_title(f"Spearman {rho:.2f}, p {p:.2g}", fontsize="small")
     ax.set_yscale("log")
     plain_numbers(ax.yaxis)
-    ax.set_xlabel("gradient importance" if by == "importance" else f"map: {by.removeprefix('z_')}")
+    ax.set_xlabel("gradient importance" if by == "importance" else named_map(by.removeprefix("z_")))
     if by == "importance":
         ax.set_xscale("log")
         plain_numbers(ax.xaxis)
@@ -346,7 +347,7 @@ def plot_conditions(conditions: pd.DataFrame, frontier: pd.DataFrame) -> Figure:
     right.set_xlabel("change of perplexity (%)")
     handles, labels = left.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, frameon=False, loc="outside lower center")
+        figure.legend(handles, labels, frameon=False, loc="outside upper center")
     return figure
 
 

@@ -149,8 +149,8 @@ def agreement(runs: Sequence[Run]) -> Figure:
     n = min(len(result.groups) for result in results.values())
     text = (
         f"Mean |relative| over heads of {n} or more groups; |Spearman| must reach "
-        f"{power(n)['significant']:.2f} for p < .05. Models agree by the lengths they read "
-        "already."
+        f"{power(n)['significant']:.2f} for p < .05. The lengths of the texts "
+        "alone make models agree."
     )
     return _column(3.0, plot_agreement, results, text=text)
 
@@ -168,10 +168,14 @@ def _texts(result: HeadBias) -> str:
 def items_against_twins(runs: Sequence[Run]) -> Figure:
     """Each item's preference against that of the same text about another target."""
     scores = runs[0].load(StereoSetScores.load)
-    figure = print_figure(COLUMN, 5.9)
+    figure = print_figure(COLUMN, 6.1)
     above, below = figure.subplots(2, 1, height_ratios=[2.6, 1])
     plot_items_against_twins(scores.items, ax=above)
     plot_twin_differences(scores.items, ax=below)
+    # Where the page has room for it whole.
+    legend = above.get_legend_handles_labels()
+    above.get_legend().remove()
+    figure.legend(*legend, loc="outside upper center", frameon=False)
     return captioned(
         figure,
         f"{runs[0].model}: one point per item, sums of log-probabilities. On the dashed line the "

@@ -53,13 +53,18 @@ def plot_heatmap(
         label = f"mean z over groups of {_PUBLISHED[by]}"
     else:
         against = ", triple minus twin" if tested.endswith("_twin") else ""
-        label = f"z, {_TESTS[by]} test{against}\n(SDs above the mean under exchange)"
+        label = f"{named_map(by)}{against}\n(SDs above the mean under exchange)"
     layers = result.record.model.layers
     draw_map(ax, values, p_max, q, layers, limit=limit, extend=extend or "neither", label=label)
     layer, head = np.nonzero(unstable)
     ax.scatter(head, layer, s=18, marker="x", color="black", linewidth=0.8, path_effects=_OUTLINE)
     ax.set_title(f"{category} · {result.record.model.name}", fontsize="medium")
     return ax
+
+
+def named_map(by: str) -> str:
+    """A ranking's values as an axis calls them."""
+    return f"z, {_TESTS[by]} test" if by in _TESTS else f"map: {by}"
 
 
 def draw_map(
@@ -97,7 +102,7 @@ def caption(result: HeadBias, category: str, by: RankBy) -> str:
     below = c["hot_spots_p05"]
     return (
         f"{counted(c['groups'], 'group')}, {counted(c['triples'], 'triple')}. {below} of "
-        f"{c['heads']} heads have a "
+        f"{c['heads']} heads have "
         f"p < .05 ({c['hot_spots_expected']:.1f} expected by chance), "
         f"{c['hot_spots_p_max05']} with family-wise p < .05 (filled), "
         f"{c['hot_spots_q05']} with q < .05 (filled or open). "
@@ -225,7 +230,7 @@ def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes | None = Non
     ):
         label = f"{name}: {(values < 0.05).mean():.1%} below .05"
         ax.ecdf(values, color=colour, linestyle=style, label=label)
-    ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":")
+    ax.axvline(0.05, color=GREY, linewidth=0.6, linestyle=":", label="p = .05")
     ax.set_xlabel("p")
     ax.set_ylabel("share of heads at or below")
     ax.legend(frameon=False, fontsize="small", loc="lower right")

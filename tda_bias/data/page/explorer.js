@@ -71,7 +71,7 @@ class Explorer {
     this.detail.append(this.words,
       element("div", { class: "pair" },
         element("div", {}, this.groupsTitle, this.groups),
-        element("div", {}, element("h4", {}, "What exchange alone gives this head"), this.chance,
+        element("div", {}, element("h4", {}, "This head under exchange alone"), this.chance,
           this.ranks)),
       this.texts);
     this.cells = this.buildGrid();
