@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 
 from rich.console import Console
 
@@ -21,16 +21,32 @@ def say(console: Console, text: str) -> None:
 
 @contextmanager
 def doing(console: Console, what: str) -> Iterator[None]:
-    """Show what is being done: a spinner in a terminal; elsewhere a line, if it takes a while."""
-    slow = Timer(SECONDS_BETWEEN_LINES, say, (console, what))
-    slow.daemon = True
-    if not console.is_terminal:
-        slow.start()
+    """Show what is being done: a spinner in a terminal; elsewhere a line while it takes long."""
+    start = time.monotonic()
+
+    def line() -> None:
+        say(console, f"{what}: {_clock(time.monotonic() - start)}")
+
+    with console.status(what) if console.is_terminal else _repeated(line):
+        yield
+
+
+@contextmanager
+def _repeated(line: Callable[[], None]) -> Iterator[None]:
+    """Write a line every few seconds, also while the program waits for something."""
+    ended = Event()
+
+    def write() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LINES):
+            line()
+
+    writing = Thread(target=write, daemon=True)
+    writing.start()
     try:
-        with console.status(what):
-            yield
+        yield
     finally:
-        slow.cancel()
+        ended.set()
+        writing.join()
 
 
 @contextmanager
@@ -48,7 +64,10 @@ def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
     if console.is_terminal:
         yield from _bar(console, title, what)
     else:
-        yield _lines(console, title, what)
+        log = _Log(console, title, what)
+        with _repeated(log.line):
+            yield log.moved
+        log.last_line()
 
 
 def _bar(console: Console, title: str, what: str) -> Iterator[Moved]:
@@ -80,32 +99,45 @@ def _bar(console: Console, title: str, what: str) -> Iterator[Moved]:
         yield moved
 
 
-def _lines(console: Console, title: str, what: str) -> Moved:
+class _Log:
     """Progress for a log: a line every few seconds, and one at the end.
 
     The rate is that since the last line: what an earlier run finished is there at once, and says
     nothing of the speed.
     """
-    last_time, last_done, ended = time.monotonic(), None, False
 
-    def moved(done: int, total: int | None) -> None:
-        nonlocal last_time, last_done, ended
-        now = time.monotonic()
-        if last_done is None:
-            last_time, last_done = now, done
-        seconds, new = now - last_time, done - last_done
-        end = done == total
-        if ended if end else seconds < SECONDS_BETWEEN_LINES:
+    def __init__(self, console: Console, title: str, what: str) -> None:
+        self._console, self._title, self._what = console, title, what
+        self._start = self._time = time.monotonic()
+        self._done: int | None = None
+        self._total: int | None = None
+        self._said_done = 0
+
+    def moved(self, done: int, total: int | None) -> None:
+        """Note what is done."""
+        if self._done is None:
+            self._time, self._said_done = time.monotonic(), done
+        self._done, self._total = done, total
+
+    def line(self) -> None:
+        """Say how far it is."""
+        now, done, total = time.monotonic(), self._done, self._total
+        if done is None:
+            say(self._console, f"{self._title}: {_clock(now - self._start)}")
             return
-        text = f"{done} {what}" if total is None else f"{done}/{total} {what}"
+        text = f"{done} {self._what}" if total is None else f"{done}/{total} {self._what}"
+        seconds, new = now - self._time, done - self._said_done
         if new > 0 and seconds > 0:
             text += f", {new / seconds:.1f} a second"
-            if total is not None and not end:
+            if total is not None and done < total:
                 text += f", {_clock((total - done) * seconds / new)} left"
-        last_time, last_done, ended = now, done, end
-        say(console, f"{title}: {text}")
+            self._time, self._said_done = now, done
+        say(self._console, f"{self._title}: {text}")
 
-    return moved
+    def last_line(self) -> None:
+        """Say that all is done, if it is."""
+        if self._done is not None and self._done == self._total:
+            self.line()
 
 
 def _clock(seconds: float) -> str:
