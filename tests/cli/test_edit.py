@@ -198,23 +198,8 @@ def test_every_map_that_ranks_can_choose(heads, tmp_path, capsys):
     result = HeadBias.load(heads)
     for by in ("evidence", "relative", "metric", "statistic"):
         to = tmp_path / f"{by}.json"
-        assert (
-            run(
-                [
-                    "edit",
-                    str(heads),
-                    "--as",
-                    "slices",
-                    "--top",
-                    "3",
-                    "--rank-by",
-                    by,
-                    "--out",
-                    str(to),
-                ]
-            )
-            == 0
-        )
+        command = f"edit {heads} --as slices --top 3 --rank-by {by} --out {to}"
+        assert run(command.split()) == 0
         record = json.loads(to.read_text())
         expected = result.top(3, by=by)
         chosen = pd.DataFrame(record["heads"])[["layer", "head"]]
@@ -229,16 +214,8 @@ def test_a_model_that_is_elsewhere_now_is_named(tiny_folder, tmp_path, monkeypat
     there.mkdir()
     monkeypatch.chdir(here)
     texts = ["--data", "starter", "-c", "gender", "-L", "4", "--twins", "none", "--quiet"]
-    made = [
-        "heads",
-        "-m",
-        "models/../models/tiny",
-        *texts,
-        "--n-permutations",
-        "99",
-        "--out",
-        "run",
-    ]
+    made = ["heads", "-m", "models/../models/tiny", *texts, "--n-permutations", "99"]
+    made += ["--out", "run"]
     assert run(made) == 0
     monkeypatch.chdir(there)
     export = ["edit", "../here/run", "--as", "slices", "--out", "x.json", "--top", "1"]

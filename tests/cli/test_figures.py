@@ -18,6 +18,7 @@ from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
 from tdabias_cli.main import run
 from tests.support.preferences import as_published, made_up
+from tests.support.runs import write_run
 
 pytestmark = pytest.mark.thorough
 
@@ -79,16 +80,7 @@ def test_a_risk_of_the_papers_words_stands_beside_theirs(tmp_path, capsys):
     report.preferences.save(tmp_path / "run")
     report.save(tmp_path / "run")
     out = tmp_path / "o"
-    command = [
-        "figures",
-        str(tmp_path / "run"),
-        "--out",
-        str(out),
-        "--as",
-        "svg",
-        "--format",
-        "json",
-    ]
+    command = f"figures {tmp_path / 'run'} --out {out} --as svg --format json".split()
     assert run(command) == 0
     captured = capsys.readouterr()
     assert not [line for line in captured.err.splitlines() if "risk_gender" in line]
@@ -102,16 +94,7 @@ def test_a_risk_of_the_papers_words_stands_beside_theirs(tmp_path, capsys):
 
 def test_a_table_beside_the_papers_says_what_was_done_otherwise(reproduced, tmp_path, capsys):
     out = tmp_path / "o"
-    command = [
-        "figures",
-        str(reproduced / "heads"),
-        "--out",
-        str(out),
-        "--as",
-        "png",
-        "--format",
-        "csv",
-    ]
+    command = f"figures {reproduced / 'heads'} --out {out} --as png --format csv".split()
     assert run(command) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header == "figure,title,run,files"
@@ -128,6 +111,12 @@ def test_figures_are_not_drawn_over_a_runs_files(reproduced, capsys):
     assert run(["figures", str(reproduced / "heads"), "--out", str(reproduced / "heads")]) == 2
     assert "holds a finished run of `tdabias heads`; choose another" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in before}
+
+
+def test_runs_without_figures_are_refused_by_name(tmp_path, capsys):
+    folder = write_run(tmp_path / "s", command="pairs")
+    assert run(["figures", str(folder), "--out", str(tmp_path / "o")]) == 2
+    assert "`tdabias pairs`, which has no figures; give runs of" in capsys.readouterr().err
 
 
 # -- one by one ------------------------------------------------------------------------------------

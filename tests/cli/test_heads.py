@@ -16,19 +16,9 @@ CATEGORY = ["--category", "gender"]
 
 @pytest.fixture
 def arguments(tiny_folder, tmp_path) -> list[str]:
-    return [
-        *("heads", "--model", str(tiny_folder), *CATEGORY, "--data", "starter"),
-        *(
-            "--limit",
-            "3",
-            "--n-permutations",
-            "99",
-            "--device",
-            "cpu",
-            "--out",
-            str(tmp_path / "out"),
-        ),
-    ]
+    command = f"heads --model {tiny_folder} --category gender --data starter --limit 3"
+    few = f"--n-permutations 99 --device cpu --out {tmp_path / 'out'}"
+    return f"{command} {few}".split()
 
 
 def refused(capsys, arguments: list[str]) -> str:
