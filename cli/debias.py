@@ -17,7 +17,7 @@ from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import data_remarks
 from tda_bias.types import MAX_BATCH, HeadId, InputError
 
-from .loading import hooked_model, reach_hub_for, triples_record
+from .loading import data_option, hooked_model, reach_hub_for, triples_record
 from .options import command
 from .output import Output, report_of, uncut_table
 from .progress import say
@@ -335,7 +335,8 @@ def output(run: DebiasRun, folder: Path) -> Output:
     shown = uncut_table(title, headings, rows, left=1)
     # The original itself cannot be compared with the original.
     models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
-    compare = [] if record.unchanged else [f"tdabias compare {models}"]
+    texts = f" --category {quote(record.category)}{data_option(record)}"
+    compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
     return Output(
         finding=run.finding().then(*compare, report_of(folder)),
         shown=[shown, *data_remarks(record.data)],

@@ -291,6 +291,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
             "not known."
         )
     names = f"{quote(chosen.model)} {quote(str(written.folder))}"
+    of = "" if chosen.category == "all" else f" --category {quote(chosen.category)}"
     return Output(
         finding=Finding(
             result=[
@@ -299,7 +300,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
                 "as they were."
             ],
             control=[*control, *([chosen.warning] if chosen.warning else [])],
-            next=[f"tdabias compare {names}{chosen.data_option}"],
+            next=[f"tdabias compare {names}{of}{chosen.data_option}"],
         ),
         shown=[f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)"],
         values={
