@@ -20,7 +20,7 @@ from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.triples import comes_from_hub
 from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
-from .loading import hooked_model, reach_hub_for, triples_record
+from .loading import data_option, hooked_model, reach_hub_for, triples_record
 from .options import command
 from .output import Columns, Output, Row, report_of, uncut_table
 from .progress import say
@@ -247,7 +247,8 @@ def output(run: DebiasRun, folder: Path) -> Output:
     shown = uncut_table(title, run.conditions, _COLUMNS)
     # The original itself cannot be compared with the original.
     models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
-    compare = [] if record.unchanged else [f"tdabias compare {models}"]
+    texts = f" --category {quote(record.category)}{data_option(record)}"
+    compare = [] if record.unchanged else [f"tdabias compare {models}{texts}"]
     return Output(
         finding=run.finding().then(*compare, report_of(folder)),
         shown=[shown, *data_remarks(record.data)],

@@ -286,6 +286,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
             "not known."
         )
     names = f"{quote(chosen.model)} {quote(str(written.folder))}"
+    of = "" if chosen.category == "all" else f" --category {quote(chosen.category)}"
     return Output(
         finding=Finding(
             result=[
@@ -294,7 +295,7 @@ def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
                 "as they were."
             ],
             control=[*control, *([chosen.warning] if chosen.warning else [])],
-            next=[f"tdabias compare {names}{data_option(chosen.record)}"],
+            next=[f"tdabias compare {names}{of}{data_option(chosen.record)}"],
         ),
         shown=[f"Model: {written.folder}/ (load it with transformers, tdabias is not needed)"],
         values={

@@ -91,6 +91,10 @@ def pairs(settings: PairsSettings) -> None:
         )
     own = settings.set_ is None
     source, where = (settings.data, None) if own else (settings.set_, settings.data)
+    if str(source) not in SETS and not Path(str(source)).is_file():
+        name = "data" if own else "set"
+        named = "" if own else f"one of {', '.join(SETS)}, or "
+        raise InputError(f"`{name}` must be {named}a readable file; got {str(source)!r}")
     read = pairs_of(settings, str(source), where)
     data = DataRecord(source=read.source, revision=read.revision)
     with working(settings, "pairs", settings.folder, data=data) as work:

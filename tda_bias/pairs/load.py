@@ -81,7 +81,7 @@ def _user_pairs(path: Path) -> PairSet:
     """
     if not path.is_file():
         raise InputError(
-            f"`set` must be one of {', '.join(SETS)}, or a readable file; got {str(path)!r}"
+            f"`pairs` must be one of {', '.join(SETS)}, or a readable file; got {str(path)!r}"
         )
     text, source = text_of(path), str(path)
     pairs: list[Pair] = []

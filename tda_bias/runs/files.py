@@ -189,7 +189,12 @@ def rows_of(
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
     missing = [name for name in columns if name not in (reader.fieldnames or ())]
     if missing:
-        raise InputError(f"{where} has no column `{missing[0]}`; it needs {', '.join(columns)}")
+        needed = f"{where} has no column `{missing[0]}`; it needs {', '.join(columns)}"
+        whole = "".join(reader.fieldnames or ())
+        other = next((mark for mark in (";", "\t", ",") if mark in whole), None)
+        if other is not None:
+            needed += f", separated by {delimiter!r}, not by {other!r}"
+        raise InputError(needed)
     rows = []
     for number, row in enumerate(reader, start=2):
         if None in row or None in row.values():

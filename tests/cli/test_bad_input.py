@@ -105,6 +105,7 @@ _FLAGS = {
     f"{_S} --data .": "has no file dev.json*",
     "pairs -m MODEL": "give --set with one of crows, winobias",
     "pairs -m MODEL --set wino": "`set` must be one of crows",
+    "pairs -m MODEL --data absent.csv": "`data` must be a readable file; got 'absent.csv'",
     "pairs -m MODEL --set winobias --scored half": "`scored` must be one of",
     "pairs -m BARE --set winobias": "has no tokenizer: its folder lacks tokenizer.json",
     f"{_P} --forms capitals": "`forms` must be one of word, bare",
@@ -232,6 +233,8 @@ _LOADED_LATER = {
     "compare nowhere/a nowhere/b --only crows --crows absent.csv": "`crows`",
     "compare nowhere/a nowhere/b --only blimp --blimp absent.jsonl": "`blimp`",
     "compare nowhere/a nowhere/b --only perplexity --text absent.txt": "`text`",
+    "compare nowhere/a nowhere/b --only pairs --pairs absent.csv": "`pairs`",
+    "pairs -m nowhere/nothing --data absent.csv": "`data`",
     "compare nowhere/a nowhere/b --only stereoset --data starter --group nobody": "`group`",
 }
 

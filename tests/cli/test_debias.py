@@ -297,6 +297,7 @@ def test_where_no_check_passes_the_guards_the_model_stays_and_the_result_says_so
     assert ("the model that is saved is the original" in record["verdict"]) == stays
     # Equal weights cannot be compared.
     assert ("tdabias compare" in printed) != stays
+    assert ("--category gender --data starter" in printed.partition("NEXT")[2]) != stays
 
 
 def test_a_full_disk_is_one_line_and_leaves_no_half_model(

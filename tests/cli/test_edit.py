@@ -140,7 +140,8 @@ def test_an_edit_says_whether_its_ranking_had_survivors_and_what_comes_next(
     printed = " ".join(printed.split())
     assert not len(HeadBias.load(heads).survivors())
     assert "No head of the run survives correction: these are the top of a ranking of no" in printed
-    assert f"NEXT tdabias compare {tiny_folder} {tmp_path / 'edited'} --data starter" in printed
+    texts = "--category gender --data starter"
+    assert f"NEXT tdabias compare {tiny_folder} {tmp_path / 'edited'} {texts}" in printed
     chosen = json.loads((tmp_path / "edited" / "edit.json").read_text())["heads"]
     more = ("--top", 1, "--how", "zero", "--random-seed", 3)
     status, printed, error = call(heads, *more, out=tmp_path / "random")

@@ -164,6 +164,11 @@ def test_csv_is_read_as_json_lines_are(triples, pairs, tmp_path):
     ("change", "message"),
     [
         (lambda text: text.replace("bias_type", "kind"), "has no column `bias_type`; it needs"),
+        (
+            lambda text: text.replace(",", ";"),
+            "it needs target, bias_type, context, stereotype, "
+            "anti-stereotype, unrelated, separated by ',', not by ';'",
+        ),
         (lambda text: text + "\nelf,age,The elf", "line 14: not as many fields as the heading has"),
         (lambda text: text.replace(",age,", ",../age,", 1), "line 2: `bias_type` must be the name"),
         (lambda text: text.replace(",age,", ",all,", 1), "line 2: `bias_type` must be the name"),

@@ -73,7 +73,7 @@ def test_a_pair_that_stands_twice_and_one_that_nobody_sees_are_refused(tmp_path)
 
 
 def test_unknown_sets_groups_and_limits_are_refused(tmp_path):
-    with pytest.raises(InputError, match="`set` must be one of crows, winobias, .* got 'wino'"):
+    with pytest.raises(InputError, match="`pairs` must be one of crows, winobias, .* got 'wino'"):
         load_pairs("wino")
     with pytest.raises(InputError, match="where `data` is given"):
         load_pairs(write_lines(tmp_path, USER_PAIR), data=tmp_path)
