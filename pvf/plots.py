@@ -143,7 +143,7 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
     sizes = {n: r.preferences.record.model.parameters or np.nan for n, r in reports.items()}
     names = sorted(reports, key=lambda name: np.nan_to_num(sizes[name], nan=np.inf))
     x = np.array([sizes[name] for name in names])
-    _with_intervals(ax, (x / 1.003, x * 1.003), [reports[name] for name in names])
+    _with_intervals(ax, (x, x), [reports[name] for name in names])
     ax.set_xscale("log")
     plain_numbers(ax.xaxis)
     ax.xaxis.set_major_formatter(EngFormatter(sep=" "))
@@ -157,7 +157,7 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
 def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None) -> Axes:
     """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
     ax = ax or _axes(width=3.6)
-    x = np.arange(2)
+    x = np.arange(2)  # Side by side, so that no interval covers another.
     _with_intervals(ax, (x - 0.03, x + 0.03), (before, after))
     ax.set_xticks([0, 1], [short_name(report.model) for report in (before, after)])
     ax.set_xlim(-0.4, 1.4)
