@@ -142,7 +142,8 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
     ax = ax or _axes()
     sizes = {n: r.preferences.record.model.parameters or np.nan for n, r in reports.items()}
     names = sorted(reports, key=lambda name: np.nan_to_num(sizes[name], nan=np.inf))
-    _with_intervals(ax, np.array([sizes[n] for n in names]), [reports[n] for n in names])
+    x = np.array([sizes[name] for name in names])
+    _with_intervals(ax, (x, x), [reports[name] for name in names])
     ax.set_xscale("log")
     plain_numbers(ax.xaxis)
     ax.xaxis.set_major_formatter(EngFormatter(sep=" "))
@@ -156,22 +157,28 @@ def plot_against_size(reports: Mapping[str, RiskReport], *, ax: Axes | None = No
 def plot_change(before: RiskReport, after: RiskReport, *, ax: Axes | None = None) -> Axes:
     """R_p and R_v of two models, for example before and after training. Source: [BVF] 6 and 8."""
     ax = ax or _axes(width=3.6)
-    _with_intervals(ax, np.arange(2), (before, after))
+    x = np.arange(2)  # Side by side, so that no interval covers another.
+    _with_intervals(ax, (x - 0.03, x + 0.03), (before, after))
     ax.set_xticks([0, 1], [short_name(report.model) for report in (before, after)])
     ax.set_xlim(-0.4, 1.4)
     return ax
 
 
-def _with_intervals(ax: Axes, x: np.ndarray, reports: Sequence[RiskReport]) -> None:
-    """R_p and R_v of several models at places of the x axis."""
+def _with_intervals(
+    ax: Axes, x: tuple[np.ndarray, np.ndarray], reports: Sequence[RiskReport]
+) -> None:
+    """R_p and R_v of several models, each at its places of the x axis."""
     rows = pd.DataFrame([report.summary.iloc[0] for report in reports])
-    for quantity, colour, marker in (("R_p", BLUE, "o"), ("R_v", ORANGE, "s")):
+    for places, quantity, colour, marker in (
+        (x[0], "R_p", BLUE, "o"),
+        (x[1], "R_v", ORANGE, "s"),
+    ):
         values = rows[quantity].to_numpy(dtype=float)
         low, high = (
             rows[f"{quantity}_{end}_both"].to_numpy(dtype=float) for end in ("low", "high")
         )
         bars = np.array([values - low, high - values])
-        ax.errorbar(x, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
+        ax.errorbar(places, values, bars, color=colour, marker=marker, capsize=3, label=quantity)
     ax.set_ylabel("risk over all words x")
     ax.legend(frameon=False, fontsize="small")
 
