@@ -100,6 +100,13 @@ def test_every_command_names_the_data_sets_it_read(command, entries, texts, sets
     assert ("not assessed here" in listed) == bool(sets - set(facts()["data_sets"]))
 
 
+def test_a_comparison_is_of_two_models():
+    run = RunRecord(
+        command="compare", model=ModelRecord(name="tiny"), after=ModelRecord(name="tiny-edited")
+    )
+    assert "<td>tiny; tiny-edited</td>" in audit_html([Audited("x", run, [("", FOUND)])])
+
+
 def test_a_card_names_its_base_model_and_holds_the_audit():
     card = model_card("base", "base, changed", [Audited("x", record("edit"), [("", FOUND)])])
     assert card.startswith("---\nbase_model: base\n")
