@@ -260,7 +260,7 @@ def plot_head_comparison(comparison: HeadsComparison) -> Figure:
         f"{row['chance_high']:.2f})"
         for row in comparison.agreement.to_dict("records")
     )
-    return captioned(figure, f"{record.category}, {record.by}. Spearman over {said}.")
+    return captioned(figure, f"{record.category}, maps by {record.by}. Spearman over {said}.")
 
 
 def _scatter(ax: Axes, comparison: HeadsComparison) -> None:
@@ -295,7 +295,7 @@ def _profiles(ax: Axes, comparison: HeadsComparison) -> None:
         ax.plot(layers["depth"], layers["value"], marker=marker, ms=3, lw=1, color=colour,
                 label=names[str(side)])  # fmt: skip
     ax.set_xlabel("relative depth")
-    ax.set_ylabel(f"{comparison.record.by}, mean over heads")
+    ax.set_ylabel("map, mean over heads")
     ax.legend(frameon=False)
 
 
