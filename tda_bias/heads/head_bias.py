@@ -79,6 +79,11 @@ def head_bias(
             f"its patterns with its own; got {type(model).__name__}"
         )
     config, clock = config or HeadBiasConfig(), Stopwatch()
+    if model.attention == "causal" and config.combine != "max":
+        raise InputError(
+            f"`combine` is for attention that goes both ways; that of {model.name} is causal and "
+            f"goes one way: leave out {config.combine}"
+        )
     if twins == "auto":
         twins = make_twins(triples) or None
     with _evaluating(model):

@@ -76,7 +76,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
         "heads": n_heads,
         "reading": {
             "causal": result.record.model.attention == "causal",
-            "mean": config.combine == "mean",
+            "combine": config.combine,
         },
         "categories": {
             category: {

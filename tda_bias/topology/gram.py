@@ -24,9 +24,9 @@ from torch import Tensor
 from tda_bias.topology.persistence import (
     Rows,
     Task,
-    directed,
     edge_weights,
     in_threads,
+    kernel_input,
     n_births,
     n_deaths,
     padded_births_deaths,
@@ -150,9 +150,9 @@ class GroupSampler:
         tasks: list[Task] = []
         for place, (number, n) in enumerate(zip(text.tolist(), length.tolist(), strict=True)):
             matrices = patterns[place, :, :, :n, :n].flatten(0, 1)
-            both_directions, matrices = directed(matrices, self._attention, self._combine)
+            take_larger, matrices = kernel_input(matrices, self._attention, self._combine)
             births, deaths = (Rows(sets, int(offsets[number])) for offsets in self._offsets)
-            tasks += tasks_of(matrices.numpy(), births, deaths, both_directions=both_directions)
+            tasks += tasks_of(matrices.numpy(), births, deaths, take_larger=take_larger)
         in_threads(tasks)
 
     def _add_batched(

@@ -46,7 +46,7 @@ def _inlined(fastmath: bool | set[str] = False) -> Callable[[Function], Function
 
 def maximum_spanning_trees(
     patterns: Int[np.ndarray, "matrix query key"],
-    both_directions: bool,
+    take_larger: bool,
     births: Int[np.ndarray, "matrix births"],
     edges: Int[np.ndarray, "matrix edges"],
 ) -> None:
@@ -54,8 +54,8 @@ def maximum_spanning_trees(
 
     Args:
         patterns: Weights of query i and key j < i; all others are read only with
-            ``both_directions``, which takes the larger of [i, j] and [j, i]. Any strides.
-        both_directions: Whether the attention has them.
+            ``take_larger``, which takes the larger of [i, j] and [j, i]. Any strides.
+        take_larger: Whether attention goes both ways and the larger weight counts.
         births: Filled with the keys of the tree's weights, in the order of the tree.
         edges: Filled with the keys of all weights.
     """
@@ -73,7 +73,7 @@ def maximum_spanning_trees(
             for j in range(i):
                 weight = patterns[matrix, i, j]
                 weight ^= (weight >> sign) & highest
-                if both_directions:
+                if take_larger:
                     other = patterns[matrix, j, i]
                     other ^= (other >> sign) & highest
                     weight = max(weight, other)

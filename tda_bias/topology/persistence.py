@@ -116,7 +116,7 @@ def _check(pattern: Tensor, attention: str, combine: str, backend: str) -> None:
 def _compiled(
     pattern: Float[Tensor, "matrix query key"], attention: Attention, combine: Combine
 ) -> tuple[Tensor, Tensor]:
-    both_directions, readable = directed(pattern, attention, combine)
+    take_larger, readable = kernel_input(pattern, attention, combine)
     matrices, n = readable.shape[:2]
     births = readable.new_empty(matrices, n_births(n))
     deaths = readable.new_empty(matrices, n_deaths(n))
@@ -125,14 +125,14 @@ def _compiled(
             readable.numpy(),
             Rows(births.numpy()),
             Rows(deaths.numpy()),
-            both_directions=both_directions,
+            take_larger=take_larger,
             check=True,
         )
     )
     return births, deaths
 
 
-def directed(
+def kernel_input(
     pattern: Float[Tensor, "... query key"], attention: Attention, combine: Combine
 ) -> tuple[bool, Float[Tensor, "... query key"]]:
     """True if the larger of two directions counts, and weights to be read in this way."""
@@ -372,7 +372,7 @@ def tasks_of(
     births: Rows,
     deaths: Rows,
     *,
-    both_directions: bool = False,
+    take_larger: bool = False,
     check: bool = False,
 ) -> list[Task]:
     """Tasks that fill in the births and deaths of patterns, a few matrices each.
@@ -381,7 +381,7 @@ def tasks_of(
         patterns: float32 or float64, any strides.
         births: Where the sorted births go.
         deaths: Where the sorted deaths go.
-        both_directions: The larger of the weights [i, j] and [j, i] counts; otherwise that of the
+        take_larger: The larger of the weights [i, j] and [j, i] counts; otherwise that of the
             later token i.
         check: Refuse NaN and infinities, wherever they stand.
     """
@@ -390,14 +390,12 @@ def tasks_of(
     parts = [slice(start, start + step) for start in range(0, matrices, step)]
 
     return [
-        partial(_fill, patterns[part], births.part(part), deaths.part(part), both_directions, check)
+        partial(_fill, patterns[part], births.part(part), deaths.part(part), take_larger, check)
         for part in parts
     ]
 
 
-def _fill(
-    patterns: np.ndarray, births: Rows, deaths: Rows, both_directions: bool, check: bool
-) -> None:
+def _fill(patterns: np.ndarray, births: Rows, deaths: Rows, take_larger: bool, check: bool) -> None:
     from tda_bias.topology.kernels import kernels
 
     if check:
@@ -407,7 +405,7 @@ def _fill(
     matrices, n = patterns.shape[:2]
     tree = np.empty((matrices, n - 1), bits)
     edges = np.empty((matrices, n * (n - 1) // 2), bits)
-    compiled.maximum_spanning_trees(patterns.view(bits), both_directions, tree, edges)
+    compiled.maximum_spanning_trees(patterns.view(bits), take_larger, tree, edges)
     # NumPy's sort is written in vector instructions: ten times as fast as what Numba compiles.
     tree.sort(axis=1)
     edges.sort(axis=1)

@@ -3,9 +3,11 @@
 import os
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from tda_bias.types import Combine
 from tdabias_cli.main import run
 from tests.support.browser import browser_path, opened
 from tests.support.reports import HOSTILE, runs_for_report, with_tables
@@ -107,22 +109,28 @@ def test_the_slider_drops_edges_until_every_birth_and_death_has_happened(watched
     assert f"{births + 1} components, 0 cycles; {births} births" in said
 
 
-def test_births_in_the_page_are_those_of_the_library(watched):
+@pytest.mark.parametrize(
+    ("attention", "combine"),
+    [("causal", "max"), *(("bidirectional", how) for how in get_args(Combine))],
+)
+def test_births_in_the_page_are_those_of_the_library(watched, attention, combine):
     import numpy as np
 
     from tda_bias.topology.persistence import births_deaths
 
     found = watched.page.evaluate(
-        """() => {
+        """reading => {
           const of = sections[0].explorer.categories.gender, text = of.patterns[0];
           const n = text.tokens.length, weights = unpacked(text.pattern);
-          const edges = filtrationOf({ weights, n, causal: true, mean: false });
+          const edges = filtrationOf({ weights, n, ...reading });
           return [n, [...weights], edges.filter(e => e.tree).map(e => e.weight),
                   edges.filter(e => !e.tree).map(e => e.weight)];
-        }"""
+        }""",
+        {"causal": attention == "causal", "combine": combine},
     )
     n, weights, births, deaths = found
-    expected = births_deaths(np.array(weights).reshape(n, n))
+    pattern = np.array(weights).reshape(n, n)
+    expected = births_deaths(pattern, attention=attention, combine=combine)
     np.testing.assert_allclose(births, expected.births)
     np.testing.assert_allclose(deaths, expected.deaths)
 

@@ -1,13 +1,17 @@
 """What the explaining pictures show is what the statistic uses."""
 
+from typing import get_args
+
 import networkx as nx
 import numpy as np
+import pytest
 
 from tda_bias.heads.items import ExamplePattern
 from tda_bias.plots.illustrations import filtration_figure, plot_step_function, token_graph
 from tda_bias.runs.run import open_run
 from tda_bias.topology.persistence import births_deaths
 from tda_bias.topology.steps import step_function
+from tda_bias.types import Attention, Combine
 from tests.support.models import tiny_hf_model
 
 
@@ -28,9 +32,12 @@ def test_the_example_is_the_models_pattern(tokenizer, example, heads_run, tmp_pa
     )  # fmt: skip
 
 
-def test_the_solid_edges_are_the_births(example):
-    graph = token_graph(example.tokens[:6], example.patterns[1, 2, :6, :6], "causal")
-    found = births_deaths(example.patterns[1, 2, :6, :6], attention="causal")
+@pytest.mark.parametrize("attention", get_args(Attention))
+@pytest.mark.parametrize("combine", get_args(Combine))
+def test_the_solid_edges_are_the_births(example, attention, combine):
+    pattern = example.patterns[1, 2, :6, :6]
+    graph = token_graph(example.tokens[:6], pattern, attention, combine)
+    found = births_deaths(pattern, attention=attention, combine=combine)
     tree = sorted(d["weight"] for _, _, d in graph.edges(data=True) if d["tree"])
     rest = sorted(d["weight"] for _, _, d in graph.edges(data=True) if not d["tree"])
     np.testing.assert_allclose(tree, found.births)
