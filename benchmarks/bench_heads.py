@@ -26,7 +26,7 @@ BATCH = 32
 
 
 def bare_forward(model: Any, tokenizer: Any, texts: list[str]) -> None:
-    """What any method that needs attention must at least do."""
+    """The least that any method does that needs attention."""
     import torch
 
     ids = sorted((tokenizer(text)["input_ids"] for text in texts), key=len)

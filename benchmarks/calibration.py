@@ -1,4 +1,4 @@
-"""What the printed p-values and intervals promise, held to by simulation.
+"""Levels of the printed p-values and coverage of the printed intervals, by simulation.
 
 Every number is rejected or missed by the function that prints it, on made-up data without any
 effect: 242 items of ten targets of StereoSet's sizes, items of three shapes, targets that resemble

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tda_bias.debias.result import DebiasRun
     from tda_bias.models.load import LanguageModel
 
-# Of the protocol: what nobody asks for, what a preset or the model decides unless it is asked for,
+# Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.
 _FIXED = {"n_folds", "checks_per_epoch", "batch", "passages", "l1", "patience"}
 _OF_PRESET = {"top"}.union(*PRESETS.values())

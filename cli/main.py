@@ -77,7 +77,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _message(error: Exception) -> str | None:
-    """What is said of an error; None if it is a mistake of the program."""
+    """The line for a person about an error; None if it is a mistake of the program."""
     from tda_bias.types import InputError
 
     if isinstance(error, InputError):

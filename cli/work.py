@@ -177,7 +177,7 @@ def _take_away(folders: list[Path]) -> None:
         for path in inside:
             path.unlink(missing_ok=True)
     for folder in folders:
-        # Whoever put something there meanwhile needs it.
+        # Another program may have put something there meanwhile.
         with suppress(OSError):
             folder.rmdir()
 

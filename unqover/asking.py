@@ -158,11 +158,11 @@ class Instance:
         return self.template.context(*self.mentioned)
 
     def asked(self) -> Iterator[tuple[Attribute, bool]]:
-        """What is asked: every attribute, then its denial."""
+        """The questions: every attribute, then its denial."""
         return product(self.attributes, (False, True))
 
     def statements(self) -> Iterator[tuple[str, slice]]:
-        """What is said of either subject, and where in it the subject stands."""
+        """The sentence about either subject, and the place of the subject in it."""
         for attribute, denied in self.asked():
             for subject in self.candidates:
                 yield self.template.statement(subject, attribute, denied)

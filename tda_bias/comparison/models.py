@@ -234,7 +234,7 @@ class _Asking:
         return values.rename(columns={"value": "after"}).assign(before=0.0, measured="both")
 
     def _answers(self, measure: Measure, *sides: _Side) -> pd.DataFrame:
-        """What one model, or both at once, say to a measure: saved, or read now."""
+        """Answers of one model, or of both at once, to a measure: saved, or read now."""
         last = sides[-1].name
         name = measure.name if measure.of_both and last == "after" else f"{measure.name} {last}"
         weights = [side.weights for side in sides]

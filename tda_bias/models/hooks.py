@@ -1,4 +1,4 @@
-"""What is changed while a model runs: what its heads write, and the precision it computes in.
+"""Changes while a model runs: of what its heads write, and of the precision it computes in.
 
 One way for ablation, edits and gates. What a head writes is its part of the input of its layer's
 output projection (``AttentionLayer``).

@@ -152,7 +152,7 @@ class Cache:
             yield arrays
 
     def _header(self, part: Part) -> dict[str, Any]:
-        """What a part says of itself, as it is after a journey through JSON."""
+        """The description of a part, as JSON gives it back."""
         depends_on = dict(part.depends_on())
         header = {"part": part.name, "identity": self._identity, "depends_on": depends_on}
         read_back: dict[str, Any] = json.loads(json.dumps(header, sort_keys=True))
@@ -295,10 +295,10 @@ class Shard:
         return None
 
     def meet(self) -> None:
-        """Nobody is waited for: what a shard lacks, it computes."""
+        """Wait for no other: a shard computes what it lacks."""
 
     def done(self) -> None:
-        """Nobody is waited for; a command that is no shard gathers."""
+        """Wait for no other; a command that is no shard gathers."""
         raise ShareDone(
             f"Shard {self.index + 1}/{self.count} is done. When all are, the same command without "
             "--shard gathers."

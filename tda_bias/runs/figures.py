@@ -74,7 +74,7 @@ def print_figure(width: float, height: float) -> Figure:
 
 
 def captioned(figure: Figure, text: str) -> Figure:
-    """The figure with a line under it: how much data, and what to hold it against."""
+    """The figure with a line under it: how much data, and what to compare it with."""
     width = int(figure.get_figwidth() * 22)
     figure.supxlabel(textwrap.fill(text, width), fontsize=6, x=0.01, ha="left", color="#333333")
     return figure

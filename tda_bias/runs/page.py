@@ -281,7 +281,7 @@ def _shown(run: Audited) -> dict[str, Any]:
 
 
 def _texts(record: RunRecord) -> dict[str, str]:
-    """What a run read, by the name of its data set, with what pins it."""
+    """The data set that a run read, by its name, with its version."""
     values = record.model_dump(mode="json", by_alias=True)
     read: list[tuple[str, Mapping[str, Any]]] = []
     if record.data is not None:

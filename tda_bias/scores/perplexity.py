@@ -228,7 +228,7 @@ def _per_token(
 
 
 def _rows(model: LanguageModel, windows: Windows, batch_size: int) -> Iterator[Rows]:
-    """What each pass runs: windows of causal models, masked tokens of a window of others."""
+    """Contents of each pass: windows of causal models, masked tokens of a window of others."""
     if model.kind == "masked":
         mask = mask_token(model)
         for number, (ids, scored) in enumerate(zip(windows.ids, windows.scored, strict=True)):

@@ -33,7 +33,7 @@ from tda_bias.twins.twins import Excluded, Twins, content, text_fields
 from tda_bias.twins.words import APOSTROPHE, gender_twin, gender_words
 from tda_bias.types import InputError, Triple
 
-# How many other targets a triple gets where nobody says.
+# Other targets that a triple gets, unless it is given.
 USUAL_NUMBER = 3
 
 Kind = Literal["auto", "gender", "target"]
