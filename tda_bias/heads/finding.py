@@ -82,9 +82,9 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
     cause = "This does not say that they cause what the model says: ablation tests that."
     smallest = (
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
-        f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: {c.hot_spots_p05} heads with "
-        f"p < .05; {c.hot_spots_expected:.1f} expected by chance. "
-        f"({ranking_name(result).capitalize()})"
+        f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: "
+        f"{counted(c.hot_spots_p05, 'head')} with p < .05; {c.hot_spots_expected:.1f} expected by "
+        f"chance. ({ranking_name(result).capitalize()})"
     )
     if len(survivors):
         lines = [f"{len(survivors)} of {of} {corrected}: {_named(survivors)}. {cause}", smallest]
@@ -122,8 +122,8 @@ def _control_lines(c: ControlsRecord) -> list[str]:
             f"{1 - left:.0%} of the squared difference in attention between stereotype and "
             "anti-stereotype texts is shared with the same texts about another target "
             "(counterfactual twins): wording.",
-            f"Location test: {plain.p05} heads with p < .05 without twins ({plain.p_max05} survive "
-            f"correction), {beyond.p05} with twins ({beyond.p_max05} survive; "
+            f"Location test: {counted(plain.p05, 'head')} with p < .05 without twins "
+            f"({plain.p_max05} survive correction), {beyond.p05} with twins ({beyond.p_max05} survive; "
             f"{beyond.expected:.1f} expected by chance).",
         ]
     else:

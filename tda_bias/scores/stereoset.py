@@ -138,32 +138,33 @@ def parts(items: pd.DataFrame) -> Iterator[tuple[str, str, Bool[np.ndarray, " it
             yield category, str(group), inside & (items["group"] == group).to_numpy()
 
 
+# Scores that are means of a column of ``wins``; ICAT is made of both.
+_SHARES = {"lms": "language", "ss": "stereotype"}
+
+
 def _scores_of(part: pd.DataFrame, confidence: float) -> dict[str, Any]:
     # The same word can be a term of two categories.
     terms = part.groupby(["category", "group"], sort=False)
     term, size = terms.ngroup().to_numpy(), terms["language"].transform("size").to_numpy()
     over = "targets" if terms.ngroups >= FEWEST_CLUSTERS else "items"
-    language, stereotype = part["language"].to_numpy(), part["stereotype"].to_numpy()
     # A mean over terms is a mean over items that weigh less in larger terms.
     mean = partial(cluster_mean, cluster=term if over == "targets" else None, weight=1 / size)
-    of_language, of_stereotype = mean(language), mean(stereotype)
-    # The same means, to the last digit those of the terms' means.
-    lms, ss = (100 * float(terms[name].mean().mean()) for name in ("language", "stereotype"))
+    shares = {name: part[column].to_numpy() for name, column in _SHARES.items()}
+    # To the last digit the means of the terms' means.
+    of_terms = {name: 100 * float(terms[column].mean().mean()) for name, column in _SHARES.items()}
+    of_items = {name: 100 * share.mean() for name, share in shares.items()}
+    limits = {name: mean(share).share_limits(confidence) for name, share in shares.items()}
     # ICAT to first order in both scores.
-    slope = lms * np.sign(50 - ss) / 50
-    first_order = icat(100.0, ss) * language + slope * (100 * stereotype - ss)
-    limits = {
-        "lms": of_language.share_limits(confidence),
-        "ss": of_stereotype.share_limits(confidence),
-        "icat": mean(first_order / 100).share_limits(confidence),
-    }
-    over_terms = {"lms": lms, "ss": ss, "icat": icat(lms, ss)}
-    lms_items, ss_items = 100 * language.mean(), 100 * stereotype.mean()
-    over_items = {"lms": lms_items, "ss": ss_items, "icat": icat(lms_items, ss_items)}
+    ss = of_terms["ss"]
+    slope = of_terms["lms"] * np.sign(50 - ss) / 50
+    first_order = icat(100.0, ss) * shares["lms"] + slope * (100 * shares["ss"] - ss)
+    limits["icat"] = mean(first_order / 100).share_limits(confidence)
+    for of in (of_terms, of_items):
+        of["icat"] = icat(of["lms"], of["ss"])
     row: dict[str, Any] = {"items": len(part), "ties": int(part["tie"].sum()), "over": over}
     for name, (low, high) in limits.items():
-        row |= {name: over_terms[name], f"{name}_low": 100 * low, f"{name}_high": 100 * high}
-    return row | {f"{name}_items": value for name, value in over_items.items()}
+        row |= {name: of_terms[name], f"{name}_low": 100 * low, f"{name}_high": 100 * high}
+    return row | {f"{name}_items": value for name, value in of_items.items()}
 
 
 def length_split(items: pd.DataFrame) -> pd.DataFrame:
