@@ -123,8 +123,8 @@ def _control_lines(c: ControlsRecord) -> list[str]:
             "anti-stereotype texts is shared with the same texts about another target "
             "(counterfactual twins): wording.",
             f"Location test: {counted(plain.p05, 'head')} with p < .05 without twins "
-            f"({plain.p_max05} survive correction), {beyond.p05} with twins ({beyond.p_max05} survive; "
-            f"{beyond.expected:.1f} expected by chance).",
+            f"({plain.p_max05} survive correction), {beyond.p05} with twins ({beyond.p_max05} "
+            f"survive; {beyond.expected:.1f} expected by chance).",
         ]
     else:
         lines = ["No twins: wording and length are in every difference of this run."]
