@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from tda_bias import HeadBias
+from tda_bias.runs.text import counted
 from tdabias_cli.main import run
 from tests.support.models import tiny_hf_model
 
@@ -46,7 +47,8 @@ def test_a_run_prints_the_ranking_and_its_controls_and_writes_the_files(
     for row in result.top(3).itertuples():
         assert f"L{row.layer}H{row.head}" in printed
     controls = result.controls()
-    assert f"{controls['hot_spots_p05']} heads with p < .05; 0.4 expected by chance" in printed
+    found = counted(controls["hot_spots_p05"], "head")
+    assert f"{found} with p < .05; 0.4 expected by chance" in printed
     assert "The starter triples demonstrate the tool; they do not measure a model." in printed
     assert ("found to treat gender differently (8 heads" in printed) == (
         not len(result.survivors())
