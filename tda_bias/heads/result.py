@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from pydantic import Field
-from scipy.stats import spearmanr
 
 from tda_bias.config import HeadBiasConfig
 from tda_bias.heads.items import (
@@ -431,22 +430,3 @@ class HeadBias(Recorded):
         tests = {f"{name}_{columns.tested}": name for name in ("p", "p_max", "q")}
         short = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
         return rows.rename(columns={columns.value: "z", **tests})[short].reset_index(drop=True)
-
-
-def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
-    """Spearman over common groups of their mean |relative| over heads, model by model."""
-    size = {}
-    for name, result in results.items():
-        table = result.combined.assign(size=result.combined["combined_relative"].abs())
-        size[name] = table.groupby(["category", "group"])["size"].mean()
-    names = list(results)
-    rho = pd.DataFrame(np.eye(len(names)), index=names, columns=names)
-    for number, first in enumerate(names):
-        for second in names[:number]:
-            both = pd.concat([size[first], size[second]], axis=1, join="inner").dropna().to_numpy()
-            if len(both) < 4:
-                raise InputError(
-                    f"{first} and {second} have {len(both)} groups in common; 4 are needed"
-                )
-            rho.loc[first, second] = rho.loc[second, first] = float(spearmanr(both).statistic)
-    return rho

@@ -16,7 +16,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.heads.result import agreement
 from tda_bias.heads.tables import map_columns
 from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
 from tda_bias.runs.text import counted, number_text
@@ -235,6 +234,25 @@ def plot_calibration(pvalues: Mapping[str, np.ndarray], *, ax: Axes | None = Non
     ax.set_ylabel("share of heads at or below")
     ax.legend(frameon=False, fontsize="small", loc="lower right")
     return ax
+
+
+def agreement(results: Mapping[str, HeadBias]) -> pd.DataFrame:
+    """Spearman over common groups of their mean |relative| over heads, model by model."""
+    size = {}
+    for name, result in results.items():
+        table = result.combined.assign(size=result.combined["combined_relative"].abs())
+        size[name] = table.groupby(["category", "group"])["size"].mean()
+    names = list(results)
+    rho = pd.DataFrame(np.eye(len(names)), index=names, columns=names)
+    for number, first in enumerate(names):
+        for second in names[:number]:
+            both = pd.concat([size[first], size[second]], axis=1, join="inner").dropna().to_numpy()
+            if len(both) < 4:
+                raise InputError(
+                    f"{first} and {second} have {len(both)} groups in common; 4 are needed"
+                )
+            rho.loc[first, second] = rho.loc[second, first] = float(spearmanr(both).statistic)
+    return rho
 
 
 def plot_agreement(results: Mapping[str, HeadBias], *, ax: Axes | None = None) -> Axes:

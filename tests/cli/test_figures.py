@@ -206,8 +206,7 @@ def test_a_run_without_its_example_is_told_how_to_make_it(folders, tmp_path):
 def test_agreement_is_spearman_over_groups(heads_run):
     from scipy.stats import spearmanr
 
-    from tda_bias.heads.result import agreement
-    from tda_bias.plots.heads import plot_agreement
+    from tda_bias.plots.heads import agreement, plot_agreement
 
     other = heads_run.combined.copy()
     rng = np.random.default_rng(0)
