@@ -84,13 +84,13 @@ def _section(run: Run, runs: Sequence[Run]) -> Section:
 def _findings_and_remarks(run: Run) -> list[tuple[str, Finding]]:
     """The findings of a run, with what its command prints after them."""
     findings = _findings(run)
-    remarks = [part for part in _printed(run) if isinstance(part, str)]
     if run.command == "heads":
         from tda_bias.heads.finding import run_remarks
         from tda_bias.heads.result import HeadBias
 
         remarks = run_remarks(run.load(HeadBias.load))
         return [*findings, *([("Caveats", Finding(result=remarks))] if remarks else [])]
+    remarks = [part for part in _printed(run) if isinstance(part, str)]
     if findings and remarks:
         title, last = findings[-1]
         findings[-1] = (title, replace(last, details=[*last.details, *remarks]))

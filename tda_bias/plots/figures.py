@@ -100,7 +100,7 @@ def filtration(runs: Sequence[Run]) -> Figure:
 
 
 def _combine(run: Run) -> Combine:
-    """How the run made one edge of the attention both ways."""
+    """The run's rule that combines the attention of both directions into an edge weight."""
     return run.load(HeadBias.load).record.config.combine
 
 
