@@ -84,15 +84,7 @@ EXAMPLES = {
 
 
 class _Program(TyperGroup):
-    """The commands of the table, as the program's help lists them."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = {
-            name: TyperCommand(name, help=text, rich_help_panel=panel)
-            for panel, commands in PANELS.items()
-            for name, text in commands.items()
-        }
+    """Loads the command that is asked for, and no other."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for, from its module."""
@@ -125,7 +117,13 @@ def program() -> Any:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    return typer.main.get_command(app)
+    whole: Any = typer.main.get_command(app)
+    whole.commands = {
+        name: TyperCommand(name, help=text, rich_help_panel=panel)
+        for panel, commands in PANELS.items()
+        for name, text in commands.items()
+    }
+    return whole
 
 
 def _version(asked: bool) -> None:

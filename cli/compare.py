@@ -20,8 +20,7 @@ from tda_bias.types import MAX_RESAMPLES, InputError, RankBy
 
 from .loading import language_model, reach_hub_for
 from .options import Positional, command
-from .output import Columns, Output, head_name, interval_of, report_of, uncut_table
-from .progress import say
+from .output import Columns, Output, head_name, interval_of, report_of, say, uncut_table
 from .settings import (
     SPEAKING,
     BatchOption,

@@ -22,8 +22,7 @@ from tda_bias.types import MAX_BATCH, HeadId, InputError, Triple
 
 from .loading import data_option, hooked_model, reach_hub_for, triples_record
 from .options import command
-from .output import Columns, Output, Row, report_of, uncut_table
-from .progress import say
+from .output import Columns, Output, Row, report_of, say, uncut_table
 from .settings import (
     SPEAKING,
     CommandSettings,

@@ -17,8 +17,7 @@ from tda_bias.types import InputError, PValue, RankBy
 from . import heads
 from .heads import HeadsSettings
 from .options import Positional, command, command_line
-from .output import Output
-from .progress import doing, say
+from .output import Output, doing, say
 from .settings import OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from rich.table import Table
 
 from tda_bias.config import HeadBiasConfig
-from tda_bias.models.processes import launched
 from tda_bias.pairs import SETS, pair_triples
+from tda_bias.runs.cache import launched
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import Finding, counted, p_text
 from tda_bias.twins import PLACEBOS, Twins, comparable_placebos

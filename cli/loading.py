@@ -19,7 +19,7 @@ from tda_bias.triples import comes_from_hub, load_triples, source_revision, trip
 from tda_bias.twins import Twins, load_twins, make_twins
 from tda_bias.types import InputError, Triple
 
-from .progress import doing, say
+from .output import doing, say
 from .settings import DeviceOption
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ def language_model(
     Raises:
         InputError: as ``load_language_model``.
     """
-    with _loading(name, console):
+    with _loading(name, settings, console) as placement:
         from tda_bias.models.load import load_language_model
 
-        return load_language_model(name, **{**_placement(settings), **options})
+        return load_language_model(name, **{**placement, **options})
 
 
 def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedModel:
@@ -81,24 +81,21 @@ def hooked_model(name: str, settings: DeviceOption, console: Console) -> LoadedM
     Raises:
         InputError: as ``tda_bias.models.load.load_model``.
     """
-    with _loading(name, console):
+    with _loading(name, settings, console) as placement:
         from tda_bias.models.load import load_model
 
-        return load_model(name, **_placement(settings))
+        return load_model(name, **placement)
 
 
 @contextmanager
-def _loading(name: str, console: Console) -> Iterator[None]:
+def _loading(name: str, settings: DeviceOption, console: Console) -> Iterator[dict[str, Any]]:
+    """Say that a model is loaded; yields where and how the settings want it."""
     reach_hub_for(name)
     with doing(console, f"loading {name}"):
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        yield
-
-
-def _placement(settings: DeviceOption) -> dict[str, Any]:
-    return settings.model_dump(include={"device", "dtype", "device_map"})
+        yield settings.model_dump(include={"device", "dtype", "device_map"})
 
 
 def triples_with_twins(settings: Any) -> tuple[list[Triple], Twins | None]:

@@ -21,8 +21,7 @@ from unqover.classes import NAMED
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command
-from .output import Output, table_of
-from .progress import say
+from .output import Output, say, table_of
 from .settings import OutputSettings
 
 if TYPE_CHECKING:

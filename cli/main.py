@@ -48,7 +48,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import typer
     from rich.console import Console
 
-    from tda_bias.models.processes import launched
     from tda_bias.types import ShareDone
 
     from .commands import program
@@ -70,6 +69,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         message = _message(error)
         if message is None:
             raise
+        from tda_bias.runs.cache import launched
+
         index, count = launched()
         who = f"Process {index + 1} of {count}: " if count > 1 else ""
         errors.print(f"{who}Error: {_printable(message)}")
@@ -141,8 +142,7 @@ class _Stop:
     (torch's among them) end with SIGABRT, or never, when Python raises something inside them.
     """
 
-    def __init__(self) -> None:
-        self.asked = False
+    asked = False
 
     def listen(self, handler: Any = None) -> None:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
-from tda_bias.models.processes import launched
+from tda_bias.runs.cache import launched
 from tda_bias.runs.settings import (
     is_number,
     plain_type,

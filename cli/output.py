@@ -1,13 +1,19 @@
-"""Printed output of a command: a finding in four labelled parts, then tables; or JSON, or CSV."""
+"""What a command prints: its finding in four labelled parts, then tables; or JSON, or CSV.
+
+On standard error how far it is: a bar in a terminal, a line every few seconds elsewhere.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from string import Formatter
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -231,3 +237,141 @@ def print_lines(*lines: str) -> None:
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     for line in lines:
         console.print(line)
+
+
+# -- progress on standard error --------------------------------------------------------------------
+
+SECONDS_BETWEEN_LINES = 5.0
+
+Moved = Callable[[int, int | None], None]
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is, whatever characters it holds and however wide the terminal is."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def doing(console: Console, what: str) -> Iterator[None]:
+    """Show what is being done: a spinner in a terminal; elsewhere a line while it takes long."""
+    start = time.monotonic()
+
+    def line() -> None:
+        say(console, f"{what}: {_clock(time.monotonic() - start)}")
+
+    with console.status(what) if console.is_terminal else _repeated(line):
+        yield
+
+
+@contextmanager
+def _repeated(line: Callable[[], None]) -> Iterator[None]:
+    """Write a line every few seconds, also while the program waits for something."""
+    ended = Event()
+
+    def write() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LINES):
+            line()
+
+    writing = Thread(target=write, daemon=True)
+    writing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writing.join()
+
+
+@contextmanager
+def progress_bar(console: Console, title: str, what: str) -> Iterator[Moved]:
+    """Show how far something is, with its rate and the time left.
+
+    Args:
+        console: Where; a quiet one shows nothing.
+        title: What is being done.
+        what: Of which there are so many: texts, pairs, ...
+
+    Yields:
+        What to call with what is done and with all there is, if that is known.
+    """
+    if console.is_terminal:
+        yield from _bar(console, title, what)
+    else:
+        log = _Log(console, title, what)
+        with _repeated(log.line):
+            yield log.moved
+
+
+def _bar(console: Console, title: str, what: str) -> Iterator[Moved]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[what]}"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+    )
+    with bar:
+        task = bar.add_task(title, total=None, what=what)
+
+        def moved(done: int, total: int | None) -> None:
+            speed = bar.tasks[0].speed
+            rate = f"{what}, {speed:.1f} a second," if speed else what
+            bar.update(task, completed=done, total=total, what=rate)
+
+        yield moved
+
+
+@dataclass
+class _Log:
+    """Progress for a log: a line every few seconds, and one when all is done.
+
+    The rate is that since the last line: what an earlier run finished is there at once, and says
+    nothing of the speed.
+    """
+
+    console: Console
+    title: str
+    what: str
+    done: int | None = None
+    total: int | None = None
+    said_done: int = 0
+    start: float = field(default_factory=time.monotonic)
+    said_at: float = 0.0
+
+    def moved(self, done: int, total: int | None) -> None:
+        """Note what is done."""
+        if self.done is None:
+            self.said_at, self.said_done = time.monotonic(), done
+        new = done != self.done
+        self.done, self.total = done, total
+        if new and done == total:
+            self.line()
+
+    def line(self) -> None:
+        """Say how far it is."""
+        now, done, total = time.monotonic(), self.done, self.total
+        if done is None:
+            say(self.console, f"{self.title}: {_clock(now - self.start)}")
+            return
+        text = f"{done} {self.what}" if total is None else f"{done}/{total} {self.what}"
+        seconds, new = now - self.said_at, done - self.said_done
+        if new > 0 and seconds > 0:
+            text += f", {new / seconds:.1f} a second"
+            if total is not None and done < total:
+                text += f", {_clock((total - done) * seconds / new)} left"
+            self.said_at, self.said_done = now, done
+        say(self.console, f"{self.title}: {text}")
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

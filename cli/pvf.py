@@ -20,8 +20,7 @@ from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
-from .output import Columns, Output, Row, report_of, rows_table, table_of
-from .progress import progress_bar
+from .output import Columns, Output, Row, progress_bar, report_of, rows_table, table_of
 from .settings import (
     OutputSettings,
     PlacementSettings,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tda_bias.models.processes import Processes, joined, launched
-from tda_bias.runs.cache import Cache, OpenCache, Shard, Team
+from tda_bias.models.processes import Processes, joined
+from tda_bias.runs.cache import Cache, OpenCache, Shard, Team, launched
 from tda_bias.runs.files import locked, prepare_folder
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.run import refuse_other_run
@@ -20,7 +20,7 @@ from tda_bias.runs.text import counted
 from tda_bias.types import InputError, ShareDone
 
 from .loading import hooked_model, language_model
-from .progress import Moved, progress_bar, say
+from .output import Moved, progress_bar, say
 from .settings import KeptRunSettings, RunSettings, SharedRunSettings
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from pvf.words import (
     load_templates,
     load_words,
 )
-from tda_bias.models.batching import special_tokens_around
-from tda_bias.models.language_model import model_record
+from tda_bias.models.language_model import model_record, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import (
     MaskedRows,

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from tda_bias.models.batching import (
+from tda_bias.models.language_model import (
     batches_of_similar_width,
     common_prefix,
+    model_record,
     padded,
     special_tokens_around,
 )
-from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import refuse_undefined
 from tda_bias.models.requests import MaskedRows, Request, as_trees, mask_token

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float, Int
 
-from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import as_trees, require_kind
 from tda_bias.models.scoring import Scorer, TreePass

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from tda_bias.debias.loss import divergence
 from tda_bias.debias.protocol import Fold, Protocol
 from tda_bias.debias.texts import TwinTexts
-from tda_bias.models.batching import padded, special_tokens_around
 from tda_bias.models.hooks import Computing, stopped_before
+from tda_bias.models.language_model import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import is_linear
 from tda_bias.pairs.pair import PairSet

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.attention import AttentionLayer, attention_layers
-from tda_bias.models.batching import common_prefix, padded
 from tda_bias.models.hooks import stopped_before
+from tda_bias.models.language_model import common_prefix, padded
 from tda_bias.twins.words import gender_words
 from tda_bias.types import InputError, Triple
 

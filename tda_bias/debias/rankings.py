@@ -17,7 +17,7 @@ from tda_bias.debias.protocol import Ranking
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.heads.head_bias import head_bias
 from tda_bias.models.attention import attention_layers
-from tda_bias.models.batching import padded, special_tokens_around
+from tda_bias.models.language_model import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel, LoadedModel
 from tda_bias.scores.texts import SplitTexts, split_triples
 from tda_bias.twins import Twins

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tda_bias.debias.loss import gaps, relatedness
-from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import log_probs_with_gradients, refuse_undefined, token_log_probs
 from tda_bias.models.requests import as_trees

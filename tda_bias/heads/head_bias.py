@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -222,6 +222,7 @@ def _evaluating(model: LoadedModel) -> Iterator[None]:
         run.train(training)
 
 
+@dataclass
 class Stopwatch:
     """Seconds by stage.
 
@@ -229,8 +230,7 @@ class Stopwatch:
         seconds: What each stage has taken so far.
     """
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

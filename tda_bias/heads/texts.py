@@ -14,7 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from tda_bias.heads.group_statistic import GroupLayout
-from tda_bias.models.batching import batches_of_similar_width, common_prefix, padded
+from tda_bias.models.language_model import batches_of_similar_width, common_prefix, padded
 from tda_bias.runs.cache import texts_hash
 from tda_bias.runs.record import RecordPart
 from tda_bias.triples import triple_ids

@@ -18,9 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from tda_bias.models.attention import AttentionLayer
-from tda_bias.models.batching import batches_of_similar_width, padded
 from tda_bias.models.eager import EnoughError, body_of, probe_ids
-from tda_bias.models.language_model import LanguageModel
+from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
 from tda_bias.types import HeadId, InputError
 
 # From what heads write and their layer to what is to stand in its place.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,22 +9,11 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
+from tda_bias.runs.cache import launched
 from tda_bias.types import InputError, ShareDone
 
 # Others may compute for days before they meet this process; one that has died is noticed at once.
 _PATIENCE = timedelta(days=30)
-
-
-def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and of all that a launcher has started.
-
-    Launchers say so in the environment.
-    """
-    try:
-        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    except ValueError:
-        return 0, 1
-    return (index, count) if 0 <= index < count else (0, 1)
 
 
 @dataclass(frozen=True)

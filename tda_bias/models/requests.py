@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from tda_bias.models.batching import special_tokens_around
-from tda_bias.models.language_model import Kind, LanguageModel
+from tda_bias.models.language_model import Kind, LanguageModel, special_tokens_around
 from tda_bias.models.token_trees import TokenTree, merge, path_to
 from tda_bias.types import InputError
 

@@ -18,8 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.models.batching import batches_of_similar_width, padded
-from tda_bias.models.language_model import LanguageModel
+from tda_bias.models.language_model import LanguageModel, batches_of_similar_width, padded
 from tda_bias.models.logits import refuse_undefined, token_log_probs
 from tda_bias.models.requests import masked_row
 from tda_bias.models.token_trees import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -228,26 +229,39 @@ def texts_hash(token_ids: Sequence[tuple[Sequence[int], ...]]) -> str:
     return hashlib.blake2b(json.dumps(token_ids).encode(), digest_size=16).hexdigest()
 
 
+@dataclass
 class Counter:
-    """Work done so far, for parts that are long themselves."""
+    """Work done so far, of all there is, for parts that are long themselves."""
 
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self._done, self._total = 0, total
-        self._progress = progress
+    total: int
+    progress: Progress | None
+    done: int = 0
 
     def add(self, n: int) -> None:
         """Tell of so many more."""
-        self.reach(self._done + n)
+        self.reach(self.done + n)
 
     def reach(self, n: int) -> None:
         """Tell that so many are done, unless more are."""
-        if n > self._done:
-            self._done = n
-            if self._progress is not None:
-                self._progress(n, self._total)
+        if n > self.done:
+            self.done = n
+            if self.progress is not None:
+                self.progress(n, self.total)
 
 
 # -- several processes -----------------------------------------------------------------------------
+
+
+def launched() -> tuple[int, int]:
+    """Number of this process, from 0, and of all that a launcher has started.
+
+    Launchers (``torchrun``, ``accelerate launch``) say so in the environment.
+    """
+    try:
+        index, count = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    except ValueError:
+        return 0, 1
+    return (index, count) if 0 <= index < count else (0, 1)
 
 
 class Team(Protocol):

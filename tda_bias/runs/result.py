@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 # -- writing a run ---------------------------------------------------------------------------------
 
 
+@dataclass
 class RunWriter:
     """Takes the files of a run; they are in their places when the run is complete.
 
     Attributes:
+        stage: Where they are until then.
         names: The files so far.
     """
 
-    def __init__(self, stage: Path) -> None:
-        self._stage = stage
-        self.names: list[str] = []
+    stage: Path
+    names: list[str] = field(default_factory=list)
 
     def table(self, name: str, table: pd.DataFrame) -> None:
         """Write a table, as CSV or Parquet by the ending of its name."""
@@ -62,7 +63,7 @@ class RunWriter:
     def entries(self, *, added: bool = False) -> dict[str, FileRecord]:
         """Entries of the files so far, for the record."""
         return {
-            name: FileRecord(hash=file_hash((self._stage / name).read_bytes()), added=added)
+            name: FileRecord(hash=file_hash((self.stage / name).read_bytes()), added=added)
             for name in self.names
         }
 
@@ -71,7 +72,7 @@ class RunWriter:
             raise ValueError(f"{name!r} cannot be a file of a run")
         if name not in self.names:
             self.names.append(name)
-        return self._stage / name
+        return self.stage / name
 
 
 def save_figure(

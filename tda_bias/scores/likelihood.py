@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import MaskedRows, as_trees, mask_token, require_kind
 from tda_bias.models.scoring import Scorer

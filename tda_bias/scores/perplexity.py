@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tda_bias.models.batching import special_tokens_around
+from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.requests import mask_token, masked_row, require_kind, text_tree

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from tda_bias.models.batching import common_prefix
+from tda_bias.models.language_model import common_prefix
 from tda_bias.models.load import LanguageModel
 from tda_bias.models.requests import Request
 from tda_bias.models.token_trees import TokenTree

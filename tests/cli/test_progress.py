@@ -7,13 +7,13 @@ import time
 import pytest
 from rich.console import Console
 
-from tdabias_cli import progress
-from tdabias_cli.progress import doing, progress_bar
+from tdabias_cli import output
+from tdabias_cli.output import doing, progress_bar
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.6)
+    monkeypatch.setattr(output, "SECONDS_BETWEEN_LINES", 0.6)
 
 
 def lines(steps, total: int | None = 100, **more) -> list[str]:

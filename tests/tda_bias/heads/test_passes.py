@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tda_bias.heads.texts import forward_passes, tokenize
-from tda_bias.models.batching import batches_of_similar_width
+from tda_bias.models.language_model import batches_of_similar_width
 from tda_bias.types import InputError, Triple
 from tests.support.patterns import made_up
 
