@@ -7,13 +7,13 @@ from copy import copy
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 from rich.console import Console
 
 from tda_bias.debias.inputs import other_categories, pair_sets, training_texts
-from tda_bias.debias.protocol import PRESETS, Protocol, protocol_of
+from tda_bias.debias.protocol import PRESETS, Protocol, WithCommas, protocol_of
 from tda_bias.runs.settings import given_as
 from tda_bias.runs.text import data_remarks
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
@@ -91,10 +91,10 @@ class DebiasSettings(
     allowed_perplexity: float = Field(
         1.0, ge=0, le=100, description="per cent that the perplexity of neutral text may gain"
     )
-    save: str | None = Field(
-        None,
-        description="condition whose model is saved: a ranking of --rank-by, or all (default: what "
-        "does best on the validation targets)",
+    save: Annotated[tuple[str, ...], WithCommas] = Field(
+        (),
+        description="conditions whose models are saved, with commas: of the first in model/, of "
+        "others in model-NAME/ (default: what does best on the validation targets)",
     )
     text: str = Field(
         "self",

@@ -161,9 +161,10 @@ def run_experiment(experiment: Experiment, progress: Progress | None = None) -> 
 
 
 def trained_alone(experiment: Experiment, condition: Condition, fold: Fold) -> Trained:
-    """A condition in a fold: read where it was part of the experiment, else trained."""
+    """A condition in a fold with what it learned: read where that was saved, else trained."""
     tried = _trainings(experiment, condition, fold)
-    parts = [_training_part(experiment, training, Counter(0, None)) for training in tried]
+    counter = Counter(0, None)
+    parts = [_training_part(experiment, training, counter, keep=True) for training in tried]
     return _best(experiment, tried, map(experiment.cache.get, parts))
 
 
@@ -292,33 +293,36 @@ def _trainings(experiment: Experiment, condition: Condition, fold: Fold) -> list
     return [Training(condition, fold, heads, trial) for trial in tried]
 
 
-def _training_part(experiment: Experiment, training: Training, counter: Counter) -> Part:
-    """The part that holds a training."""
+def _training_part(
+    experiment: Experiment, training: Training, counter: Counter, *, keep: bool = False
+) -> Part:
+    """The part that holds a training; what controls learned is large, and kept where asked for."""
     fold, condition = training.fold, training.condition
     corpus, protocol = experiment.corpus, experiment.protocol
+    control = condition.name in (RANDOM, *CONTROLS)
 
     def trained() -> dict[str, np.ndarray]:
         untouched = _untouched(experiment, fold)
         # The whole model learns, output embeddings included: these are then kept as they were.
         held = experiment.held(fold, head_changes=condition.how == "full")
         torch.manual_seed(protocol.seed)
-        with undone(_learner(experiment, training)) as own:
+        with undone(learner_of(experiment, training)) as own:
             if isinstance(own, Edit):
                 return edited(own, corpus, protocol, fold, untouched=untouched).arrays()
             found = train(
                 own, corpus, protocol, training, held=held, untouched=untouched,
                 progress=partial(counter.add, 1),
             )  # fmt: skip
-        if condition.name in (RANDOM, *CONTROLS):
-            found.values = {}  # no model of it is saved
+        if not keep and control:
+            found.values = {}
         return found.arrays()
 
-    name = f"fold {fold.number} {condition.part} {training.trial}"
+    name = f"fold {fold.number} {condition.part} {training.trial}" + " kept" * (keep and control)
     heads = [str(head) for head in training.heads]
     return _part(name, fold, n_steps(protocol, fold), trained, heads=heads)
 
 
-def _learner(experiment: Experiment, training: Training) -> Learner:
+def learner_of(experiment: Experiment, training: Training) -> Learner:
     """The learner of a training, or the edit that stands in its place."""
     condition, trial, fold = training.condition, training.trial, training.fold
     items, seed = experiment.corpus.items, experiment.protocol.seed

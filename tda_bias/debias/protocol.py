@@ -60,7 +60,7 @@ def _split(value: Any) -> Any:
     return tuple(flat)
 
 
-_WithCommas = BeforeValidator(_split)
+WithCommas = BeforeValidator(_split)
 _Weight = Annotated[float, Field(ge=0, le=1000)]
 
 
@@ -78,7 +78,7 @@ class Protocol(BaseModel):
         description="what learns: gates (one number per head, folded into the weights), tune (the "
         "heads' weights), lora (an adapter on them)",
     )
-    by: Annotated[tuple[Ranking, ...], _WithCommas] = Field(
+    by: Annotated[tuple[Ranking, ...], WithCommas] = Field(
         ("effect",),
         min_length=1,
         description="rankings that choose heads, with commas: evidence, published, importance, "
@@ -86,7 +86,7 @@ class Protocol(BaseModel):
     )
     top: int = Field(27, ge=1, le=MAX_COUNT, description="heads that are chosen (default: a tenth)")
     n_random: int = Field(20, ge=1, le=1000, description="random sets of heads")
-    controls: Annotated[tuple[Control, ...], _WithCommas] = Field(
+    controls: Annotated[tuple[Control, ...], WithCommas] = Field(
         (),
         description="what else is compared, with commas: placebo, retention, plain, full, "
         "equalise, cda, cda-lora, leace, steering; or none",
@@ -115,14 +115,14 @@ class Protocol(BaseModel):
         le=1000,
         description="weight of the divergence from the original on neutral text",
     )
-    domain: Annotated[tuple[_Weight, ...], _WithCommas] = Field(
+    domain: Annotated[tuple[_Weight, ...], WithCommas] = Field(
         (1.0,),
         min_length=1,
         description="weights, with commas, of the divergence on texts of the other categories; "
         "validation targets choose",
     )
     # A change of .1 nats per token weighs about what it does in a gap.
-    anchor: Annotated[tuple[_Weight, ...], _WithCommas] = Field(
+    anchor: Annotated[tuple[_Weight, ...], WithCommas] = Field(
         (10.0,),
         min_length=1,
         description="weights, with commas, of the anchor: the squared change of how much likelier "
@@ -161,23 +161,31 @@ PRESETS: dict[Preset, dict[str, Any]] = {
 
 
 def protocol_of(
-    preset: Preset, asked: dict[str, Any], *, n_heads: int, n_targets: int, save: str | None = None
+    preset: Preset,
+    asked: dict[str, Any],
+    *,
+    n_heads: int,
+    n_targets: int,
+    save: Sequence[str] = (),
 ) -> Protocol:
     """A preset, with what was asked for otherwise; as many folds as there are targets for.
 
     A tenth of the model's heads learns unless ``top`` was asked for. None leaves what the preset
-    has; as the condition to ``save`` it is a choice on validation targets.
+    has.
 
     Raises:
-        InputError: if ``top`` is no choice among the heads, or ``save`` is not trained.
+        InputError: if ``top`` is no choice among the heads, or a condition whose model is to be
+            saved is not trained.
     """
     defaults = {"n_folds": max(2, min(N_FOLDS, n_targets)), "top": max(1, n_heads // 10)}
     given = {name: value for name, value in asked.items() if value is not None}
     protocol = Protocol(**{**defaults, **PRESETS[preset], **given})
-    if save not in (None, "all", *protocol.by):
-        raise InputError(
-            f"`save` must be {', '.join(protocol.by)} or all, which this run trains; got {save!r}"
-        )
+    trained = {c.name: None for c in conditions(protocol) if c.how not in ("leace", "steering")}
+    for name in save:
+        if name not in trained:
+            raise InputError(
+                f"`save` must be of {', '.join(trained)}, which this run trains; got {name!r}"
+            )
     if protocol.top >= n_heads:
         raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")
     return protocol

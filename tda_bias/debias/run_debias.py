@@ -18,8 +18,15 @@ from tda_bias.ablation.edits import TOLERANCE, logits_of, new_model_folder
 from tda_bias.ablation.head_weights import Slice, export_record, head_slices
 from tda_bias.debias import summary
 from tda_bias.debias.corpus import SELF
-from tda_bias.debias.experiment import Experiment, random_heads, run_experiment, trained_alone
-from tda_bias.debias.learners import HeadLora, learner
+from tda_bias.debias.experiment import (
+    Experiment,
+    Results,
+    learner_of,
+    random_heads,
+    run_experiment,
+    trained_alone,
+)
+from tda_bias.debias.learners import HeadLora
 from tda_bias.debias.result import DebiasRecord, DebiasRun
 from tda_bias.debias.training import Trained
 from tda_bias.models.language_model import model_record
@@ -48,11 +55,11 @@ def run_debias(
     category: str,
     data: DataRecord,
     settings: dict[str, Any],
-    save: str | None = None,
+    save: Sequence[str] = (),
     progress: Progress | None = None,
     draw: Callable[[pd.DataFrame, pd.DataFrame], Figure] | None = None,
 ) -> DebiasRun:
-    """Run an experiment, save the model of the best condition or the asked-for one, and the run.
+    """Run an experiment, save the model of the best condition or those asked for, and the run.
 
     Args:
         experiment: From ``fixed_experiment``.
@@ -60,7 +67,9 @@ def run_debias(
         category: Of the triples.
         data: Where these were read.
         settings: For the record.
-        save: The condition whose model is saved; None to choose it on validation targets.
+        save: Conditions whose models are saved: of the first in ``model``, of another one in
+            ``model-NAME``; without any that of the one chosen on validation targets. Of the random
+            sets it is the first.
         progress: Called with steps done and all.
         draw: Draws conditions and frontier for the folder.
 
@@ -71,17 +80,10 @@ def run_debias(
     protocol, corpus = experiment.protocol, experiment.corpus
     about = model_record(corpus.model, weights=experiment.weights)
     results = run_experiment(experiment, progress)
-    name = save or summary.recommended(results, protocol)
-    condition = next(condition for condition in results if condition.name == name)
-    best = trained_alone(experiment, condition, experiment.folds[-1])
+    first, *others = save or [summary.recommended(results, protocol)]
     groups = [triple.group for triple in corpus.items.triples]
     table = summary.conditions_table(results, groups, protocol)
-    unchanged = best.trajectory.best == 0
-    of_folds = sum(own.trajectory.best == 0 for own in results[condition])
-    several = len(experiment.folds) > 1
-    verdict = summary.verdict(table, name, protocol, unchanged=of_folds if several else 0)
-    if unchanged:
-        verdict += " No check passed the guards: the model that is saved is the original."
+    best, verdict = _judged(experiment, results, table, first)
     record = DebiasRecord(
         model=about,
         settings=settings,
@@ -93,28 +95,47 @@ def run_debias(
         folds=[{"number": fold.number, **experiment.targets(fold)} for fold in experiment.folds],
         neutral=corpus.neutral.record(),
         matching=random_heads(experiment, experiment.folds[0])[1],
-        recommended=name,
-        unchanged=unchanged,
+        recommended=first,
+        unchanged=best.trajectory.best == 0,
         verdict=verdict,
         broken=tuple(summary.broken(results)),
         twins=experiment.twins,
     )
-    row = {str(n): value for n, value in table.set_index("condition").loc[name].items()}
-    heads = save_debiased(experiment, best, record, row, folder / "model")
+    rows = {str(row["condition"]): row for row in table.to_dict("records")}
+    heads = save_debiased(experiment, best, record, rows[first], folder / "model")
+    for name in others:
+        also, verdict = _judged(experiment, results, table, name)
+        about = record.model_copy(update={"recommended": name, "verdict": verdict})
+        save_debiased(experiment, also, about, rows[name], folder / f"model-{name}")
     run = DebiasRun(table, summary.frontier_table(results), record)
     reported = corpus.domain.report if corpus.domain is not None else {}
-    others = {n: [triple.group for triple in items.triples] for n, items in reported.items()}
+    of_others = {n: [triple.group for triple in items.triples] for n, items in reported.items()}
     with writing_run(folder, record) as files:
         files.table("conditions.csv", run.conditions)
         files.table("frontier.csv", run.frontier)
         files.table("trainings.csv", summary.trainings_table(results))
         ids = triple_ids(corpus.items.triples)
         files.table("items.parquet", summary.items_table(results, groups, ids))
-        files.table("others.csv", summary.others_table(results, others))
+        files.table("others.csv", summary.others_table(results, of_others))
         files.json("heads.json", heads)
         if draw is not None:
             files.figure("frontier", draw(run.conditions, run.frontier))
     return run
+
+
+def _judged(
+    experiment: Experiment, results: Results, table: pd.DataFrame, name: str
+) -> tuple[Trained, str]:
+    """The training whose model is saved for a condition, and what its folds showed."""
+    condition = next(condition for condition in results if condition.name == name)
+    trained = trained_alone(experiment, condition, experiment.folds[-1])
+    of_folds = sum(own.trajectory.best == 0 for own in results[condition])
+    several = len(experiment.folds) > 1
+    unchanged = of_folds if several else 0
+    verdict = summary.verdict(table, name, experiment.protocol, unchanged=unchanged)
+    if trained.trajectory.best == 0:
+        verdict += " No check passed the guards: the model that is saved is the original."
+    return trained, verdict
 
 
 # -- the trained model -----------------------------------------------------------------------------
@@ -130,8 +151,9 @@ def save_debiased(
     """Put what was learned into a model's weights, and write it as a folder that loads anywhere.
 
     The folder, in the place of an earlier run's, gets its name only when the model in it was read
-    back and gives the same logits, and everything outside the heads' slices is bit for bit what it
-    was. The model in memory is changed. ``row`` is of ``summary.conditions_table``.
+    back and gives the same logits, and where heads learned everything outside their slices is bit
+    for bit what it was. The model in memory stays as it was. ``row`` is of
+    ``summary.conditions_table``.
 
     Returns:
         The content of ``heads.json``.
@@ -141,7 +163,7 @@ def save_debiased(
             same model back.
     """
     model, triples = experiment.corpus.model, experiment.corpus.items.triples
-    heads, protocol = trained.training.heads, experiment.protocol
+    heads, how = trained.training.heads, trained.training.condition.how
     source = experiment.corpus.neutral.source
     about = {
         "format": "tdabias debias 3",
@@ -152,7 +174,7 @@ def save_debiased(
         "data": record.data.source if record.data is not None else None,
         "items": len(trained.training.fold.train),
         "neutral": "written by the model itself" if source == SELF else source,
-        "how": protocol.how,
+        "how": how,
         "condition": record.recommended,
         "heads": [str(head) for head in heads],
         "targets": experiment.targets(trained.training.fold),
@@ -166,11 +188,9 @@ def save_debiased(
         | ({} if gates is None else {"gate": float(gates[place])})
         for place, head in enumerate(heads)
     ]
-    rule = {
-        "condition": record.recommended, "how": protocol.how, "protocol": experiment.identity,
-    }  # fmt: skip
+    rule = {"condition": record.recommended, "how": how, "protocol": experiment.identity}
     exported = export_record(model.hf_model, rows, model=record.model.model_dump(), rule=rule)
-    own = learner(protocol.how, model, heads, seed=protocol.seed)
+    own = learner_of(experiment, trained.training)
     own.load(trained.trajectory.values)
     own.check()
     if folder.exists() and not (folder / ABOUT).is_file():
@@ -190,13 +210,15 @@ def save_debiased(
             raise InputError(
                 f"cannot write {folder}: {error}; free space, then run again"
             ) from None
-        _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
+        if heads:
+            _refuse_changes_outside(model.hf_model.state_dict(), before, slices)
         saved = load_language_model(str(stage), device=str(model.device), dtype=model.dtype_name)
         _refuse_other_logits(model, saved, [triple.texts()[0] for triple in triples[:_PROBES]])
         weights = saved.weight_hash()
         card = _card(about, row, record, folder.parent.name, {triple.group for triple in triples})
         (stage / CARD).write_text(card, encoding="utf-8")
         (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
+    model.hf_model.load_state_dict(before)
     shutil.rmtree(folder, ignore_errors=True)
     replaced.rename(folder)
     return exported
@@ -244,13 +266,18 @@ def _card(
     seen, category = about["targets"], about["category"]
     interval = f" ({row['low']:.3f} to {row['high']:.3f})" if row["low"] == row["low"] else ""
     whose = "this very model" if seen["test"] else "models of the other folds, trained alike"
+    what, outside, trained = "the whole model", "", "trained"
+    if names := about["heads"]:
+        what = "the heads"
+        kept = "Every other number is that of the base model, bit for bit"
+        outside = f":\n  {_shortened(names)}. {kept}"
+        trained = f"trained on {len(names)} of its attention heads"
     body = f"""\
 Made by `tdabias debias`, protocol `{about["protocol"]}`.
 
 ## What was trained
 
-- How: {about["how"]}, the heads of the condition *{about["condition"]}*:
-  {_shortened(about["heads"])}. Every other number is that of the base model, bit for bit.
+- How: {about["how"]}, {what} of the condition *{about["condition"]}*{outside}.
 - Texts: {counted(about["items"], "item")} of {about["data"]} trained, category {category}, with
   their twins. Targets that trained: {", ".join(seen["train"])}. Validation targets, which stopped
   the training: {", ".join(seen["validation"])}.
@@ -277,8 +304,7 @@ target. 0 is none.
   `tdabias compare` looks at some of them. A model whose beta is 0 here is not an unbiased model.
 - Whether the model still tells genders apart where it should is a question of its own: measure it
   before use."""
-    n = len(about["heads"])
-    title = f"{about['model']}, trained on {n} of its attention heads against {category} bias"
+    title = f"{about['model']}, {trained} against {category} bias"
     return model_card(about["model"], title, [audited], body=body, tags=("debiasing", category))
 
 

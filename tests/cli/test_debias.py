@@ -10,7 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tda_bias.ablation.head_weights import head_slices, heads_of_file
-from tda_bias.debias import experiment
+from tda_bias.debias import experiment, protocol
+from tda_bias.types import HeadId
 from tdabias_cli.main import run
 
 TINY = ("--category", "gender", "--data", "starter", "--limit", "3", "--top", "2")
@@ -53,7 +54,10 @@ def called(capsys, tiny_folder, text, *options):
     ("options", "message"),
     [
         (["--top", "8"], "`top` must be below the model's 8 heads"),
-        (["--save", "gates"], "`save` must be effect or all, which this run trains; got 'gates'"),
+        (
+            ["--save", "gates"],
+            "`save` must be of effect, random, all, which this run trains; got 'gates'",
+        ),
         (["--category", "religion"], "targets that train, validate and test must be others"),
     ],
 )
@@ -337,3 +341,35 @@ def test_tune_and_lora_change_the_slices_of_heads_json_alone(
     assert "nan" not in printed + (out / "model" / "README.md").read_text(encoding="utf-8")
     tested = pd.read_parquet(out / "items.parquet")
     assert (tested.groupby("condition").size() == 4).all()
+
+
+def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
+    tiny_folder, text, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(protocol.RATES, "full", (1e-3,))
+    out, names = tmp_path / "run", ("effect", "random", "full", "cda-lora")
+    options = [*LOOSE, "--how", "tune", "--n-random", "2", "--controls", "full,cda-lora"]
+    options += ["--epochs", "2", "--limit", "6", "--train-items", "8", "--check-items", "4"]
+    options += ["--save", ",".join(names), "--out", str(out)]
+    assert called(capsys, tiny_folder, text, *options)[0] == 0
+    original = AutoModelForCausalLM.from_pretrained(tiny_folder).state_dict()
+    changed = {}
+    for name in names:
+        folder = out / "model" if name == "effect" else out / f"model-{name}"
+        about = json.loads((folder / "debias.json").read_text(encoding="utf-8"))
+        assert about["condition"] == name
+        saved = AutoModelForCausalLM.from_pretrained(folder)
+        now = saved.state_dict()
+        changed[name] = {n for n, value in original.items() if not torch.equal(now[n], value)}
+        inside = {
+            piece.parameter
+            for layer, head in (map(int, head[1:].split("H")) for head in about["heads"])
+            for piece in head_slices(saved, HeadId(layer, head))
+        }
+        assert changed[name] <= inside or name == "full"
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert ("the whole model of the condition" in card) == (name == "full")
+    assert changed["full"] > changed["cda-lora"]
+    assert changed["effect"]
+    assert changed["cda-lora"]
+    assert json.loads((out / "run.json").read_text())["recommended"] == "effect"
