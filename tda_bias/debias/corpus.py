@@ -303,14 +303,28 @@ class Held:
     relatedness: Mapping[int, float]
 
 
-def held_by(corpus: Corpus, fold: Fold, protocol: Protocol, *, head_changes: bool = False) -> Held:
-    """Read what the untouched model predicts; with a copy of output embeddings that will change."""
+def held_by(
+    corpus: Corpus,
+    fold: Fold,
+    protocol: Protocol,
+    *,
+    head_changes: bool = False,
+    read: Held | None = None,
+) -> Held:
+    """Read what the untouched model predicts; with a copy of output embeddings that will change.
+
+    Neutral text and other categories are the same in every fold: they are taken from what was
+    ``read`` for another one.
+    """
     model, domain, items = corpus.model, corpus.domain, fold.train.tolist()
     with Computing(model, protocol.precision).running():
         values = corpus.items.answers(items).relatedness
+    relatedness = dict(zip(items, values.tolist(), strict=True))
+    if read is not None:
+        return replace(read, relatedness=relatedness)
     neutral = Retention(model, corpus.neutral.learn.ids, head_changes=head_changes)
     others = Retention(model, domain.learn, head_changes=head_changes) if domain else None
-    return Held(neutral, others, dict(zip(items, values.tolist(), strict=True)))
+    return Held(neutral, others, relatedness)
 
 
 def next_token_loss(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Float[Tensor, ""]:

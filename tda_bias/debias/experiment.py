@@ -27,6 +27,7 @@ from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit, Erasure, Steering
 from tda_bias.debias.protocol import (
     CONTROLS,
+    EDITS,
     FINAL,
     RANDOM,
     Condition,
@@ -90,7 +91,7 @@ class Experiment:
     identity: str = ""
     fixed: str = ""
     twins: dict[str, Any] | None = None
-    _held: dict[tuple[Fold, bool], Held] = field(default_factory=dict)
+    _held: dict[Fold, Held] = field(default_factory=dict)
 
     @cached_property
     def every_head(self) -> list[HeadId]:
@@ -111,13 +112,16 @@ class Experiment:
             name: sorted({triples[i].group for i in items}) for name, items in fold.parts().items()
         }
 
-    def held(self, fold: Fold, *, head_changes: bool) -> Held:
-        """The predictions that hold the model in a fold; read for one fold at a time."""
-        key = fold, head_changes
-        if key not in self._held:
-            self._held.clear()
-            self._held[key] = held_by(self.corpus, fold, self.protocol, head_changes=head_changes)
-        return self._held[key]
+    def held(self, fold: Fold) -> Held:
+        """The predictions that hold the model in a fold."""
+        if fold not in self._held:
+            # Where the whole model learns, output embeddings do too: they are kept as they were.
+            whole = any(condition.how == "full" for condition in conditions(self.protocol))
+            read = next(iter(self._held.values()), None)
+            self._held[fold] = held_by(
+                self.corpus, fold, self.protocol, head_changes=whole, read=read
+            )
+        return self._held[fold]
 
     def in_words(self, team: Team | None = None) -> str:
         """The trainings that are to come, and the protocol that was fixed for them."""
@@ -199,7 +203,7 @@ def first_heads(experiment: Experiment, fold: Fold) -> list[HeadId]:
 
 def heads_of(experiment: Experiment, condition: Condition, fold: Fold) -> tuple[HeadId, ...]:
     """The heads that a condition trains in a fold."""
-    if condition.how in ("full", "leace", "steering"):
+    if condition.how in ("full", *EDITS):
         return ()
     if condition.ranking is not None:
         chosen = rankings(experiment, fold)[condition.ranking][: experiment.protocol.top]
@@ -303,12 +307,12 @@ def _training_part(
 
     def trained() -> dict[str, np.ndarray]:
         untouched = _untouched(experiment, fold)
-        # The whole model learns, output embeddings included: these are then kept as they were.
-        held = experiment.held(fold, head_changes=condition.how == "full")
+        if condition.how in EDITS:
+            with undone(_edit_of(experiment, training)) as edit:
+                return edited(edit, corpus, protocol, fold, untouched=untouched).arrays()
+        held = experiment.held(fold)  # before anything changes
         torch.manual_seed(protocol.seed)
         with undone(learner_of(experiment, training)) as own:
-            if isinstance(own, Edit):
-                return edited(own, corpus, protocol, fold, untouched=untouched).arrays()
             found = train(
                 own, corpus, protocol, training, held=held, untouched=untouched,
                 progress=partial(counter.add, 1),
@@ -323,18 +327,21 @@ def _training_part(
 
 
 def learner_of(experiment: Experiment, training: Training) -> Learner:
-    """The learner of a training, or the edit that stands in its place."""
-    condition, trial, fold = training.condition, training.trial, training.fold
-    items, seed = experiment.corpus.items, experiment.protocol.seed
-    match condition.how:
-        case "leace":
-            return Erasure(items, fold.train.tolist(), trial.layer)
-        case "steering":
-            return Steering(items, fold.train.tolist(), trial.layer, trial.sign)
+    """The learner of a training."""
+    condition, model = training.condition, experiment.corpus.model
+    seed = experiment.protocol.seed
     if condition.name != "cda-lora":
-        return learner(condition.how, items.model, training.heads, seed=seed)
-    rank = lora_rank(items.model, first_heads(experiment, fold), training.heads)
-    return learner("lora", items.model, training.heads, rank=rank, seed=seed)
+        return learner(condition.how, model, training.heads, seed=seed)
+    rank = lora_rank(model, first_heads(experiment, training.fold), training.heads)
+    return learner("lora", model, training.heads, rank=rank, seed=seed)
+
+
+def _edit_of(experiment: Experiment, training: Training) -> Edit:
+    """The edit that stands in the place of a training."""
+    trial, items = training.trial, training.fold.train.tolist()
+    if training.condition.how == "leace":
+        return Erasure(experiment.corpus.items, items, trial.layer)
+    return Steering(experiment.corpus.items, items, trial.layer, trial.sign)
 
 
 # -- fixing an experiment --------------------------------------------------------------------------

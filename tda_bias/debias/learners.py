@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _ADAPTER = "default"
+L = TypeVar("L", bound=Learner)
 
 
 def learner(
@@ -51,7 +52,7 @@ def learner(
 
 
 @contextmanager
-def undone(learned: Learner) -> Iterator[Learner]:
+def undone(learned: L) -> Iterator[L]:
     """Take back a learner's changes when the block ends, however it ends."""
     with learned:
         try:

@@ -23,6 +23,8 @@ from tda_bias.pairs.pair import is_evaluation_only
 from tda_bias.types import MAX_COUNT, MAX_SEED, HeadId, InputError, Triple
 
 How = Literal["gates", "tune", "lora", "full", "leace", "steering"]
+# What changes no weights, but the residual stream while the model runs.
+EDITS: tuple[How, ...] = ("leace", "steering")
 Preset = Literal["smoke", "full"]
 Ranking = Literal[
     "evidence", "published", "importance", "effect", "mediation", "gates", "bottom", "file"
@@ -180,7 +182,7 @@ def protocol_of(
     defaults = {"n_folds": max(2, min(N_FOLDS, n_targets)), "top": max(1, n_heads // 10)}
     given = {name: value for name, value in asked.items() if value is not None}
     protocol = Protocol(**{**defaults, **PRESETS[preset], **given})
-    trained = {c.name: None for c in conditions(protocol) if c.how not in ("leace", "steering")}
+    trained = {c.name: None for c in conditions(protocol) if c.how not in EDITS}
     for name in save:
         if name not in trained:
             raise InputError(

@@ -101,12 +101,12 @@ def run_debias(
         broken=tuple(summary.broken(results)),
         twins=experiment.twins,
     )
-    rows = {str(row["condition"]): row for row in table.to_dict("records")}
+    rows: dict[Any, Any] = table.set_index("condition").T.to_dict()
     heads = save_debiased(experiment, best, record, rows[first], folder / "model")
     for name in others:
-        also, verdict = _judged(experiment, results, table, name)
-        about = record.model_copy(update={"recommended": name, "verdict": verdict})
-        save_debiased(experiment, also, about, rows[name], folder / f"model-{name}")
+        another, verdict = _judged(experiment, results, table, name)
+        told = record.model_copy(update={"recommended": name, "verdict": verdict})
+        save_debiased(experiment, another, told, rows[name], folder / f"model-{name}")
     run = DebiasRun(table, summary.frontier_table(results), record)
     reported = corpus.domain.report if corpus.domain is not None else {}
     of_others = {n: [triple.group for triple in items.triples] for n, items in reported.items()}
