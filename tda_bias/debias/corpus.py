@@ -277,6 +277,16 @@ class Retention:
         now = _logits(self._model, [self._ids[i] for i in texts])
         return divergence(kept, now)
 
+    @torch.no_grad()
+    def entropy(self, temperature: float = 1.0) -> float:
+        """Mean entropy of what was predicted, nats per token, of logits over a temperature."""
+        of_texts = []
+        for kept in self._kept:
+            logits = kept if self._head is None else self._head(kept)
+            log_probs = torch.log_softmax(logits.float() / temperature, -1)
+            of_texts.append(-(log_probs.exp() * log_probs).sum(-1))
+        return float(torch.cat(of_texts).double().mean())
+
     def next_token_loss(self, texts: Sequence[int]) -> Float[Tensor, ""]:
         """Mean negative log-probability of the next tokens of some texts, nats."""
         return next_token_loss(self._model, [self._ids[i] for i in texts])

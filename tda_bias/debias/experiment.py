@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import optimize
 
 from tda_bias.ablation.head_weights import n_possible_sets, random_sets
-from tda_bias.debias.corpus import Corpus, Held, held_by
+from tda_bias.debias.corpus import Corpus, Held, Retention, held_by
 from tda_bias.debias.learners import learner, lora_rank, undone
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit, Erasure, Steering
@@ -54,6 +55,7 @@ from tda_bias.debias.training import (
 from tda_bias.models.attention import attention_layers
 from tda_bias.models.hooks import Computing, require_separate_heads
 from tda_bias.models.load import LoadedModel
+from tda_bias.models.logits import tempered
 from tda_bias.runs.cache import Cache, Counter, Part, Shard, Team, texts_hash
 from tda_bias.runs.files import now, to_json, write_text
 from tda_bias.runs.text import counted
@@ -62,6 +64,8 @@ from tda_bias.triples import triple_ids
 from tda_bias.types import HeadId, InputError, Progress
 
 PROTOCOL = "protocol.json"
+# Logarithms of temperatures, within which the entropy of predictions can be matched.
+_TEMPERATURES = 2.0
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,48 @@ def _best(
         kept = keeps_pairs(own, experiment.protocol)
         candidates.append((Trained(training, own), own.chosen.beta, kept))
     return least_biased(candidates)
+
+
+def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, np.ndarray]:
+    """What a trained model answers when it is as sure as it was before.
+
+    A model that is merely less sure of everything has smaller log-odds, and is no less biased. So
+    its logits are divided by the temperature that gives its predictions on neutral text, on which
+    nothing was chosen, the entropy that they had.
+
+    Args:
+        experiment: The experiment.
+        trained: A training whose values were kept.
+
+    Returns:
+        The temperature, and the gaps of the test items, nats per token.
+    """
+    corpus, training, own = experiment.corpus, trained.training, trained.trajectory
+    texts = corpus.neutral.report.ids
+
+    def untouched() -> dict[str, np.ndarray]:
+        return {"entropy": np.array(Retention(corpus.model, texts).entropy())}
+
+    def read() -> dict[str, np.ndarray]:
+        before = float(experiment.cache.get(Part("entropy", 1, dict, untouched))["entropy"])
+        computing = Computing(corpus.model, experiment.protocol.precision)
+        with undone(learner_of(experiment, training)) as learned:
+            learned.load(own.values)
+            with learned.running():
+                now = Retention(corpus.model, texts)
+                ends = -_TEMPERATURES, _TEMPERATURES
+                log = optimize.brentq(lambda t: now.entropy(np.exp(t)) - before, *ends, xtol=1e-4)
+            temperature = float(np.exp(log))
+            with computing.running(), learned.running(), tempered(corpus.model, temperature):
+                answers = corpus.items.answers(training.fold.test.tolist())
+        return {"temperature": np.array(temperature), "gap": answers.gap}
+
+    if own.best == 0:  # nothing has changed
+        return 1.0, own.first.test.gap
+    name = f"entropy {training.fold.number} {training.condition.part} {training.trial}"
+    heads = [str(head) for head in training.heads]
+    found = experiment.cache.get(_part(name, training.fold, 1, read, heads=heads))
+    return float(found["temperature"]), found["gap"]
 
 
 # -- heads -----------------------------------------------------------------------------------------

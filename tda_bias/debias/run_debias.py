@@ -21,6 +21,7 @@ from tda_bias.debias.corpus import SELF
 from tda_bias.debias.experiment import (
     Experiment,
     Results,
+    at_equal_entropy,
     learner_of,
     random_heads,
     run_experiment,
@@ -82,7 +83,12 @@ def run_debias(
     results = run_experiment(experiment, progress)
     first, *others = save or [summary.recommended(results, protocol)]
     groups = [triple.group for triple in corpus.items.triples]
-    table = summary.conditions_table(results, groups, protocol)
+    matched = {
+        condition: [at_equal_entropy(experiment, own) for own in trained]
+        for condition, trained in results.items()
+        if all(own.trajectory.values for own in trained)
+    }
+    table = summary.conditions_table(results, groups, protocol, matched=matched)
     best, verdict = _judged(experiment, results, table, first)
     record = DebiasRecord(
         model=about,

@@ -36,8 +36,20 @@ _LEVEL = 0.05
 _ENOUGH_STEPS = 10
 
 
-def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol) -> pd.DataFrame:
+def conditions_table(
+    results: Results,
+    groups: Sequence[str],
+    protocol: Protocol,
+    *,
+    matched: Mapping[Condition, Sequence[tuple[float, np.ndarray]]] | None = None,
+) -> pd.DataFrame:
     """One row per condition; random sets are one row, the mean over them. Groups are targets.
+
+    Args:
+        results: The trainings.
+        groups: The target of every item.
+        protocol: The protocol.
+        matched: Fold by fold what ``at_equal_entropy`` gives, of conditions that have it.
 
     Returns:
         ``condition how heads targets folds``; of the items of test targets, each from the training
@@ -51,8 +63,9 @@ def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol
         rank of its size among random sets. ``beta`` less the mean of the random sets, with
         limits that hold their variation, ``than_random than_random_low than_random_high``, and
         item by item less CDA by LoRA, ``than_cda ...``. Of a model that is merely less sure:
-        ``spread_before spread``, beta in standard deviations of the items' log-odds. And
-        ``parameters`` that could change.
+        ``beta_at_entropy``, beta where the entropy of its predictions is what it was, by a
+        ``temperature``, and ``spread_before spread``, beta in standard deviations of the items'
+        log-odds. And ``parameters`` that could change.
 
         Limits are of 95 %. Targets of a fold share a model, so folds are the clusters, and fewer
         than five have no interval; the untouched model's are targets.
@@ -64,6 +77,11 @@ def conditions_table(results: Results, groups: Sequence[str], protocol: Protocol
     about = {"targets": len(np.unique(target)), "folds": len(np.unique(of_fold))}
     rows = [_row(*entry, of_fold, protocol) | about for entry in results.items()]
     random = [row for row in rows if row["condition"] == RANDOM]
+    for row, condition in zip(rows, results, strict=True):
+        if matched is not None and condition in matched:
+            temperature, gaps = zip(*matched[condition], strict=True)
+            row["temperature"] = float(np.mean(temperature))
+            row["beta_at_entropy"] = np.concatenate(gaps).mean()
     left = np.array([row["beta"] for row in random])
     peer = next((_items(own, "gap") for c, own in results.items() if c.name == PEER), None)
     for row, trained in zip(rows, results.values(), strict=True):
@@ -129,6 +147,8 @@ def _row(
         "p": np.nan,
         "beta_at_lms": np.concatenate(level).mean(),
         "lms_fell": float(fell),
+        "beta_at_entropy": np.nan,
+        "temperature": np.nan,
         "spread_before": before.mean() / _items(trained, "odds", before=True).std(),
         "spread": after.mean() / _items(trained, "odds").std(),
         "parameters": float(np.mean([t.after["parameters"] for t in own])),

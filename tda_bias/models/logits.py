@@ -110,6 +110,36 @@ def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
     return _LINEAR[hf_model]
 
 
+@contextmanager
+def tempered(model: LanguageModel, temperature: float) -> Iterator[None]:
+    """Divide a causal model's logits by a temperature, whatever reads them inside."""
+    hf_model: Any = model.hf_model
+    head = hf_model.get_output_embeddings()
+    place = torch.zeros(1, dtype=torch.long, device=model.device)
+    inputs = {"input_ids": place[None], "attention_mask": torch.ones_like(place[None])}
+
+    def divide_logits(_: nn.Module, __: Any, output: Any) -> Any:
+        output.logits = output.logits / temperature
+        return output
+
+    def divide_input(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (arguments[0] / temperature, *arguments[1:])
+
+    if not is_linear(hf_model, inputs, place):
+        with hf_model.register_forward_hook(divide_logits):
+            yield
+        return
+    bias = None if head.bias is None else head.bias.detach().clone()
+    try:
+        if bias is not None:
+            head.bias.data.div_(temperature)
+        with head.register_forward_pre_hook(divide_input):
+            yield
+    finally:
+        if bias is not None:
+            head.bias.data.copy_(bias)
+
+
 def _by_tiles(
     head: nn.Linear,
     hidden: Float[Tensor, "place width"],

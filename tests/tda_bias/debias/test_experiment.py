@@ -2,9 +2,18 @@
 
 import numpy as np
 import pytest
+import torch
 
-from tda_bias.debias.experiment import Experiment, run_experiment, trained_alone
+from tda_bias.debias.experiment import (
+    Experiment,
+    at_equal_entropy,
+    learner_of,
+    run_experiment,
+    trained_alone,
+)
+from tda_bias.debias.learners import undone
 from tda_bias.debias.protocol import CONTROLS, Protocol, folds, trials
+from tda_bias.models.logits import tempered
 from tda_bias.runs.cache import Cache
 
 
@@ -71,3 +80,30 @@ def test_settings_are_chosen_by_the_validation_targets_and_saved_one_by_one(fixe
         betas[weight] = abs(only.trajectory.chosen.beta)
     assert len(set(betas.values())) > 1
     assert chosen.training.trial.anchor == min(betas, key=lambda weight: betas[weight])
+
+
+def test_the_temperature_gives_a_trained_model_the_entropy_it_had(fixed):
+    own = fixed(by=("effect",), n_random=1, folds_run=1, how="tune")
+    hf_model, fold = own.corpus.model.hf_model, own.folds[0]
+    texts = [torch.tensor([ids]) for ids in own.corpus.neutral.report.ids]
+
+    def entropy(temperature):
+        with torch.no_grad():
+            logits = torch.cat([hf_model(ids).logits[0] for ids in texts]) / temperature
+        return float(torch.distributions.Categorical(logits=logits).entropy().mean())
+
+    before, (first,) = entropy(1.0), next(iter(run_experiment(own).values()))
+    first.trajectory.values = {n: 3.0 * v for n, v in first.trajectory.values.items()}
+    first.trajectory.best = 1
+    temperature, gaps = at_equal_entropy(own, first)
+    with undone(learner_of(own, first.training)) as learned:
+        learned.load(first.trajectory.values)
+        assert entropy(temperature) == pytest.approx(before, rel=1e-4)
+        assert entropy(1.0) != pytest.approx(before, rel=1e-3)
+        plain = own.corpus.items.answers(fold.test.tolist()).gap
+        with tempered(own.corpus.model, temperature):
+            expected = own.corpus.items.answers(fold.test.tolist()).gap
+    np.testing.assert_allclose(gaps, expected, rtol=1e-6)
+    assert np.abs(gaps - plain).max() > 1e-6
+    first.trajectory.best = 0
+    np.testing.assert_array_equal(at_equal_entropy(own, first)[1], first.trajectory.first.test.gap)

@@ -176,6 +176,17 @@ def test_beta_is_also_given_in_spreads_of_the_log_odds():
     assert row["parameters"] == 2
 
 
+def test_beta_at_equal_entropy_is_the_mean_over_the_items_of_all_folds():
+    results = study(0.5, [0.5])
+    first = next(iter(results))
+    matched = {first: [(1.1, np.full(3, 0.2)), (1.3, np.full(9, 0.6))]}
+    table = conditions_table(results, GROUPS, Protocol(n_random=1), matched=matched)
+    rows = table.set_index("condition")
+    assert rows.loc[first.name, "temperature"] == pytest.approx(1.2)
+    assert rows.loc[first.name, "beta_at_entropy"] == pytest.approx(0.5)
+    assert rows["beta_at_entropy"].drop(first.name).isna().all()
+
+
 def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_item():
     results = study(0.5, [0.5]) | result("cda-lora", 0.8, goal="cda", how="lora")
     table = by_name(results, Protocol(n_random=1))

@@ -221,7 +221,7 @@ def test_pairs_that_were_not_read_pass_and_one_set_too_low_fails(after, kept):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "gemma2"])
-def test_the_divergence_is_that_of_two_models_passage_by_passage(tiny_model, kind):
+def test_divergence_and_entropy_are_those_of_the_logits_passage_by_passage(tiny_model, kind):
     """Gemma 2 caps its logits: there the original's are kept as they are."""
     soft = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
     model = tiny_model(kind, **soft)
@@ -229,9 +229,12 @@ def test_the_divergence_is_that_of_two_models_passage_by_passage(tiny_model, kin
     retention = Retention(model, neutral.learn.ids)
     assert float(retention.divergence([0, 1]).detach()) < 1e-6
     before = {}
-    for i in (1, 4, 5):
+    for i in range(6):
         with torch.no_grad():
             before[i] = model.hf_model(torch.tensor([neutral.learn.ids[i]])).logits[0]
+    chances = torch.softmax(torch.cat(list(before.values())) / 1.3, -1)
+    entropy = float(torch.distributions.Categorical(chances).entropy().mean())
+    assert retention.entropy(1.3) == pytest.approx(entropy, rel=1e-5)
     with undone(learner("tune", model, HEADS)) as own:
         with torch.no_grad():
             for parameter in own.parameters():

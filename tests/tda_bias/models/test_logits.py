@@ -6,7 +6,7 @@ import torch
 
 from tda_bias.models import logits
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import refuse_undefined, token_log_probs
+from tda_bias.models.logits import refuse_undefined, tempered, token_log_probs
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 
@@ -45,6 +45,24 @@ def test_a_reading_is_the_log_softmax_at_its_place(hf_model, monkeypatch, kind, 
     found = token_log_probs(model, inputs, PLACES, PLACE, token)
     np.testing.assert_allclose(found, by_definition(model, inputs, token), atol=1e-4)
     assert logits._LINEAR[model] == (kind != "gemma2")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert", "gemma2"])
+def test_a_temperature_divides_every_logit_and_is_gone_afterwards(hf_model, tokenizer, kind):
+    """BERT's output embeddings have a bias, Gemma's are bent."""
+    model = hf_model(kind)
+    head = model.get_output_embeddings()
+    if head.bias is not None:
+        head.bias.data.normal_()
+    inputs, token = given(model.config.vocab_size)
+    with torch.no_grad():
+        whole = model(**inputs).logits.flatten(0, 1)[PLACES].double()
+    with tempered(LanguageModel(model, tokenizer, kind), 1.7):
+        found = token_log_probs(model, inputs, PLACES, PLACE, token)
+    expected = torch.log_softmax(whole / 1.7, -1)[PLACE, token].numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    found = token_log_probs(model, inputs, PLACES, PLACE, token)
+    np.testing.assert_allclose(found, by_definition(model, inputs, token), atol=1e-4)
 
 
 def test_a_bias_added_behind_the_output_embeddings_counts(hf_model):
