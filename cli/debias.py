@@ -107,7 +107,7 @@ class DebiasSettings(
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        return self.model_dump(mode="json", exclude={*SPEAKING, "device", "batch_size"})
+        return self.model_dump(mode="json", exclude={*SPEAKING, "device", "batch_size", "save"})
 
 
 @command(DebiasSettings)

@@ -64,8 +64,6 @@ from tda_bias.triples import triple_ids
 from tda_bias.types import HeadId, InputError, Progress
 
 PROTOCOL = "protocol.json"
-# Logarithms of temperatures, within which the entropy of predictions can be matched.
-_TEMPERATURES = 2.0
 
 
 @dataclass(frozen=True)
@@ -170,10 +168,12 @@ def run_experiment(experiment: Experiment, progress: Progress | None = None) -> 
 
 def trained_alone(experiment: Experiment, condition: Condition, fold: Fold) -> Trained:
     """A condition in a fold with what it learned: read where that was saved, else trained."""
-    tried = _trainings(experiment, condition, fold)
-    counter = Counter(0, None)
-    parts = [_training_part(experiment, training, counter, keep=True) for training in tried]
-    return _best(experiment, tried, map(experiment.cache.get, parts))
+    tried, counter = _trainings(experiment, condition, fold), Counter(0, None)
+    if len(tried) > 1:
+        parts = [_training_part(experiment, training, counter) for training in tried]
+        tried = [_best(experiment, tried, map(experiment.cache.get, parts)).training]
+    kept = experiment.cache.get(_training_part(experiment, tried[0], counter, keep=True))
+    return Trained(tried[0], Trajectory.from_arrays(kept))
 
 
 def _best(
@@ -200,10 +200,11 @@ def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, n
         trained: A training whose values were kept.
 
     Returns:
-        The temperature, and the gaps of the test items, nats per token.
+        The temperature, and the gaps of the test items, nats per token; NaN where no temperature
+        gives that entropy.
     """
     corpus, training, own = experiment.corpus, trained.training, trained.trajectory
-    texts = corpus.neutral.report.ids
+    texts, test = corpus.neutral.report.ids, training.fold.test.tolist()
 
     def untouched() -> dict[str, np.ndarray]:
         return {"entropy": np.array(Retention(corpus.model, texts).entropy())}
@@ -215,11 +216,14 @@ def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, n
             learned.load(own.values)
             with learned.running():
                 now = Retention(corpus.model, texts)
-                ends = -_TEMPERATURES, _TEMPERATURES
-                log = optimize.brentq(lambda t: now.entropy(np.exp(t)) - before, *ends, xtol=1e-4)
-            temperature = float(np.exp(log))
+                found = optimize.root_scalar(
+                    lambda log: now.entropy(float(np.exp(log))) - before, x0=0.0, x1=0.1, xtol=1e-4
+                )
+            if not found.converged:
+                return {"temperature": np.array(np.nan), "gap": np.full(len(test), np.nan)}
+            temperature = float(np.exp(found.root))
             with computing.running(), learned.running(), tempered(corpus.model, temperature):
-                answers = corpus.items.answers(training.fold.test.tolist())
+                answers = corpus.items.answers(test)
         return {"temperature": np.array(temperature), "gap": answers.gap}
 
     if own.best == 0:  # nothing has changed

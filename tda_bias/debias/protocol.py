@@ -186,7 +186,8 @@ def protocol_of(
     for name in save:
         if name not in trained:
             raise InputError(
-                f"`save` must be of {', '.join(trained)}, which this run trains; got {name!r}"
+                f"`save` must be of {', '.join(trained)}, whose weights this run trains; got "
+                f"{name!r}"
             )
     if protocol.top >= n_heads:
         raise InputError(f"`top` must be below the model's {n_heads} heads; got {protocol.top}")

@@ -89,7 +89,7 @@ def run_debias(
         if all(own.trajectory.values for own in trained)
     }
     table = summary.conditions_table(results, groups, protocol, matched=matched)
-    best, verdict = _judged(experiment, results, table, first)
+    best, row, verdict = _judged(experiment, results, table, first)
     record = DebiasRecord(
         model=about,
         settings=settings,
@@ -107,12 +107,15 @@ def run_debias(
         broken=tuple(summary.broken(results)),
         twins=experiment.twins,
     )
-    rows: dict[Any, Any] = table.set_index("condition").T.to_dict()
-    heads = save_debiased(experiment, best, record, rows[first], folder / "model")
+    for earlier in folder.glob("model-*"):
+        if (earlier / ABOUT).is_file():
+            shutil.rmtree(earlier)
+    heads = save_debiased(experiment, best, record, row, folder / "model")
     for name in others:
-        another, verdict = _judged(experiment, results, table, name)
-        told = record.model_copy(update={"recommended": name, "verdict": verdict})
-        save_debiased(experiment, another, told, rows[name], folder / f"model-{name}")
+        another, row, verdict = _judged(experiment, results, table, name)
+        told = {"recommended": name, "verdict": verdict, "unchanged": not another.trajectory.best}
+        about_it = record.model_copy(update=told)
+        save_debiased(experiment, another, about_it, row, folder / f"model-{name}")
     run = DebiasRun(table, summary.frontier_table(results), record)
     reported = corpus.domain.report if corpus.domain is not None else {}
     of_others = {n: [triple.group for triple in items.triples] for n, items in reported.items()}
@@ -131,17 +134,21 @@ def run_debias(
 
 def _judged(
     experiment: Experiment, results: Results, table: pd.DataFrame, name: str
-) -> tuple[Trained, str]:
-    """The training whose model is saved for a condition, and what its folds showed."""
+) -> tuple[Trained, dict[Any, Any], str]:
+    """The training whose model is saved for a condition, and what its folds showed, in words too.
+
+    Of random sets it is the first, which the table does not show alone.
+    """
     condition = next(condition for condition in results if condition.name == name)
     trained = trained_alone(experiment, condition, experiment.folds[-1])
+    row = summary.condition_row(condition, results[condition], experiment.protocol)
     of_folds = sum(own.trajectory.best == 0 for own in results[condition])
     several = len(experiment.folds) > 1
     unchanged = of_folds if several else 0
-    verdict = summary.verdict(table, name, experiment.protocol, unchanged=unchanged)
+    verdict = summary.verdict(row, table, experiment.protocol, unchanged=unchanged)
     if trained.trajectory.best == 0:
         verdict += " No check passed the guards: the model that is saved is the original."
-    return trained, verdict
+    return trained, row, verdict
 
 
 # -- the trained model -----------------------------------------------------------------------------
@@ -197,8 +204,9 @@ def save_debiased(
     rule = {"condition": record.recommended, "how": how, "protocol": experiment.identity}
     exported = export_record(model.hf_model, rows, model=record.model.model_dump(), rule=rule)
     own = learner_of(experiment, trained.training)
-    own.load(trained.trajectory.values)
-    own.check()
+    with own:  # gives parameters their ``requires_grad`` back
+        own.load(trained.trajectory.values)
+        own.check()
     if folder.exists() and not (folder / ABOUT).is_file():
         raise InputError(f"{folder} holds something else; move it away, or choose another --out")
     replaced = folder.with_name(f"{folder.name}.new")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from tda_bias.debias.experiment import Results
 from tda_bias.debias.protocol import RANDOM, Condition, Protocol, conditions
@@ -75,7 +75,7 @@ def conditions_table(
     target = np.array(groups)[np.concatenate([fold.test for fold in folds])]
     of_fold = np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
     about = {"targets": len(np.unique(target)), "folds": len(np.unique(of_fold))}
-    rows = [_row(*entry, of_fold, protocol) | about for entry in results.items()]
+    rows = [condition_row(*entry, protocol) | about for entry in results.items()]
     random = [row for row in rows if row["condition"] == RANDOM]
     for row, condition in zip(rows, results, strict=True):
         if matched is not None and condition in matched:
@@ -103,7 +103,7 @@ def conditions_table(
     untouched = {
         "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",
         "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
-        "high": high, "change": 0.0,
+        "high": high, "change": 0.0, "beta_at_entropy": first["before"], "temperature": 1.0,
         **{name: first[f"{name}_before"] for name in _BEFORE},
         **{f"{name}_before": first[f"{name}_before"] for name in _BEFORE},
     }  # fmt: skip
@@ -111,12 +111,12 @@ def conditions_table(
     return pd.DataFrame([untouched, *others, _mean_of(random)]).reindex(columns=[*first])
 
 
-def _row(
-    condition: Condition,
-    trained: Sequence[Trained],
-    of_fold: Int[np.ndarray, " item"],
-    protocol: Protocol,
+def condition_row(
+    condition: Condition, trained: Sequence[Trained], protocol: Protocol
 ) -> dict[str, Any]:
+    """The row of one condition, or of one random set, without what compares it with others."""
+    folds = [one.training.fold for one in trained]
+    of_fold = np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
     before, after = _items(trained, "gap", before=True), _items(trained, "gap")
     own = [one.trajectory for one in trained]
     ppl = [np.expm1(t.after["log_ppl"] - t.before["log_ppl"]) for t in own]
@@ -159,6 +159,7 @@ def _row(
     gained = [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
     kept = passes(protocol, [*gained, *pairs.values()], float(np.mean(ppl)))
     row["guard"] = "pass" if kept else "fail"
+    row["folds"] = len(folds)
     return row
 
 
@@ -358,15 +359,17 @@ def broken(results: Results) -> list[str]:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def verdict(table: pd.DataFrame, name: str, protocol: Protocol, *, unchanged: int = 0) -> str:
+def verdict(
+    row: Mapping[Any, Any], table: pd.DataFrame, protocol: Protocol, *, unchanged: int = 0
+) -> str:
     """Say whether there is less bias, and whether choosing heads helped, in plain words.
 
-    In ``unchanged`` trainings of the condition no check passed the guards.
+    The first is said of the condition of a row, the second of the rankings of a table. In
+    ``unchanged`` trainings of the condition no check passed the guards.
     """
-    row = table[table["condition"] == name].to_dict("records")[0]
     interval = interval_text(row["change_low"], row["change_high"], 3, sign="+")
     text = (
-        f"On targets it never saw, training {name} changed beta per token from "
+        f"On targets it never saw, training {row['condition']} changed beta per token from "
         f"{row['before']:.3f} to {row['beta']:.3f} (change {row['change']:+.3f}, 95 %: {interval}) "
         f"at {row['perplexity']:+.1f} % perplexity: {_less_or_not(row)}"
     )

@@ -56,7 +56,7 @@ def called(capsys, tiny_folder, text, *options):
         (["--top", "8"], "`top` must be below the model's 8 heads"),
         (
             ["--save", "gates"],
-            "`save` must be of effect, random, all, which this run trains; got 'gates'",
+            "`save` must be of effect, random, all, whose weights this run trains",
         ),
         (["--category", "religion"], "targets that train, validate and test must be others"),
     ],

@@ -176,6 +176,12 @@ def test_beta_is_also_given_in_spreads_of_the_log_odds():
     assert row["parameters"] == 2
 
 
+def of_effect(table, protocol, **more):
+    """The verdict on ``effect``."""
+    (row,) = table[table["condition"] == "effect"].to_dict("records")
+    return verdict(row, table, protocol, **more)
+
+
 def test_beta_at_equal_entropy_is_the_mean_over_the_items_of_all_folds():
     results = study(0.5, [0.5])
     first = next(iter(results))
@@ -184,7 +190,8 @@ def test_beta_at_equal_entropy_is_the_mean_over_the_items_of_all_folds():
     rows = table.set_index("condition")
     assert rows.loc[first.name, "temperature"] == pytest.approx(1.2)
     assert rows.loc[first.name, "beta_at_entropy"] == pytest.approx(0.5)
-    assert rows["beta_at_entropy"].drop(first.name).isna().all()
+    assert rows.loc["untouched", "beta_at_entropy"] == pytest.approx(BEFORE[:12].mean())
+    assert rows["beta_at_entropy"].drop([first.name, "untouched"]).isna().all()
 
 
 def test_every_condition_is_compared_with_fine_tuning_on_augmented_data_item_by_item():
@@ -263,7 +270,7 @@ def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_leas
     protocol = Protocol(by=("effect", "mediation"), n_random=3)
     results = study(0.3, [0.8] * 3) | result("mediation", 0.2)
     table = conditions_table(results, GROUPS, protocol)
-    assert "the best ranking (mediation) leaves" in verdict(table, "effect", protocol)
+    assert "the best ranking (mediation) leaves" in of_effect(table, protocol)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +292,7 @@ def test_of_rankings_with_the_same_p_the_sentence_names_the_one_that_leaves_leas
 def test_the_sentence_follows_from_the_numbers(share, random, folds, said, not_said):
     protocol = Protocol(n_random=len(random))
     table = conditions_table(of_folds(study(share, random), folds), GROUPS, protocol)
-    text = verdict(table, "effect", protocol)
+    text = of_effect(table, protocol)
     assert said in text
     assert not_said not in text
 
@@ -293,20 +300,20 @@ def test_the_sentence_follows_from_the_numbers(share, random, folds, said, not_s
 def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said():
     protocol = Protocol(n_random=1, epochs=2)
     table = conditions_table(study(0.5, [0.5]), GROUPS, protocol)
-    plain = verdict(table, "effect", protocol)
+    plain = of_effect(table, protocol)
     dear = table.copy()
     dear.loc[dear["condition"] == "effect", ["guard", "lms_before", "lms"]] = ["fail", 40.3, 33.3]
     short, longer = (Protocol(n_random=1, epochs=2, train_items=n) for n in (36, 120))
     of_steps = "6 steps a training: this tests the program"
-    for said, text in (
+    for expected, text in (
         ("more than the guards allow (language-model score 40.3 to 33.3)",
-         verdict(dear, "effect", protocol)),
-        ("In 1 training no check passed", verdict(table, "effect", protocol, unchanged=1)),
-        (of_steps, verdict(table, "effect", short)),
+         of_effect(dear, protocol)),
+        ("In 1 training no check passed", of_effect(table, protocol, unchanged=1)),
+        (of_steps, of_effect(table, short)),
     ):  # fmt: skip
-        assert said in text
-        assert said not in plain
-    assert of_steps not in verdict(table, "effect", longer)
+        assert expected in text
+        assert expected not in plain
+    assert of_steps not in of_effect(table, longer)
 
 
 def test_controls_are_neither_recommended_nor_named_the_best_ranking():
@@ -316,7 +323,7 @@ def test_controls_are_neither_recommended_nor_named_the_best_ranking():
     results = study(0.9, [0.8, 0.8]) | result("bottom", 0.1, beta=0.0)
     assert recommended(results, protocol) not in controls
     table = conditions_table(results, GROUPS, protocol)
-    assert "the best ranking (effect) leaves" in verdict(table, "effect", protocol)
+    assert "the best ranking (effect) leaves" in of_effect(table, protocol)
 
 
 def test_every_condition_of_a_protocol_is_there():
