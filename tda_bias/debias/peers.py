@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +126,8 @@ class Edit(Learner):
         raise NotImplementedError
 
     def running(self) -> AbstractContextManager[None]:
-        """Run the model with its residual stream changed."""
-        return blocks_changed(self.layers, self.changed)
+        """Run the model with its residual stream changed; of strength 0 it is the model itself."""
+        return blocks_changed(self.layers, self.changed) if self.strength else nullcontext()
 
     def values(self) -> dict[str, Tensor]:
         """The strength."""
