@@ -107,7 +107,8 @@ class DebiasSettings(
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        return self.model_dump(mode="json", exclude={*SPEAKING, "device", "batch_size", "save"})
+        left_out = {*SPEAKING, "device", "batch_size", "save"}
+        return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
 
 @command(DebiasSettings)

@@ -87,8 +87,10 @@ def test_leace_leaves_no_difference_of_means_behind_its_layers(twin_texts, kind,
     if share is not None:  # means over all texts stay
         together = [torch.cat(list(own.values())).mean(0) for own in (plain, without)]
         torch.testing.assert_close(*together, atol=1e-4, rtol=1e-3)
-    # Nothing is left where the model runs without the edit.
-    assert torch.equal(streams(items, layer)["women"], plain["women"])
+    # Nothing is left where the model runs without the edit, or with one of strength 0.
+    erasure.load({"strength": torch.tensor(0.0)})
+    for own in (streams(items, layer), streams(items, layer, erasure)):
+        assert torch.equal(own["women"], plain["women"])
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
