@@ -373,3 +373,8 @@ def test_models_of_controls_are_saved_too_and_each_is_what_its_card_says(
     assert changed["effect"]
     assert changed["cda-lora"]
     assert json.loads((out / "run.json").read_text())["recommended"] == "effect"
+    # Once finished, the same command gathers again; another model of it may be asked for.
+    options[options.index("--save") + 1] = "full"
+    assert called(capsys, tiny_folder, text, *options)[0] == 0
+    assert json.loads((out / "model" / "debias.json").read_text())["condition"] == "full"
+    assert not list(out.glob("model-*"))
