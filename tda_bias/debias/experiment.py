@@ -189,7 +189,7 @@ def _best(
 
 
 def at_equal_entropy(experiment: Experiment, trained: Trained) -> tuple[float, np.ndarray]:
-    """What a trained model answers when it is as sure as it was before.
+    """Gaps of a trained model at the temperature that restores the entropy of its predictions.
 
     A model that is merely less sure of everything has smaller log-odds, and is no less biased. So
     its logits are divided by the temperature that gives its predictions on neutral text, on which

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from tda_bias.debias.experiment import Results
 from tda_bias.debias.protocol import RANDOM, Condition, Protocol, conditions
@@ -73,8 +73,8 @@ def conditions_table(
     one, *_ = results.values()
     folds = [own.training.fold for own in one]
     target = np.array(groups)[np.concatenate([fold.test for fold in folds])]
-    of_fold = np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
-    about = {"targets": len(np.unique(target)), "folds": len(np.unique(of_fold))}
+    of_fold = _fold_of_item(one)
+    about = {"targets": len(np.unique(target))}
     rows = [condition_row(*entry, protocol) | about for entry in results.items()]
     random = [row for row in rows if row["condition"] == RANDOM]
     for row, condition in zip(rows, results, strict=True):
@@ -103,7 +103,8 @@ def conditions_table(
     untouched = {
         "condition": UNTOUCHED, "how": "none", "heads": 0, **about, "guard": "pass",
         "perplexity": 0.0, "before": first["before"], "beta": first["before"], "low": low,
-        "high": high, "change": 0.0, "beta_at_entropy": first["before"], "temperature": 1.0,
+        "high": high, "folds": first["folds"], "change": 0.0, "beta_at_entropy": first["before"],
+        "temperature": 1.0,
         **{name: first[f"{name}_before"] for name in _BEFORE},
         **{f"{name}_before": first[f"{name}_before"] for name in _BEFORE},
     }  # fmt: skip
@@ -115,8 +116,7 @@ def condition_row(
     condition: Condition, trained: Sequence[Trained], protocol: Protocol
 ) -> dict[str, Any]:
     """The row of one condition, or of one random set, without what compares it with others."""
-    folds = [one.training.fold for one in trained]
-    of_fold = np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
+    of_fold = _fold_of_item(trained)
     before, after = _items(trained, "gap", before=True), _items(trained, "gap")
     own = [one.trajectory for one in trained]
     ppl = [np.expm1(t.after["log_ppl"] - t.before["log_ppl"]) for t in own]
@@ -159,7 +159,7 @@ def condition_row(
     gained = [row["lms"] - row["lms_before"], row["lms_token"] - row["lms_token_before"]]
     kept = passes(protocol, [*gained, *pairs.values()], float(np.mean(ppl)))
     row["guard"] = "pass" if kept else "fail"
-    row["folds"] = len(folds)
+    row["folds"] = len(np.unique(of_fold))
     return row
 
 
@@ -175,6 +175,12 @@ def _mean_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     passed = sum(row["guard"] == "pass" for row in rows)
     means["guard"] = f"{passed} of {len(rows)} pass"
     return means
+
+
+def _fold_of_item(trained: Sequence[Trained]) -> Int[np.ndarray, " item"]:
+    """The number of the fold that tests each item: items of a fold share a model."""
+    folds = [one.training.fold for one in trained]
+    return np.repeat([fold.number for fold in folds], [len(fold.test) for fold in folds])
 
 
 def _rms(values: np.ndarray) -> float:
