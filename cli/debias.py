@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # Of the protocol: what is no option, what a preset or the model decides unless it is asked for,
 # and what has a shorter name on the command line.
-_FIXED = {"n_folds", "checks_per_epoch", "batch", "passages", "l1", "patience"}
+_FIXED = {"n_folds", "checks_per_epoch", "batch", "passages", "watched", "l1", "patience"}
 _OF_PRESET = {"top"}.union(*PRESETS.values())
 _SHORTER = {"by": "rank_by", "folds_run": "folds", "n_rates": "rates"}
 
@@ -161,7 +161,7 @@ def debias(settings: DebiasSettings) -> None:
         corpus = Corpus(
             TwinTexts(model, triples, of_each, batch_size=size),
             neutral_text(model, settings.text, seed=seed),
-            domain_texts(model, others, batch_size=size, seed=seed),
+            domain_texts(model, others, n_watch=protocol.watched, batch_size=size, seed=seed),
             pairs,
         )
         experiment = fixed_experiment(

@@ -31,9 +31,9 @@ from tda_bias.stats.resampling import generator
 from tda_bias.types import InputError, Triple
 
 T = TypeVar("T")
-# Triples of other categories that hold the model, that watch its language, and of each category
-# that test whether its own bias changed.
-_LEARN, _WATCH, _REPORT = 96, 48, 24
+# Triples of other categories that hold the model, and of each category that test whether its own
+# bias changed.
+_LEARN, _REPORT = 96, 24
 SELF = "self"
 # Words that passages begin with, passages that are written side by side, and that are read so.
 _FIRST_WORDS, _SIDE_BY_SIDE, _BATCH = 2000, 32, 8
@@ -107,10 +107,14 @@ def domain_texts(
     model: LanguageModel,
     others: Sequence[tuple[Triple, Sequence[Triple]]],
     *,
+    n_watch: int = 48,
     batch_size: int = 32,
     seed: int = 0,
 ) -> Domain | None:
-    """Texts of other categories, given with their twins: each category's targets in three parts."""
+    """Texts of other categories, given with their twins: each category's targets in three parts.
+
+    Of the second part at most ``n_watch`` triples count in the language-model score.
+    """
     parts: list[list[tuple[Triple, Sequence[Triple]]]] = [[], []]
     report: dict[str, TwinTexts] = {}
     for category in sorted({triple.category for triple, _ in others}):
@@ -124,7 +128,7 @@ def domain_texts(
         if tested:
             items, twins = [t for t, _ in tested], [its_twins[:1] for _, its_twins in tested]
             report[category] = TwinTexts(model, items, twins, batch_size=batch_size)
-    learn, watch = _spread(parts[0], _LEARN), _spread(parts[1], _WATCH)
+    learn, watch = _spread(parts[0], _LEARN), _spread(parts[1], n_watch)
     if not learn or not watch:
         return None
     leading = special_tokens_around(model.tokenizer)[0]
