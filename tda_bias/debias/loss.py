@@ -20,6 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tda_bias.models.logits import in_tiles
+
 # Where the Huber loss becomes linear, and what gaps are multiplied with before: typical ones are a
 # tenth of a nat per token.
 _DELTA, _SCALE = 0.5, 4.0
@@ -63,5 +65,8 @@ def divergence(
     before: Float[Tensor, "token vocabulary"], after: Float[Tensor, "token vocabulary"]
 ) -> Float[Tensor, ""]:
     """KL(before || after) of logits, mean over tokens, nats."""
-    log_p, log_q = (torch.log_softmax(x.float(), -1) for x in (before, after))
-    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
+    of_tiles = []
+    for tile in zip(in_tiles(before), in_tiles(after), strict=True):
+        log_p, log_q = (torch.log_softmax(logits.float(), -1) for logits in tile)
+        of_tiles.append((log_p.exp() * (log_p - log_q)).sum(-1))
+    return torch.cat(of_tiles).mean()

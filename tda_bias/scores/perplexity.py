@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tda_bias.models.language_model import special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import logits_at, refuse_undefined, token_log_probs
+from tda_bias.models.logits import in_tiles, logits_at, refuse_undefined, token_log_probs
 from tda_bias.models.requests import mask_token, masked_row, require_kind, text_tree
 from tda_bias.models.scoring import LOGITS, Scorer, TreePass
 from tda_bias.models.token_trees import Rows
@@ -28,8 +28,6 @@ from tda_bias.types import InputError, Progress
 
 WIDTH = 1024
 _MASKED_WIDTH = 128
-# Rows whose distributions are held in two copies at once.
-_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -196,8 +194,8 @@ def _kl(
     """KL(p || q) of two distributions given as logits, row by row; never below 0 by rounding."""
     parts = []
     n = min(p.shape[1], q.shape[1])  # some checkpoints pad their vocabularies
-    for first, second in zip(torch.split(p, _ROWS), torch.split(q, _ROWS), strict=True):
-        log_p, log_q = (torch.log_softmax(rows[:, :n].double(), dim=-1) for rows in (first, second))
+    for tile in zip(in_tiles(p[:, :n]), in_tiles(q[:, :n]), strict=True):
+        log_p, log_q = (torch.log_softmax(rows.double(), dim=-1) for rows in tile)
         parts.append((log_p.exp() * (log_p - log_q)).sum(-1).clamp_min(0))
     return np.asarray(torch.cat(parts).cpu().numpy())
 
