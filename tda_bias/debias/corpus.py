@@ -21,7 +21,7 @@ from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.hooks import Computing, stopped_before
 from tda_bias.models.language_model import padded, special_tokens_around
 from tda_bias.models.load import LanguageModel
-from tda_bias.models.logits import is_linear
+from tda_bias.models.logits import in_tiles, is_linear, logits_at
 from tda_bias.pairs.pair import PairSet
 from tda_bias.runs.text import counted
 from tda_bias.scores.perplexity import Windows, text_windows
@@ -343,20 +343,23 @@ def held_by(
 
 def next_token_loss(model: LanguageModel, texts: Sequence[Sequence[int]]) -> Float[Tensor, ""]:
     """Mean negative log-probability of the next tokens of texts (ids), nats, with gradients."""
-    logits = _logits(model, texts)
-    ends = np.cumsum([len(ids) for ids in texts]) - 1
-    kept = torch.from_numpy(np.setdiff1d(np.arange(len(logits)), ends)).to(logits.device)
-    target = torch.tensor([token for ids in texts for token in ids[1:]], device=logits.device)
-    return nn.functional.cross_entropy(logits[kept].float(), target)
+    last = -100  # what cross_entropy leaves out: nothing follows
+    following = torch.tensor([token for ids in texts for token in (*ids[1:], last)])
+    of_tiles, first = [], 0
+    for tile in in_tiles(_logits(model, texts)):
+        target = following[first : first + len(tile)].to(tile.device)
+        of_tiles.append(nn.functional.cross_entropy(tile, target, reduction="sum"))
+        first += len(tile)
+    return torch.stack(of_tiles).sum() / int((following != last).sum())
 
 
 def _logits(
     model: LanguageModel, texts: Sequence[Sequence[int]]
 ) -> Float[Tensor, "token vocabulary"]:
-    """At every token of texts, one after the other."""
+    """At every token of texts, one after the other, with gradients."""
     inputs = _inputs(model, texts)
-    logits: Tensor = model.hf_model(**inputs).logits
-    return logits[inputs["attention_mask"].bool()]
+    places = inputs["attention_mask"].flatten().nonzero()[:, 0]
+    return logits_at(model.hf_model, inputs, places, gradients=True)
 
 
 def _inputs(model: LanguageModel, texts: Sequence[Sequence[int]]) -> dict[str, Any]:

@@ -67,6 +67,6 @@ def divergence(
     """KL(before || after) of logits, mean over tokens, nats."""
     of_tiles = []
     for tile in zip(in_tiles(before), in_tiles(after), strict=True):
-        log_p, log_q = (torch.log_softmax(logits.float(), -1) for logits in tile)
+        log_p, log_q = (torch.log_softmax(logits, -1) for logits in tile)
         of_tiles.append((log_p.exp() * (log_p - log_q)).sum(-1))
     return torch.cat(of_tiles).mean()

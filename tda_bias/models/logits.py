@@ -44,12 +44,11 @@ def logits_at(
         gradients: Keep what a backward pass needs.
 
     Returns:
-        In single precision at least.
+        In the precision in which the model computes.
     """
     with torch.inference_mode(not gradients), _only(hf_model, inputs, places) as only:
         logits: Tensor = hf_model(**inputs).logits
-        logits = logits[0] if only else logits.flatten(0, 1)[places]
-    return logits.float() if logits.dtype.itemsize < 4 else logits
+        return logits[0] if only else logits.flatten(0, 1)[places]
 
 
 def log_probs_with_gradients(
@@ -74,10 +73,11 @@ def log_probs_with_gradients(
     return torch.cat(values)[torch.from_numpy(order).to(logits.device)]
 
 
-def in_tiles(logits: Float[Tensor, "row vocabulary"]) -> tuple[Tensor, ...]:
-    """Logits in parts of a few rows."""
+def in_tiles(logits: Float[Tensor, "row vocabulary"]) -> Iterator[Tensor]:
+    """Logits in parts of a few rows, in single precision at least."""
     tile = _TILE.get(logits.device.type, _TILE_ELSEWHERE)
-    return torch.split(logits, max(1, tile // logits.shape[-1]))
+    for part in torch.split(logits, max(1, tile // logits.shape[-1])):
+        yield part.float() if part.dtype.itemsize < 4 else part
 
 
 def token_log_probs(
@@ -190,7 +190,7 @@ def log_probs(
     normaliser = torch.cat([torch.logsumexp(part, dim=-1) for part in in_tiles(logits)])
     which = torch.from_numpy(row).to(logits.device)
     chosen = logits[which, torch.from_numpy(token).to(logits.device)]
-    return np.asarray((chosen - normaliser[which]).double().cpu().numpy())
+    return np.asarray((chosen.to(normaliser) - normaliser[which]).double().cpu().numpy())
 
 
 def refuse_undefined(model: LanguageModel, values: Iterable[Float[np.ndarray, " reading"]]) -> None:
