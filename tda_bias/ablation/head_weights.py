@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, combinations, product
 from pathlib import Path
@@ -270,14 +270,31 @@ def chosen_heads(
     return every.loc[[(head.layer, head.head) for head in drawn]].reset_index()
 
 
-def n_possible_sets(heads: Sequence[HeadId], n_heads: int) -> int:
-    """Number of different sets of as many other heads of the same layers."""
+def n_possible_sets(heads: Sequence[HeadId], n_heads: int, *, scarce: bool = False) -> int:
+    """Number of different sets that ``random_sets`` draws from."""
     by_layer = by_layer_of(heads)
-    return math.prod(math.comb(n_heads - len(chosen), len(chosen)) for chosen in by_layer.values())
+    others = _others(by_layer, n_heads, scarce)
+    return math.prod(math.comb(len(others[n]), len(chosen)) for n, chosen in by_layer.items())
+
+
+def _others(
+    by_layer: Mapping[int, Collection[int]], n_heads: int, scarce: bool
+) -> dict[int, list[HeadId]]:
+    """Of each layer the heads that are not chosen; all of its heads where these are too few."""
+    others = {}
+    for layer, chosen in by_layer.items():
+        too_few = scarce and n_heads - len(chosen) < len(chosen)
+        others[layer] = [HeadId(layer, h) for h in range(n_heads) if too_few or h not in chosen]
+    return others
 
 
 def random_sets(
-    heads: Sequence[HeadId], n_heads: int, n: int, *, rng: np.random.Generator
+    heads: Sequence[HeadId],
+    n_heads: int,
+    n: int,
+    *,
+    rng: np.random.Generator,
+    scarce: bool = False,
 ) -> list[tuple[HeadId, ...]]:
     """Different sets of as many other heads of the same layers, to compare a chosen set with.
 
@@ -286,20 +303,20 @@ def random_sets(
         n_heads: Heads per layer.
         n: Number of sets. Where there are fewer, all of them are given.
         rng: The generator they come from.
+        scarce: Draw from all heads of a layer that has too few others.
 
     Raises:
         InputError: if a layer has too few other heads.
     """
     by_layer = by_layer_of(heads)
-    others: dict[int, list[HeadId]] = {}
+    others = _others(by_layer, n_heads, scarce)
     for layer, theirs in by_layer.items():
-        others[layer] = [HeadId(layer, h) for h in range(n_heads) if h not in theirs]
         if len(others[layer]) < len(theirs):
             raise InputError(
                 f"layer {layer} has {len(theirs)} chosen heads and {len(others[layer])} others, so "
                 "there is no random set of the same layers; choose fewer with --top"
             )
-    possible = n_possible_sets(heads, n_heads)
+    possible = n_possible_sets(heads, n_heads, scarce=scarce)
     if possible <= 2 * n:
         per_layer = [combinations(others[layer], len(by_layer[layer])) for layer in by_layer]
         every = [tuple(chain.from_iterable(parts)) for parts in product(*per_layer)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -108,11 +109,12 @@ class Experiment:
         return [fold for fold in self.folds if fold.number != FINAL]
 
     def targets(self, fold: Fold) -> dict[str, list[str]]:
-        """Names of the targets of a fold's parts."""
-        triples = self.corpus.items.triples
-        return {
-            name: sorted({triples[i].group for i in items}) for name, items in fold.parts().items()
-        }
+        """Names of the targets of a fold's parts, and of their twins."""
+        items, own = self.corpus.items, fold.parts()
+        named = {name: {items.triples[i].group for i in part} for name, part in own.items()}
+        twins = {part: items.twins for part in own} | {"train": items.without(fold.apart).twins}
+        about = {twin.group for name, part in own.items() for i in part for twin in twins[name][i]}
+        return {name: sorted(targets) for name, targets in {**named, "twins": about}.items()}
 
     def held(self, fold: Fold) -> Held:
         """The predictions that hold the model in a fold."""
@@ -264,16 +266,27 @@ def heads_of(experiment: Experiment, condition: Condition, fold: Fold) -> tuple[
 
 
 def random_heads(experiment: Experiment, fold: Fold) -> tuple[list[tuple[HeadId, ...]], str]:
-    """Random sets as large as the chosen one, and in words whether they are of the same layers."""
+    """Random sets as large as the chosen one, and in words which heads they are drawn from."""
     n, every = experiment.protocol.n_random, experiment.every_head
     first = first_heads(experiment, fold)
     rng = generator(experiment.protocol.seed, "random heads", str(fold.number))
     per_layer = 1 + max(head.head for head in every)
     if n_possible_sets(first, per_layer) >= n:
         return random_sets(first, per_layer, n, rng=rng), "of the same layers"
-    # A layer has more chosen heads than others: there is no such set.
-    sets = [rng.choice(len(every), len(first), replace=False) for _ in range(n)]
-    return [tuple(sorted(every[int(i)] for i in places)) for places in sets], "of any layer"
+    # A layer has more chosen heads than others.
+    if n_possible_sets(first, per_layer, scarce=True) >= n:
+        sets = random_sets(first, per_layer, n, rng=rng, scarce=True)
+        return sets, "of the same layers, chosen heads among them where others are too few"
+    drawn = [rng.choice(len(every), len(first), replace=False) for _ in range(n)]
+    return [tuple(sorted(every[int(i)] for i in places)) for places in drawn], "of any layer"
+
+
+def matching(experiment: Experiment) -> str:
+    """Say which heads random sets are drawn from, fold by fold where folds differ."""
+    said = Counts(random_heads(experiment, fold)[1] for fold in experiment.tested)
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{words} ({counted(n, 'fold')})" for words, n in said.items())
 
 
 # -- what is computed once, and saved --------------------------------------------------------------
@@ -310,7 +323,7 @@ def _orders_part(experiment: Experiment, fold: Fold) -> Part:
     protocol = experiment.protocol
 
     def computed() -> dict[str, np.ndarray]:
-        items, load = experiment.corpus.items, experiment.load_hooked
+        items, load = experiment.corpus.items.without(fold.apart), experiment.load_hooked
         orders = fold_orders(items, fold.train, protocol.by, load=load, seed=protocol.seed)
         if "gates" in protocol.by:  # by how far the learned gate is from 1
             condition = Condition("gates of all heads", "gates")
@@ -388,10 +401,11 @@ def learner_of(experiment: Experiment, training: Training) -> Learner:
 
 def _edit_of(experiment: Experiment, training: Training) -> Edit:
     """The edit that stands in the place of a training."""
-    trial, items = training.trial, training.fold.train.tolist()
+    fold, trial = training.fold, training.trial
+    texts, items = experiment.corpus.items.without(fold.apart), fold.train.tolist()
     if training.condition.how == "leace":
-        return Erasure(experiment.corpus.items, items, trial.layer)
-    return Steering(experiment.corpus.items, items, trial.layer, trial.sign)
+        return Erasure(texts, items, trial.layer)
+    return Steering(texts, items, trial.layer, trial.sign)
 
 
 # -- fixing an experiment --------------------------------------------------------------------------
@@ -436,7 +450,7 @@ def fixed_experiment(
                 "rank the heads of this one, with tdabias heads and tdabias edit --as slices"
             )
     neutral, domain = corpus.neutral, corpus.domain
-    all_folds = folds(corpus.items.triples, protocol)
+    all_folds = folds(corpus.items.triples, corpus.items.twins, protocol)
     reported = domain.report.items() if domain else ()
     applied = {
         "weights": weights,
@@ -453,7 +467,7 @@ def fixed_experiment(
     # Processes on other hardware may write other neutral text: their trainings do not mix.
     neutral_ids = [*neutral.learn.ids, *neutral.watch.ids, *neutral.report.ids]
     kept = {
-        "format": 3, "protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids]),
+        "format": 4, "protocol": identity, "neutral": texts_hash([(ids,) for ids in neutral_ids]),
     }  # fmt: skip
     trainings = folder / "trainings"
     cache = Cache(trainings, kept, resume=resume, overwrite=overwrite, team=team)

@@ -315,12 +315,14 @@ class Fold:
         train: Items that choose heads and train, at most as many as the protocol wants.
         validation: Items that stop the training.
         test: Items that are only looked at.
+        apart: Targets that validate or test: no text about one of them trains, also no twin.
     """
 
     number: int
     train: Int[np.ndarray, " item"]
     validation: Int[np.ndarray, " item"]
     test: Int[np.ndarray, " item"]
+    apart: frozenset[str] = frozenset()
 
     def parts(self) -> dict[str, Int[np.ndarray, " item"]]:
         """Items by what they are for."""
@@ -340,14 +342,18 @@ class Training:
     trial: Trial = Trial()
 
 
-def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
+def folds(
+    triples: Sequence[Triple], twins: Sequence[Sequence[Triple]], protocol: Protocol
+) -> list[Fold]:
     """The folds that are run, and after them the final fit where there are several.
 
-    Targets are split so that folds have about as many items. The final fit trains on the targets
-    of all folds but those that stop it; what it is worth is what the folds show.
+    Targets are split so that folds have about as many items. An item whose twins are all about
+    targets that validate or test does not train: its twin would show them. The final fit trains on
+    the targets of all folds but those that stop it; what it is worth is what the folds show.
 
     Raises:
-        InputError: if there are fewer targets than folds, or too few to train, validate and test.
+        InputError: if there are fewer targets than folds, or too few to train, validate and test,
+            or no item of a fold has a twin to train with.
     """
     from tda_bias.stats.resampling import generator  # here: `tdabias debias --help` is to be fast
 
@@ -373,17 +379,30 @@ def folds(triples: Sequence[Triple], protocol: Protocol) -> list[Fold]:
         n_validation = max(1, round(len(rest) / 4))
         validation = [rest[i] for i in rng.permutation(len(rest))[:n_validation]]
         train = [name for name in rest if name not in validation]
+        apart = frozenset([*test, *validation])
         most = (protocol.train_items, protocol.check_items, protocol.check_items)
         parts = []
         for part, at_most in zip((train, validation, test), most, strict=True):
             items = np.flatnonzero(np.isin(target, part))  # those of a target stand together
+            if part is train:
+                items = items[[_trains(twins[int(i)], apart) for i in items]]
             if at_most is not None and at_most < len(items):
                 items = items[np.linspace(0, len(items) - 1, at_most).round().astype(int)]
             parts.append(items)
-        return Fold(number, *parts)
+        to_train, to_validate, to_test = parts
+        if not len(to_train):
+            raise InputError(
+                f"all twins of {', '.join(train[:5])} are about targets that validate or test, so "
+                "that nothing is left to train on; give data with more targets"
+            )
+        return Fold(number, to_train, to_validate, to_test, apart)
 
     tested = [fold(number, test) for number, test in enumerate(split[: protocol.folds_run])]
     return [*tested, fold(FINAL, [])] if len(tested) > 1 else tested
+
+
+def _trains(twins: Sequence[Triple], apart: frozenset[str]) -> bool:
+    return not twins or any(twin.group not in apart for twin in twins)
 
 
 def refuse_evaluation_only(source: str | Path) -> None:

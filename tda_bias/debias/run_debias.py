@@ -23,7 +23,7 @@ from tda_bias.debias.experiment import (
     Results,
     at_equal_entropy,
     learner_of,
-    random_heads,
+    matching,
     run_experiment,
     trained_alone,
 )
@@ -100,7 +100,7 @@ def run_debias(
         fixed=experiment.fixed,
         folds=[{"number": fold.number, **experiment.targets(fold)} for fold in experiment.folds],
         neutral=corpus.neutral.record(),
-        matching=random_heads(experiment, experiment.folds[0])[1],
+        matching=matching(experiment),
         recommended=first,
         unchanged=best.trajectory.best == 0,
         verdict=verdict,

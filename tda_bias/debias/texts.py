@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -137,6 +138,17 @@ class TwinTexts:
 
     def __len__(self) -> int:
         return len(self.triples)
+
+    def without(self, targets: Set[str]) -> TwinTexts:
+        """The same items without the twins that are about some targets."""
+        kept = copy.copy(self)
+        about = [twin.group in targets for its_twins in self.twins for twin in its_twins]
+        kept.twins = tuple(
+            tuple(twin for twin in its_twins if twin.group not in targets)
+            for its_twins in self.twins
+        )
+        kept._twin_of = np.where(about, -1, self._twin_of)
+        return kept
 
     def means(self, items: Sequence[int], *, twins: bool = True, unrelated: bool = False) -> Means:
         """Mean log-probabilities of continuations of items (by number), with gradients."""

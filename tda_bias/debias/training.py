@@ -20,7 +20,7 @@ from tda_bias.debias.loss import anchor, huber, relatedness
 from tda_bias.debias.mask import Learner
 from tda_bias.debias.peers import Edit
 from tda_bias.debias.protocol import RANDOM, Fold, Protocol, Training
-from tda_bias.debias.texts import Answers
+from tda_bias.debias.texts import Answers, TwinTexts
 from tda_bias.models.hooks import Computing
 from tda_bias.runs.text import counted
 from tda_bias.scores.pair_scores import compared, pair_items
@@ -68,7 +68,7 @@ def batches(fold: Fold, held: Held, protocol: Protocol) -> list[Batch]:
 
 def loss_of(
     learner: Learner,
-    corpus: Corpus,
+    items: TwinTexts,
     protocol: Protocol,
     training: Training,
     held: Held,
@@ -85,7 +85,6 @@ def loss_of(
     begins: it would change nothing but by rounding.)
     """
     goal, trial = training.condition.goal, training.trial
-    items = corpus.items
     if goal == "retention":
         return held.neutral.next_token_loss(batch.passages)
     if goal == "cda":
@@ -286,6 +285,7 @@ def train(
     told of every step.
     """
     fold = training.fold
+    items = corpus.items.without(fold.apart)
     computing = Computing(corpus.model, protocol.precision)
     optimiser = torch.optim.Adam(learner.parameters(), lr=training.trial.rate)
     trajectory = Trajectory(list(untouched.checks), before=untouched.before)
@@ -294,7 +294,7 @@ def train(
     every = max(1, len(steps) // (protocol.epochs * protocol.checks_per_epoch))
     for step, batch in enumerate(steps, start=1):
         with computing.running(), learner.running():
-            loss = loss_of(learner, corpus, protocol, training, held, batch)
+            loss = loss_of(learner, items, protocol, training, held, batch)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         length = torch.nn.utils.clip_grad_norm_(learner.parameters(), _LARGEST_GRADIENT)

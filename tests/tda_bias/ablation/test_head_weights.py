@@ -128,6 +128,17 @@ def test_where_there_are_few_all_are_given_once():
     assert len(sets) == 9
 
 
+def test_a_layer_with_too_few_others_can_give_its_chosen_heads_too():
+    heads = [*(HeadId(0, head) for head in range(3)), HeadId(1, 0)]
+    assert n_possible_sets(heads, 4) == 0
+    assert n_possible_sets(heads, 4, scarce=True) == 4 * 3
+    sets = random_sets(heads, 4, 20, rng=np.random.default_rng(0), scarce=True)
+    assert len(set(sets)) == 12
+    for drawn in sets:
+        assert [head.layer for head in drawn] == [0, 0, 0, 1]
+        assert HeadId(1, 0) not in drawn
+
+
 def test_every_set_is_as_likely():
     heads = [HeadId(0, 0), HeadId(0, 1)]
     rng = np.random.default_rng(0)

@@ -1,5 +1,8 @@
 """The experiment as a loop: steps counted, settings chosen on validation targets, all saved."""
 
+from dataclasses import replace
+from functools import partialmethod
+
 import numpy as np
 import pytest
 import torch
@@ -8,13 +11,17 @@ from tda_bias.debias.experiment import (
     Experiment,
     at_equal_entropy,
     learner_of,
+    matching,
     run_experiment,
     trained_alone,
 )
 from tda_bias.debias.learners import undone
 from tda_bias.debias.protocol import CONTROLS, Protocol, folds, trials
+from tda_bias.debias.rankings import fold_orders
+from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.logits import tempered
 from tda_bias.runs.cache import Cache
+from tda_bias.types import HeadId
 
 
 @pytest.fixture
@@ -28,7 +35,7 @@ def fixed(corpus_of, tmp_path):
         return Experiment(
             corpus=corpus,
             protocol=protocol,
-            folds=folds(corpus.items.triples, protocol),
+            folds=folds(corpus.items.triples, corpus.items.twins, protocol),
             cache=Cache(tmp_path, {}),
             load_hooked=lambda: pytest.fail("no ranking needs hooks"),
         )
@@ -58,6 +65,55 @@ def test_every_condition_is_trained_and_every_step_is_counted(fixed):
     assert adapter > 0
     assert "other profession" in by_name["effect"].after
     assert "other profession" not in by_name["random"].after
+
+
+def test_nothing_trains_on_a_text_about_a_target_that_tests_or_validates(
+    fixed, twin_texts, monkeypatch
+):
+    own = fixed(by=("effect",), n_random=1, folds_run=1, controls=CONTROLS)
+    items = twin_texts(category="profession", limit=4)  # each is a twin of all others
+    own = replace(
+        own,
+        corpus=replace(own.corpus, items=items),
+        folds=folds(items.triples, items.twins, own.protocol),
+    )
+    shown = set()
+
+    def ranked(texts, items, by, **options):
+        shown.update(twin.group for i in items for twin in texts.twins[i])
+        return fold_orders(texts, items, by, **options)
+
+    monkeypatch.setattr("tda_bias.debias.experiment.fold_orders", ranked)
+    for name in ("means", "sequences"):
+
+        def watched(self, items, read, **options):
+            for i in items if isinstance(items, list) else [items]:
+                shown.update(text.group for text in (self.triples[i], *self.twins[i]))
+            return read(self, items, **options)
+
+        read = getattr(TwinTexts, name)
+        monkeypatch.setattr(TwinTexts, name, partialmethod(watched, read=read))
+    run_experiment(own)
+    (fold,) = own.folds
+    would = {twin.group for i in fold.train for twin in items.twins[i]}
+    targets = own.targets(fold)
+    assert would & fold.apart
+    assert shown == {twin for twin in would if twin not in fold.apart} | set(targets["train"])
+    assert not shown & fold.apart
+    assert shown <= {name for names in targets.values() for name in names}
+
+
+def test_it_is_said_of_which_heads_the_random_sets_of_every_fold_are(fixed, monkeypatch):
+    own = fixed(by=("effect",), n_random=2)
+    chosen = iter(
+        [HeadId(0, 0), HeadId(1, 0)] if n % 2 else [HeadId(0, h) for h in range(3)]
+        for n in range(5)
+    )
+    monkeypatch.setattr("tda_bias.debias.experiment.first_heads", lambda *_: next(chosen))
+    assert matching(own) == (
+        "of the same layers, chosen heads among them where others are too few (2 folds); "
+        "of the same layers (2 folds)"
+    )
 
 
 def test_what_is_saved_is_what_the_experiment_trained(fixed):

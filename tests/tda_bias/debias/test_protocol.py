@@ -1,6 +1,7 @@
 """Folds of targets: nothing that tests also trains, stops or chooses; and what may train."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,10 @@ from tda_bias.debias.protocol import (
 from tda_bias.types import InputError, Triple
 
 
+def folds_of(items, protocol, twins=None):
+    return folds(items, twins or [()] * len(items), protocol)
+
+
 def triples(*sizes):
     return [
         Triple(f"target {n}", "gender", "c", f"s {i}", "a", "u")
@@ -25,16 +30,16 @@ def triples(*sizes):
 
 def test_too_few_targets_are_refused_by_name():
     with pytest.raises(InputError, match=r"5 are needed at least; the data has 4 \(target 0"):
-        folds(triples(9, 9, 9, 9), Protocol())
+        folds_of(triples(9, 9, 9, 9), Protocol())
     with pytest.raises(InputError, match="4 are needed at least; the data has 3"):
-        folds(triples(9, 9, 9), Protocol(n_folds=2))
+        folds_of(triples(9, 9, 9), Protocol(n_folds=2))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_target_tests_once_and_its_items_do_nothing_else_there(seed):
     items = triples(27, 27, 26, 26, 26, 24, 23, 21, 21, 21)
     group = np.array([item.group for item in items])
-    *tested, final = folds(items, Protocol(seed=seed))
+    *tested, final = folds_of(items, Protocol(seed=seed))
     assert final.number == FINAL
     assert len(final.test) == 0
     tests = np.concatenate([fold.test for fold in tested])
@@ -49,10 +54,36 @@ def test_every_target_tests_once_and_its_items_do_nothing_else_there(seed):
 
 def test_one_fold_has_no_final_fit_and_a_cap_spreads_over_targets():
     items = triples(*[20] * 10)
-    (only,) = folds(items, Protocol(folds_run=1, train_items=12))
+    (only,) = folds_of(items, Protocol(folds_run=1, train_items=12))
     assert only.number == 0
     assert len(only.train) == 12
     assert len({items[i].group for i in only.train}) == 6
+
+
+def test_an_item_trains_only_if_a_twin_is_about_no_target_that_tests_or_validates():
+    items = triples(*[4] * 8)
+    # Targets 0 and 1, 2 and 3, ... are each other's twins; target 7 has one of no other item too.
+    twins = [[replace(item, group=f"target {int(item.group[-1]) ^ 1}")] for item in items]
+    twins[-1].append(replace(items[0], group="another"))
+    *tested, _ = folds_of(items, Protocol(n_folds=4), twins)
+    left_out = 0
+    for fold in tested:
+        test, validation = ({items[i].group for i in part} for part in (fold.test, fold.validation))
+        assert fold.apart == test | validation
+        training = [i for i, item in enumerate(items) if item.group not in fold.apart]
+        kept = [i for i in training if any(twin.group not in fold.apart for twin in twins[i])]
+        assert fold.train.tolist() == kept
+        left_out += len(training) - len(kept)
+    assert left_out > 0
+
+
+def test_a_fold_whose_twins_would_all_show_its_test_targets_is_refused():
+    items = triples(*[4] * 5)
+    twins = [[replace(item, group=own.group) for own in items[::4]] for item in items]
+    assert folds_of(items, Protocol(), twins)
+    none_left = [[replace(item, group="target 0")] for item in items]
+    with pytest.raises(InputError, match="that validate or test, so that nothing is left"):
+        folds_of(items, Protocol(), none_left)
 
 
 def test_the_hash_knows_every_setting_and_what_it_is_applied_to():

@@ -73,6 +73,19 @@ def test_gaps_and_outcomes_are_those_of_the_definition(twin_texts, kind):
     assert all(p.grad is not None for p in plain.hf_model.get_output_embeddings().parameters())
 
 
+def test_twins_about_some_targets_can_be_left_out(twin_texts):
+    texts = twin_texts("gpt2", category="profession", limit=2)
+    name = texts.twins[0][0].group
+    left = texts.without({name})
+    twins = [[twin for twin in own if twin.group != name] for own in texts.twins]
+    chosen = [i for i, own in enumerate(twins) if own][:3]
+    assert len(twins[0]) == len(texts.twins[0]) - 1
+    expected = TwinTexts(texts.model, texts.triples, twins).means(chosen).gaps()
+    torch.testing.assert_close(left.means(chosen).gaps(), expected, rtol=0, atol=1e-6)
+    assert [len(left.sequences(i)) for i in chosen] == [2 * len(twins[i]) for i in chosen]
+    assert not torch.allclose(texts.means(chosen).gaps(), expected)
+
+
 def test_without_twins_the_gap_is_the_plain_difference(twin_texts):
     texts, bare = twin_texts("gpt2"), twin_texts("gpt2", with_twins=False)
     equalised = texts.means([0, 1], twins=False).gaps().detach().numpy()

@@ -61,7 +61,7 @@ BATCH = Batch([0, 3, 7], [1, 2], [0, 4, 5])
 def lost(moved, goal, trial, **changes):
     corpus, held, own, fold = moved
     training = Training(Condition(goal, "tune", goal=goal), fold, (), trial)
-    return float(loss_of(own, corpus, Protocol(**changes), training, held, BATCH).detach())
+    return float(loss_of(own, corpus.items, Protocol(**changes), training, held, BATCH).detach())
 
 
 def test_the_loss_is_the_sum_of_its_terms(moved):
