@@ -20,7 +20,7 @@ from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
-from .output import Columns, Output, Row, progress_bar, report_of, rows_table, table_of
+from .output import Columns, Output, Row, progress_bar, report_of, rows_table, say, table_of
 from .settings import (
     OutputSettings,
     PlacementSettings,
@@ -332,7 +332,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     if not Path(settings.corpus).is_file():
         use_cache_if_unreachable()
 
-    from pvf.mining import Mined, documents, load_pipeline
+    from pvf.mining import Mined, corpus_hash, documents, load_pipeline
     from pvf.mining import mine as mine_documents
 
     nlp = load_pipeline(settings.pipeline)
@@ -340,12 +340,16 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     sample = {"field", "seed"}
     identity = {
         **settings.model_dump(include={"corpus", "kind", "documents", *sample}),
+        "content": corpus_hash(settings.corpus),
         "pipeline": pipeline,
     }
     state = settings.out.with_name(settings.out.name + ".state.json")
     if not settings.resume:
         state.unlink(missing_ok=True)
     mined = Mined.load(state, identity)
+    if mined.done:
+        found = counted(mined.done, "document")
+        say(settings.console, f"Going on after {found} of {state}; --no-resume starts over.")
     source = documents(settings.corpus, n=settings.documents, **settings.model_dump(include=sample))
 
     def kept() -> int:
