@@ -162,15 +162,14 @@ def _words(run: Run) -> str:
     )
 
 
-def _prompts(run: Run) -> object:
-    """Key of runs with the same words, templates and classes, which may stand in one figure."""
-    p = run.load(load_report).preferences
-    return p.x, p.templates, p.classes
+def _measure(run: Run) -> object:
+    """Key of runs which may stand in one figure."""
+    return run.load(load_report).measure
 
 
 _PAPERS = "PVF papers, figure"
-_ALL: dict[str, Any] = {"together": "all", "comparable": _prompts}
-_TWO: dict[str, Any] = {"together": "two", "comparable": _prompts, "fewest": 2}
+_ALL: dict[str, Any] = {"together": "all", "comparable": _measure}
+_TWO: dict[str, Any] = {"together": "two", "comparable": _measure, "fewest": 2}
 FIGURES: tuple[Entry, ...] = (
     Entry("pvf5_signed_means", f"{_PAPERS} 5: signed means by model", "pvf", _signed_means, **_ALL),
     Entry("pvf6_change", f"{_PAPERS}s 6 and 8: before and after", "pvf", _change, **_TWO),

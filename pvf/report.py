@@ -87,6 +87,14 @@ class RiskReport:
         """Name of the model."""
         return self.preferences.model
 
+    @property
+    def measure(self) -> tuple[object, ...]:
+        """What reports must share to be compared; words y whether a tokenizer has them or not."""
+        words, read = self.preferences.record.words, self.preferences.record.read
+        y = frozenset([*self.preferences.words, *words.not_read, *words.shared_by_classes])
+        weights = tuple(self.risk.x_weights.round(12).tolist())  # 1, 2 weigh like 10, 20
+        return read.x, weights, read.templates, tuple(read.classes), y
+
     def save(
         self,
         folder: str | Path,
@@ -314,13 +322,12 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
     first_name, first = next(iter(reports.items()))
     seen: dict[str, str] = {}
     for name, report in reports.items():
-        ours, theirs = report.preferences, first.preferences
-        if (ours.x, ours.templates, ours.classes) != (theirs.x, theirs.templates, theirs.classes):
+        if report.measure != first.measure:
             raise InputError(
-                f"{first_name} and {name} cannot be compared: they were read with other words, "
-                "templates or classes"
+                f"{first_name} and {name} cannot be compared: they have other words, weights of "
+                "words, templates or classes"
             )
-        weights = ours.record.model.weights or name
+        weights = report.preferences.record.model.weights or name
         if weights in seen:
             raise InputError(f"{seen[weights]} and {name} have the same weights: one model, twice")
         seen[weights] = name

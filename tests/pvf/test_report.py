@@ -90,6 +90,23 @@ def test_several_models_stand_in_one_table_but_not_one_twice_or_of_other_questio
         comparison({"a": first, "b": other})
 
 
+def test_other_words_y_or_weights_of_x_are_another_measure_and_what_a_tokenizer_lacks_is_not():
+    weighted, alike, other = ([2.0, 0, 1, 1, 1], [20.0, 0, 10, 10, 10], [1.0, 0, 1, 1, 1])
+    first = risk_report(made_up(0), x_weights=np.array(weighted))
+    for preferences, weights in (
+        (made_up(1), None),
+        (made_up(1), other),
+        (made_up(1, words=("he", "she"), class_of=(0, 1)), weighted),
+    ):
+        second = risk_report(preferences, x_weights=weights and np.array(weights))
+        with pytest.raises(InputError, match="a and b cannot be compared: they have other words"):
+            comparison({"a": first, "b": second})
+    lacking = made_up(1, words=("he", "she"), class_of=(0, 1))
+    words = lacking.record.words.model_copy(update={"not_read": {"him": "several tokens"}})
+    lacking = lacking.with_record(words=words)
+    comparison({"a": first, "b": risk_report(lacking, x_weights=np.array(alike))})
+
+
 def test_means_over_words_are_the_risks_of_the_report():
     preferences = made_up()
     found = risk_items(preferences)
