@@ -219,9 +219,11 @@ def risk_intervals(
     """Lower and upper limits of R, R_p and R_v: over ``templates``, over ``x``, and over ``both``.
 
     Returns:
-        By what is taken as a sample. NaN for fewer than five of it, and where a risk is 0.
+        By what is taken as a sample. NaN for fewer than five of it, and where a risk is 0; what has
+        no weight is not of it.
     """
     weight, each = _without_each(risk)
+    counts = risk.x_weights > 0
     limits: dict[str, list[np.ndarray]] = {"templates": [], "x": [], "both": []}
     of_model, of_x = (risk.R, risk.R_p, risk.R_v), (risk.r, risk.r_p, risk.r_v)
     for whole, own, without in zip(of_model, of_x, each, strict=True):
@@ -229,7 +231,7 @@ def risk_intervals(
             log = np.log(whole)
             templates = jackknife_mean(log, np.log(without @ risk.x_weights), weight)
             # The logarithm to first order in the risk of each x.
-            x = cluster_mean(log - 1 + own / whole, weight=risk.x_weights)
+            x = cluster_mean(log - 1 + own[counts] / whole, weight=risk.x_weights[counts])
         few, many = sorted((templates, x), key=lambda mean: mean.clusters)
         for over, mean in {"templates": templates, "x": x, "both": few.plus(many)}.items():
             limits[over].append(np.exp(mean.limits(confidence)))

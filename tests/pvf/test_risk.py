@@ -231,6 +231,17 @@ def test_intervals_of_every_x_are_those_of_that_x_alone_without_contexts_of_no_w
         np.testing.assert_allclose(every[:, :, i], risk_intervals(alone)["templates"])
 
 
+@pytest.mark.parametrize("weighted", [3, 6])
+def test_words_without_weight_are_not_of_the_sample(weighted):
+    p, x_weights = preferences(0, 30, 9), np.zeros(30)
+    x_weights[:weighted] = np.arange(1.0, weighted + 1)
+    found = risk_intervals(decompose(p, x_weights=x_weights))
+    alone = risk_intervals(decompose(p[:weighted], x_weights=x_weights[:weighted]))
+    for over, limits in found.items():
+        np.testing.assert_allclose(limits, alone[over])
+        assert np.isnan(limits).all() == (weighted < 5 and over != "templates")
+
+
 def test_what_does_not_vary_or_is_few_has_no_interval():
     same = np.repeat(preferences(0, 6, 1), 8, axis=1)
     assert np.isnan(x_intervals(decompose(same))).all()
