@@ -446,7 +446,12 @@ def _report(
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     figures = report_figures(report, label=settings.top)  # the words that are printed
     with locked(folder):
-        report.save(folder, figures=figures, overwrite=settings.overwrite)
+        report.save(
+            folder,
+            figures=figures,
+            overwrite=settings.overwrite,
+            x_weights_file=settings.x_weights,
+        )
     return report
 
 
@@ -493,7 +498,7 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
     """R, R_p and R_v of every model, with intervals, above the reference models."""
     config, n = report.config, report.controls
     title = (
-        f"{' / '.join(n['classes'])} · {counted(n['x'], 'word')} x, "
+        f"{' / '.join(n['classes'])} · {report.words} x, "
         f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )
@@ -516,11 +521,11 @@ def _risk(row: Row, quantity: str) -> str:
 
 
 def extremes_table(report: RiskReport, top: int) -> Table:
-    """The x that lean most to each side (two classes), or those with the largest risk."""
+    """The x of weight that lean most to each side (two classes), or have the largest risk."""
     classes = report.preferences.classes
     columns = ["x", "r", "r_p", "r_v", *(f"s_{label}" for label in classes), "union_mass"]
     if len(classes) == 2:
-        ordered = report.by_x.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
+        ordered = report.of_weight.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
         middle = len(ordered) > 2 * top
         import pandas as pd
 
@@ -528,7 +533,8 @@ def extremes_table(report: RiskReport, top: int) -> Table:
         title = f"{report.model} · words that lean most to {classes[0]} and to {classes[1]}"
     else:
         columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass"]
-        ordered = report.by_x.assign(s=report.risk.mean_s.max(1))
+        s = report.of_weight[[f"s_{label}" for label in classes]].max(axis=1)
+        ordered = report.of_weight.assign(s=s)
         chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
         title = f"{report.model} · words with the largest risk"
     return table_of(chosen[columns], title)

@@ -154,10 +154,12 @@ def _reports(runs: Sequence[Run]) -> dict[str, RiskReport]:
 
 
 def _words(run: Run) -> str:
-    n = run.load(load_report).controls
+    report = run.load(load_report)
+    n = report.controls
+    weighted = "" if report.x_weights is None else f" ({len(report.of_weight)} weighted)"
     return (
-        f"{run.model}: {counted(n['x'], 'word')}, {counted(n['templates'], 'template')} (weights "
-        f"like {n['n_effective_contexts']:.1f} of them); listed words hold "
+        f"{run.model}: {counted(n['x'], 'word')}{weighted}, {counted(n['templates'], 'template')} "
+        f"(weights like {n['n_effective_contexts']:.1f} of them); listed words hold "
         f"{n['union_mass_mean']:.2g} of the probability."
     )
 

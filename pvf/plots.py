@@ -57,7 +57,7 @@ def plot_signed_means(
 
 def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
     values = report.risk.mean_s[:, 0]
-    order = np.argsort(values, kind="stable")
+    order = _by_leaning(report)
     label = min(label, _MOST_NAMES, len(order) // 2)
     gap = 0.055 * (np.ptp(values) or 1.0)
     for chosen, step in ((order[:label], 1), (order[::-1][:label], -1)):
@@ -269,10 +269,16 @@ def figures_of_runs(
 
 
 def extreme_words(report: RiskReport) -> list[str]:
-    """The six words x that lean most to each side; all where there are no more."""
-    order = np.argsort(report.risk.mean_s[:, 0])
+    """The six words x of weight that lean most to each side; all where there are no more."""
+    order = _by_leaning(report)
     chosen = order if len(order) <= 12 else np.concatenate([order[:6], order[-6:]])
     return [report.preferences.x[index] for index in chosen[::-1]]
+
+
+def _by_leaning(report: RiskReport) -> np.ndarray:
+    """Numbers of the words x with a weight, from the last class to the first."""
+    order = np.argsort(report.risk.mean_s[:, 0], kind="stable")
+    return order[report.risk.x_weights[order] > 0]
 
 
 def _counted(report: RiskReport) -> str:

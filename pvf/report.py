@@ -39,10 +39,15 @@ _SETTINGS = "risk.json"
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed, and what must be read beside them."""
+    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
+
+    Attributes:
+        x_weights_file: Where the weights of x were read.
+    """
 
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
+    x_weights_file: str | None = None
     controls: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -79,13 +84,23 @@ class RiskReport:
     def _repr_html_(self) -> str:
         columns = [name for name in self.summary if not str(name).endswith(("_x", "_both"))]
         tables = {"risk, with intervals over templates": self.summary[columns]}
-        words = self.by_x.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
+        words = self.of_weight.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
         return summary_html(repr(self), tables={**tables, "words with the largest risk": words})
 
     @property
     def model(self) -> str:
         """Name of the model."""
         return self.preferences.model
+
+    @property
+    def of_weight(self) -> pd.DataFrame:
+        """The rows of ``by_x`` whose word has a weight above 0: the others count for nothing."""
+        return self.by_x[self.by_x["x_weight"] > 0]
+
+    @property
+    def words(self) -> str:
+        """How many words the risks are means of, and whether these are weighted."""
+        return counted(len(self.of_weight), "word" if self.x_weights is None else "weighted word")
 
     @property
     def measure(self) -> tuple[object, ...]:
@@ -101,11 +116,13 @@ class RiskReport:
         *,
         figures: Mapping[str, Figure] | None = None,
         overwrite: bool = False,
+        x_weights_file: Path | None = None,
     ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
         The folder is that of the preferences' run, to which they are added; another one gets the
-        preferences too. With ``overwrite`` risks under other settings may be lost.
+        preferences too. With ``overwrite`` risks under other settings may be lost. With
+        ``x_weights_file``, where the weights of x are from, the run says how to repeat it.
 
         Raises:
             InputError: if the folder cannot be written, holds another run, or risks under other
@@ -125,8 +142,12 @@ class RiskReport:
         with adding_to_run(folder) as writer:
             for name in ("by_x", "summary", "variants", "fits"):
                 writer.table(f"{name}.csv", getattr(self, name))
-            weights = _as_saved(self.x_weights)
-            settings = RiskSettings(config=self.config, x_weights=weights, controls=self.controls)
+            settings = RiskSettings(
+                config=self.config,
+                x_weights=_as_saved(self.x_weights),
+                x_weights_file=None if x_weights_file is None else str(x_weights_file),
+                controls=self.controls,
+            )
             writer.json(_SETTINGS, settings.model_dump())
             for name, figure in (figures or {}).items():
                 writer.figure(name, figure)
@@ -146,6 +167,20 @@ def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray |
                 f"{folder} holds risks with other settings; choose another --out, or write over "
                 "them with --overwrite"
             )
+
+
+def risk_options(run: Run) -> dict[str, Any]:
+    """Options of the command that the risks of a run depend on; none where it has no risks.
+
+    Raises:
+        InputError: if the weights of x are of no file, or a file is not as it was written.
+    """
+    if not run.has(_SETTINGS):
+        return {}
+    saved = _saved_settings(run)
+    if saved.x_weights is not None and saved.x_weights_file is None:
+        raise InputError(f"{run.folder / _SETTINGS}: `x_weights` are of no file")
+    return {**saved.config.model_dump(), "x_weights": saved.x_weights_file}
 
 
 def load_report(folder: str | Path) -> RiskReport:
@@ -364,11 +399,12 @@ def risk_finding(report: RiskReport) -> Finding:
     low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
     leaning = ""
     if len(classes) == 2:
-        toward = int((report.by_x[f"s_{classes[0]}"] > 0).sum())
+        toward = int((report.of_weight[f"s_{classes[0]}"] > 0).sum())
         leaning = (
-            f" {toward} of {counted(len(report.by_x), 'word')} lean to {classes[0]}, the others to "
-            f"{classes[1]}."
+            f" {toward} of {counted(len(report.of_weight), 'word')} lean to {classes[0]}, the "
+            f"others to {classes[1]}."
         )
+    over = "" if report.x_weights is None else f", over {report.words}"
     details = [
         f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
         f"{n['n_effective_contexts']:.1f}.",
@@ -394,7 +430,7 @@ def risk_finding(report: RiskReport) -> Finding:
         result=[
             f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
             f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
-            f"{measured['R_v']:.3f}, of {' and '.join(classes)}.{leaning}"
+            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
         ],
         control=[
             f"A model without prejudice, whose preferences are random in each template, has R_p = "

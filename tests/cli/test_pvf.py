@@ -140,6 +140,25 @@ def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tm
     capsys.readouterr()
 
 
+def test_weighted_risks_say_so_without_words_of_weight_0_and_repeat_with_their_weights(
+    scored, tmp_path, capsys
+):
+    (tmp_path / "w.csv").write_text("x,weight\ngirl,1\nboy,2\n")
+    weighted = ["--x-weights", str(tmp_path / "w.csv"), "--confidence", "0.8"]
+    command = ["pvf", "risk", str(scored / "run0"), *weighted, "--out", str(tmp_path / "o")]
+    assert run(command) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert ", over 2 weighted words. " in printed
+    assert "of 2 words lean to male" in printed
+    assert "2 weighted words x, 3 templates" in printed
+    assert "girl" in printed
+    assert "teacher" not in printed
+    assert run(["report", str(tmp_path / "o"), "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    for option in (f"--x-weights {tmp_path / 'w.csv'}", "--confidence 0.8"):
+        assert option in page
+
+
 def test_what_was_read_is_printed_for_other_programs(folders, tmp_path, capsys):
     command = [*arguments(folders, "score"), "--out", str(tmp_path), "--quiet"]
     assert run([*command, "--format", "csv"]) == 0
