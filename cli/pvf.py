@@ -125,7 +125,9 @@ class RiskSettings(_RiskSettings):
         """Folder of the risks of a run."""
         if self.out is None:
             return run
-        return self.out / run.resolve().name if len(self.runs) > 1 else self.out
+        if len(self.runs) == 1:
+            return self.out
+        return self.out / run.resolve().parent.name / folder_name(str(run))
 
 
 class PvfSettings(ScoreSettings, _RiskSettings):

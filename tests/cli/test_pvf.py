@@ -130,13 +130,23 @@ def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tm
     assert run([*command, *weighted]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert (saved / "by_x.csv").read_bytes() == before
-    both = [str(saved), str(scored / "run1"), *weighted]
-    assert run(["pvf", "risk", *both, "--out", str(tmp_path / "o")]) == 0
-    assert {path.name for path in (tmp_path / "o").iterdir()} == {"run", "run1"}
+    assert run([*command, *weighted, "--out", str(tmp_path / "o")]) == 0
     # Another folder gets the preferences too: it is a run of its own.
-    assert run(["show", str(tmp_path / "o" / "run")]) == 0
+    assert run(["show", str(tmp_path / "o")]) == 0
     assert run([*command, *weighted, "--overwrite"]) == 0
     assert (saved / "by_x.csv").read_bytes() != before
+    capsys.readouterr()
+
+
+def test_runs_of_one_name_in_several_places_get_a_folder_each(tmp_path, capsys):
+    saved = [f"a/{name}/pvf-gender" for name in "AB"] + ["b/B/pvf-gender"]
+    for number, name in enumerate(saved):
+        made_up(number).save(tmp_path / name)
+    runs = [str(tmp_path / name) for name in saved]
+    assert run(["pvf", "risk", *runs, "--out", str(tmp_path / "o")]) == 0
+    found = [path.relative_to(tmp_path / "o") for path in (tmp_path / "o").rglob("risk.json")]
+    assert sorted(path.parts[0] for path in found) == ["A", "B", "B"]
+    assert all(path.parts[1].startswith("pvf-gender-") for path in found)
     capsys.readouterr()
 
 
