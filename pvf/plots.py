@@ -194,11 +194,14 @@ def plot_regression(
     """Response against one factor: points sized by weight, both lines, a prediction band.
 
     The band is of the weighted line (of the ordinary one without weights) and holds one half, as
-    the papers draw it. Source: [PCF] figure 6, [BVF] figures 9 and 12-15.
+    the papers draw it. A weight of 0 leaves an x out. Source: [PCF] figure 6, [BVF] figures 9 and
+    12-15.
     """
     import statsmodels.api as sm
 
     ax = ax or _axes()
+    if WEIGHT in factors:
+        factors = factors[factors[WEIGHT] > 0]
     measured = by_x.set_index("x")[response]
     values = factors[factor].dropna()
     values = values.loc[[word for word in values.index if word in measured.index]]
