@@ -225,7 +225,7 @@ def risk_report(
         risk=risk,
         by_x=_by_x(preferences, risk, config),
         summary=_summary(preferences, risk, config, x_weights),
-        variants=_variants(preferences, x_weights),
+        variants=_variants(preferences, risk, x_weights),
         fits=pd.DataFrame(
             {"quantity": name, **normal_fit(values, rng=np.random.default_rng([config.seed, 3]))}
             for name, values in (("r_p", risk.r_p), ("r_v", risk.r_v))
@@ -287,7 +287,7 @@ def _summary(
     return pd.DataFrame(rows)
 
 
-def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.DataFrame:
+def _variants(preferences: Preferences, risk: Risk, x_weights: np.ndarray | None) -> pd.DataFrame:
     """Risk under the choices on which the papers or their code differ."""
     p, counts = preferences.by_class().p, preferences.counts
     risks = {}
@@ -306,15 +306,15 @@ def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.Data
         preferences.geometric_mean(), x_weights
     )
     rows: dict[str, tuple[float, ...]] = {
-        name: (risk.R, risk.R_p, risk.R_v) for name, risk in risks.items()
+        name: (found.R, found.R_p, found.R_v) for name, found in risks.items()
     }
-    papers, n_classes = decompose(p, **weights), len(preferences.classes)
-    rows["scale bvf"] = tuple((n_classes - 1) * v for v in (papers.R, papers.R_p, papers.R_v))
+    n_classes = len(preferences.classes)
+    rows["scale bvf"] = tuple((n_classes - 1) * v for v in (risk.R, risk.R_p, risk.R_v))
     if n_classes == 2:
         # The code counts deviations to the side of the mean only: as much prejudice, and half of
         # the volatility, because what leans to the other side is as much.
-        half = papers.R_v / 2
-        rows["definition one_sided"] = (papers.R_p + half, papers.R_p, half)
+        half = risk.R_v / 2
+        rows["definition one_sided"] = (risk.R_p + half, risk.R_p, half)
     return pd.DataFrame(
         [
             {"variant": name, **dict(zip(_QUANTITIES, row, strict=True))}

@@ -178,10 +178,10 @@ def test_each_reference_row_is_what_such_a_model_scores(n_classes):
 
 def test_few_contexts_show_prejudice_where_there_is_none_and_more_show_less():
     """Two classes, ten equal contexts: sd of the mean of a uniform on [-1, 1], half normal."""
-    drawn = finite_context_null(np.ones(10), 2, n_draws=40_000, rng=np.random.default_rng(0))
+    drawn = finite_context_null(np.ones(10), 2, rng=np.random.default_rng(0))
     np.testing.assert_allclose(drawn.mean(), np.sqrt(2 / np.pi) / np.sqrt(3 * 10), atol=0.004)
     means = [
-        finite_context_null(np.ones(n), 3, n_draws=2000, rng=np.random.default_rng(0)).mean()
+        finite_context_null(np.ones(n), 3, rng=np.random.default_rng(0)).mean()
         for n in (1, 10, 100)
     ]
     np.testing.assert_allclose(means[0], reference_models(3)["randomly initialised"][0], atol=0.02)
@@ -256,7 +256,7 @@ def test_what_does_not_vary_or_is_few_has_no_interval():
 def test_normal_fits_are_the_reference_ones_and_nothing_where_nothing_varies():
     (toy,) = GOLDEN["distribution_cases"]
     values = np.array(toy["input"]["values"])
-    found = normal_fit(values, n_draws=99, rng=np.random.default_rng(0))
+    found = normal_fit(values, rng=np.random.default_rng(0))
     names = {"sd": "sd_mle", "ks": "ks_normal"}
     for name in ("mean", "sd", "skew", "excess_kurtosis", "ks"):
         expected = toy["expected"][names.get(name, name)]
