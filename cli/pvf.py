@@ -20,7 +20,7 @@ from tda_bias.types import MAX_COUNT, InputError, ShareDone
 
 from .loading import use_cache_if_unreachable
 from .options import Positional, command, part_of
-from .output import Columns, Output, Row, progress_bar, report_of, rows_table, table_of
+from .output import Columns, Output, Row, progress_bar, report_of, rows_table, say, table_of
 from .settings import (
     OutputSettings,
     PlacementSettings,
@@ -125,7 +125,9 @@ class RiskSettings(_RiskSettings):
         """Folder of the risks of a run."""
         if self.out is None:
             return run
-        return self.out / run.resolve().name if len(self.runs) > 1 else self.out
+        if len(self.runs) == 1:
+            return self.out
+        return self.out / run.resolve().parent.name / folder_name(str(run))
 
 
 class PvfSettings(ScoreSettings, _RiskSettings):
@@ -332,7 +334,7 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     if not Path(settings.corpus).is_file():
         use_cache_if_unreachable()
 
-    from pvf.mining import Mined, documents, load_pipeline
+    from pvf.mining import Mined, corpus_hash, documents, load_pipeline
     from pvf.mining import mine as mine_documents
 
     nlp = load_pipeline(settings.pipeline)
@@ -340,12 +342,16 @@ def _mined(settings: MineSettings) -> tuple[Mined, str, Path]:
     sample = {"field", "seed"}
     identity = {
         **settings.model_dump(include={"corpus", "kind", "documents", *sample}),
+        "content": corpus_hash(settings.corpus),
         "pipeline": pipeline,
     }
     state = settings.out.with_name(settings.out.name + ".state.json")
     if not settings.resume:
         state.unlink(missing_ok=True)
     mined = Mined.load(state, identity)
+    if mined.done:
+        found = counted(mined.done, "document")
+        say(settings.console, f"Going on after {found} of {state}; --no-resume starts over.")
     source = documents(settings.corpus, n=settings.documents, **settings.model_dump(include=sample))
 
     def kept() -> int:
@@ -442,7 +448,12 @@ def _report(
     report = risk_report(preferences, config=part_of(settings, RiskConfig), x_weights=weights)
     figures = report_figures(report, label=settings.top)  # the words that are printed
     with locked(folder):
-        report.save(folder, figures=figures, overwrite=settings.overwrite)
+        report.save(
+            folder,
+            figures=figures,
+            overwrite=settings.overwrite,
+            x_weights_file=settings.x_weights,
+        )
     return report
 
 
@@ -489,7 +500,7 @@ def risk_table(table: pd.DataFrame, report: RiskReport) -> Table:
     """R, R_p and R_v of every model, with intervals, above the reference models."""
     config, n = report.config, report.controls
     title = (
-        f"{' / '.join(n['classes'])} · {counted(n['x'], 'word')} x, "
+        f"{' / '.join(n['classes'])} · {report.words} x, "
         f"{counted(n['templates'], 'template')} · "
         f"{config.confidence:.0%} intervals over both"
     )
@@ -512,11 +523,11 @@ def _risk(row: Row, quantity: str) -> str:
 
 
 def extremes_table(report: RiskReport, top: int) -> Table:
-    """The x that lean most to each side (two classes), or those with the largest risk."""
+    """The x of weight that lean most to each side (two classes), or have the largest risk."""
     classes = report.preferences.classes
     columns = ["x", "r", "r_p", "r_v", *(f"s_{label}" for label in classes), "union_mass"]
     if len(classes) == 2:
-        ordered = report.by_x.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
+        ordered = report.of_weight.sort_values(f"s_{classes[0]}", ascending=False, kind="stable")
         middle = len(ordered) > 2 * top
         import pandas as pd
 
@@ -524,7 +535,8 @@ def extremes_table(report: RiskReport, top: int) -> Table:
         title = f"{report.model} · words that lean most to {classes[0]} and to {classes[1]}"
     else:
         columns = ["x", "toward", "r", "r_p", "r_v", "s", "union_mass"]
-        ordered = report.by_x.assign(s=report.risk.mean_s.max(1))
+        s = report.of_weight[[f"s_{label}" for label in classes]].max(axis=1)
+        ordered = report.of_weight.assign(s=s)
         chosen = ordered.sort_values("r", ascending=False, kind="stable").head(top)
         title = f"{report.model} · words with the largest risk"
     return table_of(chosen[columns], title)

@@ -140,9 +140,15 @@ def _again(run: Run) -> str:
     if not hasattr(module, words[-1]):  # a form of the command: "ablate curve"
         words = words[:1]
     settings: type[BaseModel] = getattr(module, words[-1]).settings
+    saved = run.record.settings
     try:
-        return command_line(words, settings(**_given(settings, run.record.settings)))
-    except (InputError, ValueError):  # a run of another version, whose settings had other names
+        if run.command == "pvf":  # `pvf risk` may have computed its risks anew
+            from pvf.report import risk_options
+
+            saved = saved | risk_options(run)
+        return command_line(words, settings(**_given(settings, saved)))
+    except (InputError, ValueError):
+        # A run of another version, whose settings had other names, or of weights without a file.
         return ""
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import xxhash
 from pydantic import BaseModel, ValidationError
 
 from pvf.config import Kind
@@ -78,6 +79,15 @@ def documents(
     for number, text in enumerate(_read(path, field)):
         if chosen is None or number in chosen:
             yield text
+
+
+def corpus_hash(source: str) -> str | None:
+    """Hash of a file's bytes, as the records of runs have it; None for a name on the hub."""
+    path = Path(source)
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:  # by parts: a corpus may be larger than the memory
+        return str(hashlib.file_digest(file, xxhash.xxh3_128).hexdigest())
 
 
 def _read(path: Path, field: str) -> Iterator[str]:
@@ -348,7 +358,7 @@ class Mined(BaseModel):
         """Read a state, or begin.
 
         Raises:
-            InputError: if the state belongs to other settings or cannot be read.
+            InputError: if the state belongs to other settings or texts, or cannot be read.
         """
         if not path.is_file():
             return cls(settings=settings)
@@ -358,8 +368,8 @@ class Mined(BaseModel):
             raise InputError(f"{path} cannot be read; delete it or start over") from None
         if mined.settings != settings:
             raise InputError(
-                f"{path} is of a run with other settings; choose another --out, or start over with "
-                "--no-resume"
+                f"{path} is of a run with other settings or another content of the corpus; choose "
+                "another --out, or start over with --no-resume"
             )
         return mined
 

@@ -154,23 +154,24 @@ def _reports(runs: Sequence[Run]) -> dict[str, RiskReport]:
 
 
 def _words(run: Run) -> str:
-    n = run.load(load_report).controls
+    report = run.load(load_report)
+    n = report.controls
+    weighted = "" if report.x_weights is None else f" ({len(report.of_weight)} weighted)"
     return (
-        f"{run.model}: {counted(n['x'], 'word')}, {counted(n['templates'], 'template')} (weights "
-        f"like {n['n_effective_contexts']:.1f} of them); listed words hold "
+        f"{run.model}: {counted(n['x'], 'word')}{weighted}, {counted(n['templates'], 'template')} "
+        f"(weights like {n['n_effective_contexts']:.1f} of them); listed words hold "
         f"{n['union_mass_mean']:.2g} of the probability."
     )
 
 
-def _prompts(run: Run) -> object:
-    """Key of runs with the same words, templates and classes, which may stand in one figure."""
-    p = run.load(load_report).preferences
-    return p.x, p.templates, p.classes
+def _measure(run: Run) -> object:
+    """Key of runs which may stand in one figure."""
+    return run.load(load_report).measure
 
 
 _PAPERS = "PVF papers, figure"
-_ALL: dict[str, Any] = {"together": "all", "comparable": _prompts}
-_TWO: dict[str, Any] = {"together": "two", "comparable": _prompts, "fewest": 2}
+_ALL: dict[str, Any] = {"together": "all", "comparable": _measure}
+_TWO: dict[str, Any] = {"together": "two", "comparable": _measure, "fewest": 2}
 FIGURES: tuple[Entry, ...] = (
     Entry("pvf5_signed_means", f"{_PAPERS} 5: signed means by model", "pvf", _signed_means, **_ALL),
     Entry("pvf6_change", f"{_PAPERS}s 6 and 8: before and after", "pvf", _change, **_TWO),

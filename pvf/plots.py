@@ -57,7 +57,7 @@ def plot_signed_means(
 
 def _name_extremes(ax: Axes, report: RiskReport, label: int) -> None:
     values = report.risk.mean_s[:, 0]
-    order = np.argsort(values, kind="stable")
+    order = _by_leaning(report)
     label = min(label, _MOST_NAMES, len(order) // 2)
     gap = 0.055 * (np.ptp(values) or 1.0)
     for chosen, step in ((order[:label], 1), (order[::-1][:label], -1)):
@@ -194,11 +194,14 @@ def plot_regression(
     """Response against one factor: points sized by weight, both lines, a prediction band.
 
     The band is of the weighted line (of the ordinary one without weights) and holds one half, as
-    the papers draw it. Source: [PCF] figure 6, [BVF] figures 9 and 12-15.
+    the papers draw it. A weight of 0 leaves an x out. Source: [PCF] figure 6, [BVF] figures 9 and
+    12-15.
     """
     import statsmodels.api as sm
 
     ax = ax or _axes()
+    if WEIGHT in factors:
+        factors = factors[factors[WEIGHT] > 0]
     measured = by_x.set_index("x")[response]
     values = factors[factor].dropna()
     values = values.loc[[word for word in values.index if word in measured.index]]
@@ -269,10 +272,16 @@ def figures_of_runs(
 
 
 def extreme_words(report: RiskReport) -> list[str]:
-    """The six words x that lean most to each side; all where there are no more."""
-    order = np.argsort(report.risk.mean_s[:, 0])
+    """The six words x of weight that lean most to each side; all where there are no more."""
+    order = _by_leaning(report)
     chosen = order if len(order) <= 12 else np.concatenate([order[:6], order[-6:]])
     return [report.preferences.x[index] for index in chosen[::-1]]
+
+
+def _by_leaning(report: RiskReport) -> np.ndarray:
+    """Numbers of the words x with a weight, from the last class to the first."""
+    order = np.argsort(report.risk.mean_s[:, 0], kind="stable")
+    return order[report.risk.x_weights[order] > 0]
 
 
 def _counted(report: RiskReport) -> str:

@@ -39,10 +39,15 @@ _SETTINGS = "risk.json"
 
 
 class RiskSettings(RecordPart):
-    """Content of ``risk.json``: how risks were computed, and what must be read beside them."""
+    """Content of ``risk.json``: how risks were computed, and what must be read beside them.
+
+    Attributes:
+        x_weights_file: Where the weights of x were read.
+    """
 
     config: RiskConfig
     x_weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] | None = None
+    x_weights_file: str | None = None
     controls: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -79,7 +84,7 @@ class RiskReport:
     def _repr_html_(self) -> str:
         columns = [name for name in self.summary if not str(name).endswith(("_x", "_both"))]
         tables = {"risk, with intervals over templates": self.summary[columns]}
-        words = self.by_x.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
+        words = self.of_weight.nlargest(5, "r")[["x", "r", "r_p", "r_v", "toward"]]
         return summary_html(repr(self), tables={**tables, "words with the largest risk": words})
 
     @property
@@ -87,17 +92,37 @@ class RiskReport:
         """Name of the model."""
         return self.preferences.model
 
+    @property
+    def of_weight(self) -> pd.DataFrame:
+        """The rows of ``by_x`` whose word has a weight above 0: the others count for nothing."""
+        return self.by_x[self.by_x["x_weight"] > 0]
+
+    @property
+    def words(self) -> str:
+        """How many words the risks are means of, and whether these are weighted."""
+        return counted(len(self.of_weight), "word" if self.x_weights is None else "weighted word")
+
+    @property
+    def measure(self) -> tuple[object, ...]:
+        """What reports must share to be compared; words y whether a tokenizer has them or not."""
+        words, read = self.preferences.record.words, self.preferences.record.read
+        y = frozenset([*self.preferences.words, *words.not_read, *words.shared_by_classes])
+        weights = tuple(self.risk.x_weights.round(12).tolist())  # 1, 2 weigh like 10, 20
+        return read.x, weights, read.templates, tuple(read.classes), y
+
     def save(
         self,
         folder: str | Path,
         *,
         figures: Mapping[str, Figure] | None = None,
         overwrite: bool = False,
+        x_weights_file: Path | None = None,
     ) -> None:
         """Write one CSV per table, ``risk.json`` and figures: all of them, or none.
 
         The folder is that of the preferences' run, to which they are added; another one gets the
-        preferences too. With ``overwrite`` risks under other settings may be lost.
+        preferences too. With ``overwrite`` risks under other settings may be lost. With
+        ``x_weights_file``, where the weights of x are from, the run says how to repeat it.
 
         Raises:
             InputError: if the folder cannot be written, holds another run, or risks under other
@@ -117,8 +142,12 @@ class RiskReport:
         with adding_to_run(folder) as writer:
             for name in ("by_x", "summary", "variants", "fits"):
                 writer.table(f"{name}.csv", getattr(self, name))
-            weights = _as_saved(self.x_weights)
-            settings = RiskSettings(config=self.config, x_weights=weights, controls=self.controls)
+            settings = RiskSettings(
+                config=self.config,
+                x_weights=_as_saved(self.x_weights),
+                x_weights_file=None if x_weights_file is None else str(x_weights_file),
+                controls=self.controls,
+            )
             writer.json(_SETTINGS, settings.model_dump())
             for name, figure in (figures or {}).items():
                 writer.figure(name, figure)
@@ -138,6 +167,20 @@ def refuse_other_risks(folder: Path, config: RiskConfig, x_weights: np.ndarray |
                 f"{folder} holds risks with other settings; choose another --out, or write over "
                 "them with --overwrite"
             )
+
+
+def risk_options(run: Run) -> dict[str, Any]:
+    """Options of the command that the risks of a run depend on; none where it has no risks.
+
+    Raises:
+        InputError: if the weights of x are of no file, or a file is not as it was written.
+    """
+    if not run.has(_SETTINGS):
+        return {}
+    saved = _saved_settings(run)
+    if saved.x_weights is not None and saved.x_weights_file is None:
+        raise InputError(f"{run.folder / _SETTINGS}: `x_weights` are of no file")
+    return {**saved.config.model_dump(), "x_weights": saved.x_weights_file}
 
 
 def load_report(folder: str | Path) -> RiskReport:
@@ -182,7 +225,7 @@ def risk_report(
         risk=risk,
         by_x=_by_x(preferences, risk, config),
         summary=_summary(preferences, risk, config, x_weights),
-        variants=_variants(preferences, x_weights),
+        variants=_variants(preferences, risk, x_weights),
         fits=pd.DataFrame(
             {"quantity": name, **normal_fit(values, rng=np.random.default_rng([config.seed, 3]))}
             for name, values in (("r_p", risk.r_p), ("r_v", risk.r_v))
@@ -244,7 +287,7 @@ def _summary(
     return pd.DataFrame(rows)
 
 
-def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.DataFrame:
+def _variants(preferences: Preferences, risk: Risk, x_weights: np.ndarray | None) -> pd.DataFrame:
     """Risk under the choices on which the papers or their code differ."""
     p, counts = preferences.by_class().p, preferences.counts
     risks = {}
@@ -263,15 +306,15 @@ def _variants(preferences: Preferences, x_weights: np.ndarray | None) -> pd.Data
         preferences.geometric_mean(), x_weights
     )
     rows: dict[str, tuple[float, ...]] = {
-        name: (risk.R, risk.R_p, risk.R_v) for name, risk in risks.items()
+        name: (found.R, found.R_p, found.R_v) for name, found in risks.items()
     }
-    papers, n_classes = decompose(p, **weights), len(preferences.classes)
-    rows["scale bvf"] = tuple((n_classes - 1) * v for v in (papers.R, papers.R_p, papers.R_v))
+    n_classes = len(preferences.classes)
+    rows["scale bvf"] = tuple((n_classes - 1) * v for v in (risk.R, risk.R_p, risk.R_v))
     if n_classes == 2:
         # The code counts deviations to the side of the mean only: as much prejudice, and half of
         # the volatility, because what leans to the other side is as much.
-        half = papers.R_v / 2
-        rows["definition one_sided"] = (papers.R_p + half, papers.R_p, half)
+        half = risk.R_v / 2
+        rows["definition one_sided"] = (risk.R_p + half, risk.R_p, half)
     return pd.DataFrame(
         [
             {"variant": name, **dict(zip(_QUANTITIES, row, strict=True))}
@@ -314,13 +357,12 @@ def comparison(reports: Mapping[str, RiskReport]) -> pd.DataFrame:
     first_name, first = next(iter(reports.items()))
     seen: dict[str, str] = {}
     for name, report in reports.items():
-        ours, theirs = report.preferences, first.preferences
-        if (ours.x, ours.templates, ours.classes) != (theirs.x, theirs.templates, theirs.classes):
+        if report.measure != first.measure:
             raise InputError(
-                f"{first_name} and {name} cannot be compared: they were read with other words, "
-                "templates or classes"
+                f"{first_name} and {name} cannot be compared: they have other words, weights of "
+                "words, templates or classes"
             )
-        weights = ours.record.model.weights or name
+        weights = report.preferences.record.model.weights or name
         if weights in seen:
             raise InputError(f"{seen[weights]} and {name} have the same weights: one model, twice")
         seen[weights] = name
@@ -357,11 +399,12 @@ def risk_finding(report: RiskReport) -> Finding:
     low, high = (measured[f"R_p_{end}_both"] for end in ("low", "high"))
     leaning = ""
     if len(classes) == 2:
-        toward = int((report.by_x[f"s_{classes[0]}"] > 0).sum())
+        toward = int((report.of_weight[f"s_{classes[0]}"] > 0).sum())
         leaning = (
-            f" {toward} of {counted(len(report.by_x), 'word')} lean to {classes[0]}, the others to "
-            f"{classes[1]}."
+            f" {toward} of {counted(len(report.of_weight), 'word')} lean to {classes[0]}, the "
+            f"others to {classes[1]}."
         )
+    over = "" if report.x_weights is None else f", over {report.words}"
     details = [
         f"Contexts: {counted(n['templates'], 'template weighs', 'templates weigh')} like "
         f"{n['n_effective_contexts']:.1f}.",
@@ -387,7 +430,7 @@ def risk_finding(report: RiskReport) -> Finding:
         result=[
             f"{report.model}: risk R {measured['R']:.3f}, of which prejudice R_p "
             f"{measured['R_p']:.3f} ({interval_text(low, high, 3)}) and volatility R_v "
-            f"{measured['R_v']:.3f}, of {' and '.join(classes)}.{leaning}"
+            f"{measured['R_v']:.3f}, of {' and '.join(classes)}{over}.{leaning}"
         ],
         control=[
             f"A model without prejudice, whose preferences are random in each template, has R_p = "

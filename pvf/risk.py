@@ -30,6 +30,8 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SUM_TOLERANCE = 1e-5
 # What is smaller is rounding.
 _ROUNDING = 1e-13
+# Draws of a model without prejudice, and of the bootstrap of a normal fit.
+_NULL_DRAWS, _FIT_DRAWS = 10_000, 999
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,6 @@ def finite_context_null(
     context_weights: Float[np.ndarray, " context"],
     n_classes: int,
     *,
-    n_draws: int = 10_000,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " draw"]:
     """Prejudice that a model without any shows because its contexts are few.
@@ -198,8 +199,8 @@ def finite_context_null(
     n_contexts = len(context_weights)
     r_p = []
     step = max(1, 2_000_000 // (n_contexts * n_classes))  # bounds the memory
-    for start in range(0, n_draws, step):
-        size = (min(step, n_draws - start), n_contexts)
+    for start in range(0, _NULL_DRAWS, step):
+        size = (min(step, _NULL_DRAWS - start), n_contexts)
         p = rng.dirichlet(np.ones(n_classes), size=size)
         r_p.append(decompose(p, context_weights=context_weights).r_p)
     return np.concatenate(r_p)
@@ -219,9 +220,11 @@ def risk_intervals(
     """Lower and upper limits of R, R_p and R_v: over ``templates``, over ``x``, and over ``both``.
 
     Returns:
-        By what is taken as a sample. NaN for fewer than five of it, and where a risk is 0.
+        By what is taken as a sample. NaN for fewer than five of it, and where a risk is 0; what has
+        no weight is not of it.
     """
     weight, each = _without_each(risk)
+    counts = risk.x_weights > 0
     limits: dict[str, list[np.ndarray]] = {"templates": [], "x": [], "both": []}
     of_model, of_x = (risk.R, risk.R_p, risk.R_v), (risk.r, risk.r_p, risk.r_v)
     for whole, own, without in zip(of_model, of_x, each, strict=True):
@@ -229,7 +232,7 @@ def risk_intervals(
             log = np.log(whole)
             templates = jackknife_mean(log, np.log(without @ risk.x_weights), weight)
             # The logarithm to first order in the risk of each x.
-            x = cluster_mean(log - 1 + own / whole, weight=risk.x_weights)
+            x = cluster_mean(log - 1 + own[counts] / whole, weight=risk.x_weights[counts])
         few, many = sorted((templates, x), key=lambda mean: mean.clusters)
         for over, mean in {"templates": templates, "x": x, "both": few.plus(many)}.items():
             limits[over].append(np.exp(mean.limits(confidence)))
@@ -294,9 +297,7 @@ def describe(
     return pd.DataFrame(rows)
 
 
-def normal_fit(
-    values: Float[np.ndarray, " x"], *, n_draws: int = 999, rng: np.random.Generator
-) -> dict[str, float]:
+def normal_fit(values: Float[np.ndarray, " x"], *, rng: np.random.Generator) -> dict[str, float]:
     """A normal distribution fitted by maximum likelihood, and how well it fits.
 
     Returns:
@@ -309,7 +310,9 @@ def normal_fit(
     """
     if len(values) < 3 or np.ptp(values) == 0:
         return {}
-    fit = stats.goodness_of_fit(stats.norm, values, statistic="ks", n_mc_samples=n_draws, rng=rng)
+    fit = stats.goodness_of_fit(
+        stats.norm, values, statistic="ks", n_mc_samples=_FIT_DRAWS, rng=rng
+    )
     mean, sd = float(values.mean()), float(values.std())
     shapiro = stats.shapiro(values)
     return {

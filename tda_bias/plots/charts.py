@@ -306,8 +306,6 @@ def pvf(run: Run) -> list[Chart]:
     if not run.has("by_x.csv"):
         return []
     table = run.table("by_x.csv", {"x": str})  # a word may look like a number
-    if "r_low" not in table:  # a single template
-        return []
     renamed = {"toward": "leans to", "r_low": "low", "r_high": "high"}
     rows = table.nlargest(_MOST, "r").rename(columns=renamed)
     return [

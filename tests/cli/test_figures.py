@@ -147,6 +147,14 @@ def test_all_figures_are_drawn(runs):
         assert one.title
 
 
+def test_two_measures_of_one_model_are_two_figures(folders, tmp_path):
+    pronouns = risk_report(made_up(0, words=("he", "she"), class_of=(0, 1)))
+    pronouns.save(tmp_path / "pronouns")
+    own = with_parts([folders / "pvf0", tmp_path / "pronouns"])
+    found = [one.run_id for one in drawings(own, catalogue(), only=["pvf5_signed_means"])]
+    assert found == [run.id for run in own]
+
+
 def test_heat_maps_are_centred_and_captioned(runs):
     (one,) = drawings(runs, catalogue(), only=["fig4_gender"])
     image = one.figure.axes[0].images[0]

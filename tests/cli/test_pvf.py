@@ -130,14 +130,43 @@ def test_risks_under_other_settings_go_elsewhere_or_over_the_old_ones(scored, tm
     assert run([*command, *weighted]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert (saved / "by_x.csv").read_bytes() == before
-    both = [str(saved), str(scored / "run1"), *weighted]
-    assert run(["pvf", "risk", *both, "--out", str(tmp_path / "o")]) == 0
-    assert {path.name for path in (tmp_path / "o").iterdir()} == {"run", "run1"}
+    assert run([*command, *weighted, "--out", str(tmp_path / "o")]) == 0
     # Another folder gets the preferences too: it is a run of its own.
-    assert run(["show", str(tmp_path / "o" / "run")]) == 0
+    assert run(["show", str(tmp_path / "o")]) == 0
     assert run([*command, *weighted, "--overwrite"]) == 0
     assert (saved / "by_x.csv").read_bytes() != before
     capsys.readouterr()
+
+
+def test_runs_of_one_name_in_several_places_get_a_folder_each(tmp_path, capsys):
+    saved = [f"a/{name}/pvf-gender" for name in "AB"] + ["b/B/pvf-gender"]
+    for number, name in enumerate(saved):
+        made_up(number).save(tmp_path / name)
+    runs = [str(tmp_path / name) for name in saved]
+    assert run(["pvf", "risk", *runs, "--out", str(tmp_path / "o")]) == 0
+    found = [path.relative_to(tmp_path / "o") for path in (tmp_path / "o").rglob("risk.json")]
+    assert sorted(path.parts[0] for path in found) == ["A", "B", "B"]
+    assert all(path.parts[1].startswith("pvf-gender-") for path in found)
+    capsys.readouterr()
+
+
+def test_weighted_risks_say_so_without_words_of_weight_0_and_repeat_with_their_weights(
+    scored, tmp_path, capsys
+):
+    (tmp_path / "w.csv").write_text("x,weight\ngirl,1\nboy,2\n")
+    weighted = ["--x-weights", str(tmp_path / "w.csv"), "--confidence", "0.8"]
+    command = ["pvf", "risk", str(scored / "run0"), *weighted, "--out", str(tmp_path / "o")]
+    assert run(command) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert ", over 2 weighted words. " in printed
+    assert "of 2 words lean to male" in printed
+    assert "2 weighted words x, 3 templates" in printed
+    assert "girl" in printed
+    assert "teacher" not in printed
+    assert run(["report", str(tmp_path / "o"), "--out", str(tmp_path / "r.html")]) == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    for option in (f"--x-weights {tmp_path / 'w.csv'}", "--confidence 0.8"):
+        assert option in page
 
 
 def test_what_was_read_is_printed_for_other_programs(folders, tmp_path, capsys):

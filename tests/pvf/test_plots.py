@@ -5,6 +5,7 @@ import pytest
 
 from pvf import plots
 from pvf.report import risk_report
+from pvf.social import regressions
 from tda_bias.types import InputError
 from tests.support.preferences import made_up
 
@@ -71,6 +72,18 @@ def test_the_regression_plot_draws_both_lines(reports):
     slope, intercept = np.polyfit(table["pay"], by_x["r"], 1)
     np.testing.assert_allclose(ols.get_ydata(), intercept + slope * ols.get_xdata())
     assert len(ax.lines) == 2
+
+
+def test_the_regression_plot_leaves_out_words_of_weight_0_like_the_table(reports):
+    by_x = reports["m0"].by_x
+    factors = pd.DataFrame({"pay": np.arange(30.0) ** 2, "weight": 1.0}, index=by_x["x"])
+    factors.loc[by_x["x"][20:], "weight"] = 0
+    ax = plots.plot_regression(by_x, factors, "pay")
+    table = regressions(by_x, factors).set_index("fit")
+    for line, fit in zip(ax.lines, ("OLS", "WLS"), strict=True):
+        drawn = np.ptp(line.get_ydata()) / np.ptp(line.get_xdata())
+        assert drawn == pytest.approx(abs(table.loc[fit, "slope"]))
+    assert ax.get_title() == f"{table.loc['OLS', 'n']} words" == "20 words"
 
 
 def test_every_run_gets_its_figures_and_two_are_compared(reports):

@@ -6,9 +6,18 @@ import pytest
 
 from pvf.config import RiskConfig
 from pvf.papers import paper_name, published, risk_table, unlike_the_papers
-from pvf.report import comparison, load_report, risk_items, risk_report
+from pvf.plots import extreme_words
+from pvf.report import (
+    comparison,
+    load_report,
+    risk_finding,
+    risk_items,
+    risk_options,
+    risk_report,
+)
 from pvf.risk import decompose
 from pvf.words import Template
+from tda_bias.runs.run import open_run
 from tda_bias.types import InputError
 from tests.support.preferences import as_published, made_up, renamed
 
@@ -79,6 +88,17 @@ def test_a_report_is_saved_and_computed_anew_with_its_settings(tmp_path):
     pd.testing.assert_frame_equal(saved, report.by_x)
 
 
+def test_words_of_weight_0_are_not_counted_and_weights_of_no_file_have_no_command(tmp_path):
+    report = risk_report(made_up(), x_weights=np.array([1.0, 0, 2, 0, 1]))
+    toward = sum(report.risk.mean_s[word, 0] > 0 for word in (0, 2, 4))
+    said = f"over 3 weighted words. {toward} of 3 words lean to male"
+    assert said in risk_finding(report).result[0]
+    assert set(extreme_words(report)) == {"job0", "job2", "job4"}
+    report.save(tmp_path)
+    with pytest.raises(InputError, match="`x_weights` are of no file"):
+        risk_options(open_run(tmp_path))
+
+
 def test_several_models_stand_in_one_table_but_not_one_twice_or_of_other_questions():
     first, other = (risk_report(made_up(i)) for i in range(2))
     table = comparison({"a": first, "b": other})
@@ -88,6 +108,23 @@ def test_several_models_stand_in_one_table_but_not_one_twice_or_of_other_questio
     other = replace(other, preferences=renamed(other.preferences, classes=("x", "y")))
     with pytest.raises(InputError, match="a and b cannot be compared"):
         comparison({"a": first, "b": other})
+
+
+def test_other_words_y_or_weights_of_x_are_another_measure_and_what_a_tokenizer_lacks_is_not():
+    weighted, alike, other = ([2.0, 0, 1, 1, 1], [20.0, 0, 10, 10, 10], [1.0, 0, 1, 1, 1])
+    first = risk_report(made_up(0), x_weights=np.array(weighted))
+    for preferences, weights in (
+        (made_up(1), None),
+        (made_up(1), other),
+        (made_up(1, words=("he", "she"), class_of=(0, 1)), weighted),
+    ):
+        second = risk_report(preferences, x_weights=weights and np.array(weights))
+        with pytest.raises(InputError, match="a and b cannot be compared: they have other words"):
+            comparison({"a": first, "b": second})
+    lacking = made_up(1, words=("he", "she"), class_of=(0, 1))
+    words = lacking.record.words.model_copy(update={"not_read": {"him": "several tokens"}})
+    lacking = lacking.with_record(words=words)
+    comparison({"a": first, "b": risk_report(lacking, x_weights=np.array(alike))})
 
 
 def test_means_over_words_are_the_risks_of_the_report():

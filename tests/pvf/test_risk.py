@@ -178,10 +178,10 @@ def test_each_reference_row_is_what_such_a_model_scores(n_classes):
 
 def test_few_contexts_show_prejudice_where_there_is_none_and_more_show_less():
     """Two classes, ten equal contexts: sd of the mean of a uniform on [-1, 1], half normal."""
-    drawn = finite_context_null(np.ones(10), 2, n_draws=40_000, rng=np.random.default_rng(0))
+    drawn = finite_context_null(np.ones(10), 2, rng=np.random.default_rng(0))
     np.testing.assert_allclose(drawn.mean(), np.sqrt(2 / np.pi) / np.sqrt(3 * 10), atol=0.004)
     means = [
-        finite_context_null(np.ones(n), 3, n_draws=2000, rng=np.random.default_rng(0)).mean()
+        finite_context_null(np.ones(n), 3, rng=np.random.default_rng(0)).mean()
         for n in (1, 10, 100)
     ]
     np.testing.assert_allclose(means[0], reference_models(3)["randomly initialised"][0], atol=0.02)
@@ -231,6 +231,17 @@ def test_intervals_of_every_x_are_those_of_that_x_alone_without_contexts_of_no_w
         np.testing.assert_allclose(every[:, :, i], risk_intervals(alone)["templates"])
 
 
+@pytest.mark.parametrize("weighted", [3, 6])
+def test_words_without_weight_are_not_of_the_sample(weighted):
+    p, x_weights = preferences(0, 30, 9), np.zeros(30)
+    x_weights[:weighted] = np.arange(1.0, weighted + 1)
+    found = risk_intervals(decompose(p, x_weights=x_weights))
+    alone = risk_intervals(decompose(p[:weighted], x_weights=x_weights[:weighted]))
+    for over, limits in found.items():
+        np.testing.assert_allclose(limits, alone[over])
+        assert np.isnan(limits).all() == (weighted < 5 and over != "templates")
+
+
 def test_what_does_not_vary_or_is_few_has_no_interval():
     same = np.repeat(preferences(0, 6, 1), 8, axis=1)
     assert np.isnan(x_intervals(decompose(same))).all()
@@ -245,7 +256,7 @@ def test_what_does_not_vary_or_is_few_has_no_interval():
 def test_normal_fits_are_the_reference_ones_and_nothing_where_nothing_varies():
     (toy,) = GOLDEN["distribution_cases"]
     values = np.array(toy["input"]["values"])
-    found = normal_fit(values, n_draws=99, rng=np.random.default_rng(0))
+    found = normal_fit(values, rng=np.random.default_rng(0))
     names = {"sd": "sd_mle", "ks": "ks_normal"}
     for name in ("mean", "sd", "skew", "excess_kurtosis", "ks"):
         expected = toy["expected"][names.get(name, name)]
