@@ -335,9 +335,10 @@ def flipped_sums(
 
 @dataclass(frozen=True)
 class GroupIntervals:
-    """Limits of t intervals around gamma of groups, p of gamma = 0, and q over attributes (BH).
+    """Limits of t intervals around gamma of groups, p of gamma = 0, and q (BH).
 
-    All are NaN where gamma is, or where nothing varies.
+    The family of q is all groups and attributes. All are NaN where gamma is, or where nothing
+    varies.
     """
 
     standard_error: Float[np.ndarray, "group attribute"]
@@ -387,8 +388,8 @@ def group_intervals(
         freedom = max(1, (opponents if opponents_alone else int(size.min())) - 1)
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
     half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
-    qvalue = np.stack([benjamini_hochberg(row) for row in pvalue])
-    return GroupIntervals(error, observed - half, observed + half, pvalue, qvalue)
+    low, high = observed - half, observed + half
+    return GroupIntervals(error, low, high, pvalue, benjamini_hochberg(pvalue))
 
 
 def model_intervals(

@@ -90,6 +90,29 @@ def test_standard_errors_come_from_drawing_both_sides():
     assert (found.qvalue >= found.pvalue).all()
 
 
+def literal_bh(pvalues):
+    """Each p times tests / rank, and no more than that of a larger p."""
+    n, order = len(pvalues), sorted(pvalues)
+    steps = [p * n / rank for rank, p in enumerate(order, start=1)]
+    return np.array([min(steps[order.index(p) :]) for p in pvalues])
+
+
+def test_q_is_benjamini_and_hochbergs_over_all_groups_and_attributes():
+    rng = np.random.default_rng(6)
+    first, second = everyone(6)
+    given = sums(rng.normal(0.05, 0.2, (15, 2, 4)), first, second, 6)
+    found = group_intervals(
+        given, np.arange(6), opponents_alone=True, n_resamples=100, rng=np.random.default_rng(0)
+    )
+    expected = literal_bh(found.pvalue.ravel().tolist()).reshape(6, 4)
+    np.testing.assert_allclose(found.qvalue, expected)
+    # Of two groups the second row is the first one mirrored: no further tests.
+    two, group = named(rng, 5, 6, 0.05, 0.1)
+    found = group_intervals(two, group, n_resamples=100, rng=np.random.default_rng(0))
+    for row in found.qvalue:
+        np.testing.assert_allclose(row, literal_bh(found.pvalue[0].tolist()))
+
+
 def test_where_each_subject_is_its_own_group_its_opponents_are_drawn():
     rng = np.random.default_rng(4)
     first, second = everyone(9)
