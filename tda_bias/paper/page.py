@@ -53,7 +53,7 @@ def write_page(
     for drawn in drawings([run], entries):
         files = write_print(folder / "figures", drawn, ("png", "svg", "pdf"))
         pictures[drawn.name] = files[0].relative_to(folder)
-    for category in result.categories:
+    for category in (name for name in result.categories if name in TABLE_NUMBER):
         name = f"table{TABLE_NUMBER[category]}_{category}"
         caption = f"{category}: metric T over heads, paper and {run.model}"
         write_table(folder / "tables", name, beside_published(result, category), caption)
@@ -143,10 +143,15 @@ def survivors_line(result: HeadBias) -> str:
 def _tables(result: HeadBias) -> str:
     parts = []
     for category in result.categories:
-        number = TABLE_NUMBER[category]
+        if category in TABLE_NUMBER:
+            parts += [
+                f"**Table {TABLE_NUMBER[category]}, {category}**: metric T over heads, the paper's "
+                "groups.",
+                markdown(beside_published(result, category)),
+            ]
+        else:
+            parts.append(f"**{category}**: metric T over heads; the paper has no such category.")
         parts += [
-            f"**Table {number}, {category}**: metric T over heads, the paper's groups.",
-            markdown(beside_published(result, category)),
             "The two groups with the largest and the two with the smallest mean here; `unstable` "
             "counts heads whose unrelated texts hardly vary, where extreme values come from; the "
             "last column leaves them out:",
