@@ -20,7 +20,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.figures import Entry, drawings, write_print
+from tda_bias.runs.figures import Entry, drawings, names_in_files, write_print
 from tda_bias.runs.files import write_text
 from tda_bias.runs.run import Run
 from tda_bias.runs.tables import markdown, write_table
@@ -293,17 +293,20 @@ def write_tables(runs: Sequence[Run], out: Path) -> int:
         Their number.
     """
     written = 0
-    for run in (run for run in runs if run.command == "heads"):
-        result = run.load(HeadBias.load)
-        for category in (name for name in result.categories if name in TABLE_NUMBER):
-            name = f"table{TABLE_NUMBER[category]}_{category}"
+    heads = [run for run in runs if run.command == "heads"]
+    for category, number in TABLE_NUMBER.items():
+        having = [run for run in heads if category in run.load(HeadBias.load).categories]
+        also = names_in_files(having) if len(having) > 1 else {}
+        for run in having:
+            result, apart = run.load(HeadBias.load), also.get(run.folder, "")
+            name = f"table{number}_{category}"
             caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
-            write_table(out, name, extreme_groups(result, category), caption)
+            write_table(out, f"{name}{apart}", extreme_groups(result, category), caption)
             table = beside_published(result, category)
             beside = f"{caption}, beside the paper's GPT-2"
             if reasons := unlike_the_paper(result):
                 beside += f". Unlike the paper: {'; '.join(reasons)}"
-            write_table(out, f"{name}_beside_paper", table, beside)
+            write_table(out, f"{name}_beside_paper{apart}", table, beside)
             written += 2
     return written
 
