@@ -264,13 +264,8 @@ class Factorial:
 def factorial(gamma: Float[np.ndarray, "level1 level2 attribute"]) -> Factorial:
     """Cells of two crossed factors, each of equal weight, into additive parts.
 
-    Raises:
-        InputError: if a factor has one level, or a cell is undefined.
+    Each factor has two levels or more, and no cell is undefined.
     """
-    if gamma.ndim != 3 or min(gamma.shape[:2]) < 2:
-        raise InputError(f"two crossed factors of 2 or more levels are needed; got {gamma.shape}")
-    if not np.isfinite(gamma).all():
-        raise InputError("every combination of levels must have been compared on every attribute")
     grand = gamma.mean((0, 1))
     rows, columns = gamma.mean(1) - grand, gamma.mean(0) - grand
     interaction = gamma - grand - rows[:, None] - columns[None]
@@ -341,7 +336,6 @@ class GroupIntervals:
     varies.
     """
 
-    standard_error: Float[np.ndarray, "group attribute"]
     low: Float[np.ndarray, "group attribute"]
     high: Float[np.ndarray, "group attribute"]
     pvalue: Float[np.ndarray, "group attribute"]
@@ -389,7 +383,7 @@ def group_intervals(
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
     half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
     low, high = observed - half, observed + half
-    return GroupIntervals(error, low, high, pvalue, benjamini_hochberg(pvalue))
+    return GroupIntervals(low, high, pvalue, benjamini_hochberg(pvalue))
 
 
 def model_intervals(
