@@ -18,7 +18,7 @@ from . import heads
 from .heads import HeadsSettings
 from .options import Positional, command, command_line
 from .output import Output, doing, say
-from .settings import OutputSettings, Several, TriplesSettings, folder_name
+from .settings import KeptRunSettings, OutputSettings, Several, TriplesSettings, folder_name
 
 if TYPE_CHECKING:
     from tda_bias.runs.figures import Entry
@@ -103,16 +103,17 @@ def catalogue() -> tuple[Entry, ...]:
 # -- everything the head paper did, on any model, as one page --------------------------------------
 
 
-class ReproduceSettings(TriplesSettings, OutputSettings, HeadBiasConfig):
+class ReproduceSettings(TriplesSettings, KeptRunSettings, HeadBiasConfig):
     """Settings of ``tdabias reproduce``; defaults are what the head paper did."""
 
-    category: str = Field("all", description="which categories")
+    category: str = Field(
+        "all", description="gender, profession, race or religion, one of your own file's, or all"
+    )
     pvalue: PValue = Field("paper", description="which p-value the q columns use")
     rank_by: RankBy = Field("metric", description="the map that ranks heads")
     out: Path | None = Field(
         None, description="folder for the files (default: runs/MODEL/reproduce)"
     )
-    resume: bool = Field(True, description="reuse groups that an earlier run finished")
 
     @property
     def folder(self) -> Path:

@@ -193,9 +193,9 @@ class _Cells(Formatter):
         return format(value, spec)
 
 
-def interval_of(low: str, high: str, digits: int = 2) -> Callable[[Row], str]:
+def interval_of(low: str, high: str) -> Callable[[Row], str]:
     """A cell with an interval, or ``no interval``."""
-    return lambda row: interval_text(row[low], row[high], digits)
+    return lambda row: interval_text(row[low], row[high])
 
 
 def print_table(table: Table) -> None:

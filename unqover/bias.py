@@ -264,13 +264,8 @@ class Factorial:
 def factorial(gamma: Float[np.ndarray, "level1 level2 attribute"]) -> Factorial:
     """Cells of two crossed factors, each of equal weight, into additive parts.
 
-    Raises:
-        InputError: if a factor has one level, or a cell is undefined.
+    Each factor has two levels or more, and no cell is undefined.
     """
-    if gamma.ndim != 3 or min(gamma.shape[:2]) < 2:
-        raise InputError(f"two crossed factors of 2 or more levels are needed; got {gamma.shape}")
-    if not np.isfinite(gamma).all():
-        raise InputError("every combination of levels must have been compared on every attribute")
     grand = gamma.mean((0, 1))
     rows, columns = gamma.mean(1) - grand, gamma.mean(0) - grand
     interaction = gamma - grand - rows[:, None] - columns[None]
@@ -335,12 +330,12 @@ def flipped_sums(
 
 @dataclass(frozen=True)
 class GroupIntervals:
-    """Limits of t intervals around gamma of groups, p of gamma = 0, and q over attributes (BH).
+    """Limits of t intervals around gamma of groups, p of gamma = 0, and q (BH).
 
-    All are NaN where gamma is, or where nothing varies.
+    The family of q is all groups and attributes. All are NaN where gamma is, or where nothing
+    varies.
     """
 
-    standard_error: Float[np.ndarray, "group attribute"]
     low: Float[np.ndarray, "group attribute"]
     high: Float[np.ndarray, "group attribute"]
     pvalue: Float[np.ndarray, "group attribute"]
@@ -387,8 +382,8 @@ def group_intervals(
         freedom = max(1, (opponents if opponents_alone else int(size.min())) - 1)
         pvalue = 2 * stats.t.sf(np.abs(observed / error), freedom)
     half = stats.t.ppf(0.5 + confidence / 2, freedom) * error
-    qvalue = np.stack([benjamini_hochberg(row) for row in pvalue])
-    return GroupIntervals(error, observed - half, observed + half, pvalue, qvalue)
+    low, high = observed - half, observed + half
+    return GroupIntervals(low, high, pvalue, benjamini_hochberg(pvalue))
 
 
 def model_intervals(

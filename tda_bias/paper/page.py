@@ -20,7 +20,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
-from tda_bias.runs.figures import Entry, drawings, write_print
+from tda_bias.runs.figures import Entry, drawings, names_in_files, write_print
 from tda_bias.runs.files import write_text
 from tda_bias.runs.run import Run
 from tda_bias.runs.tables import markdown, write_table
@@ -53,7 +53,7 @@ def write_page(
     for drawn in drawings([run], entries):
         files = write_print(folder / "figures", drawn, ("png", "svg", "pdf"))
         pictures[drawn.name] = files[0].relative_to(folder)
-    for category in result.categories:
+    for category in (name for name in result.categories if name in TABLE_NUMBER):
         name = f"table{TABLE_NUMBER[category]}_{category}"
         caption = f"{category}: metric T over heads, paper and {run.model}"
         write_table(folder / "tables", name, beside_published(result, category), caption)
@@ -143,10 +143,15 @@ def survivors_line(result: HeadBias) -> str:
 def _tables(result: HeadBias) -> str:
     parts = []
     for category in result.categories:
-        number = TABLE_NUMBER[category]
+        if category in TABLE_NUMBER:
+            parts += [
+                f"**Table {TABLE_NUMBER[category]}, {category}**: metric T over heads, the paper's "
+                "groups.",
+                markdown(beside_published(result, category)),
+            ]
+        else:
+            parts.append(f"**{category}**: metric T over heads; the paper has no such category.")
         parts += [
-            f"**Table {number}, {category}**: metric T over heads, the paper's groups.",
-            markdown(beside_published(result, category)),
             "The two groups with the largest and the two with the smallest mean here; `unstable` "
             "counts heads whose unrelated texts hardly vary, where extreme values come from; the "
             "last column leaves them out:",
@@ -288,17 +293,20 @@ def write_tables(runs: Sequence[Run], out: Path) -> int:
         Their number.
     """
     written = 0
-    for run in (run for run in runs if run.command == "heads"):
-        result = run.load(HeadBias.load)
-        for category in (name for name in result.categories if name in TABLE_NUMBER):
-            name = f"table{TABLE_NUMBER[category]}_{category}"
+    heads = [run for run in runs if run.command == "heads"]
+    for category, number in TABLE_NUMBER.items():
+        having = [run for run in heads if category in run.load(HeadBias.load).categories]
+        also = names_in_files(having) if len(having) > 1 else {}
+        for run in having:
+            result, apart = run.load(HeadBias.load), also.get(run.folder, "")
+            name = f"table{number}_{category}"
             caption = f"{category}: metric T over heads of {run.model}, run {run.id}"
-            write_table(out, name, extreme_groups(result, category), caption)
+            write_table(out, f"{name}{apart}", extreme_groups(result, category), caption)
             table = beside_published(result, category)
             beside = f"{caption}, beside the paper's GPT-2"
             if reasons := unlike_the_paper(result):
                 beside += f". Unlike the paper: {'; '.join(reasons)}"
-            write_table(out, f"{name}_beside_paper", table, beside)
+            write_table(out, f"{name}_beside_paper{apart}", table, beside)
             written += 2
     return written
 

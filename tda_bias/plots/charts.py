@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tda_bias.ablation.prune_curve import PruneCurve
@@ -323,13 +324,22 @@ def pvf(run: Run) -> list[Chart]:
 
 
 def unqover(run: Run) -> list[Chart]:
-    """The groups and attributes with the largest bias, with their intervals."""
+    """The groups and attributes with the largest bias, with their intervals.
+
+    Attributes that say bad things of people are shown by kind, without intervals.
+    """
     if not run.has("groups.csv"):
         return []
-    table = run.table("groups.csv")
-    largest = table.dropna(subset=["gamma", "low"])["gamma"].abs().nlargest(_MOST).index
+    table, column, note = run.table("groups.csv"), "attribute", ""
+    if table["sensitive"].any():
+        column, note = "kind", "Means over attributes of a kind, which have no intervals."
+        table = table.groupby(["factor", "group", "kind"], sort=False)["gamma"].mean().reset_index()
+        table = table.assign(low=np.nan, high=np.nan)
+    else:
+        table = table.dropna(subset=["low"])
+    largest = table["gamma"].abs().nlargest(_MOST).index
     rows = table.loc[largest].sort_values("gamma", ascending=False)
-    rows["name"] = rows["group"].astype(str) + " · " + rows["attribute"].astype(str)
+    rows["name"] = rows["group"].astype(str) + " · " + rows[column].astype(str)
     return [
         interval_chart(
             f"The {len(rows)} largest biases of groups",
@@ -337,5 +347,6 @@ def unqover(run: Run) -> list[Chart]:
             "gamma",
             label="name",
             axis="gamma: above 0, the group is picked more often than others",
+            note=note,
         )
     ]

@@ -169,8 +169,9 @@ def plot_length_control(result: HeadBias, *, dim: int = 1, ax: Axes | None = Non
         x, y = groups[f"length_statistic_{dim}"], groups[f"S{dim}_mean_stable"]
         both = x.notna() & y.notna()
         rho = f"{spearmanr(x[both], y[both]).statistic:.2f}" if both.sum() > 2 else "undefined"
+        colour, marker = COLOURS[number % len(COLOURS)], _MARKERS[number % len(_MARKERS)]
         ax.scatter(
-            x, y, s=14, alpha=0.8, color=COLOURS[number], marker=_MARKERS[number], linewidth=0,
+            x, y, s=14, alpha=0.8, color=colour, marker=marker, linewidth=0,
             label=f"{category}, Spearman {rho}",
         )  # fmt: skip
     ax.axhline(0, color=GREY, linewidth=0.6)

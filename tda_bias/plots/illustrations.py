@@ -219,24 +219,16 @@ def token_graph(
 
 
 def simulated_group(
-    rng: np.random.Generator,
-    *,
-    n_contexts: int = 25,
-    n_heads: int = 20,
-    n_steps: int = 12,
-    spread: float = 1.0,
-    shared: float = 0.6,
+    rng: np.random.Generator, *, spread: float = 1.0, shared: float = 0.6
 ) -> GroupStatistic:
     """A group whose texts of one context resemble each other, and whose heads are correlated.
 
     Args:
         rng: Generator.
-        n_contexts: Contexts.
-        n_heads: Heads.
-        n_steps: Length of the step functions.
         spread: Factor on the anti-stereotype texts' distance from their centre; 1 is the null.
         shared: Share of the variance that the texts of a context have in common.
     """
+    n_contexts, n_heads, n_steps = 25, 20, 12
     shape = (n_contexts, n_heads, n_steps)
     common = rng.normal(size=(n_contexts, 1, n_steps)) + rng.normal(size=shape)
 
@@ -251,16 +243,14 @@ def simulated_group(
     return group_statistic(texts(), anti, texts())
 
 
-def calibration(
-    *, n_groups: int, n_contexts: int = 25, n_resamples: int = 499, seed: int = 0
-) -> dict[str, Float[np.ndarray, " head"]]:
+def calibration(*, n_groups: int, n_resamples: int = 499) -> dict[str, Float[np.ndarray, " head"]]:
     """p-values of ``paper``, ``paired`` and ``label`` on simulated groups without any effect."""
     by_test: dict[str, list[np.ndarray]] = {"paper": [], "paired": [], "label": []}
     for index in range(n_groups):
-        rng = np.random.default_rng([seed, index])
-        group = simulated_group(rng, n_contexts=n_contexts)
+        rng = np.random.default_rng([0, index])
+        group = simulated_group(rng)
         by_test["paper"].append(paper_pvalue(group))
         by_test["paired"].append(paired_test(group, n_resamples=n_resamples, rng=rng))
-        labels = relabellings(n_contexts, n_resamples, rng)
+        labels = relabellings(group.n, n_resamples, rng)
         by_test["label"].append(two_sided(labels, label_terms(group)))
     return {name: np.concatenate(values) for name, values in by_test.items()}

@@ -240,9 +240,24 @@ def _drawn(entry: Entry, runs: Sequence[Run], *, asked: bool) -> Iterator[Drawn]
     for used in together.values():
         if len(used) >= entry.fewest and (entry.together != "two" or len(used) == 2):
             # Named with the run where there are others of the kind.
-            also = [] if len(used) == len(usable) else used[0].folder.parts[-2:]
+            also = "" if len(used) == len(usable) else names_in_files(usable)[used[0].folder]
             ids = "+".join(run.id for run in used)
-            yield Drawn("-".join([entry.name, *also]), entry.title, entry.draw(used), ids)
+            yield Drawn(entry.name + also, entry.title, entry.draw(used), ids)
+
+
+def names_in_files(runs: Sequence[Run]) -> dict[Path, str]:
+    """What each run's files are named after it: its last two folders, and its id if others' are so.
+
+    Each begins with a hyphen.
+    """
+    names = [
+        "".join(f"-{part}" for part in run.folder.parts[-2:] if part != run.folder.anchor)
+        for run in runs
+    ]
+    return {
+        run.folder: name if names.count(name) == 1 else f"{name}-{run.id}"
+        for run, name in zip(runs, names, strict=True)
+    }
 
 
 def named_apart(runs: Sequence[Run]) -> Mapping[str, Run]:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from pvf.config import RiskConfig
 from pvf.report import risk_report
-from tda_bias.runs.figures import COLUMN, PAGE, drawings, write_print
+from tda_bias.paper.page import write_tables
+from tda_bias.runs.figures import COLUMN, PAGE, Entry, drawings, write_print
 from tda_bias.runs.run import with_parts
 from tda_bias.types import InputError
 from tdabias_cli.figures import catalogue
@@ -195,6 +197,29 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(
     own = with_parts([folders / name for name in folders_given])
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         list(drawings(own, catalogue(), only=[only]))
+
+
+def test_runs_in_folders_of_the_same_names_have_files_of_their_own(tmp_path):
+    folders = [tmp_path / "x/A/gender", tmp_path / "y/A/gender", tmp_path / "y/B/gender"]
+    for number, folder in enumerate(folders):
+        write_run(folder, number + 1)
+    one, two, three = with_parts(folders)
+    top = replace(three, folder=Path("/gender"))
+    entry = Entry("fig", "A figure", "stereoset", lambda runs: Figure())
+    assert [found.name for found in drawings([one, two, three, top], [entry])] == [
+        f"fig-A-gender-{one.id}", f"fig-A-gender-{two.id}", "fig-B-gender", "fig-gender",
+    ]  # fmt: skip
+    assert one.id != two.id
+    assert [found.name for found in drawings([top], [entry])] == ["fig"]
+
+
+def test_every_run_of_heads_has_tables_of_its_own(folders, tmp_path):
+    shutil.copytree(folders / "heads", tmp_path / "other" / "heads")
+    two = with_parts([folders / "heads", tmp_path / "other" / "heads"])
+    heads = [run for run in two if run.command == "heads"]
+    written = write_tables(heads, tmp_path / "out")
+    assert written == len(list((tmp_path / "out").glob("*.md"))) == 16
+    assert (tmp_path / "out" / "table1_gender_beside_paper-other-heads.md").is_file()
 
 
 def test_a_run_without_its_example_is_told_how_to_make_it(folders, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from tda_bias.runs.settings import read_settings
 from tdabias_cli.figures import ReproduceSettings
 from tdabias_cli.heads import HeadsSettings
+from tdabias_cli.main import run
 
 pytestmark = pytest.mark.thorough
 
@@ -28,3 +29,33 @@ def test_the_configuration_is_what_the_command_does_by_default():
     written = HeadsSettings(**read_settings(path), out=reproduced.out)
     assert written == reproduced
     assert written.twins == "none"
+
+
+OWN = """target,bias_type,context,stereotype,anti-stereotype,unrelated
+pensioner,age,The pensioner came in.,She was slow.,She was fast.,Snow fell.
+pensioner,age,A pensioner left.,He forgot it.,He knew it.,The bridge is closed.
+student,age,The student came in.,He was poor.,He was rich.,Snow fell.
+student,age,A student left.,She slept.,She worked.,The bridge is closed.
+girl,gender,The girl came in.,She was quiet.,She was loud.,Snow fell.
+girl,gender,A girl left.,She cried.,She laughed.,The bridge is closed.
+"""
+
+
+def test_a_category_of_ones_own_is_on_the_page_without_the_papers_numbers(
+    tiny_folder, tmp_path, capsys
+):
+    (tmp_path / "own.csv").write_text(OWN)
+    out = tmp_path / "out"
+    command = ["reproduce", "--model", str(tiny_folder), "--data", str(tmp_path / "own.csv")]
+    command += ["--quiet", "--out", str(out), "--n-permutations", "99"]
+    assert run(command) == 0
+    text = (out / "README.md").read_text()
+    assert "**age**: metric T over heads; the paper has no such category." in text
+    assert "**Table 1, gender**" in text
+    assert {path.stem for path in (out / "tables").iterdir()} == {"table1_gender"}
+    # Another run in the same place is refused with an option that the command has.
+    other = [*command, "--category", "age"]
+    assert run(other) == 2
+    assert "write over it with --overwrite" in capsys.readouterr().err
+    assert run([*other, "--overwrite"]) == 0
+    assert "Table 1, gender" not in (out / "README.md").read_text()

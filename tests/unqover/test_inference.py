@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tda_bias.stats.clusters import jackknife_mean
 from unqover.bias import aggregates, chance, group_intervals, model_intervals, sums
@@ -84,10 +85,35 @@ def test_standard_errors_come_from_drawing_both_sides():
     for _ in range(2000):
         rows, columns = twin.integers(0, 12, 12), twin.integers(0, 12, 12)
         draws.append(dense[rows][:, columns].mean((0, 1)))
-    np.testing.assert_allclose(found.standard_error[0], np.std(draws, axis=0), rtol=0.08)
-    np.testing.assert_allclose(found.standard_error[0], found.standard_error[1], rtol=1e-9)
+    # Student's t with one degree of freedom less than there are names on a side.
+    half = stats.t.ppf(0.975, 11) * np.std(draws, axis=0)
+    np.testing.assert_allclose((found.high - found.low)[0] / 2, half, rtol=0.08)
     np.testing.assert_allclose(found.low[0], -found.high[1])
+    np.testing.assert_allclose(found.high[0], -found.low[1])
     assert (found.qvalue >= found.pvalue).all()
+
+
+def literal_bh(pvalues):
+    """Each p times tests / rank, and no more than that of a larger p."""
+    n, order = len(pvalues), sorted(pvalues)
+    steps = [p * n / rank for rank, p in enumerate(order, start=1)]
+    return np.array([min(steps[order.index(p) :]) for p in pvalues])
+
+
+def test_q_is_benjamini_and_hochbergs_over_all_groups_and_attributes():
+    rng = np.random.default_rng(6)
+    first, second = everyone(6)
+    given = sums(rng.normal(0.05, 0.2, (15, 2, 4)), first, second, 6)
+    found = group_intervals(
+        given, np.arange(6), opponents_alone=True, n_resamples=100, rng=np.random.default_rng(0)
+    )
+    expected = literal_bh(found.pvalue.ravel().tolist()).reshape(6, 4)
+    np.testing.assert_allclose(found.qvalue, expected)
+    # Of two groups the second row is the first one mirrored: no further tests.
+    two, group = named(rng, 5, 6, 0.05, 0.1)
+    found = group_intervals(two, group, n_resamples=100, rng=np.random.default_rng(0))
+    for row in found.qvalue:
+        np.testing.assert_allclose(row, literal_bh(found.pvalue[0].tolist()))
 
 
 def test_where_each_subject_is_its_own_group_its_opponents_are_drawn():
@@ -100,8 +126,8 @@ def test_where_each_subject_is_its_own_group_its_opponents_are_drawn():
     )
     # Subject 0 is x1 of its 8 pairs: the standard error of a mean of 8, as the bootstrap has it.
     means = C.mean(1)[first == 0]
-    expected = means.std(0) / np.sqrt(8)
-    np.testing.assert_allclose(found.standard_error[0], expected, rtol=0.15)
+    half = stats.t.ppf(0.975, 7) * means.std(0) / np.sqrt(8)
+    np.testing.assert_allclose((found.high - found.low)[0] / 2, half, rtol=0.15)
     # Nothing varies, nothing is tested.
     first, second, group = cross(3, 3)
     same = sums(np.full((9, 1, 2), 0.25), first, second, 6)

@@ -1,5 +1,8 @@
 """Pictures against stored ones, with a tolerance; `make baselines` draws them anew."""
 
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -59,3 +62,17 @@ PICTURES = {
 def test_picture(name):
     with print_style():
         return PICTURES[name]()
+
+
+def test_seven_categories_are_drawn_with_the_marks_there_are():
+    two = made_up_heads()
+    names = [f"own{number}" for number in range(7)]
+    seven = replace(
+        two,
+        **{
+            field: pd.concat([getattr(two, field).assign(category=name) for name in names])
+            for field in ("category", "groups")
+        },
+    )
+    (axes,) = drawn(plot_length_control, seven).axes
+    assert [text.get_text().split(",")[0] for text in axes.get_legend().get_texts()] == names
