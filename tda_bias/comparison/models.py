@@ -319,12 +319,13 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
     sure = [row for row in primary if row["p_holm"] < 0.05]
     verdicts = [
-        f"{after} is {way} biased than {before} in {_outcomes(rows)}"
-        for way, rows in (
-            ("less", [row for row in sure if _is_smaller(row)]),
-            ("more", [row for row in sure if not _is_smaller(row)]),
+        f"{said} in {_outcomes(rows)}"
+        for way, said in (
+            ("smaller", f"{after} is less biased than {before}"),
+            ("not smaller", f"{after} is more biased than {before}"),
+            ("turned", f"the bias turns round from {before} to {after}"),
         )
-        if rows
+        if (rows := [row for row in sure if _size(row) == way])
     ]
     if not verdicts and primary:
         verdicts.append(f"{after} is not measurably less biased than {before}")
@@ -356,8 +357,12 @@ def after_name(record: ComparisonRecord) -> str:
     return f"{record.after.name} (mean of {more + 1} trainings)" if more else record.after.name
 
 
-def _is_smaller(row: dict[Any, Any]) -> bool:
-    return bool(abs(row["after"] - row["neutral"]) < abs(row["before"] - row["neutral"]))
+def _size(row: dict[Any, Any]) -> Literal["smaller", "not smaller", "turned"]:
+    """What a bias becomes; sizes on both sides of neutral are not what the change is tested for."""
+    before, after = (row[name] - row["neutral"] for name in ("before", "after"))
+    if before * after < 0:
+        return "turned"
+    return "smaller" if abs(after) < abs(before) else "not smaller"
 
 
 def _outcomes(rows: list[dict[Any, Any]]) -> str:
@@ -439,10 +444,11 @@ def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
 def _primary_line(row: dict[Any, Any]) -> str:
     if row["change"] != row["change"]:
         return f"{row['outcome']}: undefined ({row['reason']})."
-    way = "smaller" if _is_smaller(row) else "not smaller"
+    size = _size(row)
+    way = "on the other side of neutral" if size == "turned" else f"{size} in size"
     sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
     per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
     return (
         f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
-        f"{way} in size; {sure} (Holm p {p_text(row['p_holm'])})."
+        f"{way}; {sure} (Holm p {p_text(row['p_holm'])})."
     )

@@ -142,6 +142,22 @@ def test_quality_is_lost_where_chance_does_not_explain_it(two, after, said):
     assert comparison_finding(found).result[0].endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("after", "verdict", "line"),
+    [
+        (0.1, "after is less biased than before in", "smaller in size"),
+        (1.1, "after is more biased than before in", "not smaller in size"),
+        (-0.5, "the bias turns round from before to after in", "on the other side of neutral"),
+    ],
+)
+def test_a_bias_beyond_neutral_is_neither_less_nor_more_but_turned_round(two, after, verdict, line):
+    """The test is of the signed change; the sizes on two sides of neutral are not tested."""
+    values = {"before": [0.6] * 11 + [0.7], "after": [after] * 12}
+    found, primary, *_ = comparison_finding(compare_models(*two, [MadeUp(values)], **FEW)).result
+    assert found.startswith(f"{verdict} number (0.608 to {after:.3f}, Holm p 0.0312)")
+    assert f"0.608 to {after:.3f}, {line}; this is more than chance" in primary
+
+
 def test_items_of_one_model_alone_are_counted_and_take_no_part(two):
     found = compare_models(*two, [MadeUp(changed(after=[1.0] * 14))], **FEW)
     row = found.table.iloc[0]
