@@ -29,7 +29,7 @@ from tda_bias.comparison.measures import (
 from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
-from tda_bias.pairs import load_pairs
+from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.runs.settings import given_as
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
@@ -144,6 +144,11 @@ def battery(
     def of_pairs(name: str, source: str | None = None) -> Measure:
         return pair_measure(load_pairs(name, data=source, limit=amount.pairs.get(name)))
 
+    def own_pairs(name: str) -> Measure:
+        files = {"crows": crows, "blimp": blimp}
+        with given_as(name if name in files else "pairs"):
+            return pair_measure(load_pairs(name, data=files.get(name), limit=limit))
+
     def windows(sample: int | None) -> dict[str, Any]:
         read = load_neutral_text(text)
         return {"text": read, "width": amount.width, "seed": seed, "sample": sample}
@@ -174,11 +179,13 @@ def battery(
         ),
     }
     if pairs is not None:
-        makers["pairs"] = (lambda: pair_measure(load_pairs(pairs, limit=limit)), False)
+        makers["pairs"] = (lambda: own_pairs(pairs), False)
     unknown = [name for name in only if name not in makers]
     if unknown:
         raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
     asked = {name: maker for name, maker in makers.items() if not only or name in only}
+    if pairs in SETS and "pairs" in asked:
+        asked.pop(pairs, None)  # the preset's pairs are among them
     measures, not_measured = _made(asked)
     not_measured += [lacking for measure in measures for lacking in _without_twins(measure, twins)]
     # The divergence stands last in tables, after pairs of the user's own.

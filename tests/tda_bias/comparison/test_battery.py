@@ -68,6 +68,16 @@ def test_all_texts_that_are_missing_are_said_at_once(nothing_there, tmp_path):
     assert str(error.value).count("no.txt") == 1  # perplexity and divergence read one file
 
 
+def test_a_set_that_pairs_names_takes_the_place_of_the_presets_sample(nothing_there):
+    def measured(**options):
+        return [m.about["pairs"] for m in battery("smoke", **nothing_there, **options)[0]]
+
+    assert measured(only=["winogender"]) == [120]
+    assert measured(only=["winogender", "pairs"], pairs="winogender") == [240]
+    with pytest.raises(InputError, match="`crows` 'no' is no folder"):
+        battery("smoke", **nothing_there | {"crows": "no"}, only=["pairs"], pairs="crows")
+
+
 def test_target_effects_of_texts_without_twins_are_listed(nothing_there):
     only = {"only": ["stereoset"], "category": "gender"}
     assert battery("smoke", **nothing_there, **only)[1] == []
