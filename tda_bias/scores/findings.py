@@ -199,8 +199,8 @@ def sentences_finding(run: SentenceScores) -> Finding:
     ):
         details.append(
             f"{scored_name(row).capitalize()}: {row['undefined']} of {record.texts.triples} items "
-            "are left out, because no scored token of a sentence can be read (a causal model "
-            "without a start token does not read the first)."
+            "are left out, because a sentence has no word of its own, or none that is read (a "
+            "causal model without a start token does not read the first token)."
         )
     official = {
         "causal": "whole sentences per token after the model's start token (--start bos)",

@@ -86,6 +86,15 @@ def test_masked_models_have_both_readings_and_shared_means_whole_for_others(tiny
     pd.testing.assert_frame_equal(causal, whole)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_a_text_that_lacks_a_word_of_the_other_has_no_differing_word(tiny_lm, kind):
+    pairs = [pair("The old cook wrote", "The cook wrote", id="1")]
+    (row,) = pair_items(tiny_lm(kind), pairs, scored="difference").to_dict("records")
+    assert (row["tokens_more"], row["tokens_less"]) == (len("old"), 0)
+    assert row["undefined"] == "no token of `less` is scored"
+    assert np.isnan(row["log_prob_less"])
+
+
 def test_comparisons_are_signs_and_differences():
     table = items(
         [-1.0, -2.0, -3.0, np.nan], [-2.0, -2.0, -1.0, -1.0],
