@@ -190,15 +190,16 @@ def compare_models(
 
 @dataclass(frozen=True)
 class _Side:
-    """A model that is asked: its name among saved parts, and the hash of all its weights."""
+    """A model that is asked: its name among saved parts, hashes of its weights and tokenizer."""
 
     name: str
     model: LanguageModel
     weights: str
+    tokenizer: str
 
     @classmethod
     def of(cls, name: str, model: LanguageModel) -> _Side:
-        return cls(name, model, model.weight_hash())
+        return cls(name, model, model.weight_hash(), model.tokenizer_hash())
 
 
 def _refuse_pair(before: _Side, after: _Side) -> None:
@@ -240,6 +241,7 @@ class _Asking:
         weights = [side.weights for side in sides]
         depends_on = {
             "weights": weights if measure.of_both else weights[0],
+            "tokenizer": [side.tokenizer for side in sides],
             "texts": dict(measure.about),
         }
 

@@ -30,6 +30,7 @@ from tda_bias.sources import NeutralText
 from tda_bias.triples import SentenceTriple, load_triples
 from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp
+from tests.support.tokenizers import Wrapped
 
 FEW = {"n_flips": 99}
 TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
@@ -48,6 +49,12 @@ def two(tiny_lm):
     with torch.no_grad():
         models[1].hf_model.transformer.h[0].attn.c_proj.weight.mul_(0.3)
     return models
+
+
+class OtherMask(Wrapped):
+    """A tokenizer with another mask token."""
+
+    mask_token_id = 1
 
 
 def changed(**values):
@@ -77,6 +84,9 @@ def test_parts_of_other_models_are_refused_by_name(two, tmp_path):
     compare_models(*two, [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
     with pytest.raises(InputError, match="parts saved with other settings .*other weights"):
         compare_models(two[1], two[0], [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
+    other = LanguageModel(two[1].hf_model, OtherMask(two[1].tokenizer), "after")
+    with pytest.raises(InputError, match=r"other settings \(other tokenizer\)"):
+        compare_models(two[0], other, [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
 
 
 def test_a_replicate_with_known_weights_is_refused(two):
