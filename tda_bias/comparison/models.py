@@ -345,6 +345,7 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
             f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
             f"ruled out ({record.confidence:.0%}, over {row['over']})."
             for row in primary
+            if math.isfinite(row["low"])
         ],
         details=[
             *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),

@@ -168,6 +168,13 @@ def test_a_bias_beyond_neutral_is_neither_less_nor_more_but_turned_round(two, af
     assert f"0.608 to {after:.3f}, {line}; this is more than chance" in primary
 
 
+def test_only_an_interval_that_exists_rules_changes_out(two):
+    found = comparison_finding(compare_models(*two, [MadeUp(changed())], **FEW))
+    assert found.power[0].endswith("is ruled out (95%, over clusters).")
+    alike = MadeUp(changed(after=[1.0] * 12))
+    assert comparison_finding(compare_models(*two, [alike], **FEW)).power == []
+
+
 def test_items_of_one_model_alone_are_counted_and_take_no_part(two):
     found = compare_models(*two, [MadeUp(changed(after=[1.0] * 14))], **FEW)
     row = found.table.iloc[0]
