@@ -231,3 +231,17 @@ def test_a_standard_error_is_that_of_the_interval_over_targets_of_which_there_mu
     values = rng.normal(size=len(targets))
     assert tasks.standard_error(values, targets) == cluster_mean(values, targets).error
     assert np.isnan(tasks.standard_error(values[:12], targets[:12]))
+
+
+def test_an_occupation_in_two_types_of_pairs_is_one_cluster():
+    documents = tasks.winobias()["test"]
+    odds = np.random.default_rng(1).normal(size=len(documents))
+    readings = [
+        tasks.read(doc, [(value, False), (0.0, False)])
+        for doc, value in zip(documents, odds, strict=True)
+    ]
+    occupations = [pair.unit for pair in load_pairs("winobias").pairs]
+    assert len(set(occupations)) == 40
+    assert tasks.log_odds_stderr(readings) == cluster_mean(odds, occupations).error
+    preferred = 100.0 * (odds > 0)
+    assert tasks.preferred_stderr(readings) == cluster_mean(preferred, occupations).error
