@@ -35,7 +35,7 @@ from tda_bias.runs.settings import given_as
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
-from tda_bias.types import InputError, Progress
+from tda_bias.types import CATEGORIES, InputError, Progress
 from unqover.asking import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
@@ -131,8 +131,9 @@ def battery(
 ) -> tuple[list[Measure], list[NotMeasured]]:
     """Everything that a preset measures, and what is left out.
 
-    What is on the hub alone and cannot be reached is left out and listed, as are target effects of
-    texts without twins; what a user names must be there. The arguments are the options of
+    What is on the hub alone and cannot be reached is left out and listed, as are StereoSet's
+    sentences where the category is one of a user's own, and target effects of texts without twins;
+    what a user names must be there. The arguments are the options of
     ``tdabias compare``.
 
     Raises:
@@ -153,7 +154,7 @@ def battery(
         read = load_neutral_text(text)
         return {"text": read, "width": amount.width, "seed": seed, "sample": sample}
 
-    # How each is made, and whether its text comes from the hub unasked.
+    # How each is made, and whether its text comes from elsewhere unasked and may be lacking.
     makers: dict[str, tuple[Callable[[], Measure], bool]] = {
         "stereoset": (
             lambda: _triples(data, twins, category=category, groups=groups, limit=limit),
@@ -161,7 +162,9 @@ def battery(
         ),
         "intrasentence": (
             lambda: _sentences(sentences, category, amount.sentences),
-            comes_from_hub(sentences, "intrasentence"),
+            comes_from_hub(sentences, "intrasentence")
+            # StereoSet's own sentences have no other categories.
+            or (sentences == "stereoset" and category not in ("all", *CATEGORIES)),
         ),
         "crows": (lambda: of_pairs("crows", crows), set_comes_from_hub("crows", crows)),
         "winobias": (lambda: of_pairs("winobias"), False),
@@ -196,16 +199,16 @@ def battery(
 def _made(
     makers: Mapping[str, tuple[Callable[[], Measure], bool]],
 ) -> tuple[list[Measure], list[NotMeasured]]:
-    """The measures whose texts are there, and those whose texts the hub alone has."""
+    """The measures whose texts are there, and those whose texts may be lacking and are."""
     measures: list[Measure] = []
     not_measured: list[NotMeasured] = []
     missing: list[str] = []
-    for name, (make, is_from_hub) in makers.items():
+    for name, (make, may_lack) in makers.items():
         try:
             with given_as(_GIVEN_AS.get(name, "data")):
                 measures.append(make())
         except InputError as error:
-            if is_from_hub:
+            if may_lack:
                 not_measured.append(NotMeasured(name=name, reason=str(error)))
             elif str(error) not in missing:  # two measures may read one file
                 missing.append(str(error))

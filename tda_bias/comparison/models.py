@@ -131,8 +131,8 @@ def compare_models(
         watch: Shows progress.
 
     Raises:
-        InputError: if two have the same weights, an adapter belongs to another base, nothing is
-            measured, or a model cannot be asked.
+        InputError: if two have the same weights or are of different kinds, an adapter belongs to
+            another base, nothing is measured, or a model cannot be asked.
     """
     first, second = _Side.of("before", before), _Side.of("after", after)
     _refuse_pair(first, second)
@@ -207,6 +207,11 @@ def _refuse_pair(before: _Side, after: _Side) -> None:
     if before.weights == after.weights:
         raise InputError(
             f"{first.name} and {second.name} have the same weights: was the checkpoint loaded?"
+        )
+    if first.kind != second.kind:
+        raise InputError(
+            f"{first.name} is a {first.kind} language model and {second.name} a {second.kind} one, "
+            "whose log-probabilities are of other kinds; compare two models of one kind"
         )
     if second.adapted not in (None, first.adapted, before.weights):
         raise InputError(

@@ -72,6 +72,12 @@ def test_the_same_weights_and_an_empty_battery_are_refused(two):
         compare_models(two[0], again, [MadeUp(changed())])
 
 
+def test_models_of_different_kinds_are_refused(two, tiny_lm):
+    said = "before is a causal language model and tiny-bert a masked one, .*; compare two models"
+    with pytest.raises(InputError, match=said):
+        compare_models(two[0], tiny_lm("bert"), [MadeUp(changed())])
+
+
 def test_an_adapter_of_another_base_is_refused(two):
     adapted = replace(two[1], adapted="other")
     with pytest.raises(InputError, match="after adapts a model with other weights than before"):
