@@ -235,7 +235,7 @@ def _of_all(table: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _coverage(result: StereoSetScores | SentenceScores) -> str:
-    return f"{result.record.confidence or 0.95:.0%} intervals"
+    return f"{result.record.confidence:.0%} intervals"
 
 
 def _score(name: str) -> Callable[[Row], str]:

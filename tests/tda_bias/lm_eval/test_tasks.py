@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,9 +205,8 @@ def test_beta_of_whole_sentences_is_that_of_their_twins(saved_lm, tmp_path):
 
 @pytest.mark.parametrize("task", ["winobias", "winogender", "tdabias_pairs"])
 def test_pairs_score_as_behind_the_start_token(saved_lm, tmp_path, task):
-    metadata = {}
-    pairs = load_pairs(task).pairs[:24] if task != "tdabias_pairs" else ()
-    if not pairs:
+    source, metadata = task, {}
+    if task == "tdabias_pairs":
         lines = [
             {"id": str(n), "group": group, "context": f"The {group} wrote.", "more": "He felt it.",
              "less": "She felt that."}
@@ -214,9 +214,10 @@ def test_pairs_score_as_behind_the_start_token(saved_lm, tmp_path, task):
         ]  # fmt: skip
         path = tmp_path / "own.jsonl"
         path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-        pairs, metadata = load_pairs(path).pairs, {"data": str(path)}
+        source, metadata = path, {"data": str(path)}
     found = measured(task, saved_lm, limit=24, **metadata)
-    model = load_language_model(saved_lm, device="cpu")
+    model, pairs = load_language_model(saved_lm, device="cpu"), load_pairs(source)
+    pairs = replace(pairs, pairs=pairs.pairs[:24])
     table = compared(pair_items(model, pairs, start="tokenizer" if metadata else "bos"))
     assert found["log_odds"] == pytest.approx(table["log_odds"].mean(), abs=1e-4)
     assert found["preferred"] == pytest.approx(100 * table["preferred"].mean())
