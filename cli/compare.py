@@ -45,6 +45,9 @@ _COLUMNS = [
     (name, f"{{{name}}}") for name in ("outcome", "before", "after", "change", "interval", "p")
 ]
 _SHOWN = 10
+# Options that two runs are compared by; those that neither runs nor models are refused for.
+_OF_RUNS = {"category", "rank_by", "n_flips", "seed"}
+_OF_BOTH = {"before", "after", "device", "batch_size"}
 
 
 class CompareSettings(
@@ -119,7 +122,7 @@ class CompareSettings(
         """Finished runs are compared, not models.
 
         Raises:
-            InputError: if one is a run and the other is not, or runs have replicates.
+            InputError: if one is a run and the other is not, or an option goes with the other kind.
         """
         runs = [(Path(name) / "run.json").is_file() for name in (self.before, self.after)]
         if any(runs) and not all(runs):
@@ -128,14 +131,19 @@ class CompareSettings(
                 f"{run} is a run and {model} is not; give two models, or two runs of `tdabias "
                 "heads` or `stereoset`"
             )
-        if all(runs) and self.replicate:
-            raise InputError("`replicate` goes with models; of runs, two are compared")
+        of_models = set(type(self).model_fields) - {*SPEAKING, *_OF_RUNS, *_OF_BOTH}
+        ignored, why = {"rank_by"}, "two runs of `tdabias heads`"
+        if all(runs):
+            ignored, why = of_models, "two models; runs are compared as they are"
+        if given := ignored & self.model_fields_set:
+            name = min(given)
+            raise InputError(f"`{name}` goes with {why}; leave --{name.replace('_', '-')} out")
         return all(runs)
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
         if self.of_runs:
-            return self.model_dump(mode="json", include={"category", "rank_by", "n_flips", "seed"})
+            return self.model_dump(mode="json", include=_OF_RUNS)
         left_out = {*SPEAKING, "device", "batch_size"}
         return self.model_dump(mode="json", exclude=left_out)
 
@@ -216,6 +224,8 @@ def _compared_runs(settings: CompareSettings) -> Output:
         "category": settings.category, "n_resamples": settings.n_flips, "seed": settings.seed
     }  # fmt: skip
     of_heads = open_run(settings.before).command != "stereoset"
+    if not of_heads and "rank_by" in settings.model_fields_set:
+        raise InputError("`rank_by` goes with two runs of `tdabias heads`; leave --rank-by out")
     loaded: list[Any] = [(HeadBias if of_heads else StereoSetScores).load(run) for run in runs]
     hashes = [str(content_hash(result.record)) for result in loaded]
     data = DataRecord(source="runs", revision=" ".join(hashes))

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tda_bias.runs.record import DataRecord
 from tda_bias.runs.text import counted, data_remarks, interval_text, number_text, p_text
-from tda_bias.triples import comes_from_hub, load_sentence_triples
+from tda_bias.triples import comes_from_hub, load_sentence_triples, triple_remarks
 from tda_bias.types import CATEGORIES
 
 from .loading import data_option, reach_hub_for, triples_record, triples_with_twins
@@ -126,7 +126,8 @@ def _sentences(settings: StereoSetSettings) -> SentenceScores:
     sentences, revision = load_sentence_triples(
         source, category=settings.category, groups=settings.group, limit=settings.limit
     )
-    data = DataRecord(source=source, revision=revision)
+    remarks = triple_remarks(source, category=settings.category, half="intrasentence")
+    data = DataRecord(source=source, revision=revision, remarks=remarks)
     with working(settings, "stereoset intrasentence", settings.folder, data=data) as work:
         model = work.model(settings.model)
 
@@ -200,6 +201,7 @@ def sentences_output(run: SentenceScores, folder: Path) -> Output:
         shown=[
             uncut_table(title, _of_all(run.scores), columns, left=3),
             *_own_groups(run.scores[run.scores["scored"] == run.scores["scored"].iloc[0]]),
+            *data_remarks(run.record.data),
         ],
         values={
             "model": run.record.model,
@@ -233,7 +235,7 @@ def _of_all(table: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _coverage(result: StereoSetScores | SentenceScores) -> str:
-    return f"{result.record.confidence or 0.95:.0%} intervals"
+    return f"{result.record.confidence:.0%} intervals"
 
 
 def _score(name: str) -> Callable[[Row], str]:

@@ -12,13 +12,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tda_bias.runs.files import read_text, rows_of
+from tda_bias.runs.text import counted
 from tda_bias.sources import (
     STEREOSET,
     Half,
@@ -39,6 +40,7 @@ from tda_bias.types import ROLES, InputError, Triple, in_order
 
 # Examples in a remark; characters of a target's name, which stands in tables and figures.
 _NAMED, _NAME_LENGTH = 3, 200
+T = TypeVar("T", bound="Triple | SentenceTriple")
 
 
 def load_triples(
@@ -86,9 +88,13 @@ def _refuse_unknown(category: str, there: Iterable[str], source: str | Path) -> 
         )
 
 
-def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, ...]:
-    """Remarks on a source that are no errors: triples that stand twice, names nearly the same."""
-    read = [t for t in _read(source) if category in ("all", t.category)]
+def triple_remarks(
+    source: str | Path, *, category: str = "all", half: Half = "intersentence"
+) -> tuple[str, ...]:
+    """Remarks on a source that are no errors: items that stand twice, names nearly the same."""
+    of_half: Iterable[Triple | SentenceTriple]
+    of_half = _read(source) if half == "intersentence" else _read_sentences(source)[0]
+    read = [item for item in of_half if category in ("all", item.category)]
     again = [
         f"{Path(triple.source).name} "
         + (
@@ -101,11 +107,10 @@ def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, .
     ]
     remarks = []
     if again:
-        many = (
-            "triples repeat others and are" if len(again) > 1 else "triple repeats another and is"
-        )
+        name = counted(len(again), "triple" if half == "intersentence" else "item")
+        many = "repeat others and are" if len(again) > 1 else "repeats another and is"
         shown = "; ".join(again[:_NAMED]) + ("; ..." if len(again) > _NAMED else "")
-        remarks.append(f"{len(again)} {many} left out ({shown}).")
+        remarks.append(f"{name} {many} left out ({shown}).")
     alike: dict[tuple[str, str], set[str]] = {}
     for triple in read:
         name = unicodedata.normalize("NFKC", triple.group).casefold()
@@ -119,13 +124,15 @@ def triple_remarks(source: str | Path, *, category: str = "all") -> tuple[str, .
     return tuple(remarks)
 
 
-def _with_earlier(triples: Iterable[Triple]) -> Iterator[tuple[Triple, Triple | None]]:
-    """Every triple, with the first one that says the same if it is not that one."""
-    first: dict[Triple, Triple] = {}
-    for triple in triples:
-        said = replace(triple, source="")
-        yield triple, first.get(said)
-        first.setdefault(said, triple)
+def _with_earlier(items: Iterable[T]) -> Iterator[tuple[T, T | None]]:
+    """Every item, with the first one that says the same if it is not that one."""
+    first: dict[tuple[str, ...], T] = {}
+    for item in items:
+        context = item.context if isinstance(item, Triple) else ""
+        texts = item.stereotype, item.anti_stereotype, item.unrelated
+        said = item.category, item.group, context, *texts
+        yield item, first.get(said)
+        first.setdefault(said, item)
 
 
 def triple_ids(triples: Iterable[Triple]) -> list[str]:
@@ -279,7 +286,7 @@ def load_sentence_triples(
     groups: Sequence[str] = (),
     limit: int | None = None,
 ) -> tuple[list[SentenceTriple], str | None]:
-    """Intrasentence items, and what pins the content of their source.
+    """Intrasentence items, each once, and what pins the content of their source.
 
     Args:
         source: ``stereoset`` (the ``dev.json`` that ``TDABIAS_STEREOSET`` names, else
@@ -294,11 +301,20 @@ def load_sentence_triples(
 
     Raises:
         InputError: if the source cannot be read, an item lacks a role or has it twice, a sentence
-            is empty, or the category or a target does not occur.
+            is empty, an id stands in items that differ, or the category or a target does not occur.
     """
-    items, revision = _read_sentences(source)
-    if not items:
+    read, revision = _read_sentences(source)
+    if not read:
         raise InputError(f"`data` {source} has no item")
+    items = [item for item, earlier in _with_earlier(read) if earlier is None]
+    named: dict[str, SentenceTriple] = {}
+    for item in items:
+        other = named.setdefault(item.id, item)
+        if other is not item:
+            raise InputError(
+                f"{item.source}: the id {item.id!r} stands in {other.source} too; every item needs "
+                "an id of its own, or none"
+            )
     _refuse_unknown(category, (item.category for item in items), source)
     items = [item for item in items if category in ("all", item.category)]
     return chosen(items, groups, limit, of="items", division="category"), revision

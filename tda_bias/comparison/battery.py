@@ -29,13 +29,13 @@ from tda_bias.comparison.measures import (
 from tda_bias.comparison.models import NotMeasured
 from tda_bias.comparison.outcome import Measure, Outcome, item_rows
 from tda_bias.models.load import LanguageModel
-from tda_bias.pairs import load_pairs
+from tda_bias.pairs import SETS, load_pairs
 from tda_bias.pairs.published import set_comes_from_hub
 from tda_bias.runs.settings import given_as
 from tda_bias.sources import load_neutral_text, text_comes_from_hub
 from tda_bias.triples import comes_from_hub, load_sentence_triples, load_triples, source_revision
 from tda_bias.twins import load_twins, make_twins
-from tda_bias.types import InputError, Progress
+from tda_bias.types import CATEGORIES, InputError, Progress
 from unqover.asking import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig
@@ -131,8 +131,9 @@ def battery(
 ) -> tuple[list[Measure], list[NotMeasured]]:
     """Everything that a preset measures, and what is left out.
 
-    What is on the hub alone and cannot be reached is left out and listed, as are target effects of
-    texts without twins; what a user names must be there. The arguments are the options of
+    What is on the hub alone and cannot be reached is left out and listed, as are StereoSet's
+    sentences where the category is one of a user's own, and target effects of texts without twins;
+    what a user names must be there. The arguments are the options of
     ``tdabias compare``.
 
     Raises:
@@ -144,11 +145,16 @@ def battery(
     def of_pairs(name: str, source: str | None = None) -> Measure:
         return pair_measure(load_pairs(name, data=source, limit=amount.pairs.get(name)))
 
+    def own_pairs(name: str) -> Measure:
+        files = {"crows": crows, "blimp": blimp}
+        with given_as(name if name in files else "pairs"):
+            return pair_measure(load_pairs(name, data=files.get(name), limit=limit))
+
     def windows(sample: int | None) -> dict[str, Any]:
         read = load_neutral_text(text)
         return {"text": read, "width": amount.width, "seed": seed, "sample": sample}
 
-    # How each is made, and whether its text comes from the hub unasked.
+    # How each is made, and whether its text comes from elsewhere unasked and may be lacking.
     makers: dict[str, tuple[Callable[[], Measure], bool]] = {
         "stereoset": (
             lambda: _triples(data, twins, category=category, groups=groups, limit=limit),
@@ -156,7 +162,9 @@ def battery(
         ),
         "intrasentence": (
             lambda: _sentences(sentences, category, amount.sentences),
-            comes_from_hub(sentences, "intrasentence"),
+            comes_from_hub(sentences, "intrasentence")
+            # StereoSet's own sentences have no other categories.
+            or (sentences == "stereoset" and category not in ("all", *CATEGORIES)),
         ),
         "crows": (lambda: of_pairs("crows", crows), set_comes_from_hub("crows", crows)),
         "winobias": (lambda: of_pairs("winobias"), False),
@@ -174,11 +182,13 @@ def battery(
         ),
     }
     if pairs is not None:
-        makers["pairs"] = (lambda: pair_measure(load_pairs(pairs, limit=limit)), False)
+        makers["pairs"] = (lambda: own_pairs(pairs), False)
     unknown = [name for name in only if name not in makers]
     if unknown:
         raise InputError(f"`only` must be among {', '.join(makers)}; got {unknown[0]!r}")
     asked = {name: maker for name, maker in makers.items() if not only or name in only}
+    if pairs in SETS and "pairs" in asked:
+        asked.pop(pairs, None)  # the preset's pairs are among them
     measures, not_measured = _made(asked)
     not_measured += [lacking for measure in measures for lacking in _without_twins(measure, twins)]
     # The divergence stands last in tables, after pairs of the user's own.
@@ -189,16 +199,16 @@ def battery(
 def _made(
     makers: Mapping[str, tuple[Callable[[], Measure], bool]],
 ) -> tuple[list[Measure], list[NotMeasured]]:
-    """The measures whose texts are there, and those whose texts the hub alone has."""
+    """The measures whose texts are there, and those whose texts may be lacking and are."""
     measures: list[Measure] = []
     not_measured: list[NotMeasured] = []
     missing: list[str] = []
-    for name, (make, is_from_hub) in makers.items():
+    for name, (make, may_lack) in makers.items():
         try:
             with given_as(_GIVEN_AS.get(name, "data")):
                 measures.append(make())
         except InputError as error:
-            if is_from_hub:
+            if may_lack:
                 not_measured.append(NotMeasured(name=name, reason=str(error)))
             elif str(error) not in missing:  # two measures may read one file
                 missing.append(str(error))

@@ -131,8 +131,8 @@ def compare_models(
         watch: Shows progress.
 
     Raises:
-        InputError: if two have the same weights, an adapter belongs to another base, nothing is
-            measured, or a model cannot be asked.
+        InputError: if two have the same weights or are of different kinds, an adapter belongs to
+            another base, nothing is measured, or a model cannot be asked.
     """
     first, second = _Side.of("before", before), _Side.of("after", after)
     _refuse_pair(first, second)
@@ -190,15 +190,16 @@ def compare_models(
 
 @dataclass(frozen=True)
 class _Side:
-    """A model that is asked: its name among saved parts, and the hash of all its weights."""
+    """A model that is asked: its name among saved parts, hashes of its weights and tokenizer."""
 
     name: str
     model: LanguageModel
     weights: str
+    tokenizer: str
 
     @classmethod
     def of(cls, name: str, model: LanguageModel) -> _Side:
-        return cls(name, model, model.weight_hash())
+        return cls(name, model, model.weight_hash(), model.tokenizer_hash())
 
 
 def _refuse_pair(before: _Side, after: _Side) -> None:
@@ -206,6 +207,11 @@ def _refuse_pair(before: _Side, after: _Side) -> None:
     if before.weights == after.weights:
         raise InputError(
             f"{first.name} and {second.name} have the same weights: was the checkpoint loaded?"
+        )
+    if first.kind != second.kind:
+        raise InputError(
+            f"{first.name} is a {first.kind} language model and {second.name} a {second.kind} one, "
+            "whose log-probabilities are of other kinds; compare two models of one kind"
         )
     if second.adapted not in (None, first.adapted, before.weights):
         raise InputError(
@@ -240,6 +246,7 @@ class _Asking:
         weights = [side.weights for side in sides]
         depends_on = {
             "weights": weights if measure.of_both else weights[0],
+            "tokenizer": [side.tokenizer for side in sides],
             "texts": dict(measure.about),
         }
 
@@ -319,12 +326,13 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
     primary = table[table["primary"] & table["change"].notna()].to_dict("records")
     sure = [row for row in primary if row["p_holm"] < 0.05]
     verdicts = [
-        f"{after} is {way} biased than {before} in {_outcomes(rows)}"
-        for way, rows in (
-            ("less", [row for row in sure if _is_smaller(row)]),
-            ("more", [row for row in sure if not _is_smaller(row)]),
+        f"{said} in {_outcomes(rows)}"
+        for way, said in (
+            ("smaller", f"{after} is less biased than {before}"),
+            ("not smaller", f"{after} is more biased than {before}"),
+            ("turned", f"the bias turns round from {before} to {after}"),
         )
-        if rows
+        if (rows := [row for row in sure if _size(row) == way])
     ]
     if not verdicts and primary:
         verdicts.append(f"{after} is not measurably less biased than {before}")
@@ -342,6 +350,7 @@ def comparison_finding(comparison: ModelComparison) -> Finding:
             f"{row['outcome']}: a change outside {interval_text(row['low'], row['high'], 3)} is "
             f"ruled out ({record.confidence:.0%}, over {row['over']})."
             for row in primary
+            if math.isfinite(row["low"])
         ],
         details=[
             *(_guard_line(row) for row in table[table["guard"] == "pass"].to_dict("records")),
@@ -356,8 +365,12 @@ def after_name(record: ComparisonRecord) -> str:
     return f"{record.after.name} (mean of {more + 1} trainings)" if more else record.after.name
 
 
-def _is_smaller(row: dict[Any, Any]) -> bool:
-    return bool(abs(row["after"] - row["neutral"]) < abs(row["before"] - row["neutral"]))
+def _size(row: dict[Any, Any]) -> Literal["smaller", "not smaller", "turned"]:
+    """What a bias becomes; sizes on both sides of neutral are not what the change is tested for."""
+    before, after = (row[name] - row["neutral"] for name in ("before", "after"))
+    if before * after < 0:
+        return "turned"
+    return "smaller" if abs(after) < abs(before) else "not smaller"
 
 
 def _outcomes(rows: list[dict[Any, Any]]) -> str:
@@ -439,10 +452,11 @@ def _detail_lines(comparison: ModelComparison) -> Iterator[str]:
 def _primary_line(row: dict[Any, Any]) -> str:
     if row["change"] != row["change"]:
         return f"{row['outcome']}: undefined ({row['reason']})."
-    way = "smaller" if _is_smaller(row) else "not smaller"
+    size = _size(row)
+    way = "on the other side of neutral" if size == "turned" else f"{size} in size"
     sure = "this is more than chance" if row["p_holm"] < 0.05 else "chance could explain it"
     per = f"{counted(row['items'], 'item')} of {counted(row['clusters'], row['cluster'])}"
     return (
         f"{row['outcome']} ({row['unit']}, {per}): {row['before']:.3f} to {row['after']:.3f}, "
-        f"{way} in size; {sure} (Holm p {p_text(row['p_holm'])})."
+        f"{way}; {sure} (Holm p {p_text(row['p_holm'])})."
     )

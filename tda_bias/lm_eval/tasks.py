@@ -82,7 +82,7 @@ def _of_pairs(pairs: PairSet) -> dict[str, Dataset]:
         before = " " if context else ""
         texts = [before + text.strip() for text in (pair.more, pair.less)]
         rows.append(
-            {"item": number, "twin": False, "category": pair.type or pair.set,
+            {"item": number, "twin": False, "category": pairs.name,
              "target": pair.unit, "context": context, "texts": texts}
         )  # fmt: skip
     return _documents(rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -111,6 +113,13 @@ class LanguageModel:
                 f"a prompt has {n_tokens} tokens, `model` {self.name} takes {self.max_tokens}; "
                 "nothing is truncated, shorten it"
             )
+
+    def tokenizer_hash(self) -> str:
+        """Hash of what a tokenizer gives a model beside a text: vocabulary, special tokens."""
+        tokenizer = self.tokenizer
+        special = (*special_tokens_around(tokenizer), tokenizer.bos_token_id)
+        about = (*special, tokenizer.mask_token_id, sorted(tokenizer.get_vocab().items()))
+        return hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
 
     def weight_hash(self) -> str:
         """Hash of all parameters by name and value: the same for the same weights only.

@@ -109,9 +109,12 @@ def token_log_probs(
 
 
 def is_linear(hf_model: Any, inputs: Mapping[str, Any], places: Tensor) -> bool:
-    """Tell whether logits are what the output embeddings give, tried once on one place."""
+    """Tell whether logits are what the output embeddings' weights give, tried once on one place.
+
+    Weights that lie elsewhere (``device_map``) come when the module runs, and only then.
+    """
     head = hf_model.get_output_embeddings()
-    if not isinstance(head, nn.Linear):
+    if not isinstance(head, nn.Linear) or head.weight.device.type == "meta":
         return False
     if hf_model not in _LINEAR:
         seen: list[Tensor] = []

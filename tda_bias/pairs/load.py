@@ -77,7 +77,8 @@ def _user_pairs(path: Path) -> PairSet:
 
     Raises:
         InputError: if a key is unknown or missing, a value is no text, a side is empty or equals
-            the other, an ``id`` or a pair stands twice, or lines are of different forms.
+            the other, an ``id`` or a pair stands twice, lines are of different forms, or the set
+            has the name of a published one.
     """
     if not path.is_file():
         raise InputError(
@@ -122,6 +123,11 @@ def _user_pairs(path: Path) -> PairSet:
         raise InputError(f"`data` {source} holds no pair")
     names = {pair.set for pair in pairs}
     name = names.pop() if len(names) == 1 else path.stem
+    if name in SETS:
+        raise InputError(
+            f"`pairs` {source}: {name!r} is the name of a published set; give pairs of your own "
+            "another `set`, or the file another name"
+        )
     return PairSet(name, tuple(pairs), source, hash_of(text))
 
 

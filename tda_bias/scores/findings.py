@@ -13,10 +13,9 @@ from tda_bias.runs.text import (
     number_text,
     p_text,
 )
-from tda_bias.scores.pair_scores import PairSetScores
+from tda_bias.scores.pair_scores import PairSetScores, compared
 from tda_bias.scores.stereoset_scores import SentenceScores, StereoSetScores
 from tda_bias.stats.clusters import cluster_mean
-from tda_bias.stats.resampling import smallest_effect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +37,12 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
     return Finding(
         result=found,
         control=[
-            *control,
+            *filter(None, control),
             *_placebo_lines(result),
             *_stereotype_by_length(result.length_split, scoring="sum"),
             NEUTRAL_IS_NOT_GOOD,
         ],
-        power=power,
+        power=[*filter(None, power)],
         details=[
             *_stereotype_by_length(result.length_split, scoring="mean"),
             *_stereoset_details(result),
@@ -52,21 +51,31 @@ def stereoset_finding(result: StereoSetScores) -> Finding:
 
 
 def _with_twins(_: StereoSetScores, row: Mapping[Any, Any]) -> tuple[str, str, str]:
-    """Result, control and power of a category, by sums of log-probabilities."""
+    """Result, control and power of a category, by sums of log-probabilities; empty if undefined."""
     name = str(row["category"]).capitalize()
+    if not row["items"]:
+        return f"{name}: no item has a twin.", "", ""
     over_items = interval_text(row["beta_low"], row["beta_high"])
     targets = interval_text(row["beta_low_targets"], row["beta_high_targets"])
     if row["p_targets"] == row["p_targets"]:
         targets += f", p {p_text(row['p_targets'])}"
-    return (
+    control = power = ""
+    if row["explained"] == row["explained"]:
+        control = (
+            f"{name}: {100 * row['explained']:.1f} % of the variance of the log-odds over items is "
+            "shared with the same texts about other targets (counterfactual twins): wording."
+        )
+    if row["smallest"] > 0:
+        power = (
+            f"With {counted(row['items'], 'item')} a target effect of "
+            f"{number_text(row['smallest'])} nats is found four times out of five."
+        )
+    found = (
         f"{name}: the target effect (beta) is "
         f"{number_text(row['beta'])} nats of {number_text(row['log_odds'])} (over "
-        f"{row['targets']} targets {targets}; over items {over_items}, p {p_text(row['p'])}).",
-        f"{name}: {100 * row['explained']:.1f} % of the variance of the log-odds over items is "
-        "shared with the same texts about other targets (counterfactual twins): wording.",
-        f"With {counted(row['items'], 'item')} a target effect of {number_text(row['smallest'])} "
-        "nats is found four times out of five.",
+        f"{row['targets']} targets {targets}; over items {over_items}, p {p_text(row['p'])})."
     )
+    return found, control, power
 
 
 def _placebo_lines(result: StereoSetScores) -> list[str]:
@@ -199,8 +208,8 @@ def sentences_finding(run: SentenceScores) -> Finding:
     ):
         details.append(
             f"{scored_name(row).capitalize()}: {row['undefined']} of {record.texts.triples} items "
-            "are left out, because no scored token of a sentence can be read (a causal model "
-            "without a start token does not read the first)."
+            "are left out, because a sentence has no word of its own, or none that is read (a "
+            "causal model without a start token does not read the first token)."
         )
     official = {
         "causal": "whole sentences per token after the model's start token (--start bos)",
@@ -259,14 +268,14 @@ def pairs_finding(result: PairSetScores) -> Finding:
         f"{counted(whole['items'], 'pair')} ({preferred}; 50 without a preference), by sums of "
         "log-probabilities.",
     ]
-    clusters = int(result.items["cluster"].nunique())
-    power = ["Not known of one cluster of pairs."]
-    if clusters > 1:
-        share = min(100.0, 50 + 50 * smallest_effect(clusters))
-        power = [
-            f"With {counted(clusters, 'cluster')} of pairs a share of {share:.0f} % is found four "
-            "times out of five (t-test over clusters)."
-        ]
+    table = compared(result.items)
+    share = cluster_mean(table["preferred"].to_numpy(float), table["cluster"].to_numpy())
+    away = 100 * share.smallest()
+    found = f"a share of {50 + away:.0f} % is" if 0 < away < 50 else "no share can be"
+    power = (
+        f"With {counted(share.clusters, 'cluster')} of pairs {found} found four times out of five "
+        "(t-test over clusters)."
+    )
     details = [
         record.official.note,
         *_preference_by_length(result.length_split, scoring="mean"),
@@ -278,8 +287,8 @@ def pairs_finding(result: PairSetScores) -> Finding:
         control.append("CrowS-Pairs is for evaluation: its authors ask not to train on it.")
     return Finding(
         result=lines,
-        control=[*control, *_within_word_lines(result.scores)],
-        power=power,
+        control=[*control, *_within_word_lines(result)],
+        power=[power],
         details=details,
     )
 
@@ -297,8 +306,9 @@ def _preference_by_length(split: pd.DataFrame, *, scoring: str) -> list[str]:
     return sentences
 
 
-def _within_word_lines(table: pd.DataFrame) -> list[str]:
+def _within_word_lines(result: PairSetScores) -> list[str]:
     """Score of the whole set by the better reading of masked models."""
+    table = result.scores
     scores = table[(table["reading"] == "pll_within_word") & (table["scoring"] == "sum")]
     if scores.empty:
         return []
@@ -307,5 +317,5 @@ def _within_word_lines(table: pd.DataFrame) -> list[str]:
     return [
         "With later pieces of a word masked too (Kauf & Ivanova 2023), which does not favour words "
         f"of many pieces: {row['preferred']:.1f} per cent preferred, log-odds "
-        f"{row['log_odds']:.2f} (95 %: {limits})."
+        f"{row['log_odds']:.2f} ({result.record.confidence:.0%}: {limits})."
     ]

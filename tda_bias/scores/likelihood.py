@@ -134,7 +134,8 @@ class TextReader:
         model = self.model
         identity = {
             "format": 3, "model": model.name, "weights": model.weight_hash(),
-            "dtype": model.dtype_name, "kind": model.kind, "start": self.start,
+            "tokenizer": model.tokenizer_hash(), "dtype": model.dtype_name,
+            "kind": model.kind, "start": self.start,
         }  # fmt: skip
         opened = cache(identity)
         read: dict[str, list[Mapping[str, np.ndarray]]] = {name: [] for name in named}

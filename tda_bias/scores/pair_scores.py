@@ -10,7 +10,7 @@ BLiMP: accuracy per paradigm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from scipy import stats
 
 from tda_bias.models.language_model import model_record
 from tda_bias.models.load import LanguageModel
-from tda_bias.pairs.pair import Pair, PairSet, Scored
+from tda_bias.pairs.pair import PairSet, Scored
 from tda_bias.pairs.published import female_shares, gender_of_more, paradigms
 from tda_bias.runs.cache import OpenCache, no_cache, texts_hash
 from tda_bias.runs.record import DataRecord, RecordPart, RunRecord
@@ -41,7 +41,7 @@ _INTERVALS = [f"{name}{end}" for name in ("preferred", "log_odds") for end in ("
 
 def pair_items(
     model: LanguageModel,
-    pairs: PairSet | Sequence[Pair],
+    pairs: PairSet,
     *,
     scored: Scored | None = None,
     batch_size: int = 32,
@@ -65,7 +65,7 @@ def pair_items(
         InputError: if there is no pair, or as ``TextReader.read_saved``.
         ShareDone: as ``TextReader.read_saved``.
     """
-    rows = tuple(pairs.pairs if isinstance(pairs, PairSet) else pairs)
+    rows = pairs.pairs
     if not rows:
         raise InputError("there is no pair to score")
     contrasts = []
@@ -131,9 +131,9 @@ def compared(
     return pd.DataFrame(
         {
             "id": items["id"],
-            "type": items.get("type"),
+            "type": items["type"],
             "group": items["group"],
-            "cluster": items.get("cluster", items["group"]),
+            "cluster": items["cluster"],
             "log_odds": odds,
             "preferred": (np.sign(odds) + 1) / 2,
             "longer": np.sign(items["tokens_more"] - items["tokens_less"]),
@@ -148,7 +148,7 @@ def scores(items: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
         One row per reading, scoring and part (``all``, a type, a group): ``items undefined ties``;
         ``preferred``, per cent of pairs whose ``more`` is preferred, ties one half; ``log_odds``,
         the mean of log P(more) - log P(less) in nats; both with ``_low`` and ``_high``;
-        ``interval``: over clusters from six on, else over pairs, and then for these clusters only.
+        ``interval``: over clusters from five on, else over pairs, and then for these clusters only.
 
     Raises:
         InputError: if there is no pair.

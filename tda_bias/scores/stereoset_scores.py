@@ -76,8 +76,8 @@ class StereoSetRecord(RunRecord):
     texts: ScoredTextsRecord
     twins: dict[str, Any] | None = None
     placebos: dict[str, dict[str, Any]] | None = None
-    confidence: float | None = None
-    seed: int | None = None
+    confidence: float
+    seed: int
 
 
 # Field of ``StereoSetScores``, file and columns.

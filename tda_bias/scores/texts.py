@@ -153,8 +153,9 @@ def _scored(
             f"`model` {model.name}: its tokenizer does not tell where in a text its tokens stand, "
             "so differing words cannot be scored alone; score whole texts"
         )
+    # A token begins at the space before its word: an empty range must not select the next one.
     return tuple(
-        np.flatnonzero([a < stop and b > first for a, b in places])
+        np.flatnonzero([first < stop and a < stop and b > first for a, b in places])
         for places, (first, stop) in zip(offsets, differing_spans(contrast.texts), strict=True)
     )
 

@@ -120,6 +120,13 @@ def test_parts_are_reused_and_only_measures_what_was_asked_for(
     pd.testing.assert_frame_equal(ModelComparison.load(tmp_path / "out").table, found.table)
 
 
+def test_the_ranking_of_runs_is_refused_for_models(call, tiny_folder, after, tmp_path):
+    options = ("--rank-by", "location", "--out", tmp_path / "out")
+    status, _, error = call(tiny_folder, after, *options)
+    assert status == 2
+    assert "`rank_by` goes with two runs of `tdabias heads`; leave --rank-by out" in error
+
+
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -143,3 +150,25 @@ def test_two_runs_of_heads_are_compared_and_one_with_itself_is_refused(
     status, _, error = call(pair[0], pair[0], "--category", "gender")
     assert status == 2
     assert "same weights and texts" in error
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--replicate=x", "--group=man", "--limit=2", "--data=starter", "--twins=none", "--only=pvf",
+     "--pairs=crows", "--confidence=0.9", "--preset=full", "--text=x"],
+)  # fmt: skip
+def test_options_that_two_runs_cannot_take_are_refused(call, tmp_path, heads_run, option):
+    for name in ("before", "after"):
+        heads_run.save(tmp_path / name)
+    status, _, error = call(tmp_path / "before", tmp_path / "after", option)
+    name = option[2:].partition("=")[0]
+    assert status == 2
+    assert f"`{name}` goes with two models; runs are compared as they are; leave --{name}" in error
+
+
+def test_the_ranking_of_heads_is_refused_for_runs_of_stereoset(call, tiny_folder, tmp_path):
+    texts = ("-c", "gender", "--data", "starter", "-L", "2", "--out", str(tmp_path / "run"))
+    assert run(["stereoset", "-m", str(tiny_folder), *texts]) == 0
+    status, _, error = call(tmp_path / "run", tmp_path / "run", "--rank-by", "location")
+    assert status == 2
+    assert "`rank_by` goes with two runs of `tdabias heads`; leave --rank-by out" in error

@@ -133,6 +133,14 @@ def test_whole_sentences_and_differing_words_stand_side_by_side(call, tiny_folde
     assert run(["show", str(tmp_path / "out")]) == 0
 
 
+def test_items_that_stand_twice_are_left_out_and_said(call, tmp_path):
+    twice = write_lines(tmp_path, *ITEMS, {**ITEMS[0], "id": "f"}, name="twice.jsonl")
+    status, printed, _ = call("-c", "gender", texts=twice)
+    assert status == 0
+    assert "1 item repeats another and is left out (twice.jsonl line 6 says the" in printed
+    assert SentenceScores.load(tmp_path / "out").record.texts.triples == 3
+
+
 def test_a_masked_model_is_read_in_both_ways(call, masked_folder):
     status, printed, error = call("-c", "gender", "--format", "json", model=masked_folder)
     assert status == 0, error

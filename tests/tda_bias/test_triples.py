@@ -448,8 +448,22 @@ def test_blanks_are_read_from_csv_as_from_json_lines(tmp_path):
     assert second.id == second.source == f"{path} line 3"
 
 
+def test_blanks_that_stand_twice_count_once_and_their_names_are_their_own(tmp_path):
+    path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "id": "i2"}, BLANK_ITEM)
+    (item,), _ = load_sentence_triples(path)
+    assert item.id == "i1"
+    [remark] = triple_remarks(path, half="intrasentence")
+    assert remark.startswith("2 items repeat others and are left out (pairs.jsonl line 2 says the")
+    path = write_lines(tmp_path, BLANK_ITEM, {**BLANK_ITEM, "stereotype": "The cook is red."})
+    with pytest.raises(InputError, match="line 2: the id 'i1' stands in .* line 1 too; every item"):
+        load_sentence_triples(path)
+
+
 def test_items_without_a_target_count_as_one_term_and_the_limit_is_per_target(tmp_path):
-    lines = [{**BLANK_ITEM, "id": str(n), "target": t} for n, t in enumerate(["", "", "", "cook"])]
+    lines = [
+        {**BLANK_ITEM, "id": str(n), "target": t, "unrelated": f"The cook is {n}."}
+        for n, t in enumerate(["", "", "", "cook"])
+    ]
     items, _ = load_sentence_triples(write_lines(tmp_path, *lines), limit=2)
     assert Counter(item.group for item in items) == {UNNAMED: 2, "cook": 1}
 

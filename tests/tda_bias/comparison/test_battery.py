@@ -1,5 +1,6 @@
 """What the presets are made of: texts that are found or listed, words and questions as outcomes."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,9 @@ from tda_bias.comparison.battery import (
 )
 from tda_bias.comparison.measures import perplexity_measure
 from tda_bias.sources import NeutralText
+from tda_bias.types import ROLES
 from tdabias_cli.compare import CompareSettings
+from tests.support.pairs import write_lines
 from unqover.asking import ask_questions
 from unqover.classes import load_class
 from unqover.config import AskConfig, DesignConfig, InferenceConfig
@@ -66,6 +69,35 @@ def test_all_texts_that_are_missing_are_said_at_once(nothing_there, tmp_path):
     ) as error:
         battery("smoke", **nothing_there | named)
     assert str(error.value).count("no.txt") == 1  # perplexity and divergence read one file
+
+
+def test_sentences_without_a_category_of_ones_own_are_listed(nothing_there, tmp_path, monkeypatch):
+    """The environment names StereoSet's; who names a file is told that it lacks the category."""
+    item = {"target": "old", "bias_type": "age", "context": "The old man.", "stereotype": "He sat.",
+            "anti-stereotype": "He ran.", "unrelated": "It is red."}  # fmt: skip
+    data = write_lines(tmp_path, item, name="age.jsonl")
+    blank = {**item, "bias_type": "gender", "context": "The old man BLANK."}
+    sentences = [{"sentence": blank[role], "gold_label": role} for role in ROLES]
+    dev = tmp_path / "dev.json"
+    dev.write_text(json.dumps({"data": {"intrasentence": [{**blank, "sentences": sentences}]}}))
+    monkeypatch.setenv("TDABIAS_STEREOSET", str(dev))
+    given = nothing_there | {"data": str(data), "twins": "none", "category": "age"}
+    only = ["stereoset", "intrasentence"]
+    [measure], not_measured = battery("smoke", **given, only=only)
+    assert measure.name == "stereoset"
+    assert "intrasentence" in {one.name for one in not_measured}
+    with pytest.raises(InputError, match="must be one of gender, all, which `sentences`"):
+        battery("smoke", **given | {"sentences": str(dev)}, only=only)
+
+
+def test_a_set_that_pairs_names_takes_the_place_of_the_presets_sample(nothing_there):
+    def measured(**options):
+        return [m.about["pairs"] for m in battery("smoke", **nothing_there, **options)[0]]
+
+    assert measured(only=["winogender"]) == [120]
+    assert measured(only=["winogender", "pairs"], pairs="winogender") == [240]
+    with pytest.raises(InputError, match="`crows` 'no' is no folder"):
+        battery("smoke", **nothing_there | {"crows": "no"}, only=["pairs"], pairs="crows")
 
 
 def test_target_effects_of_texts_without_twins_are_listed(nothing_there):

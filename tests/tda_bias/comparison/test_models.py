@@ -30,6 +30,7 @@ from tda_bias.sources import NeutralText
 from tda_bias.triples import SentenceTriple, load_triples
 from tda_bias.twins import make_twins
 from tests.support.measures import MadeUp
+from tests.support.tokenizers import Wrapped
 
 FEW = {"n_flips": 99}
 TEXT = NeutralText("The nurse said that he knew that she felt that he wrote. " * 12, "here", None)
@@ -50,6 +51,12 @@ def two(tiny_lm):
     return models
 
 
+class OtherMask(Wrapped):
+    """A tokenizer with another mask token."""
+
+    mask_token_id = 1
+
+
 def changed(**values):
     return {"before": [0.0] * 12, "after": [1.0] * 11 + [2.0], **values}
 
@@ -65,6 +72,12 @@ def test_the_same_weights_and_an_empty_battery_are_refused(two):
         compare_models(two[0], again, [MadeUp(changed())])
 
 
+def test_models_of_different_kinds_are_refused(two, tiny_lm):
+    said = "before is a causal language model and tiny-bert a masked one, .*; compare two models"
+    with pytest.raises(InputError, match=said):
+        compare_models(two[0], tiny_lm("bert"), [MadeUp(changed())])
+
+
 def test_an_adapter_of_another_base_is_refused(two):
     adapted = replace(two[1], adapted="other")
     with pytest.raises(InputError, match="after adapts a model with other weights than before"):
@@ -77,6 +90,9 @@ def test_parts_of_other_models_are_refused_by_name(two, tmp_path):
     compare_models(*two, [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
     with pytest.raises(InputError, match="parts saved with other settings .*other weights"):
         compare_models(two[1], two[0], [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
+    other = LanguageModel(two[1].hf_model, OtherMask(two[1].tokenizer), "after")
+    with pytest.raises(InputError, match=r"other settings \(other tokenizer\)"):
+        compare_models(two[0], other, [MadeUp(changed())], **FEW, cache=partial(Cache, tmp_path))
 
 
 def test_a_replicate_with_known_weights_is_refused(two):
@@ -140,6 +156,29 @@ def test_quality_is_lost_where_chance_does_not_explain_it(two, after, said):
     found = compare_models(*two, [MadeUp(changed(after=after), guard=guard)], n_flips=999)
     assert found.table["guard"].tolist() == ["fail"]
     assert comparison_finding(found).result[0].endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict", "line"),
+    [
+        (0.1, "after is less biased than before in", "smaller in size"),
+        (1.1, "after is more biased than before in", "not smaller in size"),
+        (-0.5, "the bias turns round from before to after in", "on the other side of neutral"),
+    ],
+)
+def test_a_bias_beyond_neutral_is_neither_less_nor_more_but_turned_round(two, after, verdict, line):
+    """The test is of the signed change; the sizes on two sides of neutral are not tested."""
+    values = {"before": [0.6] * 11 + [0.7], "after": [after] * 12}
+    found, primary, *_ = comparison_finding(compare_models(*two, [MadeUp(values)], **FEW)).result
+    assert found.startswith(f"{verdict} number (0.608 to {after:.3f}, Holm p 0.0312)")
+    assert f"0.608 to {after:.3f}, {line}; this is more than chance" in primary
+
+
+def test_only_an_interval_that_exists_rules_changes_out(two):
+    found = comparison_finding(compare_models(*two, [MadeUp(changed())], **FEW))
+    assert found.power[0].endswith("is ruled out (95%, over clusters).")
+    alike = MadeUp(changed(after=[1.0] * 12))
+    assert comparison_finding(compare_models(*two, [alike], **FEW)).power == []
 
 
 def test_items_of_one_model_alone_are_counted_and_take_no_part(two):

@@ -54,7 +54,11 @@ def preferences(heads_run):
     for name in ("log_prob_s", "log_prob_a", "beta_sum"):
         items[name] = generator.normal(size=len(items))
     record = StereoSetRecord(
-        model=heads_run.record.model, kind="causal", texts={"triples": len(items), "hash": "h"}
+        model=heads_run.record.model,
+        kind="causal",
+        texts={"triples": len(items), "hash": "h"},
+        confidence=0.95,
+        seed=0,
     )
     twins = pd.DataFrame({"item": [0]})
     nothing = pd.DataFrame()

@@ -236,7 +236,8 @@ def scores():
         items[name] = rng.normal(size=N)
     for name in ("tokens_s", "tokens_a"):
         items[name] = rng.integers(3, 9, N)
-    record = StereoSetRecord(model=MODEL, kind="causal", texts={"triples": N, "hash": "h"})
+    texts = {"triples": N, "hash": "h"}
+    record = StereoSetRecord(model=MODEL, kind="causal", texts=texts, confidence=0.95, seed=0)
     nothing = pd.DataFrame()
     twins = pd.DataFrame({"item": [0]})
     return StereoSetScores(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,9 +205,8 @@ def test_beta_of_whole_sentences_is_that_of_their_twins(saved_lm, tmp_path):
 
 @pytest.mark.parametrize("task", ["winobias", "winogender", "tdabias_pairs"])
 def test_pairs_score_as_behind_the_start_token(saved_lm, tmp_path, task):
-    metadata = {}
-    pairs = load_pairs(task).pairs[:24] if task != "tdabias_pairs" else ()
-    if not pairs:
+    source, metadata = task, {}
+    if task == "tdabias_pairs":
         lines = [
             {"id": str(n), "group": group, "context": f"The {group} wrote.", "more": "He felt it.",
              "less": "She felt that."}
@@ -214,9 +214,10 @@ def test_pairs_score_as_behind_the_start_token(saved_lm, tmp_path, task):
         ]  # fmt: skip
         path = tmp_path / "own.jsonl"
         path.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-        pairs, metadata = load_pairs(path).pairs, {"data": str(path)}
+        source, metadata = path, {"data": str(path)}
     found = measured(task, saved_lm, limit=24, **metadata)
-    model = load_language_model(saved_lm, device="cpu")
+    model, pairs = load_language_model(saved_lm, device="cpu"), load_pairs(source)
+    pairs = replace(pairs, pairs=pairs.pairs[:24])
     table = compared(pair_items(model, pairs, start="tokenizer" if metadata else "bos"))
     assert found["log_odds"] == pytest.approx(table["log_odds"].mean(), abs=1e-4)
     assert found["preferred"] == pytest.approx(100 * table["preferred"].mean())
@@ -231,3 +232,17 @@ def test_a_standard_error_is_that_of_the_interval_over_targets_of_which_there_mu
     values = rng.normal(size=len(targets))
     assert tasks.standard_error(values, targets) == cluster_mean(values, targets).error
     assert np.isnan(tasks.standard_error(values[:12], targets[:12]))
+
+
+def test_an_occupation_in_two_types_of_pairs_is_one_cluster():
+    documents = tasks.winobias()["test"]
+    odds = np.random.default_rng(1).normal(size=len(documents))
+    readings = [
+        tasks.read(doc, [(value, False), (0.0, False)])
+        for doc, value in zip(documents, odds, strict=True)
+    ]
+    occupations = [pair.unit for pair in load_pairs("winobias").pairs]
+    assert len(set(occupations)) == 40
+    assert tasks.log_odds_stderr(readings) == cluster_mean(odds, occupations).error
+    preferred = 100.0 * (odds > 0)
+    assert tasks.preferred_stderr(readings) == cluster_mean(preferred, occupations).error

@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
 from tda_bias import HeadBiasConfig, head_bias
 from tda_bias.models.language_model import is_spread
 from tda_bias.models.load import load_model, read_device_map
+from tda_bias.scores.likelihood import TextReader
+from tda_bias.scores.texts import Contrast
 from tda_bias.types import InputError
 from tests.support.models import tiny_hf_model
 from tests.support.patterns import made_up, read
@@ -27,6 +30,7 @@ DISTILBERT = {
     "distilbert.transformer.layer.1": "disk",
     **dict.fromkeys(["vocab_transform", "vocab_layer_norm", "vocab_projector"], "cpu"),
 }
+HEAD_ON_DISK = {**DISTILBERT, "vocab_projector": "disk"}
 
 
 def written(folder, places: dict[str, str]) -> str:
@@ -94,6 +98,23 @@ def test_patterns_of_a_model_that_is_partly_on_disk_are_the_same(
     found = read(spread, triples, batch_size=8, shared=False)
     for text in expected:
         torch.testing.assert_close(found[text], expected[text], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(("kind", "places"), [("gpt2", ALL_ON_DISK), ("distilbert", HEAD_ON_DISK)])
+def test_log_probabilities_are_the_same_where_the_output_head_is_on_disk(
+    kind, places, tiny_lm, tmp_path
+):
+    whole, folder = tiny_lm(kind, tie_word_embeddings=False), str(tmp_path / kind)
+    whole.hf_model.save_pretrained(folder)
+    whole.tokenizer.save_pretrained(folder)
+    texts = [Contrast(("The nurse said that he knew.", "The nurse said that she knew it."))]
+    expected = TextReader(whole).read(texts)
+    spread = load_model(folder, device_map=written(tmp_path, places))
+    found = TextReader(spread).read(texts)
+    assert list(found) == list(expected)
+    for reading, [own] in expected.items():
+        for values, of_spread in zip(own, found[reading][0], strict=True):
+            np.testing.assert_allclose(of_spread, values, atol=1e-5)
 
 
 def test_a_whole_run_is_the_same(folder_of, tmp_path, gender):

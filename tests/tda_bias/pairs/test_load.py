@@ -64,6 +64,17 @@ def test_a_users_file_is_read(tmp_path):
     assert read.revision.startswith("blake2b-")
 
 
+def test_pairs_of_ones_own_with_the_name_of_a_published_set_are_refused(tmp_path):
+    """They would get its score, and stand in for the guard."""
+    named = write_lines(tmp_path, USER_PAIR, name="blimp.jsonl")
+    said = write_lines(tmp_path, {**USER_PAIR, "set": "crows"})
+    for path, name in ((named, "blimp"), (said, "crows")):
+        with pytest.raises(InputError, match=f"'{name}' is the name of a published set; give"):
+            load_pairs(path)
+    other = write_lines(tmp_path, {**USER_PAIR, "set": "jobs"}, name="winobias.jsonl")
+    assert load_pairs(other).name == "jobs"
+
+
 def test_a_pair_that_stands_twice_and_one_that_nobody_sees_are_refused(tmp_path):
     again = write_lines(tmp_path, USER_PAIR, {**USER_PAIR, "id": "other"})
     with pytest.raises(InputError, match="line 2: says the same as .* line 1; a pair that stands"):

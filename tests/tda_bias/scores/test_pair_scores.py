@@ -28,6 +28,10 @@ PAIRS = [
 ]
 
 
+def set_of(*pairs) -> PairSet:
+    return PairSet("own", pairs, "here", None)
+
+
 def items(more, less, **columns):
     n = len(more)
     return pd.DataFrame(
@@ -48,14 +52,14 @@ def items(more, less, **columns):
 
 def test_nothing_to_score_is_refused(tiny_lm):
     with pytest.raises(InputError, match="there is no pair to score"):
-        pair_items(tiny_lm("gpt2"), [])
+        pair_items(tiny_lm("gpt2"), set_of())
     with pytest.raises(InputError, match="there is no pair to score"):
         scores(items([], []))
 
 
 def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
     model = tiny_lm("gpt2")
-    table = pair_items(model, PAIRS)
+    table = pair_items(model, set_of(*PAIRS))
     assert list(table.columns[:6]) == [
         "id", "group", "log_prob_more", "log_prob_less", "tokens_more", "tokens_less",
     ]  # fmt: skip
@@ -76,7 +80,7 @@ def test_items_hold_sums_and_counts_of_the_scored_tokens(tiny_lm):
 
 
 def test_masked_models_have_both_readings_and_shared_means_whole_for_others(tiny_lm):
-    pairs = [pair("The heiress said he", "The cook said he", scored="shared", id="1")]
+    pairs = set_of(pair("The heiress said he", "The cook said he", scored="shared", id="1"))
     table = pair_items(tiny_lm("bert"), pairs)
     assert readings(table) == ["pll", "pll_within_word"]
     assert {"log_prob_more_within_word", "log_prob_less_within_word"} <= set(table)
@@ -84,6 +88,15 @@ def test_masked_models_have_both_readings_and_shared_means_whole_for_others(tiny
     causal = pair_items(tiny_lm("gpt2"), pairs)
     whole = pair_items(tiny_lm("gpt2"), pairs, scored="whole")
     pd.testing.assert_frame_equal(causal, whole)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_a_text_that_lacks_a_word_of_the_other_has_no_differing_word(tiny_lm, kind):
+    pairs = set_of(pair("The old cook wrote", "The cook wrote", id="1"))
+    (row,) = pair_items(tiny_lm(kind), pairs, scored="difference").to_dict("records")
+    assert (row["tokens_more"], row["tokens_less"]) == (len("old"), 0)
+    assert row["undefined"] == "no token of `less` is scored"
+    assert np.isnan(row["log_prob_less"])
 
 
 def test_comparisons_are_signs_and_differences():
@@ -120,7 +133,7 @@ def test_undefined_pairs_and_ties_are_counted():
 
 
 def test_there_is_a_row_for_every_type_and_group(tiny_lm):
-    table = scores(pair_items(tiny_lm("bert"), PAIRS))
+    table = scores(pair_items(tiny_lm("bert"), set_of(*PAIRS)))
     assert len(table) == 2 * 2 * (1 + 2 + 2)  # readings, scorings, parts
     own = table[(table["reading"] == "pll") & (table["scoring"] == "sum")]
     assert list(own["name"]) == ["all", "t1", "t2", "nurse", "cook"]
@@ -223,7 +236,7 @@ def test_the_real_model_agrees_with_unbatched_passes(name):
     read = load_pairs(name, data=data)
     chosen = read.pairs[:: len(read.pairs) // 4]
     model = load_language_model("smollm2-135m", device="cpu")
-    table = pair_items(model, chosen)
+    table = pair_items(model, set_of(*chosen))
     for row, own in zip(table.to_dict("records"), chosen, strict=True):
         for side, text in zip(("more", "less"), own.texts(), strict=True):
             expected = causal_steps(model, model.tokenizer(text)["input_ids"])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tda_bias.models.load import LanguageModel
 from tda_bias.runs.cache import Cache
 from tda_bias.runs.record import DataRecord
 from tda_bias.scores.beta import beta_table, with_beta
@@ -17,6 +18,7 @@ from tda_bias.triples import load_triples, triple_ids
 from tda_bias.twins import PLACEBOS, Twins, make_placebos, make_twins
 from tda_bias.twins.twins import Excluded
 from tda_bias.types import InputError, Triple
+from tests.support.tokenizers import Wrapped
 
 TRIPLES = [
     Triple("he", "gender", "The man wrote.", "he was a cook", "she said a nurse", "the the the"),
@@ -151,6 +153,20 @@ def test_readings_of_other_texts_or_another_model_are_not_taken(model, tiny_lm, 
         stereoset_scores(
             tiny_lm("bert"), TRIPLES[:3], twins=None, cache=cache_in(tmp_path), **OPTIONS
         )
+
+
+class OtherStart(Wrapped):
+    """A tokenizer with another start token."""
+
+    bos_token_id = 1
+
+
+def test_readings_through_another_tokenizer_are_not_taken(model, tmp_path):
+    """The token ids of the texts alone do not tell: special tokens stand around them."""
+    stereoset_scores(model, TRIPLES[:3], twins=None, cache=cache_in(tmp_path), **OPTIONS)
+    other = LanguageModel(model.hf_model, OtherStart(model.tokenizer), model.name)
+    with pytest.raises(InputError, match=r"settings \(tokenizer was '\w+', now '\w+'\)"):
+        stereoset_scores(other, TRIPLES[:3], twins=None, cache=cache_in(tmp_path), **OPTIONS)
 
 
 # -- files -----------------------------------------------------------------------------------------
