@@ -130,7 +130,7 @@ def confirmation(
     """Choose on half of the targets, test on the other half, and back, over many splits.
 
     Args:
-        results: The groups of one category; with twins where all of them have some.
+        results: The groups of one category; where any has twins, those without are left out.
         layers: The model's numbers of its layers with attention.
         by: Which ranking: the spread (``evidence``) or the shift (``location``).
         top: Heads that are chosen on a half.
@@ -141,12 +141,16 @@ def confirmation(
     Raises:
         InputError: if there are fewer than 2 targets, or not more heads than ``top``.
     """
+    # As the run ranks them: by triples minus twins where there are any.
+    twins = any(result.has_twins for result in results)
+    given, results = len(results), [r for r in results if r.has_twins or not twins]
     if len(results) < 2:
-        raise InputError(f"a confirmation needs at least 2 targets; got {len(results)}")
+        lacking = given - len(results)
+        without = f" with twins, and {lacking} without, which are left out" if lacking else ""
+        raise InputError(f"a confirmation needs at least 2 targets; got {len(results)}{without}")
     shape = results[0].contrast.location.shape[1:]
     if not 1 <= top < shape[0] * shape[1]:
         raise InputError(f"`top` must lie between 1 and {shape[0] * shape[1] - 1}; got {top}")
-    twins = all(result.has_twins for result in results)
     maps = [_maps(result, by, twins, n_resamples, seed) for result in results]
     # The first row is the data, the others are exchanges: all go the same way.
     stacked = np.stack([np.concatenate([observed[None], null]) for observed, null in maps])
@@ -195,6 +199,7 @@ def confirmation(
             "by": by,
             "twins": twins,
             "targets": [result.group for result in results],
+            "without_twins": given - len(results),
             "top": top,
             "splits": len(halves),
             "all_splits": len(halves) == _n_splits(len(results)),
@@ -327,6 +332,9 @@ def _refuse_shared(run: HeadBias, groups: Iterable[str], what: str) -> None:
 def confirmation_finding(result: Confirmation) -> Finding:
     """Test whether heads that stand out on some targets stand out on others."""
     record = result.record
+    lacking = record["without_twins"]
+    left_out = f"{counted(lacking, 'target')} with fewer than two contexts that have twins"
+    apart = f" Left out: {left_out}." if lacking else ""
     which = "all" if record["all_splits"] else "random"
     chance, among = "chance", ""
     if record["by"] == "location":
@@ -349,7 +357,7 @@ def confirmation_finding(result: Confirmation) -> Finding:
         ],
         power=[
             f"More than {result.needed:.1%} of the chosen heads must have p <= .05 on the other "
-            "half for p < .05."
+            f"half for p < .05.{apart}"
         ],
         details=[
             f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "

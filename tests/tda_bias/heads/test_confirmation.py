@@ -17,6 +17,7 @@ from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.group_statistic import (
     Contrast,
     GroupLayout,
+    Versions,
     contrast,
     statistic_from_gram,
     version_products,
@@ -125,6 +126,22 @@ def test_without_an_effect_replication_is_chance(by):
     assert np.mean([f.chance for f in found]) == pytest.approx(0.05, abs=0.01)
     assert kstest([f.p_correlation for f in found], "uniform").pvalue > 0.001
     assert abs(np.mean([f.correlation for f in found])) < 0.08
+
+
+def test_targets_without_twins_are_left_out_and_counted():
+    results = [group_result(number) for number in range(4)]
+    without = Versions(np.arange(9), 9)
+    some = [*results[:3], replace(results[3], versions=without)]
+    found = confirmation(some, layers=LAYERS, top=2, n_resamples=99)
+    alone = confirmation(results[:3], layers=LAYERS, top=2, n_resamples=99)
+    assert (found.record["twins"], found.record["without_twins"]) == (True, 1)
+    assert (found.p, found.correlation) == (alone.p, alone.correlation)
+    told = confirmation_finding(found).power[0]
+    assert told.endswith("Left out: 1 target with fewer than two contexts that have twins.")
+    assert "Left out" not in confirmation_finding(alone).power[0]
+    few = [results[0], *(replace(result, versions=without) for result in results[1:])]
+    with pytest.raises(InputError, match="got 1 with twins, and 3 without, which are left out"):
+        confirmation(few, layers=LAYERS)
 
 
 def test_too_little_is_refused():
