@@ -99,7 +99,8 @@ def _on_other_half(settings: ConfirmSettings, run: HeadBias, category: str) -> O
         seed=settings.seed,
     )
     names = (
-        "replicated", "chance", "p", "needed", "correlation", "correlation_chance", "p_correlation",
+        "replicated", "all_heads", "chance", "p", "needed",
+        "correlation", "correlation_chance", "p_correlation",
     )  # fmt: skip
     summary = {**{name: getattr(result, name) for name in names}, **result.record}
     top, model = settings.top, run.record.model

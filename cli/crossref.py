@@ -194,7 +194,7 @@ def target_output(result: CrossReference, folder: Path) -> Output:
     about = f"{counted(len(result.targets), 'target')} ({match_counts(result.targets)})"
     columns: Columns = [
         ("quantity", "{quantity}"),
-        ("of heads", "{summary}"),
+        ("with", "{summary}"),
         ("Spearman", "{spearman:.2f}"),
         ("p", "{p:p}"),
         ("95 % interval", interval_of("low", "high")),

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from tda_bias.crossref.rank_tests import (
     COVARIATES,
+    SUMMARIES,
     HeadMap,
     correlations,
     head_map,
@@ -411,9 +412,9 @@ def same_model(heads: RunRecord, behaviour: RunRecord) -> None:
 def target_finding(result: CrossReference) -> Finding:
     """Finding over targets: survivors of correction, and power."""
     over, needed = counted(len(result.targets), "target"), power(len(result.targets))
-    correlations = result.correlations
-    surviving = int((correlations["q"] < 0.05).sum())
-    tested = int(correlations["p"].notna().sum())
+    of_heads = result.correlations["summary"].isin(SUMMARIES)
+    correlations, without_heads = result.correlations[of_heads], result.correlations[~of_heads]
+    surviving, tested = _surviving(correlations)
     first = (
         f"{surviving} of {tested} correlations over {over} have q (FDR) < .05."
         if surviving
@@ -421,12 +422,18 @@ def target_finding(result: CrossReference) -> Finding:
         f"of {tested} correlations over {over} survives correction (smallest q "
         f"{p_text(correlations['q'].min())})."
     )
-    heads = []
+    control = []
+    if len(without_heads):
+        agreeing, pairs = _surviving(without_heads)
+        control.append(
+            f"Of {pairs} correlations between words and StereoSet's own scores, which should agree "
+            f"and which no head enters, {agreeing} have q (FDR) < .05."
+        )
     for name in result.quantities:
         single = result.head_map(name)
         kept = single.table[single.table["p_max"] < 0.05]
         named = ", ".join(f"L{r.layer}H{r.head}" for r in kept.itertuples()) or "none"
-        heads.append(
+        control.append(
             f"Heads whose |T| goes with {name} (family-wise p < .05): {named}; "
             f"{int((single.table['p'] < 0.05).sum())} with p < .05, "
             f"{number_text(single.shuffled.get('heads_p05'), 0)} with heads shuffled, "
@@ -436,7 +443,7 @@ def target_finding(result: CrossReference) -> Finding:
     lacking = " Word frequencies need pip install 'tdabias[frequency]'."
     return Finding(
         result=[first],
-        control=heads,
+        control=control,
         power=[
             f"|rho| must reach {needed['significant']:.2f} for p < .05; a true rho of "
             f"{needed['power_80']:.2f} is found four times out of five."
@@ -445,3 +452,8 @@ def target_finding(result: CrossReference) -> Finding:
             f"Partial p: without the ranks of {used}.{'' if 'zipf' in result.targets else lacking}"
         ],
     )
+
+
+def _surviving(correlations: pd.DataFrame) -> tuple[int, int]:
+    """Correlations with q < .05, and those that are defined."""
+    return int((correlations["q"] < 0.05).sum()), int(correlations["p"].notna().sum())

@@ -2,7 +2,9 @@
 
 Targets are split in two halves. The heads that rank first on one half are tested on the other, and
 the other way round; over many splits. How often they replicate is compared with the same procedure
-on maps whose labels were exchanged: choosing and testing are both in the chance line.
+on maps whose labels were exchanged: choosing and testing are both in the chance line. By location
+it is compared with as many random heads: where every target moves heads in a direction of its own,
+any head replicates.
 """
 
 from __future__ import annotations
@@ -82,8 +84,10 @@ class Confirmation:
             share of the halves in which it was among the first, and of these in which it had
             p <= .05 on the other half.
         replicated: Share of all chosen heads with p <= .05 on the other half.
-        chance: The same where labels were exchanged, mean; about .05.
-        p: Of ``replicated`` among the values under exchange.
+        all_heads: The same share of all heads.
+        chance: ``replicated`` where labels were exchanged, mean; about .05.
+        p: Of ``replicated`` among the values under exchange; by location, among those of random
+            heads in the place of the chosen ones.
         needed: The share above which p is below .05.
         correlation: Mean Spearman over heads between the maps of the halves.
         correlation_chance: The same under exchange.
@@ -93,6 +97,7 @@ class Confirmation:
 
     heads: pd.DataFrame
     replicated: float
+    all_heads: float
     chance: float
     p: float
     needed: float
@@ -125,7 +130,7 @@ def confirmation(
     """Choose on half of the targets, test on the other half, and back, over many splits.
 
     Args:
-        results: The groups of one category; with twins where all of them have some.
+        results: The groups of one category; where any has twins, those without are left out.
         layers: The model's numbers of its layers with attention.
         by: Which ranking: the spread (``evidence``) or the shift (``location``).
         top: Heads that are chosen on a half.
@@ -136,17 +141,26 @@ def confirmation(
     Raises:
         InputError: if there are fewer than 2 targets, or not more heads than ``top``.
     """
+    # As the run ranks them: by triples minus twins where there are any.
+    twins = any(result.has_twins for result in results)
+    given, results = len(results), [r for r in results if r.has_twins or not twins]
     if len(results) < 2:
-        raise InputError(f"a confirmation needs at least 2 targets; got {len(results)}")
+        lacking = given - len(results)
+        without = f" with twins, and {lacking} without, which are left out" if lacking else ""
+        raise InputError(f"a confirmation needs at least 2 targets; got {len(results)}{without}")
     shape = results[0].contrast.location.shape[1:]
     if not 1 <= top < shape[0] * shape[1]:
         raise InputError(f"`top` must lie between 1 and {shape[0] * shape[1] - 1}; got {top}")
-    twins = all(result.has_twins for result in results)
     maps = [_maps(result, by, twins, n_resamples, seed) for result in results]
     # The first row is the data, the others are exchanges: all go the same way.
     stacked = np.stack([np.concatenate([observed[None], null]) for observed, null in maps])
     chosen = np.zeros((2, shape[0] * shape[1]))
-    rates, correlations, halves = [], [], list(splits(len(results), n_splits, seed))
+    # The first row is the heads themselves, the others put random heads in their places.
+    n_heads, rng = chosen.shape[1], generator(seed, "random heads")
+    others = [rng.permutation(n_heads) for _ in range(n_resamples)]
+    heads = np.stack([np.arange(n_heads), *others])
+    rates, of_random, everywhere = [], [], []
+    correlations, halves = [], list(splits(len(results), n_splits, seed))
     for first in halves:
         other = [group for group in range(len(results)) if group not in first]
         sides = [_standardised(stacked[list(part)].mean(0)) for part in (first, other)]
@@ -154,11 +168,14 @@ def confirmation(
         correlations.append((ranks[0] * ranks[1]).sum(1))
         for choosing, testing in (sides, sides[::-1]):
             places = np.argsort(-choosing, axis=1, kind="stable")[:, :top]
-            pvalues = _pvalues(testing)
-            rates.append((np.take_along_axis(pvalues, places, axis=1) <= LEVEL).mean(1))
+            small = _pvalues(testing) <= LEVEL
+            rates.append(np.take_along_axis(small, places, axis=1).mean(1))
+            of_random.append(small[0, heads[:, places[0]]].mean(1))
+            everywhere.append(small[0].mean())
             chosen[0, places[0]] += 1
-            chosen[1, places[0]] += pvalues[0, places[0]] <= LEVEL
+            chosen[1, places[0]] += small[0, places[0]]
     rate, correlation = np.mean(rates, axis=0), np.mean(correlations, axis=0)
+    null = (np.mean(of_random, axis=0) if by == "location" else rate)[1:]
     ever = np.flatnonzero(chosen[0])
     table = pd.DataFrame(
         {
@@ -171,9 +188,10 @@ def confirmation(
     return Confirmation(
         heads=table,
         replicated=float(rate[0]),
+        all_heads=float(np.mean(everywhere)),
         chance=float(rate[1:].mean()),
-        p=float(share_reached(rate[1:], rate[0])),
-        needed=value_needed(rate[1:]),
+        p=float(share_reached(null, rate[0])),
+        needed=value_needed(null),
         correlation=float(correlation[0]),
         correlation_chance=float(correlation[1:].mean()),
         p_correlation=float(share_reached(correlation[1:], correlation[0])),
@@ -181,6 +199,7 @@ def confirmation(
             "by": by,
             "twins": twins,
             "targets": [result.group for result in results],
+            "without_twins": given - len(results),
             "top": top,
             "splits": len(halves),
             "all_splits": len(halves) == _n_splits(len(results)),
@@ -313,25 +332,32 @@ def _refuse_shared(run: HeadBias, groups: Iterable[str], what: str) -> None:
 def confirmation_finding(result: Confirmation) -> Finding:
     """Test whether heads that stand out on some targets stand out on others."""
     record = result.record
+    lacking = record["without_twins"]
+    left_out = f"{counted(lacking, 'target')} with fewer than two contexts that have twins"
+    apart = f" Left out: {left_out}." if lacking else ""
     which = "all" if record["all_splits"] else "random"
+    chance, among = "chance", ""
+    if record["by"] == "location":
+        chance, among = "any heads do", " among random heads"
     return Finding(
         result=[
             "Heads that stand out on some targets stand out on others."
             if result.p < 0.05
             else "Heads that stand out on some targets do not stand out on others more than "
-            "chance.",
+            f"{chance}.",
             f"Of the chosen heads {result.replicated:.1%} have p <= .05 on the other half (p "
-            f"{p_text(result.p)}).",
+            f"{p_text(result.p)}{among}).",
         ],
         control=[
-            f"With exchanged labels {result.chance:.1%} of the chosen heads have p <= .05.",
+            f"Of all heads {result.all_heads:.1%} have p <= .05 on the other half; with exchanged "
+            f"labels {result.chance:.1%} of the chosen heads.",
             "Reliability over targets (Spearman of the halves' maps): "
             f"{number_text(result.correlation)}; with exchanged labels "
             f"{number_text(result.correlation_chance)} (p {p_text(result.p_correlation)}).",
         ],
         power=[
             f"More than {result.needed:.1%} of the chosen heads must have p <= .05 on the other "
-            "half for p < .05."
+            f"half for p < .05.{apart}"
         ],
         details=[
             f"{counted(len(record['targets']), 'target')}, {counted(record['splits'], 'split')} "

@@ -15,7 +15,7 @@ def test_halves_of_the_targets_confirm_each_other_or_not(heads, capsys):
     assert run(["confirm", str(heads), "--top", "2", "--n-permutations", "99", "--verbose"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "4 targets, 3 splits (all), ranked by evidence with twins." in printed
-    assert "With exchanged labels" in printed
+    assert "CONTROL Of all heads" in printed
     table = pd.read_csv(heads / "confirm" / "confirm.csv")
     assert table["chosen"].sum() == pytest.approx(2.0)  # two heads in every half
     summary = json.loads((heads / "confirm" / "summary.json").read_text())

@@ -23,6 +23,7 @@ from tda_bias.crossref.crossref import (
     normalised_target,
     preferences_of_targets,
     same_model,
+    target_finding,
 )
 from tda_bias.crossref.rank_tests import correlations, head_map
 from tda_bias.runs.record import ModelRecord, RunRecord
@@ -132,6 +133,17 @@ def test_every_test_is_that_of_its_function(found, heads_run, said):
     )
     pd.testing.assert_frame_equal(found.head_map("r_v").table, expected.table)
     assert found.head_map("r_v").shuffled == expected.shuffled
+
+
+def test_correlations_without_heads_are_a_control_and_no_result(found):
+    table = found.correlations.assign(q=0.5)
+    table.loc[table["summary"].isin(["log_odds", "abs_log_odds", "beta", "abs_beta"]), "q"] = 0.01
+    told = target_finding(replace(found, correlations=table))
+    assert told.result[0].startswith("No link between what the heads do with a target")
+    assert "(smallest q 0.50)" in told.result[0]
+    # Four quantities of words with four of StereoSet.
+    assert told.control[0].startswith("Of 16 correlations between words and StereoSet's own")
+    assert told.control[0].endswith("16 have q (FDR) < .05.")
 
 
 def test_scores_without_twins_have_no_beta(preferences):

@@ -1,6 +1,7 @@
 """Item by item: heads against the model's preference, by brute force, by simulation, as a run."""
 
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,14 +10,18 @@ import pytest
 from scipy import stats
 
 from tda_bias.crossref import item_crossref
-from tda_bias.crossref.item_crossref import ItemCrossReference, cross_reference_items
+from tda_bias.crossref.item_crossref import (
+    ItemCrossReference,
+    cross_reference_items,
+    item_finding,
+)
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.record import ModelRecord, RunRecord
 from tda_bias.runs.result import writing_run
 from tda_bias.runs.run import content_hash, open_run
 from tda_bias.scores.stereoset_scores import StereoSetRecord, StereoSetScores
-from tda_bias.stats.resampling import generator, permutations_within
+from tda_bias.stats.resampling import benjamini_hochberg, generator, permutations_within
 from tda_bias.types import InputError
 
 
@@ -84,22 +89,40 @@ def test_every_head_is_tested_as_by_hand_in_each_way():
     sides = {"raw": (heads.raw, odds), "twins": (heads.twins, said["beta_sum"].to_numpy())}
     for way, (values, quantity) in sides.items():
         orders = permutations_within(groups, 80, generator(4, "items", "gender", way))
-        for dim in range(2):
-            columns = values["sum"][:, dim].reshape(18, -1)
-            null = np.array(
-                [
-                    [stats.spearmanr(column, quantity[order]).statistic for column in columns.T]
-                    for order in orders
-                ]
-            )
-            for number, (layer, head) in enumerate((a, b) for a in (0, 2) for b in range(3)):
-                row = of_head(found.table, way, dim, layer, head)
-                rho = stats.spearmanr(columns[:, number], quantity).statistic
-                assert row["rho"] == pytest.approx(rho)
-                size = abs(rho) - 1e-9
-                assert row["p"] == pytest.approx((1 + (abs(null[:, number]) >= size).sum()) / 81)
-                larger = (abs(null).max(1) >= size).sum()
-                assert row["p_max"] == pytest.approx((1 + larger) / 81)
+        columns = values["sum"].reshape(18, -1)  # dimensions, layers, heads
+        null = np.array(
+            [
+                [stats.spearmanr(column, quantity[order]).statistic for column in columns.T]
+                for order in orders
+            ]
+        )
+        for number, (dim, layer, head) in enumerate(product(range(2), (0, 2), range(3))):
+            row = of_head(found.table, way, dim, layer, head)
+            rho = stats.spearmanr(columns[:, number], quantity).statistic
+            assert row["rho"] == pytest.approx(rho)
+            size = abs(rho) - 1e-9
+            assert row["p"] == pytest.approx((1 + (abs(null[:, number]) >= size).sum()) / 81)
+            # Family-wise over both dimensions.
+            larger = (abs(null).max(1) >= size).sum()
+            assert row["p_max"] == pytest.approx((1 + larger) / 81)
+
+
+def test_measures_are_corrected_together_and_a_head_is_counted_once(tmp_path):
+    found = cross_reference_items(heads(tmp_path), scores(), **OPTIONS)
+    of_way = found.heads[found.heads["way"] == "raw"]
+    assert len(of_way) == 12  # two measures, two dimensions, three heads
+    np.testing.assert_allclose(of_way["q"], benjamini_hochberg(of_way["p"].to_numpy()))
+    assert found.summary.groupby("way")["needed"].nunique().tolist() == [1, 1, 1]
+    # Head 1 by two measures, head 2 by one: two heads, of which no table has both.
+    made_up = found.heads.assign(p_max=0.5)
+    twins = made_up["way"] == "twins"
+    births = made_up["dim"] == 0
+    made_up.loc[twins & births & (made_up["head"] == 1), "p_max"] = 0.01
+    one = twins & ~births & (made_up["head"] == 2) & (made_up["measure"] == "sum")
+    made_up.loc[one, "p_max"] = 0.01
+    told = item_finding(replace(found, heads=made_up))
+    assert told.result[0].startswith("Gender: 2 heads follow the target effect")
+    assert "for one category and one way to compare" in told.control[1]
 
 
 def test_token_counts_are_taken_out_of_both_sides():

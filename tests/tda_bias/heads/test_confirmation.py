@@ -7,11 +7,17 @@ import pytest
 from scipy.stats import kstest
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
-from tda_bias.heads.confirmation import confirmation, confirmed_on, splits
+from tda_bias.heads.confirmation import (
+    confirmation,
+    confirmation_finding,
+    confirmed_on,
+    splits,
+)
 from tda_bias.heads.group_result import GroupResult
 from tda_bias.heads.group_statistic import (
     Contrast,
     GroupLayout,
+    Versions,
     contrast,
     statistic_from_gram,
     version_products,
@@ -23,8 +29,10 @@ from tests.support.grams import made_up_group
 LAYERS = (2,)
 
 
-def group_result(number: int, *, heads: int = 12, seed: int = 0, bias_in: int | None = None):
-    """A group of one layer and two dimensions; one head may have an effect."""
+def group_result(
+    number: int, *, heads: int = 12, seed: int = 0, bias_in: int | slice | None = None
+):
+    """A group of one layer and two dimensions; one head may have an effect, or all."""
     found = []
     for dim in range(2):
         group = made_up_group(9, heads=heads, seed=1000 * seed + 10 * number + dim)
@@ -79,15 +87,25 @@ def test_many_splits_are_drawn():
 
 
 def test_a_planted_shift_replicates():
-    results = [group_result(number, bias_in=3) for number in range(6)]
+    results = [group_result(number, heads=40, bias_in=3) for number in range(6)]
     found = confirmation(results, layers=LAYERS, by="location", top=1, n_resamples=199)
     assert found.record["all_splits"]
     first = found.heads.iloc[0]
     assert (first["layer"], first["head"]) == (LAYERS[0], 3)
     assert first["replicated"] > 0.9
     assert found.replicated > 0.9
-    assert found.p < 0.02
-    assert found.chance < found.needed < found.replicated
+    assert found.p < 0.05  # a random head is the planted one in 1 of 40 draws
+    assert found.needed < found.replicated
+    assert found.all_heads < 0.2
+
+
+def test_by_location_heads_replicate_only_where_others_do_not():
+    results = [group_result(number, bias_in=slice(None)) for number in range(6)]
+    found = confirmation(results, layers=LAYERS, by="location", top=2, n_resamples=199)
+    assert (found.replicated, found.all_heads, found.p) == (1.0, 1.0, 1.0)
+    told = confirmation_finding(found)
+    assert told.result[0].endswith("do not stand out on others more than any heads do.")
+    assert told.control[0].startswith("Of all heads 100.0% have p <= .05 on the other half;")
 
 
 @pytest.mark.slow
@@ -108,6 +126,22 @@ def test_without_an_effect_replication_is_chance(by):
     assert np.mean([f.chance for f in found]) == pytest.approx(0.05, abs=0.01)
     assert kstest([f.p_correlation for f in found], "uniform").pvalue > 0.001
     assert abs(np.mean([f.correlation for f in found])) < 0.08
+
+
+def test_targets_without_twins_are_left_out_and_counted():
+    results = [group_result(number) for number in range(4)]
+    without = Versions(np.arange(9), 9)
+    some = [*results[:3], replace(results[3], versions=without)]
+    found = confirmation(some, layers=LAYERS, top=2, n_resamples=99)
+    alone = confirmation(results[:3], layers=LAYERS, top=2, n_resamples=99)
+    assert (found.record["twins"], found.record["without_twins"]) == (True, 1)
+    assert (found.p, found.correlation) == (alone.p, alone.correlation)
+    told = confirmation_finding(found).power[0]
+    assert told.endswith("Left out: 1 target with fewer than two contexts that have twins.")
+    assert "Left out" not in confirmation_finding(alone).power[0]
+    few = [results[0], *(replace(result, versions=without) for result in results[1:])]
+    with pytest.raises(InputError, match="got 1 with twins, and 3 without, which are left out"):
+        confirmation(few, layers=LAYERS)
 
 
 def test_too_little_is_refused():
