@@ -287,7 +287,7 @@ def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
     """The groups of a category that is not StereoSet's."""
     if category in CATEGORIES:
         return []
-    end = "_twin" if "p_location_twin" in result.table else ""
+    end = "_twin" if result.controls(category)["twins"] is not None else ""
     of_category = result.table[result.table["category"] == category]
     tested = of_category.groupby("group")[f"p_max_location{end}"].min()
     title = f"Groups of {category} · location test{', triple minus twin' if end else ''}"
@@ -313,5 +313,6 @@ def ranked_table(result: HeadBias, category: str, top: int) -> Table:
         ("q (FDR)", "{q:p}"),
         ("unstable", lambda row: "yes" if row["unstable"] else ""),
     ]
-    title = f"{result.record.model.name} · {category} · heads ranked by {ranking_name(result)}"
+    name = ranking_name(result, category)
+    title = f"{result.record.model.name} · {category} · heads ranked by {name}"
     return rows_table(title, result.top(top, category=category), columns)

@@ -60,9 +60,9 @@ def _controls(result: HeadBias, category: str) -> ControlsRecord:
     return next(c for c in result.record.controls if c.category == category)
 
 
-def ranking_name(result: HeadBias) -> str:
+def ranking_name(result: HeadBias, category: str) -> str:
     """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
-    of_twins = all(c.hot_spot_map.endswith("_twin") for c in result.record.controls)
+    of_twins = _controls(result, category).hot_spot_map.endswith("_twin")
     output = result.record.config.edges == "output"
     return (
         f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
@@ -84,7 +84,7 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
         f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: "
         f"{counted(c.hot_spots_p05, 'head')} with p < .05; {c.hot_spots_expected:.1f} expected by "
-        f"chance. ({ranking_name(result).capitalize()})"
+        f"chance. ({ranking_name(result, c.category).capitalize()})"
     )
     if len(survivors):
         lines = [f"{len(survivors)} of {of} {corrected}: {_named(survivors)}. {cause}", smallest]
@@ -127,7 +127,7 @@ def _control_lines(c: ControlsRecord) -> list[str]:
             f"survive; {beyond.expected:.1f} expected by chance).",
         ]
     else:
-        lines = ["No twins: wording and length are in every difference of this run."]
+        lines = [f"No twins: wording and length are in every difference of {c.category}."]
     lines.append(
         f"Reliability over contexts (two random halves of every group's): "
         f"{number_text(c.reliability)}. Over targets: `tdabias confirm`."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -83,7 +83,9 @@ def tables(
     nulls: dict[str, np.ndarray] = {}
     for category in in_order(result.category for result in results):
         members = [result for result in results if result.category == category]
-        locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
+        own_twins = any(result.has_twins for result in members)
+        names = ("location", "location_twin")[: 1 + own_twins]
+        locations = {name: LocationMap() for name in names}
         for result in members:
             key = category, result.group
             location_pvalues, nulls_of_group = location_tests(result, config)
@@ -96,7 +98,7 @@ def tables(
                 by_dim = null.reshape(len(null), len(observed), -1)
                 locations[name].add(observed.reshape(len(observed), -1), by_dim)
         maps = {name: location.tested() for name, location in locations.items()}
-        maps |= dispersion_maps(members, config, twins=twins)
+        maps |= dispersion_maps(members, config, twins=own_twins)
         own = pd.concat([combined[category, result.group] for result in members])
         categories.append(category_table(category, own, maps))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
@@ -313,21 +315,23 @@ class MapColumns(NamedTuple):
     combined: str
 
 
-def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
+def map_columns(rank_by: RankBy, maps: pd.DataFrame) -> MapColumns:
     """The columns of a ranking in a category's table.
 
     Args:
         rank_by: The ranking. ``evidence`` and ``location`` are those of triples minus twins where
-            the run had twins. The p of the paper's metric cannot be recomputed cheaply: that of the
-            statistic is reported with it.
-        columns: The columns that the table has.
+            the rows have such. The p of the paper's metric cannot be recomputed cheaply: that of
+            the statistic is reported with it.
+        maps: The rows of a category. Where another category of the run alone has twins, their
+            columns are there without a value.
 
     Raises:
         InputError: if there is no such ranking.
     """
     if rank_by not in get_args(RankBy):
         raise InputError(f"`by` must be one of {', '.join(get_args(RankBy))}; got {rank_by!r}")
-    twin = "_twin" if "p_relative_twin" in columns else ""
+    twins = [maps[name] for name in ("p_relative_twin", "p_location_twin") if name in maps]
+    twin = "_twin" if any(column.notna().any() for column in twins) else ""
     if rank_by in ("evidence", "location"):
         tested = f"{'relative' if rank_by == 'evidence' else 'location'}{twin}"
         return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
@@ -398,7 +402,7 @@ def controls(
         frame[frame["category"] == category]
         for frame in (tables.table, tables.groups, tables.category)
     )
-    columns = map_columns(config.rank_by, maps.columns)
+    columns = map_columns(config.rank_by, maps)
     p = heads[f"p_{config.pvalue}"]
     smallest = SMALLEST_TESTABLE[config.pvalue]
     testable = p[heads["n"] >= smallest].notna().sum()
@@ -408,7 +412,7 @@ def controls(
         for dim in range(2)
     ]
     twins = None
-    if "p_location_twin" in maps:
+    if any(result.has_twins for result in results):
         critical = tables.critical[category]["location_twin"]
         twins = TwinsRecord(
             contexts=sum(len(result.versions.twinned) for result in results),

@@ -9,7 +9,11 @@ import pytest
 from scipy import stats
 
 from tda_bias.crossref import item_crossref
-from tda_bias.crossref.item_crossref import ItemCrossReference, cross_reference_items
+from tda_bias.crossref.item_crossref import (
+    ItemCrossReference,
+    cross_reference_items,
+    item_finding,
+)
 from tda_bias.heads.items import ItemDifferences
 from tda_bias.heads.texts import TEXTS
 from tda_bias.runs.record import ModelRecord, RunRecord
@@ -263,6 +267,14 @@ def test_what_is_saved_is_loaded_again(tmp_path):
     pd.testing.assert_frame_equal(loaded.summary, found.summary)
     assert (loaded.record.heads, loaded.record.stereoset) == ("a", "b")
     assert repr(loaded).startswith("ItemCrossReference(m; rows: heads ")
+
+
+def test_a_category_with_too_few_twins_is_told_of_without_them(tmp_path):
+    found = cross_reference_items(heads(tmp_path / "heads"), scores(), **OPTIONS)
+    age = found.summary[found.summary["way"] != "twins"].assign(category="age")
+    said = item_finding(replace(found, summary=pd.concat([found.summary, age]))).result
+    begins = [line.partition(":")[0] for line in said]
+    assert begins == ["Gender", "Gender, without twins", "Age, without twins"]
 
 
 def test_a_head_that_does_nothing_at_all_is_saved_as_undefined(tmp_path):
