@@ -468,8 +468,9 @@ def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -
 def difference_left(results: Sequence[GroupResult]) -> float:
     """Share of the squared difference that does not go when twins are subtracted.
 
-    |triple minus twin|^2 over |triple|^2 + |twin|^2, means over contexts, heads and dimensions: 0
-    where everything is wording, 1 where triple and twin have nothing in common.
+    |triple minus twin|^2 over |triple|^2 + |twin|^2, both means over a triple's twins, then over
+    contexts, heads and dimensions: 0 where everything is wording, 1 where triple and twin have
+    nothing in common.
     """
     left, whole = 0.0, 0.0
     for result in results:
@@ -477,7 +478,7 @@ def difference_left(results: Sequence[GroupResult]) -> float:
         factor = factor.reshape(*factor.shape[:2], -1)
         for members in result.versions.members:
             triple, twins = factor[members[0]], factor[members[1:]]
-            contrast = ((triple - twins.mean(0)) ** 2).sum(0)
+            contrast = ((triple - twins) ** 2).sum(1).mean(0)
             total = (triple**2).sum(0) + (twins**2).sum(1).mean(0)
             scale = np.where(total > 0, total, 1.0)
             left += float((contrast / scale).sum())
