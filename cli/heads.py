@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 # Folders inside a run: of the same with random weights, and of placebo twins.
 UNTRAINED = "untrained"
 PLACEBO = "placebo-{}"
+# Settings that change a number of a run.
+NUMBERS = {"category", "pairs", "group", "limit", "twins"} | (
+    set(HeadBiasConfig.model_fields) - {"batch_size", "share_prefix"}
+)
 
 
 class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasConfig):
@@ -93,9 +97,7 @@ class HeadsSettings(TriplesSettings, TwinsOption, SharedRunSettings, HeadBiasCon
 
     def numbers_depend_on(self) -> dict[str, Any]:
         """Settings that change a number of the run."""
-        how = set(HeadBiasConfig.model_fields) - {"batch_size", "share_prefix"}
-        texts = {"category", "pairs", "group", "limit", "twins"}
-        return self.model_dump(include={*texts, *how})
+        return self.model_dump(include=NUMBERS)
 
 
 @command(HeadsSettings)
@@ -255,10 +257,8 @@ def output(result: HeadBias, folder: Path, top: int) -> Output:
 def finding(result: HeadBias, folder: Path, category: str) -> Finding:
     """The finding of a category, with the commands that follow."""
     from tda_bias.heads.finding import heads_finding
-    from tda_bias.heads.result import HeadBias
 
-    there = (folder / UNTRAINED / "run.json").is_file()
-    untrained = HeadBias.load(folder / UNTRAINED) if there else None
+    untrained = _inside(result, folder / UNTRAINED)
     found = heads_finding(
         result, category, untrained=untrained, placebos=_placebos(result, folder, category)
     )
@@ -275,19 +275,35 @@ def finding(result: HeadBias, folder: Path, category: str) -> Finding:
 def _placebos(result: HeadBias, folder: Path, category: str) -> dict[str, PlaceboContrast]:
     """By placebo, the tests with twins beside those with placebo twins; only what was run."""
     from tda_bias.heads.finding import placebo_contrast
+
+    runs = {name: _inside(result, folder / PLACEBO.format(name)) for name in PLACEBOS}
+    contrasts = {name: placebo_contrast(result, run, category) for name, run in runs.items() if run}
+    return {name: contrast for name, contrast in contrasts.items() if contrast is not None}
+
+
+def _inside(result: HeadBias, at: Path) -> HeadBias | None:
+    """The control of a run in a folder; None without one, or if it is of other settings or data."""
     from tda_bias.heads.result import HeadBias
 
-    inside = {placebo: folder / PLACEBO.format(placebo) for placebo in PLACEBOS}
-    runs = {name: HeadBias.load(at) for name, at in inside.items() if (at / "run.json").is_file()}
-    contrasts = {name: placebo_contrast(result, run, category) for name, run in runs.items()}
-    return {name: contrast for name, contrast in contrasts.items() if contrast is not None}
+    if not (at / "run.json").is_file():
+        return None
+    control = HeadBias.load(at)
+    of_run, of_control = (
+        [
+            record.data,
+            *(getattr(record.model, name) for name in ("architecture", "parameters", "dtype")),
+            *(record.settings.get(name) for name in sorted(NUMBERS)),
+        ]
+        for record in (result.record, control.record)
+    )
+    return control if of_run == of_control else None
 
 
 def _own_groups(result: HeadBias, category: str) -> list[Table | str]:
     """The groups of a category that is not StereoSet's."""
     if category in CATEGORIES:
         return []
-    end = "_twin" if "p_location_twin" in result.table else ""
+    end = "_twin" if result.controls(category)["twins"] is not None else ""
     of_category = result.table[result.table["category"] == category]
     tested = of_category.groupby("group")[f"p_max_location{end}"].min()
     title = f"Groups of {category} · location test{', triple minus twin' if end else ''}"
@@ -313,5 +329,6 @@ def ranked_table(result: HeadBias, category: str, top: int) -> Table:
         ("q (FDR)", "{q:p}"),
         ("unstable", lambda row: "yes" if row["unstable"] else ""),
     ]
-    title = f"{result.record.model.name} · {category} · heads ranked by {ranking_name(result)}"
+    name = ranking_name(result, category)
+    title = f"{result.record.model.name} · {category} · heads ranked by {name}"
     return rows_table(title, result.top(top, category=category), columns)

@@ -276,7 +276,7 @@ def _head_table(
 ) -> pd.DataFrame:
     """One row per head: its place in the run's maps, estimates, exact effects where measured."""
     table = run.category[run.category["category"] == category]
-    columns = {by: map_columns(by, table.columns).value for by in get_args(RankBy)}
+    columns = {by: map_columns(by, table).value for by in get_args(RankBy)}
     maps = {f"z_{by}": table[column] for by, column in columns.items() if column in table}
     table = table[["layer", "head"]].assign(**maps, unstable=table["unstable"])
     table = table.reset_index(drop=True)

@@ -17,7 +17,6 @@ from jaxtyping import Float
 from scipy import stats
 
 from tda_bias.heads.result import HeadBias
-from tda_bias.heads.tables import map_columns
 from tda_bias.runs.record import HookedModelRecord, ModelRecord, RunRecord
 from tda_bias.runs.result import SavedResult
 from tda_bias.runs.text import Finding, counted, interval_text, number_text, p_text
@@ -165,7 +164,7 @@ class _Map:
     """
 
     def __init__(self, run: HeadBias, category: str, by: RankBy) -> None:
-        columns = map_columns(by, run.category.columns)
+        columns = run.columns(category, by=by)
         tested = columns.tested
         names = (columns.value, f"z_{tested}", f"z_null_{tested}", f"sd_null_{tested}")
         values = (run.layer_by_head(name, category) for name in names)
@@ -254,7 +253,7 @@ def _checked(before: HeadBias, after: HeadBias, category: str | None, by: RankBy
                 "both alike"
             )
     category = shared_category(before.categories, after.categories, category)
-    columns = [map_columns(by, run.category.columns) for run in (before, after)]
+    columns = [run.columns(category, by=by) for run in (before, after)]
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
     return category

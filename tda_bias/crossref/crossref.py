@@ -161,7 +161,7 @@ def cross_reference(
     for record in parts.values():
         same_model(heads.record, record)
     by = by or heads.rank_by
-    vectors = head_vectors(heads.combined, map_columns(by, heads.category.columns).combined)
+    vectors = head_vectors(heads.combined, map_columns(by, heads.category).combined)
     said = behaviour.by_x
     quantities = [*_RISKS, signed_quantity(said.columns)]
     kept = ["x", *quantities, *(["tokens"] if "tokens" in said else [])]

@@ -250,7 +250,7 @@ def item_finding(result: ItemCrossReference) -> Finding:
     lines, power = [], []
     for category, rows in summary.groupby("category", sort=False):
         ways = {way: of_way for way, of_way in rows.groupby("way", sort=False)}
-        if with_twins:
+        if "twins" in ways:
             of_twins = ways["twins"]
             heads = _surviving(result, str(category), "twins")
             said = f"{counted(heads, 'head')} follow" if heads else "No head is found to follow"

@@ -30,7 +30,6 @@ from tda_bias.heads.hot_spots import (
 )
 from tda_bias.heads.resampled import random_flips, relative_terms, version_draws
 from tda_bias.heads.result import HeadBias
-from tda_bias.heads.tables import map_columns
 from tda_bias.runs.cache import Cache, Part
 from tda_bias.runs.result import summary_html
 from tda_bias.runs.text import Finding, counted, number_text, p_text
@@ -298,7 +297,7 @@ def confirmed_on(
     if run.record.model.weights != other.record.model.weights:
         raise InputError("the runs are of models with different weights: nothing can be confirmed")
     _refuse_shared(run, other.groups["group"], "the other run")
-    columns = [map_columns(by, result.category.columns) for result in (run, other)]
+    columns = [result.columns(category, by=by) for result in (run, other)]
     if columns[0] != columns[1]:
         raise InputError("one run has twins and the other has none; run both alike")
     chosen = run.top(top, category=category, by=by)[["layer", "head", "z"]]

@@ -60,9 +60,9 @@ def _controls(result: HeadBias, category: str) -> ControlsRecord:
     return next(c for c in result.record.controls if c.category == category)
 
 
-def ranking_name(result: HeadBias) -> str:
+def ranking_name(result: HeadBias, category: str) -> str:
     """Name of the ranking, whether twins are subtracted, and what an edge weighs."""
-    of_twins = all(c.hot_spot_map.endswith("_twin") for c in result.record.controls)
+    of_twins = _controls(result, category).hot_spot_map.endswith("_twin")
     output = result.record.config.edges == "output"
     return (
         f"{TESTS.get(result.rank_by, result.rank_by)}{', triple minus twin' * of_twins}"
@@ -84,7 +84,7 @@ def _result_lines(result: HeadBias, c: ControlsRecord) -> list[str]:
         f"Smallest corrected p: {p_text(ranked['q'].min())} (FDR), "
         f"{p_text(ranked['p_max'].min())} (family-wise). Uncorrected: "
         f"{counted(c.hot_spots_p05, 'head')} with p < .05; {c.hot_spots_expected:.1f} expected by "
-        f"chance. ({ranking_name(result).capitalize()})"
+        f"chance. ({ranking_name(result, c.category).capitalize()})"
     )
     if len(survivors):
         lines = [f"{len(survivors)} of {of} {corrected}: {_named(survivors)}. {cause}", smallest]
@@ -127,7 +127,7 @@ def _control_lines(c: ControlsRecord) -> list[str]:
             f"survive; {beyond.expected:.1f} expected by chance).",
         ]
     else:
-        lines = ["No twins: wording and length are in every difference of this run."]
+        lines = [f"No twins: wording and length are in every difference of {c.category}."]
     lines.append(
         f"Reliability over contexts (two random halves of every group's): "
         f"{number_text(c.reliability)}. Over targets: `tdabias confirm`."
@@ -153,7 +153,8 @@ def _untrained_lines(result: HeadBias, c: ControlsRecord, untrained: HeadBias | 
     """The same network with random weights on the same texts; nothing if none was run."""
     if untrained is None or c.category not in untrained.categories:
         return []
-    if untrained.record.texts.hash != result.record.texts.hash:
+    of_texts = [(run.record.texts.hash, run.record.twins) for run in (result, untrained)]
+    if of_texts[0] != of_texts[1]:
         return []
     of_random = _controls(untrained, c.category)
     maps = [run.category_map(c.category, by=result.rank_by).ravel() for run in (result, untrained)]
@@ -273,10 +274,13 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
         category: A category of the run.
 
     Returns:
-        None if the placebo run is of another model or does not have the category.
+        None if the placebo run is of another model, or one of them has no twins of the category.
     """
     models = [each.record.model.weights for each in (run, placebo)]
     if models[0] != models[1] or category not in placebo.categories:
+        return None
+    own_twins, of_placebo = (_controls(each, category).twins for each in (run, placebo))
+    if own_twins is None or of_placebo is None:
         return None
     where = ["group", "layer", "head", "dim"]
     columns = [*where, _VALUE, _P]
@@ -286,16 +290,14 @@ def placebo_contrast(run: HeadBias, placebo: HeadBias, category: str) -> Placebo
     tests = pd.merge(own, other, on=where, suffixes=("", "_placebo")).dropna()
     low = tests[_P].to_numpy() < 0.05, tests[f"{_P}_placebo"].to_numpy() < 0.05
     heads = tests.groupby(["layer", "head"])[[_VALUE, f"{_VALUE}_placebo"]].mean().to_numpy()
-    controls = _controls(placebo, category)
-    assert controls.twins is not None  # placebo twins are its twins
     return {
         "groups": tests["group"].nunique(),
-        "triples": controls.twins.contexts,
+        "triples": of_placebo.contexts,
         "tests": len(tests),
         "twin_p05": int(np.count_nonzero(low[0])),
         "placebo_p05": int(np.count_nonzero(low[1])),
         "both_p05": int(np.count_nonzero(low[0] & low[1])),
         "map_correlation": spearman_over_items(*heads.T),
-        "placebo_survivors": controls.twins.location.p_max05,
-        "difference_left": controls.twins.difference_left,
+        "placebo_survivors": of_placebo.location.p_max05,
+        "difference_left": of_placebo.difference_left,
     }

@@ -27,7 +27,7 @@ from tda_bias.heads.items import (
     shares,
 )
 from tda_bias.heads.patterns import RowCheck
-from tda_bias.heads.tables import PUBLISHED, ControlsRecord, map_columns
+from tda_bias.heads.tables import PUBLISHED, ControlsRecord, MapColumns, map_columns
 from tda_bias.heads.texts import TEXTS, TextsRecord
 from tda_bias.runs.files import RECORD
 from tda_bias.runs.record import HookedModelRecord, RecordPart, RunRecord
@@ -192,8 +192,11 @@ class HeadBias(Recorded):
                 standard deviations under exchange; the published maps are the mean over groups of
                 the z-score over heads of |combined|.
         """
-        columns = map_columns(by or self.rank_by, self.category.columns)
-        return self.layer_by_head(columns.value, category)
+        return self.layer_by_head(self.columns(category, by=by).value, category)
+
+    def columns(self, category: str | None = None, *, by: RankBy | None = None) -> MapColumns:
+        """The columns of a ranking in ``category``: those of twins where the category has some."""
+        return map_columns(by or self.rank_by, self._rows(category))
 
     def layer_by_head(self, column: str, category: str | None = None) -> np.ndarray:
         """Any column of ``category`` as an array, layers by heads."""
@@ -215,12 +218,13 @@ class HeadBias(Recorded):
         if k < 1:
             raise InputError(f"`k` must be at least 1; got {k}")
         by = by or self.rank_by
-        rows, value = self._rows(category), map_columns(by, self.category.columns).value
+        rows, columns = self._rows(category), self.columns(category, by=by)
         if by in PUBLISHED:  # S is a ratio to almost nothing in unstable heads
-            rows = rows.sort_values(["unstable", value], ascending=[True, False], kind="stable")
+            order = ["unstable", columns.value]
+            rows = rows.sort_values(order, ascending=[True, False], kind="stable")
         else:
-            rows = rows.sort_values(value, ascending=False, kind="stable")
-        return self._short_named(rows.head(k), by)
+            rows = rows.sort_values(columns.value, ascending=False, kind="stable")
+        return _short_named(rows.head(k), columns)
 
     def survivors(self, *, category: str | None = None, by: RankBy | None = None) -> pd.DataFrame:
         """Heads whose hot-spot test survives correction: max-z p or q below .05.
@@ -231,7 +235,7 @@ class HeadBias(Recorded):
         Returns:
             As ``top``, in ascending order of p.
         """
-        rows = self._short_named(self._rows(category), by or self.rank_by)
+        rows = _short_named(self._rows(category), self.columns(category, by=by))
         kept = rows[(rows["p_max"] < 0.05) | (rows["q"] < 0.05)]
         return kept.sort_values("p", kind="stable").reset_index(drop=True)
 
@@ -246,9 +250,9 @@ class HeadBias(Recorded):
         """
         if self.items is None or not n_heads:
             return []
-        share, table = shares(self.items, twins=bool(self.items.twins)), self.items.items
-        wanted, layers = [], self.record.model.layers
+        table, wanted, layers = self.items.items, [], self.record.model.layers
         for category in self.categories:
+            share = shares(self.items, twins=self.controls(category)["twins"] is not None)
             rows = np.flatnonzero(table["category"] == category)
             heads = [
                 HeadId(int(row["layer"]), int(row["head"]))
@@ -424,9 +428,9 @@ class HeadBias(Recorded):
     def _rows(self, category: str | None) -> pd.DataFrame:
         return self.category[self.category["category"] == self._category(category)]
 
-    def _short_named(self, rows: pd.DataFrame, by: RankBy) -> pd.DataFrame:
-        """Heads with the columns ``layer head z p p_max q unstable`` of a ranking."""
-        columns = map_columns(by, self.category.columns)
-        tests = {f"{name}_{columns.tested}": name for name in ("p", "p_max", "q")}
-        short = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
-        return rows.rename(columns={columns.value: "z", **tests})[short].reset_index(drop=True)
+
+def _short_named(rows: pd.DataFrame, columns: MapColumns) -> pd.DataFrame:
+    """Heads with the columns ``layer head z p p_max q unstable`` of a ranking."""
+    tests = {f"{name}_{columns.tested}": name for name in ("p", "p_max", "q")}
+    short = ["layer", "head", "z", "p", "p_max", "q", "unstable"]
+    return rows.rename(columns={columns.value: "z", **tests})[short].reset_index(drop=True)

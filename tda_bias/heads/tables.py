@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -83,7 +83,9 @@ def tables(
     nulls: dict[str, np.ndarray] = {}
     for category in in_order(result.category for result in results):
         members = [result for result in results if result.category == category]
-        locations = {name: LocationMap() for name in ("location", "location_twin")[: 1 + twins]}
+        own_twins = any(result.has_twins for result in members)
+        names = ("location", "location_twin")[: 1 + own_twins]
+        locations = {name: LocationMap() for name in names}
         for result in members:
             key = category, result.group
             location_pvalues, nulls_of_group = location_tests(result, config)
@@ -96,7 +98,7 @@ def tables(
                 by_dim = null.reshape(len(null), len(observed), -1)
                 locations[name].add(observed.reshape(len(observed), -1), by_dim)
         maps = {name: location.tested() for name, location in locations.items()}
-        maps |= dispersion_maps(members, config, twins=twins)
+        maps |= dispersion_maps(members, config, twins=own_twins)
         own = pd.concat([combined[category, result.group] for result in members])
         categories.append(category_table(category, own, maps))
         critical[category] = {name: spots.critical for name, spots in maps.items()}
@@ -313,21 +315,23 @@ class MapColumns(NamedTuple):
     combined: str
 
 
-def map_columns(rank_by: RankBy, columns: Collection[str]) -> MapColumns:
+def map_columns(rank_by: RankBy, maps: pd.DataFrame) -> MapColumns:
     """The columns of a ranking in a category's table.
 
     Args:
         rank_by: The ranking. ``evidence`` and ``location`` are those of triples minus twins where
-            the run had twins. The p of the paper's metric cannot be recomputed cheaply: that of the
-            statistic is reported with it.
-        columns: The columns that the table has.
+            the rows have such. The p of the paper's metric cannot be recomputed cheaply: that of
+            the statistic is reported with it.
+        maps: The rows of a category. Where another category of the run alone has twins, their
+            columns are there without a value.
 
     Raises:
         InputError: if there is no such ranking.
     """
     if rank_by not in get_args(RankBy):
         raise InputError(f"`by` must be one of {', '.join(get_args(RankBy))}; got {rank_by!r}")
-    twin = "_twin" if "p_relative_twin" in columns else ""
+    twins = [maps[name] for name in ("p_relative_twin", "p_location_twin") if name in maps]
+    twin = "_twin" if any(column.notna().any() for column in twins) else ""
     if rank_by in ("evidence", "location"):
         tested = f"{'relative' if rank_by == 'evidence' else 'location'}{twin}"
         return MapColumns(f"evidence_{tested}", tested, f"combined_{tested}")
@@ -398,7 +402,7 @@ def controls(
         frame[frame["category"] == category]
         for frame in (tables.table, tables.groups, tables.category)
     )
-    columns = map_columns(config.rank_by, maps.columns)
+    columns = map_columns(config.rank_by, maps)
     p = heads[f"p_{config.pvalue}"]
     smallest = SMALLEST_TESTABLE[config.pvalue]
     testable = p[heads["n"] >= smallest].notna().sum()
@@ -408,7 +412,7 @@ def controls(
         for dim in range(2)
     ]
     twins = None
-    if "p_location_twin" in maps:
+    if any(result.has_twins for result in results):
         critical = tables.critical[category]["location_twin"]
         twins = TwinsRecord(
             contexts=sum(len(result.versions.twinned) for result in results),
@@ -464,8 +468,9 @@ def _tested_map(results: Sequence[GroupResult], maps: pd.DataFrame, name: str) -
 def difference_left(results: Sequence[GroupResult]) -> float:
     """Share of the squared difference that does not go when twins are subtracted.
 
-    |triple minus twin|^2 over |triple|^2 + |twin|^2, means over contexts, heads and dimensions: 0
-    where everything is wording, 1 where triple and twin have nothing in common.
+    |triple minus twin|^2 over |triple|^2 + |twin|^2, both means over a triple's twins, then over
+    contexts, heads and dimensions: 0 where everything is wording, 1 where triple and twin have
+    nothing in common.
     """
     left, whole = 0.0, 0.0
     for result in results:
@@ -473,7 +478,7 @@ def difference_left(results: Sequence[GroupResult]) -> float:
         factor = factor.reshape(*factor.shape[:2], -1)
         for members in result.versions.members:
             triple, twins = factor[members[0]], factor[members[1:]]
-            contrast = ((triple - twins.mean(0)) ** 2).sum(0)
+            contrast = ((triple - twins) ** 2).sum(1).mean(0)
             total = (triple**2).sum(0) + (twins**2).sum(1).mean(0)
             scale = np.where(total > 0, total, 1.0)
             left += float((contrast / scale).sum())

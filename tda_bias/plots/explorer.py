@@ -93,7 +93,7 @@ def explorer(run: Run, others: Sequence[Run]) -> dict[str, Any]:
 def _maps(result: HeadBias, category: str, nulls: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     """The maps, that of the run's ranking first."""
     table = _heads(result, category)
-    chosen = map_columns(result.rank_by, table.columns).value
+    chosen = map_columns(result.rank_by, table).value
     maps = []
     for kind in sorted(_available(table), key=lambda kind: kind.value != chosen):
         columns = {

@@ -133,7 +133,7 @@ def heat_map(runs: Sequence[Run], *, category: str) -> Figure:
     result = runs[0].load(HeadBias.load)
     by = result.rank_by
     layers, _ = result.category_map(category).shape
-    beside = result.record.twins is not None and by not in PUBLISHED
+    beside = result.controls(category)["twins"] is not None and by not in PUBLISHED
     figure = print_figure(PAGE if beside else COLUMN, min(1.5 + 0.1 * layers, 4.6))
     axes = figure.subplots(1, 2 if beside else 1, squeeze=False)[0]
     for ax, name in zip(axes, ("relative", by) if beside else (by,), strict=True):

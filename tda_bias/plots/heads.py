@@ -16,7 +16,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from scipy.stats import spearmanr
 
-from tda_bias.heads.tables import map_columns
 from tda_bias.runs.figures import BLUE, COLOURS, GREEN, GREY, ORANGE, print_figure
 from tda_bias.runs.text import counted, number_text
 from tda_bias.types import InputError, RankBy
@@ -46,7 +45,7 @@ def plot_heatmap(
     limit = float(np.abs(stable).max(initial=0.0)) or 1.0
     beyond = bool(np.nanmax(values) > limit), bool(np.nanmin(values) < -limit)
     extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(beyond)
-    tested = map_columns(by, result.category.columns).tested
+    tested = result.columns(category, by=by).tested
     p_max, q = (result.layer_by_head(f"{name}_{tested}", category) for name in ("p_max", "q"))
     if by in _PUBLISHED:
         label = f"mean z over groups of {_PUBLISHED[by]}"

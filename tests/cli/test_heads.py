@@ -230,6 +230,22 @@ def test_placebo_twins_stand_beside_twins(arguments, tmp_path, capsys, placebo):
     assert f"Placebo twins ({placebo};" in " ".join(capsys.readouterr().out.split())
 
 
+def test_controls_of_other_settings_are_not_shown_as_those_of_the_run(arguments, capsys):
+    said = ("Untrained control:", "Placebo twins (role;")
+
+    def shown(*more: str) -> list[bool]:
+        capsys.readouterr()
+        assert run([*arguments, *more, "--overwrite"]) == 0
+        printed = " ".join(capsys.readouterr().out.split())
+        return [sentence in printed for sentence in said]
+
+    assert shown("--untrained", "--placebo", "role") == [True, True]
+    assert shown("--rank-by", "location") == [False, False]
+    assert shown("--twins", "none") == [False, False]
+    assert shown("--limit", "2") == [False, False]
+    assert shown() == [True, True]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

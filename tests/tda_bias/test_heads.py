@@ -1,5 +1,6 @@
 """The whole run on tiny models: against a literal recomputation, and what must not matter."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from tda_bias import HeadBiasConfig, head_bias, load_triples
+from tda_bias.heads.finding import heads_finding
 from tda_bias.heads.group_result import adjust_for_length
 from tda_bias.heads.group_statistic import group_statistic
 from tda_bias.heads.resampled import paper_pvalue
@@ -372,6 +374,24 @@ def test_several_categories_are_ranked_apart(tiny):
     )
     np.testing.assert_allclose(result.category_map("race"), alone.category_map(), atol=1e-6)
     pd.testing.assert_frame_equal(result.top(3, category="race"), alone.top(3), atol=1e-6)
+
+
+@pytest.mark.parametrize("twinned", [0, 1])
+def test_a_category_without_twins_is_ranked_without_beside_one_with_twins(tiny, gender, twinned):
+    """One twin in a group is nothing to test."""
+    age = [replace(triple, category="age") for triple in gender if triple.group == "girl"]
+    twins = make_twins([*gender, *age[:twinned]])
+    result = head_bias(tiny("gpt2"), [*gender, *age], twins=twins, config=QUICK)
+    alone = head_bias(tiny("gpt2"), age, twins=twins.only(age), config=QUICK)
+    pd.testing.assert_frame_equal(result.top(8, category="age"), alone.top(8))
+    assert result.top(8, category="age")["z"].notna().all()
+    found = {category: heads_finding(result, category) for category in result.categories}
+    said = {c: " ".join([*finding.result, *finding.control]) for c, finding in found.items()}
+    assert "(Dispersion test, triple minus twin)" in said["gender"]
+    assert "(Dispersion test)" in said["age"]
+    assert "No twins: wording and length are in every difference of age." in said["age"]
+    kept = {(text.category, text.role) for text in result.texts_to_keep(1)}
+    assert {("gender", "twin stereotype"), ("age", "stereotype")} <= kept
 
 
 def test_texts_that_are_all_the_same_leave_everything_undefined(tiny):

@@ -289,6 +289,14 @@ def test_what_is_saved_is_loaded_again(tmp_path):
     assert repr(loaded).startswith("ItemCrossReference(m; rows: heads ")
 
 
+def test_a_category_with_too_few_twins_is_told_of_without_them(tmp_path):
+    found = cross_reference_items(heads(tmp_path / "heads"), scores(), **OPTIONS)
+    age = found.summary[found.summary["way"] != "twins"].assign(category="age")
+    said = item_finding(replace(found, summary=pd.concat([found.summary, age]))).result
+    begins = [line.partition(":")[0] for line in said]
+    assert begins == ["Gender", "Gender, without twins", "Age, without twins"]
+
+
 def test_a_head_that_does_nothing_at_all_is_saved_as_undefined(tmp_path):
     run = heads(tmp_path / "heads")
     still = replace(scores(), items=scores().items.assign(log_prob_s=0.0, log_prob_a=0.0))

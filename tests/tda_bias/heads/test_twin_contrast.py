@@ -1,5 +1,7 @@
 """Triple minus twin: against literal sums over step functions."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from tda_bias.heads.group_statistic import (
     factor,
     version_products,
 )
+from tda_bias.heads.tables import difference_left
 from tests.support.grams import MadeUpGroup, made_up_group
 
 
@@ -125,6 +128,29 @@ def test_the_terms_that_are_exchanged_sum_to_the_numerator_of_single_twins():
     between = contrast_matrix(group.layout.versions)
     total = (between @ found.dispersion).sum(0) / found.dispersion_total
     np.testing.assert_allclose(total, found.relative_twin)
+
+
+def left_of(group: MadeUpGroup) -> float:
+    found = contrast(version_products(group.gram, group.layout))
+    return difference_left([SimpleNamespace(contrast=found, versions=group.layout.versions)])
+
+
+@pytest.mark.parametrize("twins", [1, 3, (2, 0, 1, 1, 3, 0, 2)])
+def test_what_twins_leave_of_the_difference_is_the_literal_mean(twins):
+    group, shares = made_up_group(twins=twins, wording=1.0), []
+    for i in range(group.layout.n):
+        for head in range(3 if twins_of(group, i) else 0):
+            own = group.stereotype[i, head] - group.anti[i, head]
+            others = [group.twin_stereotype[k] - group.twin_anti[k] for k in twins_of(group, i)]
+            left = np.mean([squared(own - other[head]) for other in others])
+            whole = squared(own) + np.mean([squared(other[head]) for other in others])
+            shares.append(left / whole)
+    assert left_of(group) == pytest.approx(np.mean(shares), abs=1e-6)
+
+
+@pytest.mark.parametrize("twins", [1, 3])
+def test_twins_that_share_nothing_leave_the_whole_difference_however_many(twins):
+    assert left_of(made_up_group(twins=twins, steps=5000)) == pytest.approx(1, abs=0.02)
 
 
 def test_without_twins_only_location_is_there():
