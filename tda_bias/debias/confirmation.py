@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.debias.run_debias import ABOUT
+from tda_bias.debias.experiment import PROTOCOL
+from tda_bias.debias.run_debias import ABOUT, LOOK, look_of_run
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
@@ -25,9 +26,6 @@ from tda_bias.stats.resampling import generator
 from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
-
-# In the folder of the model; another training replaces it.
-LOOK = "look.json"
 
 
 @dataclass(frozen=True)
@@ -87,30 +85,37 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
 
 
-def refuse_second_look(folder: Path) -> None:
-    """Refuse a model that has been confirmed or refuted already.
+def refuse_second_look(folder: Path, protocol: str) -> None:
+    """Refuse a model of a protocol of which one has been confirmed or refuted already.
 
     Raises:
         InputError: saying when.
     """
-    try:
-        look = json.loads((folder / LOOK).read_text(encoding="utf-8"))
-        when, pairs = look["when"], look["pairs"]
-    except FileNotFoundError:
+    places = [folder / LOOK, look_of_run(folder.resolve().parent, protocol)]
+    taken = next((path for path in places if path.exists()), None)
+    if taken is None:
         return
+    try:
+        look = json.loads(taken.read_text(encoding="utf-8"))
+        when, pairs = look["when"], look["pairs"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / LOOK} cannot be read ({error})") from None
+        raise InputError(f"{taken} cannot be read ({error})") from None
     raise InputError(
-        f"{folder} was looked at on {when} ({pairs}): a second look with the same "
-        "protocol would be chosen among two; train with another protocol, or use tdabias compare, "
-        "which confirms nothing"
+        f"{folder}, or another model of its run, was looked at on {when} ({pairs}): a second look "
+        "with the same protocol would be chosen among two; train with another protocol, or use "
+        "tdabias compare, which confirms nothing"
     )
 
 
-def note_look(folder: Path, source: str) -> None:
-    """Write down that a look was taken, before its result is seen."""
-    entry = {"when": now(), "pairs": source, "hash": hash_of(_text(source))}
-    write_text(folder / LOOK, to_json(entry))
+def note_look(folder: Path, source: str, protocol: str) -> None:
+    """Write down that a look was taken, before its result is seen: in all models of the run."""
+    entry = to_json({"when": now(), "pairs": source, "hash": hash_of(_text(source))})
+    run, models = folder.resolve().parent, [folder]
+    if (run / PROTOCOL).is_file():  # the model is where it was saved
+        models += [path.parent for path in run.glob(f"model*/{ABOUT}")]
+        write_text(look_of_run(run, protocol), entry)
+    for model in models:
+        write_text(model / LOOK, entry)
 
 
 def read_items(source: str, about: dict[str, Any]) -> list[Triple] | PairSet:
