@@ -37,7 +37,9 @@ class Look:
             per token of triples with twins, or the log-odds of pairs, nats.
         summary: Which ``quantity``, ``items targets``, means ``before after``, and their ``change``
             with 95 % limits over targets ``low high`` and ``p``, two-sided: signs of whole targets
-            flipped; ``smallest``: the change that a t-test finds four times out of five.
+            flipped; ``smallest``: the change that a t-test finds four times out of five. And
+            whether the size of the mean is measurably ``less``: the change is, and before and after
+            added up are not 0, as they would be where a mean merely changes its sign.
     """
 
     table: pd.DataFrame
@@ -47,10 +49,9 @@ class Look:
         """The verdict on a trained model."""
         found = self.summary
         unit = "nats per token" if found["quantity"] == "beta" else "nats"
-        less = abs(found["after"]) < abs(found["before"]) and found["p"] < 0.05
         verdict = (
             f"{model} is less biased than the model it was trained from on other targets too."
-            if less
+            if found["less"]
             else f"On other targets {model} is not measurably less biased than the model it was "
             "trained from."
         )
@@ -160,12 +161,14 @@ def look(
     mean = cluster_mean(change, group)
     low, high = mean.limits()
     p = flip_pvalue(change, group, n_resamples=9999, rng=generator(seed, "signs of targets"))
+    both_low, both_high = cluster_mean(before + after, group).limits()
+    fell = abs(after.mean()) < abs(before.mean()) and p < 0.05
     summary = {
         "quantity": "beta" if isinstance(items, list) else "log-odds",
         "items": len(change), "targets": len(set(group)),
         "before": float(before.mean()), "after": float(after.mean()),
         "change": float(change.mean()), "low": low, "high": high, "p": p,
-        "smallest": mean.smallest(),
+        "smallest": mean.smallest(), "less": bool(fell and (both_low > 0 or both_high < 0)),
     }  # fmt: skip
     return Look(pd.DataFrame({"group": group, "before": before, "after": after}), summary)
 

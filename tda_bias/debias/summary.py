@@ -54,7 +54,8 @@ def conditions_table(
     Returns:
         ``condition how heads targets folds``; of the items of test targets, each from the training
         that never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
-        ``change`` with ``change_low change_high``, root mean squares ``rms_before rms``, means of
+        ``change`` with ``change_low change_high``, limits of before and after added up, ``both_low
+        both_high``, root mean squares ``rms_before rms``, means of
         sums ``sum_before sum``, language-model scores in percent ``lms_before lms`` by sums and
         ``lms_token_before lms_token`` per token; ``perplexity``, the change in percent on
         passages that nothing was chosen on; points gained on each set of minimal pairs, ``pairs
@@ -124,6 +125,7 @@ def condition_row(
     level, fell = at_equal_language(own)
     low, high = cluster_mean(after, of_fold).limits()
     change_low, change_high = cluster_mean(after - before, of_fold).limits()
+    both_low, both_high = cluster_mean(after + before, of_fold).limits()
     row: dict[str, Any] = {
         "condition": condition.name,
         "how": condition.how,
@@ -135,6 +137,8 @@ def condition_row(
         "change": (after - before).mean(),
         "change_low": change_low,
         "change_high": change_high,
+        "both_low": both_low,
+        "both_high": both_high,
         "rms_before": _rms(before),
         "rms": _rms(after),
         "sum_before": _items(trained, "total", before=True).mean(),
@@ -402,7 +406,8 @@ def _less_or_not(row: Mapping[Any, Any]) -> str:
     if row["folds"] < FEWEST_CLUSTERS:
         folds = counted(int(row["folds"]), "fold is", "folds are")
         return f"{left}, and {folds} too few to say more."
-    if row["change_low"] > 0 or row["change_high"] < 0:
+    # A size has changed where neither the change nor a mere change of sign may be chance.
+    if all(row[f"{name}_low"] > 0 or row[f"{name}_high"] < 0 for name in ("change", "both")):
         return f"{left}."
     return f"{left}, which may be chance."
 

@@ -4,10 +4,12 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tda_bias import load_triples
+from tda_bias.debias import confirmation
 from tdabias_cli.main import run
 from tests.support.runs import resealed
 
@@ -166,3 +168,15 @@ def test_there_is_one_look_and_no_second(model, command, pairs, tmp_path, capsys
                 capsys.readouterr()
                 assert run(["confirm", str(place), "--pairs", str(file)]) == 2
                 assert "a second look with the same protocol" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("left", "less"), [(0.1, True), (-0.1, True), (-0.99, False)])
+def test_a_bias_that_changes_its_sign_is_not_called_less(monkeypatch, left, less):
+    before = np.array([0.04, 0.12] * 4)  # of eight targets
+    after = left * before[::-1]
+    read = iter([([*"abcdefgh"], before), ([*"abcdefgh"], after)])
+    monkeypatch.setattr(confirmation, "_read", lambda *_: next(read))
+    found = confirmation.look([], [lambda: None, lambda: None])
+    assert found.summary["p"] < 0.05
+    assert found.summary["less"] == less
+    assert ("is not measurably less biased" in found.finding("m").result[0]) != less

@@ -304,6 +304,22 @@ def test_the_sentence_follows_from_the_numbers(share, random, folds, said, not_s
     assert not_said not in text
 
 
+def test_a_bias_that_changes_its_sign_is_not_surely_less():
+    """From .080 to -.079 the change is far from 0, the size is not."""
+    results, protocol = study(-0.99, [0.8]), Protocol(n_random=1)
+    for number, trajectory in enumerate(trajectories(results)):
+        check = trajectory.checks[1]
+        shifted = check.test.gap + 0.03 * (-1) ** number
+        trajectory.checks[1] = replace(check, test=replace(check.test, gap=shifted))
+    table = conditions_table(results, GROUPS, protocol)
+    row = table.set_index("condition").loc["effect"]
+    assert row["change_high"] < 0
+    of_folds = (0.01 * BEFORE[:12]).reshape(6, 2).mean(1) + 0.03 * np.array([1, -1] * 3)
+    expected = stats.t.interval(0.95, 5, of_folds.mean(), stats.sem(of_folds))
+    assert tuple(row[["both_low", "both_high"]]) == pytest.approx(expected)
+    assert "less of the bias is left, which may be chance." in of_effect(table, protocol)
+
+
 def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said():
     protocol = Protocol(n_random=1, epochs=2)
     table = conditions_table(study(0.5, [0.5]), GROUPS, protocol)
