@@ -159,7 +159,7 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
     )
 
     about = read_about(settings.run)
-    refuse_second_look(settings.run)
+    refuse_second_look(settings.run, about["protocol"])
     items = read_items(source, about)
     console, name = settings.console, str(settings.run)
 
@@ -173,7 +173,7 @@ def _model(settings: ConfirmSettings, source: str) -> Output:
         return language_model(name, DeviceOption(), console)
 
     outcome = look(items, (original, trained), seed=settings.seed)
-    note_look(settings.run, source)
+    note_look(settings.run, source, about["protocol"])
     record = ModelRecord(name=name, weights=about["weights"])
     summary = {**outcome.summary, "protocol": about["protocol"]}
     return _saved(settings, record, outcome.finding(name), (), summary, outcome.table)

@@ -37,6 +37,7 @@ RANDOM = "random"
 FIRST_ORDER = ("importance", "effect")
 # A model may lose so much: 2 % of its perplexity.
 ALLOWED_LOSS = float(np.log(1.02))
+_LEVEL = 0.05
 
 
 class PruneCurveRecord(RunRecord):
@@ -303,14 +304,20 @@ def curve_finding(curve: PruneCurve) -> Finding:
     """Remaining bias on unseen targets for each ranking, compared with random orders."""
     record, rows = curve.record, curve.chosen.to_dict("records")
     n_random = curve.curve.loc[curve.curve["ranking"] == RANDOM, "draw"].nunique()
-    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < 0.05]
+    better = [str(row["ranking"]) for row in rows if row["p_random"] * len(rows) < _LEVEL]
     named = {"beta": "target effect (beta)", "log_odds": "mean log-odds"}[record.quantity]
-    first = (
-        f"Ablating heads by {', '.join(better)} brings the {named} closer to 0 on unseen targets "
-        "than random orders do."
-        if better
-        else f"No ranking brings the {named} closer to 0 on unseen targets than random orders do."
-    )
+    closer = f"the {named} closer to 0 on unseen targets than random orders do"
+    smallest = len(rows) / (1 + n_random)
+    if better:
+        first = f"Ablating heads by {', '.join(better)} brings {closer}."
+    elif smallest >= _LEVEL:
+        needed = round(len(rows) / _LEVEL)
+        first = (
+            f"Whether a ranking brings {closer} cannot be told from so few random orders: "
+            f"{counted(len(rows), 'ranking needs', 'rankings need')} {needed} (--n-random)."
+        )
+    else:
+        first = f"No ranking brings {closer}."
     each = [
         f"{row['ranking']}: {counted(row['k'], 'head')}, {row['before_test']:.2f} to "
         f"{row['test']:.2f} nats ({interval_text(row['test_low'], row['test_high'])}), "
@@ -325,7 +332,8 @@ def curve_finding(curve: PruneCurve) -> Finding:
             f"with .05 after correction for {counted(len(rows), 'ranking')}."
         ],
         power=[
-            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}."
+            f"With {counted(n_random, 'random order')} no p can be below {1 / (1 + n_random):.3f}, "
+            f"corrected for {counted(len(rows), 'ranking')} none below {min(1.0, smallest):.3f}."
         ],
         details=[
             f"Numbers of heads were chosen on {', '.join(record.choosing)}, at most 2 % perplexity "

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from tda_bias.debias.run_debias import ABOUT
+from tda_bias.debias.experiment import PROTOCOL
+from tda_bias.debias.run_debias import ABOUT, LOOK, look_of_run
 from tda_bias.debias.texts import TwinTexts
 from tda_bias.models.load import LanguageModel
 from tda_bias.pairs import PairSet, load_pairs
@@ -26,9 +27,6 @@ from tda_bias.triples import load_triples
 from tda_bias.twins import make_twins
 from tda_bias.types import InputError, Triple
 
-# In the folder of the model; another training replaces it.
-LOOK = "look.json"
-
 
 @dataclass(frozen=True)
 class Look:
@@ -39,7 +37,9 @@ class Look:
             per token of triples with twins, or the log-odds of pairs, nats.
         summary: Which ``quantity``, ``items targets``, means ``before after``, and their ``change``
             with 95 % limits over targets ``low high`` and ``p``, two-sided: signs of whole targets
-            flipped; ``smallest``: the change that a t-test finds four times out of five.
+            flipped; ``smallest``: the change that a t-test finds four times out of five. And
+            whether the size of the mean is measurably ``less``: the change is, and before and after
+            added up are not 0, as they would be where a mean merely changes its sign.
     """
 
     table: pd.DataFrame
@@ -49,10 +49,9 @@ class Look:
         """The verdict on a trained model."""
         found = self.summary
         unit = "nats per token" if found["quantity"] == "beta" else "nats"
-        less = abs(found["after"]) < abs(found["before"]) and found["p"] < 0.05
         verdict = (
             f"{model} is less biased than the model it was trained from on other targets too."
-            if less
+            if found["less"]
             else f"On other targets {model} is not measurably less biased than the model it was "
             "trained from."
         )
@@ -87,30 +86,37 @@ def read_about(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is no model that `tdabias debias` saved") from None
 
 
-def refuse_second_look(folder: Path) -> None:
-    """Refuse a model that has been confirmed or refuted already.
+def refuse_second_look(folder: Path, protocol: str) -> None:
+    """Refuse a model of a protocol of which one has been confirmed or refuted already.
 
     Raises:
         InputError: saying when.
     """
-    try:
-        look = json.loads((folder / LOOK).read_text(encoding="utf-8"))
-        when, pairs = look["when"], look["pairs"]
-    except FileNotFoundError:
+    places = [folder / LOOK, look_of_run(folder.resolve().parent, protocol)]
+    taken = next((path for path in places if path.exists()), None)
+    if taken is None:
         return
+    try:
+        look = json.loads(taken.read_text(encoding="utf-8"))
+        when, pairs = look["when"], look["pairs"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / LOOK} cannot be read ({error})") from None
+        raise InputError(f"{taken} cannot be read ({error})") from None
     raise InputError(
-        f"{folder} was looked at on {when} ({pairs}): a second look with the same "
-        "protocol would be chosen among two; train with another protocol, or use tdabias compare, "
-        "which confirms nothing"
+        f"{folder}, or another model of its run, was looked at on {when} ({pairs}): a second look "
+        "with the same protocol would be chosen among two; train with another protocol, or use "
+        "tdabias compare, which confirms nothing"
     )
 
 
-def note_look(folder: Path, source: str) -> None:
-    """Write down that a look was taken, before its result is seen."""
-    entry = {"when": now(), "pairs": source, "hash": hash_of(_text(source))}
-    write_text(folder / LOOK, to_json(entry))
+def note_look(folder: Path, source: str, protocol: str) -> None:
+    """Write down that a look was taken, before its result is seen: in all models of the run."""
+    entry = to_json({"when": now(), "pairs": source, "hash": hash_of(_text(source))})
+    run, models = folder.resolve().parent, [folder]
+    if (run / PROTOCOL).is_file():  # the model is where it was saved
+        models += [path.parent for path in run.glob(f"model*/{ABOUT}")]
+        write_text(look_of_run(run, protocol), entry)
+    for model in models:
+        write_text(model / LOOK, entry)
 
 
 def read_items(source: str, about: dict[str, Any]) -> list[Triple] | PairSet:
@@ -155,12 +161,14 @@ def look(
     mean = cluster_mean(change, group)
     low, high = mean.limits()
     p = flip_pvalue(change, group, n_resamples=9999, rng=generator(seed, "signs of targets"))
+    both_low, both_high = cluster_mean(before + after, group).limits()
+    fell = abs(after.mean()) < abs(before.mean()) and p < 0.05
     summary = {
         "quantity": "beta" if isinstance(items, list) else "log-odds",
         "items": len(change), "targets": len(set(group)),
         "before": float(before.mean()), "after": float(after.mean()),
         "change": float(change.mean()), "low": low, "high": high, "p": p,
-        "smallest": mean.smallest(),
+        "smallest": mean.smallest(), "less": bool(fell and (both_low > 0 or both_high < 0)),
     }  # fmt: skip
     return Look(pd.DataFrame({"group": group, "before": before, "after": after}), summary)
 

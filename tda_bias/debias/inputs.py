@@ -35,10 +35,16 @@ def training_texts(
         The triples, their twins, and how many are left out because they have none.
 
     Raises:
-        InputError: if the data must not be trained on, a control lacks twins, no triple has one,
-            or as ``load_triples`` and ``load_twins``.
+        InputError: if the data must not be trained on, the category is ``all``, a control lacks
+            twins, no triple has one, or as ``load_triples`` and ``load_twins``.
     """
     refuse_evaluation_only(data)
+    if category == "all":
+        there = sorted({triple.category for triple in load_triples(data)})
+        raise InputError(
+            f"`category` must be one of {', '.join(there)}, because the others show what else "
+            "training changes; got 'all'"
+        )
     triples = load_triples(data, category=category, limit=limit)
     if twins == "none":
         if needing := sorted(_NEED_TWINS.intersection(controls)):

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # What a model folder says of its training: a card to read, and a record for `tdabias confirm`.
 CARD, ABOUT, ADAPTER = "README.md", "debias.json", "adapter"
+# And that `tdabias confirm` has looked at it, or at another model of its run.
+LOOK = "look.json"
 # So many texts show whether two models are the same.
 _PROBES = 3
 
@@ -154,6 +156,11 @@ def _judged(
 # -- the trained model -----------------------------------------------------------------------------
 
 
+def look_of_run(run: Path, protocol: str) -> Path:
+    """Where a run keeps the look at its models, which are replaced when it is gathered again."""
+    return run / f"look-{protocol}.json"
+
+
 def save_debiased(
     experiment: Experiment,
     trained: Trained,
@@ -232,6 +239,9 @@ def save_debiased(
         card = _card(about, row, record, folder.parent.name, {triple.group for triple in triples})
         (stage / CARD).write_text(card, encoding="utf-8")
         (stage / ABOUT).write_text(to_json({**about, "weights": weights}), encoding="utf-8")
+        taken = look_of_run(folder.parent, experiment.identity)
+        if taken.is_file():
+            shutil.copy(taken, stage / LOOK)
     model.hf_model.load_state_dict(before)
     shutil.rmtree(folder, ignore_errors=True)
     replaced.rename(folder)

@@ -23,7 +23,7 @@ from tda_bias.debias.training import (
     points_of_pairs,
 )
 from tda_bias.runs.text import counted, interval_text
-from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean, limits_against_draws
+from tda_bias.stats.clusters import FEWEST_CLUSTERS, cluster_mean
 from tda_bias.stats.resampling import share_reached
 
 UNTOUCHED = "untouched"
@@ -54,16 +54,17 @@ def conditions_table(
     Returns:
         ``condition how heads targets folds``; of the items of test targets, each from the training
         that never saw its target: mean beta per token ``before`` and ``beta`` with ``low high``,
-        ``change`` with ``change_low change_high``, root mean squares ``rms_before rms``, means of
+        ``change`` with ``change_low change_high``, limits of before and after added up, ``both_low
+        both_high``, root mean squares ``rms_before rms``, means of
         sums ``sum_before sum``, language-model scores in percent ``lms_before lms`` by sums and
         ``lms_token_before lms_token`` per token; ``perplexity``, the change in percent on
         passages that nothing was chosen on; points gained on each set of minimal pairs, ``pairs
         ...``; and ``guard``. ``beta_at_lms``: where the language-model score has fallen by a
         point, or at the last check where it has not (``lms_fell``), and for rankings ``p``, the
-        rank of its size among random sets. ``beta`` less the mean of the random sets, with
-        limits that hold their variation, ``than_random than_random_low than_random_high``, and
-        item by item less CDA by LoRA, ``than_cda ...``. Of a model that is merely less sure:
-        ``beta_at_entropy``, beta where the entropy of its predictions is what it was, by a
+        rank of its size among random sets. Item by item, ``beta`` less the mean of the random
+        sets, with limits that hold their variation too, ``than_random than_random_low
+        than_random_high``, and less CDA by LoRA, ``than_cda ...``. Of a model that is merely less
+        sure: ``beta_at_entropy``, beta where the entropy of its predictions is what it was, by a
         ``temperature``, and ``spread_before spread``, beta in standard deviations of the items'
         log-odds. And ``parameters`` that could change.
 
@@ -82,14 +83,15 @@ def conditions_table(
             temperature, gaps = zip(*matched[condition], strict=True)
             row["temperature"] = float(np.mean(temperature))
             row["beta_at_entropy"] = np.concatenate(gaps).mean()
-    left = np.array([row["beta"] for row in random])
+    of_draws = np.array([_items(own, "gap") for c, own in results.items() if c.name == RANDOM])
+    drawn = cluster_mean(of_draws.mean(1))  # other sets would have another mean
     peer = next((_items(own, "gap") for c, own in results.items() if c.name == PEER), None)
     for row, trained in zip(rows, results.values(), strict=True):
         if row["condition"] == RANDOM:
             continue
-        row["than_random"] = row["beta"] - left.mean()
-        limits = limits_against_draws(row["beta"], left)
-        row["than_random_low"], row["than_random_high"] = limits
+        apart = cluster_mean(_items(trained, "gap") - of_draws.mean(0), of_fold).plus(drawn)
+        row["than_random"] = apart.mean
+        row["than_random_low"], row["than_random_high"] = apart.limits()
         if peer is not None and row["condition"] != PEER:
             less = _items(trained, "gap") - peer
             row["than_cda"] = less.mean()
@@ -123,6 +125,7 @@ def condition_row(
     level, fell = at_equal_language(own)
     low, high = cluster_mean(after, of_fold).limits()
     change_low, change_high = cluster_mean(after - before, of_fold).limits()
+    both_low, both_high = cluster_mean(after + before, of_fold).limits()
     row: dict[str, Any] = {
         "condition": condition.name,
         "how": condition.how,
@@ -134,6 +137,8 @@ def condition_row(
         "change": (after - before).mean(),
         "change_low": change_low,
         "change_high": change_high,
+        "both_low": both_low,
+        "both_high": both_high,
         "rms_before": _rms(before),
         "rms": _rms(after),
         "sum_before": _items(trained, "total", before=True).mean(),
@@ -401,7 +406,8 @@ def _less_or_not(row: Mapping[Any, Any]) -> str:
     if row["folds"] < FEWEST_CLUSTERS:
         folds = counted(int(row["folds"]), "fold is", "folds are")
         return f"{left}, and {folds} too few to say more."
-    if row["change_low"] > 0 or row["change_high"] < 0:
+    # A size has changed where neither the change nor a mere change of sign may be chance.
+    if all(row[f"{name}_low"] > 0 or row[f"{name}_high"] < 0 for name in ("change", "both")):
         return f"{left}."
     return f"{left}, which may be chance."
 

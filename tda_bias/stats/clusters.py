@@ -132,28 +132,6 @@ def cluster_mean(
     return ClusterMean(mean, error, float(df), n, len(y))
 
 
-def limits_against_draws(
-    value: float, draws: Float[np.ndarray, " draw"], confidence: float = 0.95
-) -> tuple[float, float]:
-    """Interval of the distance of a chosen set from the mean of random sets, on the same items.
-
-    If the chosen set is one more random set, the variance of that distance is 1 + 1/n times the one
-    between random sets, however these differ: by themselves, or by items and targets, which every
-    set answers in its own way. What all sets have in common cancels.
-
-    Args:
-        value: Mean over items of the chosen set.
-        draws: The same of each random set; NaN limits for fewer than 2, and where none differs.
-        confidence: Coverage.
-    """
-    n, apart = len(draws), float(value - draws.mean())
-    if n < 2 or np.ptp(draws) == 0:
-        return float("nan"), float("nan")
-    error = draws.std(ddof=1) * np.sqrt(1 + 1 / n)
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * error)
-    return apart - half, apart + half
-
-
 def jackknife_mean(
     whole: float,
     without: Float[np.ndarray, " cluster"],

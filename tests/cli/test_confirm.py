@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tda_bias import load_triples
+from tda_bias.debias import confirmation
 from tdabias_cli.main import run
 from tests.support.runs import resealed
 
@@ -101,17 +104,23 @@ def test_parts_that_are_not_the_runs_are_refused(heads, tmp_path, capsys, whose)
 
 
 @pytest.fixture(scope="module")
-def model(tiny_folder, tmp_path_factory):
+def command(tiny_folder, tmp_path_factory):
     base = tmp_path_factory.mktemp("confirm")
     text = base / "neutral.txt"
     lines = [t.texts()[2] for t in load_triples("starter")]
     text.write_text("\n\n".join(lines * 20), encoding="utf-8")
-    assert run(
-        ["debias", "--model", str(tiny_folder), "--category", "gender", "--data", "starter",
-         "--limit", "3", "--top", "2", "--n-random", "1", "--epochs", "1", "--train-items", "6",
-         "--text", str(text), "--out", str(base / "run")]
-    ) == 0  # fmt: skip
-    return base / "run" / "model"
+    command = [
+        "debias", "--model", str(tiny_folder), "--category", "gender", "--data", "starter",
+        "--limit", "3", "--top", "2", "--n-random", "1", "--epochs", "1", "--train-items", "6",
+        "--text", str(text), "--out", str(base / "run"), "--save", "effect,random",
+    ]  # fmt: skip
+    return command
+
+
+@pytest.fixture(scope="module")
+def model(command):
+    assert run(command) == 0
+    return Path(command[command.index("--out") + 1]) / "model"
 
 
 @pytest.fixture
@@ -140,7 +149,7 @@ def test_targets_that_were_trained_on_are_refused_and_no_look_is_spent(model, pa
     assert not (model / "look.json").exists()
 
 
-def test_there_is_one_look_and_no_second(model, pairs, tmp_path, capsys):
+def test_there_is_one_look_and_no_second(model, command, pairs, tmp_path, capsys):
     file = pairs("nurse", "cook", "king")
     out = tmp_path / "out"
     assert run(["confirm", str(model), "--pairs", str(file), "--out", str(out)]) == 0
@@ -151,5 +160,23 @@ def test_there_is_one_look_and_no_second(model, pairs, tmp_path, capsys):
     assert summary["change"] == pytest.approx(summary["after"] - summary["before"], abs=1e-9)
     about = json.loads((model / "debias.json").read_text())
     assert summary["protocol"] == about["protocol"]
-    assert run(["confirm", str(model), "--pairs", str(file)]) == 2
-    assert "a second look with the same protocol" in capsys.readouterr().err
+    for number, again in enumerate(([], command, [*command[:-1], "all"])):
+        assert not again or run(again) == 0  # saves models anew from the same trainings
+        for folder in model.parent.glob("model*"):
+            copy = shutil.copytree(folder, tmp_path / f"{number}" / folder.name)
+            for place in (folder, copy):
+                capsys.readouterr()
+                assert run(["confirm", str(place), "--pairs", str(file)]) == 2
+                assert "a second look with the same protocol" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("left", "less"), [(0.1, True), (-0.1, True), (-0.99, False)])
+def test_a_bias_that_changes_its_sign_is_not_called_less(monkeypatch, left, less):
+    before = np.array([0.04, 0.12] * 4)  # of eight targets
+    after = left * before[::-1]
+    read = iter([([*"abcdefgh"], before), ([*"abcdefgh"], after)])
+    monkeypatch.setattr(confirmation, "_read", lambda *_: next(read))
+    found = confirmation.look([], [lambda: None, lambda: None])
+    assert found.summary["p"] < 0.05
+    assert found.summary["less"] == less
+    assert ("is not measurably less biased" in found.finding("m").result[0]) != less

@@ -58,6 +58,10 @@ def called(capsys, tiny_folder, text, *options):
             ["--save", "gates"],
             "`save` must be of effect, random, all, whose weights this run trains",
         ),
+        (
+            ["--category", "all"],
+            "`category` must be one of gender, profession, race, religion, because the others",
+        ),
         (["--category", "religion"], "targets that train, validate and test must be others"),
     ],
 )

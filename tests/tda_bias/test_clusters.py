@@ -12,7 +12,6 @@ from tda_bias.stats.clusters import (
     cluster_mean,
     flip_pvalue,
     jackknife_mean,
-    limits_against_draws,
     spearman_limits,
 )
 
@@ -149,17 +148,6 @@ def test_the_jackknife_of_a_mean_is_its_cr2(weight):
     expected = cluster_mean(y, weight=weight)
     assert found.limits() == pytest.approx(expected.limits())
     assert np.isnan(jackknife_mean(0.0, np.array([1.0, -np.inf, *y])).limits()).all()
-
-
-def test_limits_against_draws_are_students_for_one_more_draw():
-    draws = rng(10).normal(size=9)
-    low, high = limits_against_draws(0.3, draws)
-    t = stats.ttest_ind([0.3], draws, equal_var=True)  # the pooled variance is that of the draws
-    assert ((low + high) / 2) / ((high - low) / 2) == pytest.approx(
-        t.statistic / stats.t.ppf(0.975, 8)
-    )
-    assert np.isnan(limits_against_draws(0.3, draws[:1])).all()
-    assert np.isnan(limits_against_draws(0.3, np.full(5, 0.1))).all()
 
 
 def test_a_jackknife_of_what_differs_by_rounding_has_no_interval():

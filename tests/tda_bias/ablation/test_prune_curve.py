@@ -1,5 +1,7 @@
 """Prune curves: each point against a literal removal; choices never see the test half."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from tda_bias.ablation.ablator import Ablator
 from tda_bias.ablation.prune_curve import (
     ALLOWED_LOSS,
     _choice,
+    curve_finding,
     first_order_rankings,
     prune_curve,
     sizes,
@@ -96,6 +99,30 @@ def test_random_orders_choose_as_rankings_do_and_give_the_p(setting):
     as_good = np.sum(np.array(picked) <= abs(row["test"]) + 1e-12)
     assert row["p_random"] == pytest.approx((1 + as_good) / 20)
     pd.testing.assert_frame_equal(curve_of(setting).curve, found.curve)
+
+
+@pytest.mark.parametrize(
+    ("rankings", "orders", "said"),
+    [
+        (3, 20, "cannot be told from so few random orders: 3 rankings need 60"),
+        (3, 59, "cannot be told from so few random orders: 3 rankings need 60"),
+        (3, 60, "Ablating heads by a0 brings"),
+        (1, 19, "cannot be told from so few random orders: 1 ranking needs 20"),
+    ],
+)
+def test_too_few_random_orders_cannot_tell_and_it_is_said_how_many_can(
+    setting, rankings, orders, said
+):
+    found = curve_of(setting)
+    draws = pd.DataFrame({"ranking": "random", "draw": range(orders)})
+    rows = pd.concat([found.chosen] * rankings, ignore_index=True)
+    rows["ranking"] = [f"a{n}" for n in range(rankings)]
+    rows["p_random"] = [1 / (1 + orders)] + [0.5] * (rankings - 1)
+    finding = curve_finding(replace(found, curve=draws, chosen=rows))
+    assert said in finding.result[0]
+    assert f"none below {rankings / (1 + orders):.3f}." in finding.power[0]
+    worse = curve_finding(replace(found, curve=draws, chosen=rows.assign(p_random=0.5)))
+    assert ("No ranking brings" in worse.result[0]) == (orders == 60)
 
 
 def test_the_choice_never_sees_the_other_targets():

@@ -131,16 +131,23 @@ def test_the_table_has_means_over_items_of_test_targets_and_the_untouched_model(
     assert table.loc["untouched", ["change_low", "change_high"]].isna().all()
 
 
-def test_a_condition_is_held_against_random_sets_of_which_there_might_be_others():
-    shares = [0.4, 0.6, 0.9]
-    table = by_name(study(0.2, shares), Protocol(n_random=3))
-    left = BEFORE[:12].mean() * np.array(shares)
-    row = table.loc["effect"]
-    assert row["than_random"] == pytest.approx(0.2 * BEFORE[:12].mean() - left.mean())
-    half = stats.t.ppf(0.975, 2) * left.std(ddof=1) * np.sqrt(1 + 1 / 3)
-    assert row["than_random_high"] == pytest.approx(row["than_random"] + half)
-    assert row["than_random_low"] == pytest.approx(row["than_random"] - half)
+def test_a_condition_is_held_against_random_sets_item_by_item_and_there_might_be_other_sets():
+    shares = np.array([0.4, 0.6, 0.9])
+    results = study(0.2, shares)
+    table = by_name(results, Protocol(n_random=3))
+    left, of_folds_before = BEFORE[:12].mean() * shares, BEFORE[:12].reshape(6, 2).mean(1)
+    for name, share in (("effect", 0.2), ("all", 0.9)):
+        row, apart = table.loc[name], share - shares.mean()
+        assert row["than_random"] == pytest.approx(apart * BEFORE[:12].mean())
+        # Variances of means: six folds of one size, and three sets. Satterthwaite's df.
+        own, sets = stats.sem(apart * of_folds_before) ** 2, stats.sem(left) ** 2
+        df = (own + sets) ** 2 / (own**2 / 5 + sets**2 / 2)
+        half = stats.t.ppf(0.975, df) * np.sqrt(own + sets)
+        assert row["than_random_high"] == pytest.approx(row["than_random"] + half)
+        assert row["than_random_low"] == pytest.approx(row["than_random"] - half)
     assert table.loc[["untouched", "random"], "than_random"].isna().all()
+    alone = by_name(study(0.2, [0.4]), Protocol(n_random=1)).loc["effect"]
+    assert np.isnan(alone["than_random_low"])  # one set says nothing of another
 
 
 def test_targets_of_a_fold_share_a_model_and_are_one_cluster():
@@ -295,6 +302,22 @@ def test_the_sentence_follows_from_the_numbers(share, random, folds, said, not_s
     text = of_effect(table, protocol)
     assert said in text
     assert not_said not in text
+
+
+def test_a_bias_that_changes_its_sign_is_not_surely_less():
+    """From .080 to -.079 the change is far from 0, the size is not."""
+    results, protocol = study(-0.99, [0.8]), Protocol(n_random=1)
+    for number, trajectory in enumerate(trajectories(results)):
+        check = trajectory.checks[1]
+        shifted = check.test.gap + 0.03 * (-1) ** number
+        trajectory.checks[1] = replace(check, test=replace(check.test, gap=shifted))
+    table = conditions_table(results, GROUPS, protocol)
+    row = table.set_index("condition").loc["effect"]
+    assert row["change_high"] < 0
+    of_folds = (0.01 * BEFORE[:12]).reshape(6, 2).mean(1) + 0.03 * np.array([1, -1] * 3)
+    expected = stats.t.interval(0.95, 5, of_folds.mean(), stats.sem(of_folds))
+    assert tuple(row[["both_low", "both_high"]]) == pytest.approx(expected)
+    assert "less of the bias is left, which may be chance." in of_effect(table, protocol)
 
 
 def test_costs_trainings_without_a_passing_check_and_a_handful_of_steps_are_said():
