@@ -240,11 +240,15 @@ _COLUMNS: Columns = [
 
 def output(run: DebiasRun, folder: Path) -> Output:
     """The table of conditions, and its meaning in words."""
-    record = run.record
+    from tda_bias.debias.result import quantity_of
+
+    record, quantity = run.record, quantity_of(run.record.twins)
     title = (
-        f"{record.model.name} · {record.category} · {record.protocol.how} · beta on unseen targets"
+        f"{record.model.name} · {record.category} · {record.protocol.how} · {quantity} on unseen "
+        "targets"
     )
-    shown = uncut_table(title, run.conditions, _COLUMNS)
+    columns = [(name.replace("beta", quantity), column) for name, column in _COLUMNS]
+    shown = uncut_table(title, run.conditions, columns)
     # The original itself cannot be compared with the original.
     models = f"{quote(record.model.name)} {quote(str(folder / 'model'))}"
     texts = f" --category {quote(record.category)}{data_option(record)}"
