@@ -180,8 +180,8 @@ def _ablator(
     from tda_bias.ablation.ablator import Ablator
 
     # Without hooks on every part it is faster, and heads are ablated at the projections anyway.
-    dtype = "float32" if settings.curve else heads.record.model.dtype
-    model = work.model(model_of(heads.record, settings.model), dtype=dtype)
+    about = heads.record.model
+    model = work.model(model_of(heads.record, settings.model), dtype=about.dtype)
     refuse_other_weights(model, heads.record)
     return Ablator(
         model,

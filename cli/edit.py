@@ -113,6 +113,7 @@ def _model(settings: EditSettings) -> Output:
         stored_dtype,
         write_edited_model,
     )
+    from tda_bias.models.load import DTYPES
 
     if settings.how is None:
         raise InputError("`how` is missing; give --how")
@@ -128,8 +129,9 @@ def _model(settings: EditSettings) -> Output:
         texts = [triple.texts()[2] for triple in triples]
     data = chosen.record.data if chosen.record is not None else None
     loaded = partial(language_model, chosen.model, settings, settings.console)
+    stored = stored_dtype(chosen.model)
     written = write_edited_model(
-        partial(loaded, dtype=stored_dtype(chosen.model)),
+        partial(loaded, dtype=stored),
         partial(loaded, dtype="float32", attention="eager"),
         chosen.heads,
         rule,
@@ -144,7 +146,10 @@ def _model(settings: EditSettings) -> Output:
             "chosen_on": data.model_dump() if data is not None else None,
         },
     )
-    return output(written, chosen, str(rule))
+    weights = written.weights[0]
+    if chosen.weights is not None and chosen.dtype in {*DTYPES} - {stored}:
+        weights = loaded(dtype=chosen.dtype).weight_hash()
+    return output(written, chosen, str(rule), elsewhere=chosen.weights not in (None, weights))
 
 
 def _slices(settings: EditSettings) -> Output:
@@ -195,6 +200,7 @@ class Chosen:
         model: Name of the model to edit.
         source: What named them.
         weights: Hash of the weights of the model they were found in, where that is known.
+        dtype: The type that these were loaded in, which the hash depends on.
         category: Of the run.
         record: Of the run.
         warning: What must be known of the choice.
@@ -204,6 +210,7 @@ class Chosen:
     model: str
     source: str
     weights: str | None = None
+    dtype: str = ""
     category: str = "all"
     record: HeadsRecord | None = None
     warning: str = ""
@@ -227,7 +234,8 @@ def _chosen(settings: EditSettings) -> Chosen:
         model = settings.model or about.get("name")
         if not model:
             raise InputError(f"{settings.heads} names no model; give --model")
-        return Chosen(heads, str(model), str(settings.heads), about.get("weights"))
+        found_in = about.get("weights"), str(about.get("dtype"))
+        return Chosen(heads, str(model), str(settings.heads), *found_in)
     if settings.model is None:
         raise InputError("`model` is missing; give --model")
     parsed = [_HEAD.fullmatch(name) for name in settings.head]
@@ -245,6 +253,7 @@ def _of_run(settings: EditSettings, run: Path) -> Chosen:
         model=settings.model or model_of(heads.record),
         source=f"{run}, category {category}",
         weights=heads.record.model.weights,
+        dtype=heads.record.model.dtype,
         category=category,
         record=heads.record,
         warning=warning,
@@ -273,14 +282,17 @@ def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, Ran
     return heads, category, by, chosen_heads(heads, category, by=by, **choice)
 
 
-def output(written: EditedModel, chosen: Chosen, how: str) -> Output:
-    """The change, its check, and what measures its effect."""
+def output(written: EditedModel, chosen: Chosen, how: str, *, elsewhere: bool) -> Output:
+    """The change, its check, and what measures its effect.
+
+    ``elsewhere``: whether the heads were found in a model with other weights.
+    """
     import pandas as pd
 
     heads = list(dict.fromkeys(chosen.heads))
     named = ", ".join(map(str, heads))
     control = [str(written.check)]
-    if chosen.weights not in (None, written.weights[0]):
+    if elsewhere:
         control.append(
             "The heads were found in a model with other weights: whether they do the same here is "
             "not known."

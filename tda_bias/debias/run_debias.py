@@ -300,21 +300,14 @@ def _card(
         outside = f":\n  {_shortened(names)}. {kept}"
         trained = f"trained on {len(names)} of its attention heads"
     quantity = quantity_of(record.twins)
-    texts, meaning = (
-        "with their twins",
-        (
-            "Beta is the part of the preference for a stereotype that changes when the text is about "
-            "another\ntarget. 0 is none."
-        ),
+    texts = "with their twins"
+    meaning = (
+        "Beta is the part of the preference for a stereotype that changes when the text is about\n"
+        "another target. 0 is none."
     )
     if record.twins is None:
-        texts, meaning = (
-            "without twins",
-            (
-                "Without twins log-odds are of the stereotype against the anti-stereotype, and hold "
-                "wording too."
-            ),
-        )
+        texts = "without twins"
+        meaning = "The log-odds of stereotype against anti-stereotype hold wording too."
     body = f"""\
 Made by `tdabias debias`, protocol `{about["protocol"]}`.
 

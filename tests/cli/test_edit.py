@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tda_bias import HeadBias
+from tda_bias.models.load import load_language_model
 from tda_bias.runs.record import DataRecord
 from tda_bias.types import HeadId
 from tdabias_cli.main import run
@@ -107,6 +108,24 @@ def test_an_exported_file_is_edited_and_other_weights_are_said(call, tiny_folder
     before, after = state(tiny_folder), state(tmp_path / "edited")
     name = "transformer.h.1.attn.c_proj.weight"
     torch.testing.assert_close(after[name][:8], before[name][:8] * 0.5)
+
+
+def test_weights_stored_in_half_precision_are_those_of_a_run_in_single_precision(
+    call, tiny_folder, tmp_path
+):
+    folder = shutil.copytree(tiny_folder, tmp_path / "half")
+    AutoModelForCausalLM.from_pretrained(folder).to(torch.bfloat16).save_pretrained(folder)
+    for weights, said in (
+        (load_language_model(str(folder), dtype="float32").weight_hash(), False),
+        ("others", True),
+    ):
+        about = {"name": str(folder), "weights": weights, "dtype": "float32"}
+        heads = {"format": "tdabias heads 1", "model": about, "heads": [{"layer": 1, "head": 0}]}
+        path = tmp_path / "heads.json"
+        path.write_text(json.dumps(heads))
+        status, printed, _ = call("--heads", path, "--how", "zero", out=tmp_path / f"{said}")
+        assert status == 0
+        assert ("found in a model with other weights" in " ".join(printed.split())) == said
 
 
 def test_the_top_heads_of_a_run_are_edited(call, tiny_folder, heads_run, tmp_path):
