@@ -89,6 +89,24 @@ def test_heads_found_in_a_model_with_other_weights_are_refused(
     assert "found in a model with other weights" in error
 
 
+def test_all_heads_of_a_file_are_trained_and_compared_with_as_many(
+    finished, capsys, tiny_folder, text, tmp_path
+):
+    record = json.loads((finished / "heads.json").read_text())
+    names = [{"layer": 0, "head": 1}, {"layer": 1, "head": 0}, {"layer": 1, "head": 3}]
+    path, out = tmp_path / "heads.json", tmp_path / "run"
+    path.write_text(json.dumps(record | {"heads": names}), encoding="utf-8")
+    given = ["--rank-by", "file", "--heads", str(path), "--out", str(out), "--n-random", "1"]
+    given += ["--epochs", "1", "--train-items", "4"]
+    status, _, error = called(capsys, tiny_folder, text, *given)  # --top 2
+    assert status == 2
+    assert "`top` must be 3, as many as `heads` has, or be left out; got 2" in error
+    without = [option for option in TINY if option not in ("--top", "2")]
+    assert run(["debias", "--model", str(tiny_folder), *without, "--text", str(text), *given]) == 0
+    table = pd.read_csv(out / "conditions.csv").set_index("condition")
+    assert table.loc[["file", "random"], "heads"].tolist() == [3, 3]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
