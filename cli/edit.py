@@ -33,12 +33,14 @@ from .settings import BatchOption, DeviceOption, OutputSettings, Several
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tda_bias.ablation.edits import EditedModel
+    from tda_bias.ablation.edits import EditedModel, EditRule
     from tda_bias.heads.result import HeadBias, HeadsRecord
 
 _HEAD = re.compile(r"L(\d{1,4})H(\d{1,4})", re.IGNORECASE)
 # So many texts show whether two models are the same, and as many are enough.
 _PROBES = 3
+# What chooses among the heads of a run.
+_OF_RUN = ("category", "rank_by", "top", "survivors", "random_seed")
 _NOISE = "No head of the run survives correction: these are the top of a ranking of noise."
 
 
@@ -109,7 +111,6 @@ def _model(settings: EditSettings) -> Output:
     """Edit the heads, and write the model."""
     from tda_bias.ablation.edits import (
         edit_rule,
-        refuse_existing,
         stored_dtype,
         write_edited_model,
     )
@@ -118,7 +119,8 @@ def _model(settings: EditSettings) -> Output:
     if settings.how is None:
         raise InputError("`how` is missing; give --how")
     rule = edit_rule(settings.how)
-    refuse_existing(settings.out)
+    if settings.data is not None and rule.how != "mean":
+        raise InputError("`data` is what a mean is over; leave it out, or take --how mean")
     chosen = _chosen(settings)
     probes = [triple.texts()[0] for triple in load_triples("starter")[:_PROBES]]
     texts: list[str] = []
@@ -143,6 +145,7 @@ def _model(settings: EditSettings) -> Output:
             "model": chosen.model,
             "from": chosen.source,
             "mean_over": source,
+            "repeat": _again(settings, chosen, rule, source),
             "chosen_on": data.model_dump() if data is not None else None,
         },
     )
@@ -224,9 +227,8 @@ def _chosen(settings: EditSettings) -> Chosen:
         raise InputError(f"heads come from --head, from --heads FILE or from a run; got {said}")
     if settings.run is not None:
         return _of_run(settings, settings.run)
-    if settings.survivors or settings.random_seed is not None:
-        name = "survivors" if settings.survivors else "random_seed"
-        raise InputError(f"`{name}` chooses among the heads of a run; give its folder")
+    if of_run := settings.model_fields_set & {*_OF_RUN}:
+        raise InputError(f"`{min(of_run)}` chooses among the heads of a run; give its folder")
     if settings.heads is not None:
         from tda_bias.ablation.head_weights import heads_of_file
 
@@ -269,6 +271,23 @@ def _mean_over(settings: EditSettings, chosen: Chosen) -> tuple[str, str, Sequen
         return settings.data, chosen.category, ()
     source = str(record.data.source) if record.data is not None else "starter"
     return source, chosen.category, record.setting("group", ())
+
+
+def _again(settings: EditSettings, chosen: Chosen, rule: EditRule, mean_over: str) -> str:
+    """The command that makes the model again."""
+    model, end = quote(chosen.model), f"--how {rule} --out {quote(str(settings.out))}"
+    if rule.how == "mean" and settings.run is not None:  # it says which texts the mean is over
+        own = settings.model_dump(include={*_OF_RUN, "data"})
+        given = {name: value for name, value in own.items() if value is not None}
+        options = [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f" {quote(str(value))}")
+            for name, value in given.items()
+            if value is not False
+        ]
+        return " ".join(["tdabias edit", quote(str(settings.run)), "--model", model, *options, end])
+    named = " ".join(f"--head {head}" for head in dict.fromkeys(chosen.heads))
+    texts = f"--data {quote(mean_over)} " if rule.how == "mean" else ""
+    return f"tdabias edit --model {model} {named} {texts}{end}"
 
 
 def _heads_of_run(settings: EditSettings, run: Path) -> tuple[HeadBias, str, RankBy, pd.DataFrame]:
