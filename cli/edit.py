@@ -111,6 +111,7 @@ def _model(settings: EditSettings) -> Output:
     """Edit the heads, and write the model."""
     from tda_bias.ablation.edits import (
         edit_rule,
+        refuse_existing,
         stored_dtype,
         write_edited_model,
     )
@@ -121,6 +122,7 @@ def _model(settings: EditSettings) -> Output:
     rule = edit_rule(settings.how)
     if settings.data is not None and rule.how != "mean":
         raise InputError("`data` is what a mean is over; leave it out, or take --how mean")
+    refuse_existing(settings.out)
     chosen = _chosen(settings)
     probes = [triple.texts()[0] for triple in load_triples("starter")[:_PROBES]]
     texts: list[str] = []
