@@ -90,11 +90,11 @@ class Experiment:
     folds: list[Fold]
     cache: Cache
     load_hooked: Callable[[], LoadedModel]
-    from_file: tuple[HeadId, ...] = ()
-    weights: str = ""
-    identity: str = ""
-    fixed: str = ""
-    twins: dict[str, Any] | None = None
+    from_file: tuple[HeadId, ...]
+    weights: str
+    identity: str
+    fixed: str
+    twins: dict[str, Any] | None
     _held: dict[Fold, Held] = field(default_factory=dict)
 
     @cached_property

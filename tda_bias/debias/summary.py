@@ -41,7 +41,7 @@ def conditions_table(
     groups: Sequence[str],
     protocol: Protocol,
     *,
-    matched: Mapping[Condition, Sequence[tuple[float, np.ndarray]]] | None = None,
+    matched: Mapping[Condition, Sequence[tuple[float, np.ndarray]]],
 ) -> pd.DataFrame:
     """One row per condition; random sets are one row, the mean over them. Groups are targets.
 
@@ -79,7 +79,7 @@ def conditions_table(
     rows = [condition_row(*entry, protocol) | about for entry in results.items()]
     random = [row for row in rows if row["condition"] == RANDOM]
     for row, condition in zip(rows, results, strict=True):
-        if matched is not None and condition in matched:
+        if condition in matched:
             temperature, gaps = zip(*matched[condition], strict=True)
             row["temperature"] = float(np.mean(temperature))
             row["beta_at_entropy"] = np.concatenate(gaps).mean()

@@ -39,6 +39,11 @@ def fixed(corpus_of, tmp_path):
             folds=folds(corpus.items.triples, corpus.items.twins, protocol),
             cache=Cache(tmp_path, {}),
             load_hooked=lambda: pytest.fail("no ranking needs hooks"),
+            from_file=(),
+            weights="",
+            identity="",
+            fixed="",
+            twins=None,
         )
 
     return make
